@@ -1,0 +1,57 @@
+"""Agents: what the training loop asks of one."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+
+class Agent(ABC):
+    """A policy that learns from a replay buffer.
+
+    A new algorithm is one file beside this one with a subclass of this class, and one YAML in `config/agent/`.
+    Its constructor takes `obs_dim`, `action_dim`, `action_range` and `device` from the code and the rest from YAML.
+    """
+
+    training = True
+
+    @abstractmethod
+    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        """Chooses actions.
+
+        Args:
+            obs: (obs_dim,) or (B, obs_dim), float32.
+            sample: draw from the policy; otherwise its greedy action.
+
+        Returns:
+            float32 within the action range, (action_dim,) or (B, action_dim) as `obs` came.
+        """
+
+    @abstractmethod
+    def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
+        """Makes one update on one batch.
+
+        Args:
+            replay_buffer: has `sample(batch_size)`.
+            logger: has `log(key, value, step)`; a metric is a detached tensor, fetched only at a dump.
+            step: environment steps so far.
+        """
+
+    def reset(self) -> None:  # noqa: B027 - most agents carry nothing from episode to episode
+        """Called at the start of every training episode."""
+
+    def train(self, training: bool = True) -> None:
+        """Switches between training and evaluation."""
+        self.training = training
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that training continues from: tensors and plain values only."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned.
+
+        Raises:
+            RuntimeError: if shapes or names differ.
+        """

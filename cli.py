@@ -1,0 +1,197 @@
+"""The command line, checked before anything is created: a mistake is one line on standard error and exit code 2."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+import settings
+from settings import Settings
+from utils import UserError
+
+CONFIG_DIR = Path(__file__).resolve().parent / "config"
+EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
+
+OmegaConf.register_new_resolver("slug", lambda text: str(text).replace("/", "_").replace(":", "_"), replace=True)
+
+
+def run(hydra_main: Callable[[], Any], check_machine: Callable[[list[Settings]], None]) -> int:
+    """Runs a Hydra entry point and turns what ends it into an exit code.
+
+    Args:
+        hydra_main: the function that `hydra.main` decorated.
+        check_machine: raises UserError if runs with these settings could not start here.
+    """
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
+    try:
+        sys.argv[1:] = preflight(sys.argv[1:], check_machine)
+        hydra_main()
+    except UserError as error:
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    except KeyboardInterrupt as interrupt:
+        print(f"\n{str(interrupt) or 'interrupted before training began'}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def preflight(argv: list[str], check_machine: Callable[[list[Settings]], None]) -> list[str]:
+    """Composes and checks the configuration of every run asked for, and claims the output folder.
+
+    Returns:
+        The arguments for Hydra, with the claimed folder.
+
+    Raises:
+        UserError: at the first mistake.
+    """
+    args = get_args_parser().parse_args(argv)
+    if args.help or args.hydra_help or args.cfg or args.info or args.shell_completion:
+        return argv
+    base = list(args.overrides)
+    if args.config_dir:
+        base.append(f"hydra.searchpath=[file://{Path(args.config_dir).resolve()}]")
+    config_name = args.config_name or "train"
+    parsed = _parse(base)
+    for override in parsed:
+        moved = settings.new_path(override.key_or_group)
+        if moved:
+            raise UserError(f"{override.key_or_group}: that is called {moved} here")
+    sweeping = args.multirun
+    configs = [_compose(config_name, overrides) for overrides in (_variants(parsed, base) if sweeping else [base])]
+    check_machine([settings.check(plain(config)) for config in configs])
+    config = configs[0]
+    sweeping = sweeping or str(config.hydra.mode) == "RunMode.MULTIRUN"
+    key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
+    if any(override.key_or_group == key for override in parsed):
+        claim(Path(OmegaConf.select(config, key)), key, may_exist=True)
+        return argv
+    folder = claim(Path(OmegaConf.select(config, key)), key)
+    return [*argv, f"{key}={_quoted(str(folder))}"]
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """A composed configuration as resolved Python values, without Hydra's own node.
+
+    Raises:
+        UserError: for an interpolation that leads nowhere.
+    """
+    job = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    try:
+        return OmegaConf.to_container(job, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+    except OmegaConfBaseException as error:
+        raise UserError(_one_line(error)) from None
+
+
+def claim(folder: Path, key: str, may_exist: bool = False) -> Path:
+    """Creates an output folder that no other run has, with `_2`, `_3`, … behind its name where it is taken.
+
+    Args:
+        may_exist: take the folder as named, even if it is there; a run in it is still never overwritten.
+
+    Raises:
+        UserError: if it cannot be created, or holds a run.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if may_exist:
+            folder.mkdir(exist_ok=True)
+            refuse_used(folder)
+            if not os.access(folder, os.W_OK):
+                raise PermissionError(13, "Permission denied")
+            return folder
+        for attempt in range(1, 10_000):
+            candidate = folder if attempt == 1 else folder.with_name(f"{folder.name}_{attempt}")
+            try:
+                candidate.mkdir()
+                return candidate
+            except FileExistsError:
+                continue
+    except OSError as error:
+        raise UserError(f"{key}={folder}: the folder cannot be created or written ({error.strerror})") from None
+    raise UserError(f"{key}={folder}: too many folders of that name")
+
+
+def refuse_used(folder: Path) -> None:
+    """Raises UserError if the folder holds a run already."""
+    if any((folder / name).exists() for name in ("config.yaml", "train.csv", "eval.csv")):
+        raise UserError(f"hydra.run.dir={folder}: a run's logs are there already; choose another folder")
+
+
+def _parse(overrides: list[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise UserError(f"{_one_line(error).split(' See https')[0]}; an override reads key=value") from None
+
+
+def _variants(parsed: list[Override], overrides: list[str]) -> list[list[str]]:
+    """One list of overrides for each swept value, with every other sweep at its first value."""
+    first = list(overrides)
+    values: dict[int, list[str]] = {}  # by index into overrides
+    for index, override in enumerate(parsed):
+        if override.is_sweep_override():
+            values[index] = [f"{override.get_key_element()}={value!s}" for value in override.sweep_string_iterator()]
+            first[index] = values[index][0]
+    return [first] + [
+        [*first[:index], value, *first[index + 1 :]] for index, choices in values.items() for value in choices[1:]
+    ]
+
+
+def _compose(config_name: str, overrides: list[str]) -> DictConfig:
+    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+        try:
+            return compose(config_name, overrides, return_hydra_config=True)
+        except MissingConfigException as error:
+            raise UserError(_missing(error)) from None
+        except HydraException as error:
+            raise UserError(_what_was_wrong(error, config_name)) from None
+        except OmegaConfBaseException as error:
+            raise UserError(_one_line(error)) from None
+
+
+def _what_was_wrong(error: HydraException, config_name: str) -> str:
+    cause = error.__cause__
+    key = getattr(cause, "full_key", None)
+    if not key:
+        return _one_line(error)
+    if key.rsplit(".", 1)[-1] in settings.SUPPLIED:
+        return f"{key}: it comes from the environment and the run, not from the user"
+    if "not in struct" in str(cause):
+        return f"{key}: unknown key; {settings.nearest(key, _keys(compose(config_name)))}"
+    return f"{key}: {_one_line(cause or error)}"
+
+
+def _missing(error: MissingConfigException) -> str:
+    name = str(error.missing_cfg_file)
+    if error.options:
+        group, _, choice = name.rpartition("/")
+        return f"{group}={choice}: no such choice; there are {', '.join(error.options)}"
+    return _one_line(error)
+
+
+def _keys(config: DictConfig, prefix: str = "") -> list[str]:
+    found = ["preset"] if not prefix else []
+    for key in config:
+        found.append(f"{prefix}{key}")
+        if OmegaConf.is_dict(config._get_node(key)) and not OmegaConf.is_missing(config, key):
+            child = config[key]
+            if child is not None:
+                found += _keys(child, f"{prefix}{key}.")
+    return found
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,156 @@
+"""A name in, environments and their seeds out."""
+
+import difflib
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from dm_control import suite
+
+import dmc2gym
+from utils import TRAIN_STREAM, UserError, episode_seed
+
+SUITE_TASKS = {f"{domain}_{task}": (domain, task) for domain, task in suite.ALL_TASKS}
+EPISODE_LENGTH = 1000  # steps, for environments that set no limit of their own
+VIDEO_SIZE = 256  # pixels
+
+
+def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False) -> gym.Env:
+    """Builds an environment with a flat float32 observation and float32 actions in [-1, 1].
+
+    Args:
+        name: a suite task such as `cheetah_run`, or a Gymnasium id such as `Pendulum-v1`.
+        seed: for what is drawn at construction; episodes take theirs in `reset`.
+        action_repeat: environment steps that one action is held for; `info["repeats"]` says how many were taken.
+        render: whether `render()` will be called, for (H, W, 3) uint8 frames.
+
+    Raises:
+        UserError: for an unknown name, a missing optional package, or spaces that SAC cannot use.
+    """
+    if name in SUITE_TASKS:
+        domain, task = SUITE_TASKS[name]
+        try:
+            return dmc2gym.make(
+                domain,
+                task,
+                seed=seed,
+                visualize_reward=render,
+                height=VIDEO_SIZE,
+                width=VIDEO_SIZE,
+                frame_skip=action_repeat,
+                episode_length=EPISODE_LENGTH,
+            )
+        except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
+            raise UserError(
+                f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)"
+            ) from error
+    return _make_gymnasium(name, action_repeat, render)
+
+
+def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
+    try:
+        env = gym.make(name, render_mode="rgb_array" if render else None, disable_env_checker=True)
+    except gym.error.DependencyNotInstalled as error:
+        raise UserError(f"env={name}: {_one_line(error)}") from error
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise UserError(_unknown(name)) from error
+    try:
+        if not isinstance(env.action_space, gym.spaces.Box):
+            raise UserError(
+                f"env={name}: its actions are {env.action_space}, and SAC here needs a Box; choose a continuous task"
+            )
+        space = env.observation_space
+        if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8:
+            raise UserError(
+                f"env={name}: its observations are images {space.shape}; only flat ones can be learned from"
+            )
+        if not space.is_np_flattenable:
+            raise UserError(f"env={name}: its observations, {space}, cannot be flattened into a vector")
+        if env.spec is None or env.spec.max_episode_steps is None:
+            env = gym.wrappers.TimeLimit(env, EPISODE_LENGTH)
+        env = dmc2gym.ActionRepeat(env, action_repeat)
+        flat = gym.spaces.flatten_space(space)
+        box = gym.spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
+        env = gym.wrappers.TransformObservation(
+            env, lambda obs: np.asarray(gym.spaces.flatten(space, obs), np.float32), box
+        )
+        return dmc2gym.rescale_actions(env)
+    except ValueError as error:
+        raise UserError(f"env={name}: {_one_line(error)}") from error
+
+
+def _unknown(name: str) -> str:
+    ids = [spec for spec in gym.registry if "/" not in spec]
+    by_lower = {known.lower(): known for known in [*SUITE_TASKS, *ids]}
+    near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
+    hint = f"did you mean {', '.join(near)}?" if near else "see `python -c 'import envs; print(*envs.SUITE_TASKS)'`"
+    return f"env={name}: no such task in the suite or in Gymnasium; {hint}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def dims(env: gym.Env) -> tuple[int, int]:
+    """The widths of a flat environment's observation and action."""
+    (obs_dim,), (action_dim,) = env.observation_space.shape or (), env.action_space.shape or ()
+    return obs_dim, action_dim
+
+
+def needs_opengl(name: str) -> bool:
+    """Whether rendering this environment takes OpenGL; Gymnasium's 2D tasks draw without."""
+    return name in SUITE_TASKS or "mujoco" in str(gym.spec(name).entry_point)
+
+
+def seconds_per_step(env: gym.Env, action_repeat: int) -> float:
+    """The simulated (or displayed) time that one `env.step` covers, in seconds."""
+    dt = getattr(env.unwrapped, "dt", None)
+    if dt is None:
+        dt = 1.0 / env.metadata.get("render_fps", 30)
+    return float(dt) * action_repeat
+
+
+class SeededEpisodes(gym.Wrapper):
+    """An environment for training, whose every episode is a function of (run seed, index, episode number).
+
+    So its whole state is the episode's number and the actions since its start: `load_state_dict` resets with that
+    episode's seed and takes the actions again, which is exact in mid-episode for any deterministic environment.
+
+    Args:
+        env: the environment.
+        run_seed: the run's seed.
+        index: which of the run's environments this is.
+    """
+
+    def __init__(self, env: gym.Env, run_seed: int, index: int = 0):
+        super().__init__(env)
+        self._run_seed = run_seed
+        self._index = index
+        self._episode = 0
+        self._actions: list[np.ndarray] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        """Starts the next episode of the stream; `seed` is not for the caller to choose."""
+        self._episode += 1
+        self._actions = []
+        return self._reset_to_episode()
+
+    def _reset_to_episode(self) -> tuple[Any, dict]:
+        return self.env.reset(seed=episode_seed(self._run_seed, TRAIN_STREAM, self._index, self._episode))
+
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict]:
+        self._actions.append(np.array(action))
+        return self.env.step(action)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The episode's number, from 1, and its actions so far, each (action_dim,)."""
+        return {"episode": self._episode, "actions": [action.tolist() for action in self._actions]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> Any:
+        """Returns the newest observation of the restored episode."""
+        self._episode = state["episode"]
+        self._actions = []
+        obs, _ = self._reset_to_episode()
+        for action in state["actions"]:
+            obs, *_ = self.step(np.asarray(action, np.float32))
+        return obs

@@ -1,0 +1,374 @@
+"""Scalars in; console, CSV and TensorBoard out.
+
+A key is `train/...`, `train_critic/...`, `eval/...` and so on: its group, train or eval, a separator and a name. The
+CSV column and the console read the name with `/` turned into `_`; TensorBoard shows the key itself.
+"""
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from termcolor import colored
+from tqdm import tqdm
+
+from utils import Every, Factory, NonNegativeInt, write_atomically
+
+GROUPS = ("train", "eval")
+Row = dict[str, float]  # key -> averaged value; counters stay ints
+
+
+class Sink(Protocol):
+    """Somewhere that logs go. A new one is a class with these methods and a line under `logger.sinks` in YAML."""
+
+    def scalars(self, row: Row, step: int) -> None:
+        """A finer curve or part of a dump: averaged values by key."""
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        """One row of a group, at the end of an episode or an evaluation."""
+
+    def histogram(self, key: str, values: np.ndarray, step: int) -> None: ...
+    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None: ...
+    def close(self) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class BaseSink:
+    """Ignores everything; sinks override what they show."""
+
+    def scalars(self, row: Row, step: int) -> None: ...
+    def dump(self, group: str, row: Row, step: int) -> None: ...
+    def histogram(self, key: str, values: np.ndarray, step: int) -> None: ...
+    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None: ...
+    def close(self) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def column(key: str) -> str:
+    """`train_critic/loss` -> `critic_loss`, `eval/episode_reward` -> `episode_reward`."""
+    group = group_of(key)
+    return key[len(group) + 1 :].replace("/", "_")
+
+
+def group_of(key: str) -> str:
+    for group in GROUPS:
+        if key.startswith((f"{group}/", f"{group}_")):
+            return group
+    raise ValueError(f"log key {key!r}: it has to start with train/, train_, eval/ or eval_")
+
+
+class Meter:
+    """A running sum; tensors are added where they lie and fetched only when asked for."""
+
+    def __init__(self) -> None:
+        self.total: Any = 0
+        self.count = 0
+
+    def add(self, value: Any, n: int) -> None:
+        self.total = value + self.total  # not in place: `value` may be a buffer that the next update overwrites
+        self.count += n
+
+
+def fetch(meters: dict[str, Meter]) -> Row:
+    """The meters' averages, all tensors in one copy from the device; a single int stays one."""
+    tensors = {key: meter.total for key, meter in meters.items() if isinstance(meter.total, torch.Tensor)}
+    values = torch.stack([total.float() for total in tensors.values()]).tolist() if tensors else []
+    totals = {key: meter.total for key, meter in meters.items()} | dict(zip(tensors, values, strict=True))
+    return {key: totals[key] if meter.count == 1 else totals[key] / meter.count for key, meter in meters.items()}
+
+
+class Logger:
+    """Averages what is logged between dumps and hands it to the sinks.
+
+    Args:
+        log_dir: the run's folder.
+        sinks: factories by name, each called with `log_dir`; null switches one off.
+        log_frequency: steps between histograms.
+        log_every_steps: steps between points of TensorBoard's scalar curves; 0 is at dumps.
+    """
+
+    def __init__(
+        self,
+        log_dir: Path,
+        sinks: dict[str, Factory | None],
+        log_frequency: NonNegativeInt = 10_000,
+        log_every_steps: NonNegativeInt = 0,
+    ):
+        self.sinks: dict[str, Sink] = {name: make(log_dir=log_dir) for name, make in sinks.items() if make}
+        self._frequency = log_frequency
+        self._every_steps = log_every_steps
+        self._histograms_due = Every(log_frequency)
+        self._due: dict[str, Every] = {}
+        self._meters: dict[str, Meter] = {}
+        self._fine_meters: dict[str, Meter] = {}  # since the last point of the finer curve, by key
+        self._fine_due: dict[str, Every] = {}
+
+    def log(self, key: str, value: Any, step: int, n: int = 1, log_frequency: int = 1) -> None:
+        """Adds a scalar to its meter.
+
+        Args:
+            key: `train...` or `eval...` (see the module's docstring).
+            value: a number, or a detached tensor of one element, which is not waited for.
+            step: environment steps so far.
+            n: how many values `value` is the sum of.
+            log_frequency: log only where a multiple of this many steps was crossed.
+        """
+        if log_frequency > 1 and not self._crossed(key, step, log_frequency):
+            return
+        if isinstance(value, torch.Tensor):
+            value = value.detach().reshape(())
+        meter = self._meters.get(key)
+        if meter is None:
+            group_of(key)  # refuses a key without a group
+            meter = self._meters[key] = Meter()
+        meter.add(value, n)
+        if self._every_steps:
+            self._fine_meters.setdefault(key, Meter()).add(value, n)
+            if self._fine_due.setdefault(key, Every(self._every_steps))(step):
+                self._scalars({key: self._fine_meters.pop(key)}, step)
+
+    def log_param(
+        self, key: str, module: Any, step: int, log_frequency: int | None = None, member: int | None = None
+    ) -> None:
+        """Histograms of a layer's weight and bias (`_w`, `_b`) and of their gradients (`_w_g`, `_b_g`).
+
+        Args:
+            key: such as `train_critic/q1_fc0`.
+            module: has `weight` and perhaps `bias`.
+            member: the row of an ensemble's parameters; None for a layer of its own.
+        """
+        for name, suffix in (("weight", "w"), ("bias", "b")):
+            parameter = getattr(module, name, None)
+            if parameter is None:
+                continue
+            for tensor, ending in ((parameter, suffix), (parameter.grad, f"{suffix}_g")):
+                if tensor is not None:
+                    values = tensor if member is None else tensor[member]
+                    self.log_histogram(f"{key}_{ending}", values, step, log_frequency)
+
+    def log_histogram(self, key: str, histogram: Any, step: int, log_frequency: int | None = None) -> None:
+        """A histogram of a tensor's or array's values; `log_frequency` defaults to the logger's."""
+        frequency = self._frequency if log_frequency is None else log_frequency
+        if frequency != 1 and not self._crossed(key, step, frequency):
+            return
+        values = (
+            histogram.detach().float().cpu().numpy() if isinstance(histogram, torch.Tensor) else np.asarray(histogram)
+        )
+        for sink in self.sinks.values():
+            sink.histogram(key, values.reshape(-1), step)
+
+    def log_video(self, key: str, frames: Any, step: int, fps: float = 30.0) -> None:
+        """Frames (T, H, W, 3), uint8, for the sinks that show videos."""
+        for sink in self.sinks.values():
+            sink.video(key, np.asarray(frames, np.uint8), fps, step)
+
+    def histograms_due(self, step: int) -> bool:
+        """Whether a multiple of `log_frequency` was crossed since the last call."""
+        return self._histograms_due(step)
+
+    def _crossed(self, key: str, step: int, frequency: int) -> bool:
+        return self._due.setdefault(key, Every(frequency))(step)
+
+    def dump(self, step: int, save: bool = True, ty: str | None = None) -> None:
+        """Ends a row: averages every meter of group `ty` (both groups if None), writes and clears them.
+
+        With `save=False` they are cleared unwritten.
+        """
+        for group in GROUPS if ty is None else (ty,):
+            keys = [key for key in self._meters if group_of(key) == group]
+            meters = {key: self._meters.pop(key) for key in keys}
+            fine = {key: self._fine_meters.pop(key) for key in keys if key in self._fine_meters}
+            if not save or not meters:
+                continue
+            row = fetch(meters)
+            if self._every_steps:
+                self._scalars(fine, step)
+            else:
+                self._to_sinks_scalars(row, step)
+            for sink in self.sinks.values():
+                sink.dump(group, row, step)
+
+    def _scalars(self, meters: dict[str, Meter], step: int) -> None:
+        if meters:
+            self._to_sinks_scalars(fetch(meters), step)
+
+    def _to_sinks_scalars(self, row: Row, step: int) -> None:
+        for sink in self.sinks.values():
+            sink.scalars(row, step)
+
+    def close(self) -> None:
+        """Flushes and closes every sink."""
+        for sink in self.sinks.values():
+            sink.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Unfinished meters, what fired when, and where each sink's log ends."""
+
+        def plain(meters: dict[str, Meter]) -> dict[str, tuple[Any, int]]:
+            return {key: (meter.total, meter.count) for key, meter in meters.items()}
+
+        def fired(due: dict[str, Every]) -> dict[str, tuple[int, int]]:
+            return {key: (every.frequency, every.last_step) for key, every in due.items()}
+
+        return {
+            "meters": plain(self._meters),
+            "fine_meters": plain(self._fine_meters),
+            "due": fired(self._due),
+            "fine_due": fired(self._fine_due),
+            "histograms_due": self._histograms_due.state_dict(),
+            "sinks": {name: sink.state_dict() for name, sink in self.sinks.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        def meters(plain: dict[str, tuple[Any, int]]) -> dict[str, Meter]:
+            restored = {key: Meter() for key in plain}
+            for key, (total, count) in plain.items():
+                restored[key].add(total, count)
+            return restored
+
+        self._meters = meters(state["meters"])
+        self._fine_meters = meters(state["fine_meters"])
+        self._due = {key: Every(*fired) for key, fired in state["due"].items()}
+        self._fine_due = {key: Every(*fired) for key, fired in state["fine_due"].items()}
+        self._histograms_due.load_state_dict(state["histograms_due"])
+        for name, sink in self.sinks.items():
+            if name in state["sinks"]:
+                sink.load_state_dict(state["sinks"][name])
+
+
+class ConsoleSink(BaseSink):
+    """One line a dump, above the progress bar. A column not logged since the last dump is left out.
+
+    Args:
+        log_dir: unused; every sink is given it.
+    """
+
+    COLUMNS: ClassVar = {
+        "train": (
+            ("episode", "E", "{:d}"),
+            ("step", "S", "{:d}"),
+            ("episode_reward", "R", "{:.4f}"),
+            ("duration", "D", "{:.1f} s"),
+            ("batch_reward", "BR", "{:.4f}"),
+            ("actor_loss", "ALOSS", "{:.4f}"),
+            ("critic_loss", "CLOSS", "{:.4f}"),
+            ("alpha_loss", "TLOSS", "{:.4f}"),
+            ("alpha_value", "TVAL", "{:.4f}"),
+            ("actor_entropy", "AENT", "{:.4f}"),
+        ),
+        "eval": (
+            ("episode", "E", "{:d}"),
+            ("step", "S", "{:d}"),
+            ("episode_reward", "R", "{:.4f}"),
+            ("episode_reward_std", "STD", "{:.4f}"),
+        ),
+    }
+    COLORS: ClassVar = {"train": "yellow", "eval": "green"}
+
+    def __init__(self, log_dir: Path):
+        pass
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        values = {column(key): value for key, value in row.items()} | {"step": step}
+        fields = [
+            f"{label}: {form.format(values[name])}" for name, label, form in self.COLUMNS[group] if name in values
+        ]
+        prefix = colored(f"{group:5}", self.COLORS[group])
+        tqdm.write(f"| {prefix} | " + " | ".join(fields))
+        sys.stdout.flush()
+
+
+class CsvSink(BaseSink):
+    """`train.csv` and `eval.csv`. A column that comes later widens the file; earlier rows leave it blank."""
+
+    COLUMNS: ClassVar = {
+        "train": [
+            *("episode", "step", "episode_reward", "episode_length", "duration", "batch_reward", "actor_loss"),
+            *("actor_target_entropy", "actor_entropy", "critic_loss", "alpha_loss", "alpha_value"),
+        ],
+        "eval": [
+            *("episode", "step", "episode_reward", "episode_reward_std", "episode_reward_min"),
+            *("episode_reward_max", "episode_length"),
+        ],
+    }
+
+    def __init__(self, log_dir: Path):
+        self._paths = {group: log_dir / f"{group}.csv" for group in GROUPS}
+        self._columns = {group: list(columns) for group, columns in self.COLUMNS.items()}
+        for group, path in self._paths.items():
+            if path.exists():
+                with path.open(newline="") as file:
+                    self._columns[group] = next(csv.reader(file))
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        values = {column(key): value for key, value in row.items()} | {"step": step}
+        columns = self._columns[group]
+        new = [name for name in values if name not in columns]
+        columns += new
+        path = self._paths[group]
+        if new and path.exists():
+            self._widen(path, columns)
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+        if not path.exists():
+            writer.writeheader()
+        writer.writerow(values)
+        with path.open("a", newline="") as file:  # opened for each row: nothing is lost when the process is killed
+            file.write(buffer.getvalue())
+
+    @staticmethod
+    def _widen(path: Path, columns: list[str]) -> None:
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        with path.open(newline="") as file:
+            writer.writerows(csv.DictReader(file))
+        write_atomically(path, buffer.getvalue())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Each file's columns and length in bytes."""
+        sizes = {group: path.stat().st_size if path.exists() else 0 for group, path in self._paths.items()}
+        return {"columns": {group: list(names) for group, names in self._columns.items()}, "bytes": sizes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._columns = {group: list(names) for group, names in state["columns"].items()}
+
+
+class TensorBoardSink(BaseSink):
+    """Event files under `tb/`."""
+
+    def __init__(self, log_dir: Path):
+        from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is wanted
+
+        self._writer = SummaryWriter(str(log_dir / "tb"))
+
+    def scalars(self, row: Row, step: int) -> None:
+        for key, value in row.items():
+            self._writer.add_scalar(key, value, step)
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        self._writer.flush()
+
+    def histogram(self, key: str, values: np.ndarray, step: int) -> None:
+        self._writer.add_histogram(key, values, step)
+
+    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
+        """Shown by TensorBoard as an animated image."""
+        import imageio.v3 as iio
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        gif = iio.imwrite("<bytes>", frames, extension=".gif", duration=1000 / fps, loop=0)
+        height, width = frames.shape[1:3]
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        self._writer._get_file_writer().add_summary(Summary(value=[Summary.Value(tag=key, image=image)]), step)
+
+    def close(self) -> None:
+        self._writer.close()

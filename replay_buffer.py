@@ -1,0 +1,175 @@
+"""Transitions in one numpy array: packed rows, so that a batch is one gather and one copy to the device."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+import torch
+
+from utils import UserError
+
+
+class Batch(NamedTuple):
+    """What `sample` returns, on the buffer's device.
+
+    Shapes and dtypes: obs and next_obs (B, *obs_shape), float32 or, for images, uint8; action (B, |A|) float32;
+    reward (B, 1) float32; not_done (B, 1) float32, 0 where the episode terminated (a time limit is no termination).
+    """
+
+    obs: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    next_obs: torch.Tensor
+    not_done: torch.Tensor
+
+
+class ReplayBuffer:
+    """A ring of the newest `capacity` transitions.
+
+    A row is `obs | action | reward | not_done | next_obs` in float32; the bytes of a uint8 observation lie in as
+    many floats as hold them. The rows' pages are touched only as the ring fills.
+
+    Args:
+        obs_shape: of one observation; one dimension is stored as float32, more as uint8.
+        action_shape: of one action, (|A|,).
+        capacity: transitions kept, 1 or more.
+        device: where batches go.
+        seed: of the generator that draws the batches.
+
+    Raises:
+        UserError: if the rows would not fit into memory.
+    """
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        action_shape: tuple[int, ...],
+        capacity: int,
+        device: torch.device,
+        seed: int = 0,
+    ):
+        self.capacity = capacity
+        self.device = device
+        self._obs_shape = obs_shape
+        self._as_bytes = len(obs_shape) != 1
+        self._obs_dim = int(np.prod(obs_shape))
+        self._action_dim = int(np.prod(action_shape))
+        obs_width, width = _row_width(obs_shape, action_shape)
+        self._action_at = obs_width
+        self._reward_at = obs_width + self._action_dim
+        self._next_obs_at = self._reward_at + 2
+        self._width = width
+        require_memory(obs_shape, action_shape, capacity)
+        self._rows = np.zeros((capacity, width), np.float32)
+        self._rng = np.random.default_rng(seed)
+        self.num_added = 0  # ever; the newest transition lies in row (num_added - 1) % capacity
+
+    def __len__(self) -> int:
+        return min(self.num_added, self.capacity)
+
+    def add(
+        self,
+        obs: np.ndarray,
+        action: np.ndarray,
+        reward: float,
+        next_obs: np.ndarray,
+        done: bool,
+        done_no_max: bool,
+    ) -> None:
+        """Stores one transition, over the oldest one when the ring is full.
+
+        Args:
+            obs, next_obs: (*obs_shape).
+            action: (|A|,), in the agent's range.
+            reward: of this step, unscaled.
+            done: whether the episode ended here, for whatever reason. One-step targets do not ask.
+            done_no_max: whether it *terminated*; a time limit does not, so its last step bootstraps.
+        """
+        row = self._rows[self.num_added % self.capacity]
+        self._put_obs(row, 0, obs)
+        row[self._action_at : self._reward_at] = action
+        row[self._reward_at] = reward
+        row[self._reward_at + 1] = not done_no_max
+        self._put_obs(row, self._next_obs_at, next_obs)
+        self.num_added += 1
+
+    def _put_obs(self, row: np.ndarray, start: int, obs: np.ndarray) -> None:
+        if self._as_bytes:
+            row.view(np.uint8)[4 * start : 4 * start + self._obs_dim] = np.asarray(obs).reshape(-1)
+        else:
+            row[start : start + self._obs_dim] = obs
+
+    def sample(self, batch_size: int) -> Batch:
+        """Draws transitions uniformly, with replacement.
+
+        Raises:
+            ValueError: if nothing has been stored.
+        """
+        if not self.num_added:
+            raise ValueError("nothing to sample: the replay buffer is empty")
+        return self._gather(self._rng.integers(0, len(self), batch_size))
+
+    def _gather(self, indices: np.ndarray) -> Batch:
+        packed = torch.from_numpy(self._rows.take(indices, axis=0)).to(self.device, non_blocking=True)  # (B, width)
+        reward_at = self._reward_at
+        return Batch(
+            obs=self._get_obs(packed, 0),
+            action=packed[:, self._action_at : reward_at],
+            reward=packed[:, reward_at : reward_at + 1],
+            next_obs=self._get_obs(packed, self._next_obs_at),
+            not_done=packed[:, reward_at + 1 : reward_at + 2],
+        )
+
+    def _get_obs(self, packed: torch.Tensor, start: int) -> torch.Tensor:
+        if not self._as_bytes:
+            return packed[:, start : start + self._obs_dim]
+        return packed.view(torch.uint8)[:, 4 * start : 4 * start + self._obs_dim].reshape(-1, *self._obs_shape)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The stored rows (len, width), the count of transitions ever added, and the generator's state."""
+        return {
+            "rows": torch.from_numpy(self._rows[: len(self)].copy()),
+            "num_added": self.num_added,
+            "rng": self._rng.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        rows = state["rows"]
+        if len(rows) != min(state["num_added"], self.capacity) or rows.shape[1] != self._width:
+            raise ValueError(f"rows of shape {tuple(rows.shape)} do not fit {self.capacity} rows of {self._width}")
+        self._rows[: len(rows)] = rows.numpy()
+        self.num_added = state["num_added"]
+        self._rng.bit_generator.state = state["rng"]
+
+
+def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tuple[int, int]:
+    obs_dim = int(np.prod(obs_shape))
+    obs_width = obs_dim if len(obs_shape) == 1 else -(-obs_dim // 4)
+    return obs_width, 2 * obs_width + int(np.prod(action_shape)) + 2
+
+
+def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int) -> int:
+    """Bytes that the rows of a full buffer occupy."""
+    return 4 * _row_width(obs_shape, action_shape)[1] * capacity
+
+
+def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int) -> None:
+    """Raises UserError if the rows of a full buffer would not fit into the memory that is free now."""
+    asked, available = nbytes(obs_shape, action_shape, capacity), _available_bytes()
+    if asked > available:
+        fits = available * capacity // asked
+        raise UserError(
+            f"replay_buffer_capacity={capacity}: {asked:,} bytes are asked for and {available:,} are available; "
+            f"{fits} transitions would fit"
+        )
+
+
+def _available_bytes() -> int:
+    """The machine's free memory, or what a container's limit leaves of it."""
+    available = psutil.virtual_memory().available
+    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    try:
+        return min(available, int(limit.read_text()) - int(used.read_text()))
+    except (OSError, ValueError):  # no container, or one with no limit ("max")
+        return available

@@ -1,0 +1,143 @@
+"""The configuration's types: a key's type is the annotation of the parameter that it becomes."""
+
+import difflib
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+from hydra.utils import get_object
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, UserError
+
+SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir"}  # parameters that code fills in, never YAML
+NOT_PARAMETERS = {"_target_", "_partial_"}
+OLD_PATHS = (  # system A's, and where they went
+    ("double_q_critic.params.", "agent.critic."),
+    ("diag_gaussian_actor.params.", "agent.actor."),
+    ("agent.params.", "agent."),
+    ("agent.class", "agent._target_"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keys of `config/train.yaml`, explained there; `agent`, `logger` and `evaluator` are nodes of their own."""
+
+    env: str
+    experiment: str
+    num_train_steps: PositiveInt
+    replay_buffer_capacity: PositiveInt
+    num_seed_steps: NonNegativeInt
+    updates_per_step: PositiveFloat
+    action_repeat: PositiveInt
+    eval_frequency: PositiveInt
+    num_eval_episodes: PositiveInt
+    device: str
+    num_threads: PositiveInt | None
+    log_frequency: NonNegativeInt
+    log_every_steps: NonNegativeInt
+    log_save_tb: bool
+    save_video: bool
+    seed: NonNegativeInt
+    agent: dict[str, Any]
+    logger: dict[str, Any]
+    evaluator: dict[str, Any]
+
+
+def check(config: dict[str, Any]) -> Settings:
+    """Checks every value of a resolved configuration against the signature it will be passed to.
+
+    Args:
+        config: train.yaml as plain Python values, after every override.
+
+    Returns:
+        The settings, with integral floats such as 1e6 turned into ints.
+
+    Raises:
+        UserError: for an unknown key, a missing one, or a value of the wrong type or range.
+    """
+    agent = dict(config.get("agent") or {})
+    name = agent.pop("name", None)
+    checked = _check_call(Settings, {**config, "agent": agent}, "")
+    if not isinstance(name, str) or not name:
+        raise UserError(f"agent.name={name}: a word for the run folder's name goes here")
+    checked["agent"] = {"name": name, **checked["agent"]}
+    return Settings(**checked)
+
+
+def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any]:
+    """Checks one node's values against the target's parameters and returns them converted."""
+    signature = inspect.signature(target)
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    checked = {}
+    for key, value in values.items():
+        if key in NOT_PARAMETERS:
+            checked[key] = value
+        elif key in SUPPLIED and path:
+            raise UserError(f"{path}{key}={value}: it comes from the environment and the run, not from the user")
+        elif key not in signature.parameters:
+            raise UserError(f"{path}{key}={value}: unknown key; {nearest(key, signature.parameters, path)}")
+        else:
+            checked[key] = _check_value(hints.get(key, Any), value, path + key)
+    for key, parameter in signature.parameters.items():
+        if key not in values and key not in SUPPLIED and not path and parameter.default is parameter.empty:
+            raise UserError(f"{path}{key} is missing; it has no default")
+    return checked
+
+
+def _check_value(hint: Any, value: Any, path: str) -> Any:
+    if isinstance(value, dict):
+        if "_target_" in value:
+            return _check_call(_locate(value["_target_"], path), value, f"{path}.")
+        if any(isinstance(child, dict) for child in value.values()):
+            return {key: _check_value(Any, child, f"{path}.{key}") for key, child in value.items()}
+    if hint is Factory:
+        raise UserError(f"{path}={value}: a group of keys goes here; set one of them, as in {path}.<key>=<value>")
+    accepts = (hint, *get_args(hint))
+    number = any(kind in accepts for kind in (int, float)) and bool not in accepts
+    if number and isinstance(value, bool):
+        raise UserError(f"{path}={value}: a number goes here")
+    try:
+        return TypeAdapter(hint, config=_adapter_config(hint)).validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        message = first["msg"].removeprefix("Input ").replace("should", "it should", 1)
+        raise UserError(f"{path}={value}: {message}") from None
+
+
+def _adapter_config(hint: Any) -> ConfigDict | None:
+    """`experiment=1` is a fine label; the rest of pydantic's lax conversions are what a command line needs."""
+    return ConfigDict(coerce_numbers_to_str=True) if hint is str or get_origin(hint) is None else None
+
+
+def _locate(dotted: str, path: str) -> Any:
+    try:
+        return get_object(dotted)
+    except Exception as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise UserError(f"{path}._target_={dotted}: cannot be imported ({reason})") from None
+
+
+def nearest(key: str, known: Iterable[str], path: str = "") -> str:
+    """`did you mean ...?`, by the whole key first and by its last part otherwise; or a pointer to the list."""
+    known = [name for name in known if not name.rsplit(".", 1)[-1].startswith("_")]
+    matches = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
+    if not matches:
+        last = key.rsplit(".", 1)[-1]
+        by_last: dict[str, str] = {}
+        for name in known:
+            by_last.setdefault(name.rsplit(".", 1)[-1], name)
+        matches = [by_last[match] for match in difflib.get_close_matches(last, by_last, n=2, cutoff=0.6)]
+    if matches:
+        return f"did you mean {' or '.join(path + match for match in matches)}?"
+    return "`python train.py --cfg job` prints them all"
+
+
+def new_path(key: str) -> str | None:
+    """Where a key of system A's old layout went; None for any other."""
+    for old, new in OLD_PATHS:
+        if key.startswith(old):
+            return new + key[len(old) :]
+    return None

@@ -1,0 +1,115 @@
+"""Frames in; an mp4 that a browser plays at the task's real speed out. Also finds an OpenGL that works."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import imageio
+
+FPS = 30
+_PROBE = """
+import mujoco
+model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
+mujoco.Renderer(model, 16, 16).render()
+"""
+
+
+def choose_opengl(wanted: bool) -> bool:
+    """Sets MUJOCO_GL to a backend that renders here, before dm_control is imported; later calls repeat the answer.
+
+    A backend is tried in a child process, because one that fails takes its process with it. A backend the user chose
+    is the only one tried.
+
+    Args:
+        wanted: whether anything will be rendered; if not, no backend is looked for.
+
+    Returns:
+        Whether rendering works.
+    """
+    if "dm_control" in sys.modules:
+        return os.environ.get("MUJOCO_GL") != "disabled"
+    if not wanted:
+        os.environ["MUJOCO_GL"] = "disabled"
+        return False
+    chosen = os.environ.get("MUJOCO_GL")
+    if sys.platform == "darwin" and chosen is None:
+        return True  # macOS has its own OpenGL, which needs no name
+    for backend in [chosen] if chosen else ["egl", "osmesa"]:
+        environment = os.environ | {"MUJOCO_GL": backend}
+        probe = subprocess.run([sys.executable, "-c", _PROBE], env=environment, capture_output=True, check=False)
+        if probe.returncode == 0:
+            os.environ["MUJOCO_GL"] = backend
+            return True
+    os.environ["MUJOCO_GL"] = "disabled"
+    return False
+
+
+class VideoRecorder:
+    """Writes one episode, 30 frames for each second that it covers.
+
+    A frame is rendered only where the video needs one; a task slower than 30 steps a second shows frames twice.
+
+    Args:
+        path: of the mp4 (H.264), which appears when it is whole.
+        seconds_per_step: simulated time between two calls of `record`.
+    """
+
+    def __init__(self, path: Path, seconds_per_step: float):
+        self._path = path
+        self._partial = path.with_name(f".{path.stem}.part.mp4")
+        self._seconds_per_step = seconds_per_step
+        self._steps = 0
+        self._frames = 0
+        self._writer: Any = None
+
+    def record(self, env: Any) -> None:
+        """Called after the reset and after each step."""
+        due = int(self._steps * self._seconds_per_step * FPS + 1e-6) + 1 - self._frames
+        self._steps += 1
+        if due <= 0:
+            return
+        frame = env.render()
+        frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 wants even sizes
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = imageio.get_writer(
+                self._partial,
+                fps=FPS,
+                codec="libx264",
+                pixelformat="yuv420p",
+                macro_block_size=2,
+                ffmpeg_log_level="error",
+            )
+        for _ in range(due):
+            self._writer.append_data(frame)
+        self._frames += due
+
+    def save(self) -> None:
+        """Ends the file and gives it its name."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self._partial.replace(self._path)
+
+    def discard(self) -> None:
+        """Ends without a video."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self._partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def recording(path: Path, seconds_per_step: float) -> Iterator[VideoRecorder]:
+    """A recorder whose video is saved if all goes well, and leaves nothing behind otherwise."""
+    recorder = VideoRecorder(path, seconds_per_step)
+    try:
+        yield recorder
+    except BaseException:
+        recorder.discard()
+        raise
+    recorder.save()
