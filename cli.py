@@ -66,7 +66,9 @@ def preflight(argv: list[str], check_machine: Callable[[list[Settings]], None]) 
         if moved:
             raise UserError(f"{override.key_or_group}: that is called {moved} here")
     sweeping = args.multirun
-    configs = [_compose(config_name, overrides) for overrides in (_variants(parsed, base) if sweeping else [base])]
+    configs = [
+        compose_config(config_name, overrides) for overrides in (_variants(parsed, base) if sweeping else [base])
+    ]
     check_machine([settings.check(plain(config)) for config in configs])
     config = configs[0]
     sweeping = sweeping or str(config.hydra.mode) == "RunMode.MULTIRUN"
@@ -84,7 +86,7 @@ def plain(config: DictConfig) -> dict[str, Any]:
     Raises:
         UserError: for an interpolation that leads nowhere.
     """
-    job = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     try:
         return OmegaConf.to_container(job, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
@@ -139,14 +141,20 @@ def _variants(parsed: list[Override], overrides: list[str]) -> list[list[str]]:
     values: dict[int, list[str]] = {}  # by index into overrides
     for index, override in enumerate(parsed):
         if override.is_sweep_override():
-            values[index] = [f"{override.get_key_element()}={value!s}" for value in override.sweep_string_iterator()]
+            swept = override.sweep_string_iterator()
+            values[index] = [f"{override.get_key_element()}={value}" for value in swept]
             first[index] = values[index][0]
     return [first] + [
         [*first[:index], value, *first[index + 1 :]] for index, choices in values.items() for value in choices[1:]
     ]
 
 
-def _compose(config_name: str, overrides: list[str]) -> DictConfig:
+def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
+    """Composes a configuration, Hydra's own node included.
+
+    Raises:
+        UserError: for an unknown key, choice or file.
+    """
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
         try:
             return compose(config_name, overrides, return_hydra_config=True)
@@ -166,27 +174,19 @@ def _what_was_wrong(error: HydraException, config_name: str) -> str:
     if key.rsplit(".", 1)[-1] in settings.SUPPLIED:
         return f"{key}: it comes from the environment and the run, not from the user"
     if "not in struct" in str(cause):
-        return f"{key}: unknown key; {settings.nearest(key, _keys(compose(config_name)))}"
+        return (
+            f"{key}: unknown key; {settings.nearest(key, ['preset', *settings.flatten(plain(compose(config_name)))])}"
+        )
     return f"{key}: {_one_line(cause or error)}"
 
 
 def _missing(error: MissingConfigException) -> str:
     name = str(error.missing_cfg_file)
-    if error.options:
-        group, _, choice = name.rpartition("/")
-        return f"{group}={choice}: no such choice; there are {', '.join(error.options)}"
+    group, _, choice = name.rpartition("/")
+    choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
+    if choices:
+        return f"{group or '--config-name'}={choice}: no such choice; there are {', '.join(choices)}"
     return _one_line(error)
-
-
-def _keys(config: DictConfig, prefix: str = "") -> list[str]:
-    found = ["preset"] if not prefix else []
-    for key in config:
-        found.append(f"{prefix}{key}")
-        if OmegaConf.is_dict(config._get_node(key)) and not OmegaConf.is_missing(config, key):
-            child = config[key]
-            if child is not None:
-                found += _keys(child, f"{prefix}{key}.")
-    return found
 
 
 def _one_line(error: BaseException) -> str:

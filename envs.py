@@ -49,7 +49,7 @@ def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False)
 
 def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
     try:
-        env = gym.make(name, render_mode="rgb_array" if render else None, disable_env_checker=True)
+        env = gym.make(name, disable_env_checker=True, **({"render_mode": "rgb_array"} if render else {}))
     except gym.error.DependencyNotInstalled as error:
         raise UserError(f"env={name}: {_one_line(error)}") from error
     except (gym.error.Error, ModuleNotFoundError) as error:
@@ -83,7 +83,7 @@ def _unknown(name: str) -> str:
     ids = [spec for spec in gym.registry if "/" not in spec]
     by_lower = {known.lower(): known for known in [*SUITE_TASKS, *ids]}
     near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
-    hint = f"did you mean {', '.join(near)}?" if near else "see `python -c 'import envs; print(*envs.SUITE_TASKS)'`"
+    hint = f"did you mean {', '.join(near)}?" if near else "suite tasks read cheetah_run, Gymnasium ids Pendulum-v1"
     return f"env={name}: no such task in the suite or in Gymnasium; {hint}"
 
 

@@ -2,16 +2,18 @@
 
 import difflib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, get_args, get_origin, get_type_hints
 
-from hydra.utils import get_object
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, UserError
 
-SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir"}  # parameters that code fills in, never YAML
+# Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
+SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path", "seconds_per_step"}
+FROM_AGENT = {"init_temperature"}
 NOT_PARAMETERS = {"_target_", "_partial_"}
 OLD_PATHS = (  # system A's, and where they went
     ("double_q_critic.params.", "agent.critic."),
@@ -78,11 +80,13 @@ def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any
         elif key in SUPPLIED and path:
             raise UserError(f"{path}{key}={value}: it comes from the environment and the run, not from the user")
         elif key not in signature.parameters:
-            raise UserError(f"{path}{key}={value}: unknown key; {nearest(key, signature.parameters, path)}")
+            known = signature.parameters if path else flatten(values)
+            raise UserError(f"{path}{key}={value}: unknown key; {nearest(key, set(known) - {key}, path)}")
         else:
             checked[key] = _check_value(hints.get(key, Any), value, path + key)
     for key, parameter in signature.parameters.items():
-        if key not in values and key not in SUPPLIED and not path and parameter.default is parameter.empty:
+        given = key in values or key in SUPPLIED or key in FROM_AGENT
+        if not given and parameter.default is parameter.empty:
             raise UserError(f"{path}{key} is missing; it has no default")
     return checked
 
@@ -91,33 +95,39 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
     if isinstance(value, dict):
         if "_target_" in value:
             return _check_call(_locate(value["_target_"], path), value, f"{path}.")
-        if any(isinstance(child, dict) for child in value.values()):
-            return {key: _check_value(Any, child, f"{path}.{key}") for key, child in value.items()}
-    if hint is Factory:
+        if get_origin(hint) is dict and Factory in get_args(get_args(hint)[1]):  # nodes by name, some switched off
+            return {
+                key: _check_value(Factory, child, f"{path}.{key}") if child else None for key, child in value.items()
+            }
+    if hint == Factory:
         raise UserError(f"{path}={value}: a group of keys goes here; set one of them, as in {path}.<key>=<value>")
     accepts = (hint, *get_args(hint))
     number = any(kind in accepts for kind in (int, float)) and bool not in accepts
     if number and isinstance(value, bool):
         raise UserError(f"{path}={value}: a number goes here")
     try:
-        return TypeAdapter(hint, config=_adapter_config(hint)).validate_python(value)
+        # A number is a fine label: experiment=1.
+        return TypeAdapter(hint, config=ConfigDict(coerce_numbers_to_str=True)).validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        message = first["msg"].removeprefix("Input ").replace("should", "it should", 1)
+        message = first["msg"].replace("Input should", "it should").replace("Value error, ", "")
         raise UserError(f"{path}={value}: {message}") from None
 
 
-def _adapter_config(hint: Any) -> ConfigDict | None:
-    """`experiment=1` is a fine label; the rest of pydantic's lax conversions are what a command line needs."""
-    return ConfigDict(coerce_numbers_to_str=True) if hint is str or get_origin(hint) is None else None
-
-
 def _locate(dotted: str, path: str) -> Any:
+    module, _, name = str(dotted).rpartition(".")
     try:
-        return get_object(dotted)
-    except Exception as error:
-        reason = " ".join(str(error.__cause__ or error).split())
-        raise UserError(f"{path}._target_={dotted}: cannot be imported ({reason})") from None
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"{path}._target_={dotted}: cannot be imported ({error})") from None
+
+
+def flatten(config: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Every key of a nested configuration, dotted; groups too."""
+    for key, value in config.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
 
 
 def nearest(key: str, known: Iterable[str], path: str = "") -> str:

@@ -70,7 +70,6 @@ class Workspace:
         self.logger = instantiate(cfg.logger, _convert_="all")(log_dir=work_dir)
         self.evaluator = instantiate(cfg.evaluator, _convert_="all")(
             make_env=make_env,
-            seed=cfg.seed,
             video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
             seconds_per_step=envs.seconds_per_step(self.env, cfg.action_repeat),
         )

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from annotated_types import Ge, Gt, Le
+from pydantic import AfterValidator
 
 # Types of configuration values. A key's type is its parameter's annotation (see schema.py).
 PositiveInt = Annotated[int, Gt(0)]
@@ -17,6 +18,15 @@ NonNegativeInt = Annotated[int, Ge(0)]
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
 UnitInterval = Annotated[float, Ge(0), Le(1)]
+
+
+def _increasing(bounds: tuple[float, float]) -> tuple[float, float]:
+    if not bounds[0] < bounds[1]:
+        raise ValueError("the lower bound comes first")
+    return bounds
+
+
+Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
 
 # The streams of randomness that environments draw their episodes from.

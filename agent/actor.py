@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from agent.mlp import mlp
-from utils import NonNegativeInt, PositiveInt
+from utils import Bounds, NonNegativeInt, PositiveInt
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -74,7 +74,7 @@ class DiagGaussianActor(nn.Module):
         action_dim: int,
         hidden_dim: PositiveInt,
         hidden_depth: NonNegativeInt,
-        log_std_bounds: tuple[float, float],
+        log_std_bounds: Bounds,
     ):
         super().__init__()
         self.log_std_bounds = log_std_bounds

@@ -1,0 +1,111 @@
+"""Environments whose values are known, and helpers to train on them."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+import cli
+import settings
+from train import Workspace
+
+
+class Probe(gym.Env):
+    """Observes its step number (divided by 10); subclasses say what a step pays and when the episode ends."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    num_steps = 1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.taken = 0
+        return self._obs(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.taken += 1
+        return self._obs(), self.reward(float(action[0])), self.taken == self.num_steps, False, {}
+
+    def reward(self, action: float) -> float:
+        return 1.0
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.taken / 10], np.float32)
+
+
+class TwoSteps(Probe):
+    """Pays 1 on the second step alone: Q(first) is gamma."""
+
+    num_steps = 2
+
+    def reward(self, action: float) -> float:
+        return float(self.taken == 2)
+
+
+class ActionMatters(Probe):
+    """Pays most for the action 0.5."""
+
+    def reward(self, action: float) -> float:
+        return -((action - 0.5) ** 2)
+
+
+class Endless(Probe):
+    """Pays 1 for ever and always looks the same; only a time limit ends it."""
+
+    num_steps = -1
+
+    def _obs(self) -> np.ndarray:
+        return np.zeros(1, np.float32)
+
+
+class Tuples(Probe):
+    """Observations of several kinds at once, and actions in a matrix with bounds of their own."""
+
+    observation_space = gym.spaces.Dict(
+        {"b": gym.spaces.Box(-1, 1, (2,), np.float64), "a": gym.spaces.Tuple([gym.spaces.Discrete(3)])}
+    )
+    action_space = gym.spaces.Box(np.array([[-2.0], [0.0]]), np.array([[2.0], [np.inf]]), (2, 1), np.float64)
+    num_steps = 3
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
+        self.last_action = action
+        self.taken += 1
+        return self._obs(), 1.0, self.taken == self.num_steps, False, {}
+
+    def _obs(self) -> Any:
+        return {"b": np.array([0.5, -0.5]), "a": (2,)}
+
+
+class Images(Probe):
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+
+class Sequences(Probe):
+    observation_space = gym.spaces.Sequence(gym.spaces.Box(-1, 1, (2,)))
+
+
+for cls in (Probe, TwoSteps, ActionMatters, Tuples, Images, Sequences):
+    gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
+gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
+gym.register("ProbeNoLimit-v0", Endless)
+
+SMALL = (
+    *("device=cpu", "save_video=false", "log_save_tb=false", "num_train_steps=600", "num_seed_steps=100"),
+    *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16", "num_eval_episodes=2"),
+)
+
+
+def workspace(folder: Path, *overrides: str) -> Workspace:
+    """A workspace in `folder`, small unless the overrides say otherwise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = cli.compose_config("train", [*SMALL, *overrides])
+    return Workspace(settings.check(cli.plain(config)), folder)
+
+
+def train(folder: Path, *overrides: str) -> Workspace:
+    """A workspace that has run to its end."""
+    trained = workspace(folder, *overrides)
+    trained.run()
+    trained.close()
+    return trained

@@ -1,0 +1,156 @@
+"""A mistake is one line and exit code 2, and nothing is created; everything else composes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cli
+import settings
+import train
+from utils import UserError
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("env=cheeta_run", "did you mean cheetah_run"),
+        ("env=CartPole-v1", "needs a Box"),
+        ("env=", "no such task"),
+        ("batch_size=3", "did you mean agent.batch_size"),
+        ("agent.batchsize=3", "did you mean agent.batch_size"),
+        ("+batchh=3", "did you mean agent.batch_size"),
+        ("+agent.batchh=3", "did you mean agent.batch_size"),
+        ("pre=cpu", "did you mean preset"),
+        ("agent.params.batch_size=3", "called agent.batch_size here"),
+        ("double_q_critic.params.hidden_dim=3", "called agent.critic.hidden_dim here"),
+        ("diag_gaussian_actor.params.log_std_bounds=[-1,1]", "called agent.actor.log_std_bounds here"),
+        ("agent.class=x", "called agent._target_ here"),
+        ("agent.obs_dim=3", "comes from the environment"),
+        ("+agent.critic.action_dim=3", "comes from the environment"),
+        ("agent=sca", "there are sac"),
+        ("preset=fsat", "there are cpu"),
+        ("preset=[cpu,nope]", "preset=nope"),
+        ("agent.critic=5", "a group of keys"),
+        ("logger.sinks.csv=3", "a group of keys"),
+        ("agent._target_=agent.sac.Nope", "cannot be imported"),
+        ("seed=abc", "valid integer"),
+        ("seed=-1", "greater than or equal to 0"),
+        ("seed=true", "a number goes here"),
+        ("num_train_steps=", "valid integer"),
+        ("num_train_steps=1.5", "valid integer"),
+        ("num_train_steps=0", "greater than 0"),
+        ("agent.batch_size=-4", "greater than 0"),
+        ("agent.critic.hidden_dim=0", "greater than 0"),
+        ("agent.discount=1.5", "less than or equal to 1"),
+        ("agent.actor.log_std_bounds=[2,-5]", "lower bound comes first"),
+        ("agent.actor.log_std_bounds=[1,2,3]", "at most 2 items"),
+        ("device=cuda:77", "NVIDIA GPU"),
+        ("replay_buffer_capacity=10_000_000_000_000", "bytes are asked for"),
+        ("~agent.batch_size", "is missing"),
+        ("seed", "reads key=value"),
+        ("experiment=${nowhere}", "nowhere"),
+        ("hydra.run.dir=/dev/null/x", "cannot be created"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_would_be_right(
+    argument: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        cli.preflight([argument], train.check_machine)
+    text = str(caught.value)
+    assert message in text
+    assert "\n" not in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_swept_value_is_checked_before_anything_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for sweep in (["-m", "env=cheetah_run,nope"], ["seed=1,2", "env=cheetah_run,x", "-m"], ["--multirun", "seed=1,-2"]):
+        with pytest.raises(UserError):
+            cli.preflight(sweep, train.check_machine)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_as_people_write_them() -> None:
+    for text in ("1e6", "1_000_000", "1000000"):
+        config = cli.compose_config("train", [f"num_train_steps={text}", "experiment=7"])
+        checked = settings.check(cli.plain(config))
+        assert checked.num_train_steps == checked.replay_buffer_capacity == 1_000_000
+        assert type(checked.num_train_steps) is int
+        assert checked.experiment == "7"
+
+
+def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
+    claimed = [cli.claim(tmp_path / "exp/day/run", "hydra.run.dir") for _ in range(3)]
+    assert [path.name for path in claimed] == ["run", "run_2", "run_3"]
+
+
+def test_the_folder_names_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["env=Pendulum-v1", "experiment=a/b", "seed=7", "save_video=false"]
+    *same, folder = cli.preflight(arguments, train.check_machine)
+    assert same == arguments
+    (run,) = tmp_path.glob("exp/*/*")
+    assert folder == f"hydra.run.dir='{run.relative_to(tmp_path)}'"
+    assert run.name.split("_", 1)[1] == "sac_a_b_Pendulum-v1_s7"
+    assert len(run.name.split("_")[0]) == 6 and len(run.parent.name.split(".")) == 3
+
+
+@pytest.mark.parametrize("preset", [None, *sorted(path.stem for path in (ROOT / "config/preset").glob("*.yaml"))])
+@pytest.mark.parametrize("agent", sorted(path.stem for path in (ROOT / "config/agent").glob("*.yaml")))
+def test_every_yaml_composes_and_checks(agent: str, preset: str | None) -> None:
+    overrides = [f"agent={agent}"] + ([f"preset={preset}"] if preset else [])
+    assert settings.check(cli.plain(cli.compose_config("train", overrides))).num_train_steps > 0
+
+
+def test_the_defaults_are_system_as() -> None:
+    checked = settings.check(cli.plain(cli.compose_config("train", [])))
+    agent = checked.agent
+    assert (checked.num_train_steps, checked.num_seed_steps, checked.eval_frequency) == (1_000_000, 5000, 10_000)
+    assert (checked.num_eval_episodes, checked.log_frequency, checked.seed, checked.env) == (
+        10,
+        10_000,
+        1,
+        "cheetah_run",
+    )
+    assert (agent["discount"], agent["init_temperature"], agent["batch_size"]) == (0.99, 0.1, 1024)
+    assert agent["alpha_lr"] == agent["actor_lr"] == agent["critic_lr"] == 1e-4
+    assert list(agent["alpha_betas"]) == list(agent["actor_betas"]) == list(agent["critic_betas"]) == [0.9, 0.999]
+    assert (agent["critic_tau"], agent["critic_target_update_frequency"]) == (0.005, 2)
+    assert agent["critic"]["hidden_dim"] == agent["actor"]["hidden_dim"] == 1024
+    assert agent["critic"]["hidden_depth"] == agent["actor"]["hidden_depth"] == 2
+    assert list(agent["actor"]["log_std_bounds"]) == [-5, 2]
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "train.py"), *arguments]
+    environment = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_the_command_itself(tmp_path: Path) -> None:
+    wrong = run(tmp_path, "agent.batchsize=3")
+    assert wrong.returncode == 2
+    assert wrong.stderr.count("\n") == 1 and wrong.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+    small = ("num_train_steps=40", "num_seed_steps=20", "save_video=false", "agent.batch_size=8", "num_eval_episodes=1")
+    right = run(tmp_path, "env=Pendulum-v1", *small)
+    assert right.returncode == 0, right.stderr
+    assert right.stderr == ""  # no progress bar where there is no terminal
+    assert right.stdout.startswith("| train | E: 1 | S: 40 | R: -")
+    (folder,) = tmp_path.glob("exp/*/*")
+    made = {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
+    assert {"train.csv", "eval.csv", "tb", "config.yaml", ".hydra"} <= made
+
+    sweep = run(tmp_path, "-m", "env=Pendulum-v1", "seed=1,2", *small, "hydra.sweep.dir=sweep")
+    assert sweep.returncode == 0, sweep.stderr
+    assert len(list(tmp_path.glob("sweep/*/train.csv"))) == 2

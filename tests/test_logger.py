@@ -1,0 +1,182 @@
+"""What is logged is what the files hold."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from logger import BaseSink, ConsoleSink, CsvSink, Logger, TensorBoardSink
+
+SINKS = {"csv": CsvSink, "tensorboard": TensorBoardSink, "console": ConsoleSink}
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def events(folder: Path) -> EventAccumulator:
+    accumulator = EventAccumulator(str(folder / "tb"), size_guidance={"scalars": 0, "images": 0, "histograms": 0})
+    accumulator.Reload()
+    return accumulator
+
+
+def test_values_are_averaged_between_dumps_and_blank_where_missing(tmp_path: Path) -> None:
+    log = Logger(tmp_path, SINKS)
+    log.log("train/episode", 1, 100)
+    log.dump(100, ty="train")
+    for value in (1.0, 2.0):
+        log.log("train_critic/loss", torch.tensor(value), 150)
+    log.log("train_actor/loss", 9.0, 150, n=3)
+    log.log("train/episode", 2, 200)
+    log.dump(200)
+    log.close()
+    first, second = rows(tmp_path / "train.csv")
+    assert first["episode"] == "1" and first["step"] == "100" and first["critic_loss"] == ""
+    assert (second["step"], second["critic_loss"], second["actor_loss"]) == ("200", "1.5", "3.0")
+    assert list(first)[:3] == ["episode", "step", "episode_reward"]
+    assert [(e.step, e.value) for e in events(tmp_path).Scalars("train_critic/loss")] == [(200, 1.5)]
+
+
+def test_a_buffer_that_is_written_over_later_counts_as_it_was(tmp_path: Path) -> None:
+    log, buffer = Logger(tmp_path, {"csv": CsvSink}), torch.tensor(1.0)
+    log.log("train/x", buffer, 1)
+    buffer.fill_(3.0)
+    log.log("train/x", buffer, 2)
+    buffer.fill_(100.0)
+    log.dump(2)
+    assert rows(tmp_path / "train.csv")[0]["x"] == "2.0"
+
+
+def test_a_new_key_widens_the_file_and_a_quoted_cell_survives(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"csv": CsvSink})
+    log.log("eval/episode_reward", 1.0, 10)
+    log.dump(10)
+    log.log("eval/episode_reward", 2.0, 20)
+    log.log("eval_custom/a,b", 7.0, 20)
+    log.dump(20)
+    before, after = rows(tmp_path / "eval.csv")
+    assert (before["custom_a,b"], after["custom_a,b"]) == ("", "7.0")
+    assert before["episode_reward"] == "1.0" and after["episode_reward"] == "2.0"
+
+
+def test_an_existing_file_is_continued_not_deleted(tmp_path: Path) -> None:
+    for step in (1, 2):
+        log = Logger(tmp_path, {"csv": CsvSink})
+        log.log("train/extra", step, step)
+        log.dump(step)
+    assert [row["extra"] for row in rows(tmp_path / "train.csv")] == ["1", "2"]
+
+
+def test_groups_are_dumped_apart_and_unsaved_dumps_clear(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"csv": CsvSink})
+    log.log("train/a", 1.0, 1)
+    log.log("eval/a", 2.0, 1)
+    log.dump(1, ty="eval")
+    assert not (tmp_path / "train.csv").exists()
+    log.dump(1, save=False, ty="train")
+    log.log("train/a", 5.0, 2)
+    log.dump(2, ty="train")
+    assert [row["a"] for row in rows(tmp_path / "train.csv")] == ["5.0"]
+
+
+def test_a_key_without_a_group_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="train"):
+        Logger(tmp_path, {}).log("loss", 1.0, 1)
+
+
+def test_log_frequency_thins_out(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"csv": CsvSink})
+    for step in range(0, 100, 7):  # crosses a multiple of 20 at 21, 42, 63, 84
+        log.log("train/a", float(step), step, log_frequency=20)
+    log.dump(100)
+    assert float(rows(tmp_path / "train.csv")[0]["a"]) == (21 + 42 + 63 + 84) / 4
+
+
+def test_finer_curves_in_tensorboard_when_asked(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"tensorboard": TensorBoardSink, "csv": CsvSink}, log_every_steps=10)
+    for step in range(1, 26):
+        log.log("train_critic/loss", float(step), step)
+    log.dump(25)
+    log.close()
+    curve = [(e.step, e.value) for e in events(tmp_path).Scalars("train_critic/loss")]
+    assert curve == [(10, 5.5), (20, 15.5), (25, 23.0)]
+    assert rows(tmp_path / "train.csv")[0]["critic_loss"] == "13.0"
+
+
+def test_histograms_of_values_layers_and_members(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"tensorboard": TensorBoardSink}, log_frequency=100)
+    layer = torch.nn.Linear(3, 2)
+    layer(torch.ones(1, 3)).sum().backward()
+    ensemble = torch.nn.Module()
+    ensemble.weight = torch.nn.Parameter(torch.stack([torch.zeros(4, 4), torch.ones(4, 4)]))
+    for step in (99, 100, 101):
+        log.log_histogram("train_critic/q1_hist", torch.arange(5.0), step)
+        log.log_param("train_actor/fc0", layer, step)
+        log.log_param("train_critic/q2_fc0", ensemble, step, member=1)
+    log.close()
+    written = events(tmp_path)
+    names = {
+        "train_critic/q1_hist",
+        *(f"train_actor/fc0_{end}" for end in ("w", "w_g", "b", "b_g")),
+        "train_critic/q2_fc0_w",
+    }
+    assert set(written.Tags()["histograms"]) == names
+    (only,) = written.Histograms("train_critic/q2_fc0_w")
+    assert only.step == 100
+    assert only.histogram_value.num == 16 and only.histogram_value.min == 1.0
+
+
+def test_console_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Logger(tmp_path, {"console": ConsoleSink})
+    for key, value in {"episode": 5, "episode_reward": 123.45678, "duration": 10.12}.items():
+        log.log(f"train/{key}", value, 5000)
+    log.dump(5000)
+    assert capsys.readouterr().out == "| train | E: 5 | S: 5000 | R: 123.4568 | D: 10.1 s\n"
+
+
+def test_videos_reach_tensorboard_as_animations(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
+    log.log_video("eval/video", np.random.default_rng(0).integers(0, 256, (4, 16, 24, 3)), 7)
+    log.close()
+    (image,) = events(tmp_path).Images("eval/video")
+    assert (image.width, image.height, image.step) == (24, 16, 7)
+    assert image.encoded_image_string[:4] == b"GIF8"
+
+
+def test_a_sink_of_ones_own(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Mine(BaseSink):
+        def __init__(self, log_dir: Path):
+            self.log_dir = log_dir
+
+        def dump(self, group: str, row: dict, step: int) -> None:
+            seen.append((self.log_dir, group, row, step))
+
+    log = Logger(tmp_path, {"mine": Mine, "off": None})
+    log.log("train/a", 1.5, 3)
+    log.dump(3)
+    assert seen == [(tmp_path, "train", {"train/a": 1.5}, 3)]
+
+
+def test_unfinished_meters_survive_a_restart(tmp_path: Path) -> None:
+    def logged(log: Logger, steps: range) -> None:
+        for step in steps:
+            log.log("train/a", torch.tensor(float(step)), step, log_frequency=3)
+            log.log("train/b", step, step)
+
+    straight, first = (Logger(tmp_path / name, {"csv": CsvSink}) for name in "ab")
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    logged(straight, range(20))
+    logged(first, range(10))
+    second = Logger(tmp_path / "b", {"csv": CsvSink})
+    second.load_state_dict(first.state_dict())
+    logged(second, range(10, 20))
+    for log in (straight, second):
+        log.dump(20)
+    assert (tmp_path / "a/train.csv").read_bytes() == (tmp_path / "b/train.csv").read_bytes()

@@ -1,0 +1,103 @@
+"""The ring against a list of what was stored."""
+
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+
+import replay_buffer
+from replay_buffer import ReplayBuffer
+from utils import UserError
+
+CPU = torch.device("cpu")
+
+
+def transition(i: int) -> tuple:
+    obs = np.arange(3) + 10 * i
+    return obs, np.array([i / 7, -i / 7]), float(i), obs + 1, i % 5 == 4, i % 10 == 4
+
+
+def filled(capacity: int, count: int, seed: int = 0) -> tuple[ReplayBuffer, deque]:
+    buffer, stored = ReplayBuffer((3,), (2,), capacity, CPU, seed), deque(maxlen=capacity)
+    for i in range(count):
+        buffer.add(*transition(i))
+        stored.append(transition(i))
+    return buffer, stored
+
+
+@pytest.mark.parametrize(("capacity", "count"), [(50, 20), (50, 50), (50, 133), (1, 3)])
+def test_it_holds_the_newest_transitions_and_their_fields(capacity: int, count: int) -> None:
+    buffer, stored = filled(capacity, count)
+    assert len(buffer) == len(stored)
+    by_reward = {t[2]: t for t in stored}
+    batch = buffer.sample(2000)
+    assert set(batch.reward[:, 0].tolist()) == set(by_reward)  # each is drawn, nothing else is
+    for obs, action, reward, next_obs, not_done in zip(*batch, strict=True):
+        expected = by_reward[reward.item()]
+        np.testing.assert_array_equal(obs, np.float32(expected[0]))
+        np.testing.assert_array_equal(action, np.float32(expected[1]))
+        np.testing.assert_array_equal(next_obs, np.float32(expected[3]))
+        assert not_done.item() == (not expected[5])  # a time limit (done, but not terminated) bootstraps
+
+
+def test_shapes_and_dtypes() -> None:
+    batch = filled(10, 10)[0].sample(4)
+    assert [tuple(field.shape) for field in batch] == [(4, 3), (4, 2), (4, 1), (4, 3), (4, 1)]
+    assert all(field.dtype == torch.float32 for field in batch)
+
+
+def test_images_stay_bytes() -> None:
+    buffer = ReplayBuffer((3, 5, 5), (2,), 4, CPU)
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 256, (5, 3, 5, 5), np.uint8)
+    for i in range(4):
+        buffer.add(frames[i], np.zeros(2), i, frames[i + 1], False, False)
+    batch = buffer.sample(20)
+    assert batch.obs.dtype == torch.uint8
+    for obs, reward, next_obs in zip(batch.obs, batch.reward, batch.next_obs, strict=True):
+        np.testing.assert_array_equal(obs, frames[int(reward)])
+        np.testing.assert_array_equal(next_obs, frames[int(reward) + 1])
+
+
+def test_sampling_is_uniform_with_replacement_and_follows_the_seed() -> None:
+    buffer, _ = filled(10, 10)
+    counts = np.bincount(buffer.sample(100_000).reward[:, 0].long(), minlength=10)
+    assert np.abs(counts - 10_000).max() < 500  # five standard deviations
+    assert len(filled(10, 1)[0].sample(7).reward) == 7
+    same, other = filled(10, 10, seed=3)[0].sample(50), filled(10, 10, seed=4)[0].sample(50)
+    assert torch.equal(filled(10, 10, seed=3)[0].sample(50).reward, same.reward)
+    assert not torch.equal(other.reward, same.reward)
+
+
+def test_a_batch_is_a_copy() -> None:
+    buffer, _ = filled(1, 1)
+    batch = buffer.sample(1)
+    buffer.add(*transition(7))
+    assert batch.reward.item() == 0
+
+
+def test_an_empty_buffer_says_so() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        ReplayBuffer((3,), (2,), 10, CPU).sample(1)
+
+
+def test_state_dict_restores_a_full_ring() -> None:
+    buffer, _ = filled(10, 37)
+    other = ReplayBuffer((3,), (2,), 10, CPU, seed=9)
+    other.load_state_dict(buffer.state_dict())
+    for ring in (buffer, other):
+        ring.add(*transition(40))
+    assert all(map(torch.equal, buffer.sample(50), other.sample(50)))
+    with pytest.raises(ValueError, match="do not fit"):
+        ReplayBuffer((4,), (2,), 10, CPU).load_state_dict(buffer.state_dict())
+
+
+def test_a_million_transitions_take_what_was_promised() -> None:
+    assert replay_buffer.nbytes((17,), (6,), 1_000_000) <= 180e6  # cheetah_run
+    assert replay_buffer.nbytes((223,), (38,), 1_000_000) <= 2e9  # dog_run
+
+
+def test_a_buffer_that_does_not_fit_is_refused_with_both_numbers() -> None:
+    with pytest.raises(UserError, match=r"replay_buffer_capacity=\d+: [\d,]+ bytes are asked for and [\d,]+ are"):
+        ReplayBuffer((1000,), (6,), 10**12, CPU)

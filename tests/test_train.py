@@ -1,0 +1,198 @@
+"""Whole runs: known values, the same bytes, and learning."""
+
+import csv
+import math
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import probes
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from utils import UserError
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def timeless(path: Path) -> list[dict[str, str]]:
+    clocks = ("duration", "_s", "per_second")
+    return [
+        {key: value for key, value in row.items() if not any(clock in key for clock in clocks)} for row in rows(path)
+    ]
+
+
+PROBE = (
+    *(
+        "agent.learnable_temperature=false",
+        "agent.init_temperature=1e-6",
+        "agent.critic_lr=3e-3",
+        "agent.actor_lr=3e-3",
+    ),
+    *("agent.critic_tau=0.05", "num_train_steps=1200", "agent.batch_size=32", "eval_frequency=100000"),
+)
+
+
+@pytest.mark.parametrize(
+    ("env", "value"),
+    [
+        ("ProbeOneStep-v0", 1.0),  # one step pays 1 and terminates: nothing is added behind it
+        ("ProbeTwoSteps-v0", 0.5),  # the second of two pays 1: gamma
+        ("ProbeTimeLimit-v0", 2.0),  # pays 1 for ever, cut by a time limit: 1 / (1 - gamma), not less
+    ],
+)
+def test_the_critics_find_known_values(tmp_path: Path, env: str, value: float) -> None:
+    agent = probes.train(tmp_path, f"env={env}", "agent.discount=0.5", *PROBE).agent
+    q = agent.critic(torch.zeros(9, 1), torch.linspace(-1, 1, 9).unsqueeze(1))
+    torch.testing.assert_close(q, torch.full_like(q, value), atol=0.08, rtol=0)
+
+
+def test_the_actor_finds_the_action_that_pays(tmp_path: Path) -> None:
+    agent = probes.train(tmp_path, "env=ProbeActionMatters-v0", *PROBE).agent
+    assert agent.act(np.zeros(1, np.float32))[0] == pytest.approx(0.5, abs=0.15)
+
+
+def test_row_n_is_episode_n_and_the_unfinished_one_is_not_lost(tmp_path: Path) -> None:
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=122", "eval_frequency=50")
+    train = rows(tmp_path / "train.csv")
+    assert [int(row["episode"]) for row in train] == list(range(1, 26))
+    assert [int(row["step"]) for row in train] == [*range(5, 125, 5), 122]
+    assert [float(row["episode_reward"]) for row in train] == [5.0] * 24 + [2.0]
+    assert [int(row["episode_length"]) for row in train] == [5] * 24 + [2]
+    assert train[0]["critic_loss"] == "" and train[-1]["critic_loss"] != ""
+    evaluations = rows(tmp_path / "eval.csv")
+    assert [int(row["step"]) for row in evaluations] == [50, 100, 122]
+    assert {row["episode_reward"] for row in evaluations} == {"5.0"}
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(100, [50, 100]), (40, [40])])
+def test_the_final_evaluation_comes_once(tmp_path: Path, steps: int, expected: list[int]) -> None:
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", f"num_train_steps={steps}", "eval_frequency=50")
+    assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == expected
+
+
+def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
+    probes.train(tmp_path, "env=cheetah_run", "action_repeat=3", "num_train_steps=1500", "eval_frequency=400")
+    assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == [402, 801, 1201, 1501]
+    train = rows(tmp_path / "train.csv")
+    assert [int(row["step"]) for row in train] == [1000, 1501]  # steps count environment steps
+
+
+def test_the_same_seed_gives_the_same_bytes_and_evaluation_changes_none(tmp_path: Path) -> None:
+    run = ("env=reacher_easy", "num_train_steps=2200", "num_seed_steps=1500")
+    probes.train(tmp_path / "a", *run)
+    probes.train(tmp_path / "b", *run)
+    probes.train(tmp_path / "c", *run, "eval_frequency=700", "num_eval_episodes=3")
+    probes.train(tmp_path / "d", *run, "seed=2")
+    first = timeless(tmp_path / "a/train.csv")
+    assert first == timeless(tmp_path / "b/train.csv")
+    assert timeless(tmp_path / "a/eval.csv") == timeless(tmp_path / "b/eval.csv")
+    assert first == timeless(tmp_path / "c/train.csv")
+    assert first != timeless(tmp_path / "d/train.csv")
+
+
+def test_no_seed_steps_waits_for_one_transition(tmp_path: Path) -> None:
+    agent = probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", "num_train_steps=20").agent
+    assert agent.num_updates == 19
+
+
+@pytest.mark.parametrize(("updates_per_step", "expected"), [("3", 300), ("0.25", 25)])
+def test_the_ratio_of_updates_to_transitions(tmp_path: Path, updates_per_step: str, expected: int) -> None:
+    overrides = ("env=ProbeTimeLimit-v0", "num_train_steps=300", "num_seed_steps=100", "action_repeat=2")
+    trained = probes.train(tmp_path, *overrides, f"updates_per_step={updates_per_step}")
+    transitions = trained.replay_buffer.num_added
+    assert trained.agent.num_updates == pytest.approx(expected * (transitions - 60) / 100, abs=1)
+
+
+def test_the_saved_config_says_what_was_used(tmp_path: Path) -> None:
+    probes.workspace(tmp_path, "env=cheetah_run", "device=auto", "num_train_steps=1e3").close()
+    saved = OmegaConf.load(tmp_path / "config.yaml")
+    assert (saved.agent.obs_dim, saved.agent.action_dim, list(saved.agent.action_range)) == (17, 6, [-1.0, 1.0])
+    assert saved.device in ("cpu", "cuda")
+    assert saved.num_threads == torch.get_num_threads()
+    assert saved.replay_buffer_capacity == 1000
+
+
+def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
+    probes.train(tmp_path, "env=ProbeOneStep-v0", "num_train_steps=10")
+    before = (tmp_path / "train.csv").read_bytes()
+    with pytest.raises(UserError, match="logs are there already"):
+        probes.workspace(tmp_path, "env=ProbeOneStep-v0")
+    assert (tmp_path / "train.csv").read_bytes() == before
+
+
+def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
+    step = interrupted.env.step
+
+    def stop_at_13(action: np.ndarray) -> tuple:
+        if interrupted.step == 13:
+            raise KeyboardInterrupt
+        return step(action)
+
+    monkeypatch.setattr(interrupted.env, "step", stop_at_13)
+    with pytest.raises(KeyboardInterrupt, match=f"step 13.*{tmp_path}"):
+        interrupted.run()
+    assert [row["step"] for row in rows(tmp_path / "train.csv")] == ["5", "10", "13"]
+
+
+def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", "log_save_tb=true", "log_frequency=200")
+    columns = (
+        "episode,step,episode_reward,duration,batch_reward,actor_loss,actor_target_entropy,actor_entropy,critic_loss,"
+        "alpha_loss,alpha_value"
+    )
+    last = rows(tmp_path / "train.csv")[-1]
+    assert set(columns.split(",")) <= set(last)
+    assert all(math.isfinite(float(last[name])) for name in last)
+    assert float(last["actor_target_entropy"]) == -1.0
+    assert {"episode", "step", "episode_reward"} <= set(rows(tmp_path / "eval.csv")[0])
+
+    accumulator = EventAccumulator(str(tmp_path / "tb"))
+    accumulator.Reload()
+    scalars = {
+        *("train/episode_reward", "train/batch_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
+        *("train_actor/target_entropy", "train_alpha/loss", "train_alpha/value", "eval/episode_reward"),
+        *("train/episode", "train/duration", "eval/episode"),
+    }
+    assert scalars <= set(accumulator.Tags()["scalars"])
+    layers = [
+        f"{net}fc{i}_{end}"
+        for net in ("critic/q1_", "critic/q2_", "actor/")
+        for i in (0, 2, 4)
+        for end in ("w", "w_g", "b", "b_g")
+    ]
+    histograms = {f"train_{layer}" for layer in layers}
+    histograms |= {f"train_{name}_hist" for name in ("critic/q1", "critic/q2", "actor/mu", "actor/std")}
+    assert set(accumulator.Tags()["histograms"]) == histograms
+    assert [event.step for event in accumulator.Histograms("train_critic/q1_hist")] == [200, 400]
+
+
+def test_it_learns(tmp_path: Path) -> None:
+    """Pendulum swings up within 6000 steps; a random policy gets about -1200."""
+    overrides = ("preset=cpu", "env=Pendulum-v1", "action_repeat=1", "num_seed_steps=500", "num_train_steps=6000")
+    sizes = ("agent.critic.hidden_dim=64", "agent.actor.hidden_dim=64", "agent.batch_size=64", "num_eval_episodes=10")
+    trained = probes.train(tmp_path, *overrides, *sizes, "eval_frequency=6000", "agent.discount=0.95")
+    assert trained.last_return > -400
+
+
+def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> None:
+    overrides = (
+        "env=cheetah_run",
+        "save_video=true",
+        "num_train_steps=150",
+        "eval_frequency=100",
+        "num_eval_episodes=1",
+    )
+    short = probes.workspace(tmp_path, *overrides)
+    for env in short.evaluator._envs:
+        env._max_episode_steps = 30  # a third of a second is enough to film
+        assert isinstance(env, gym.wrappers.TimeLimit)
+    short.run()
+    assert sorted(path.name for path in (tmp_path / "video").iterdir()) == ["100.mp4", "150.mp4"]

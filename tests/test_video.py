@@ -1,0 +1,87 @@
+"""Videos are decoded again: length, speed, first frame, codec."""
+
+import sys
+from pathlib import Path
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+import envs
+import video
+from video import VideoRecorder, recording
+
+
+class Counter:
+    """Renders its step number as a grey level."""
+
+    def __init__(self, size: tuple[int, int] = (64, 64)) -> None:
+        self.level, self.rendered, self.size = 0, 0, size
+
+    def render(self) -> np.ndarray:
+        self.rendered += 1
+        return np.full((*self.size, 3), self.level, np.uint8)
+
+
+def film(
+    path: Path, seconds_per_step: float, steps: int, size: tuple[int, int] = (64, 64)
+) -> tuple[np.ndarray, Counter]:
+    env = Counter(size)
+    with recording(path, seconds_per_step) as recorder:
+        recorder.record(env)
+        for step in range(1, steps + 1):
+            env.level = step
+            recorder.record(env)
+    return iio.imread(path), env
+
+
+@pytest.mark.parametrize(("seconds_per_step", "steps"), [(0.01, 200), (0.05, 40), (1 / 30, 60), (0.025, 80)])
+def test_two_seconds_of_any_task_last_two_seconds(tmp_path: Path, seconds_per_step: float, steps: int) -> None:
+    frames, env = film(tmp_path / "1.mp4", seconds_per_step, steps)
+    assert len(frames) == 61  # the first frame, and 30 for each second after it
+    levels = frames.mean(axis=(1, 2, 3))
+    expected = np.floor(np.arange(61) / 30 / seconds_per_step + 1e-6)
+    expected = np.ceil(np.arange(61) / 30 / seconds_per_step - 1e-6)
+    assert np.abs(levels - expected).max() < 4  # the codec's rounding; frames lie in order at the right times
+    assert env.rendered <= 61
+    meta = iio.immeta(tmp_path / "1.mp4")
+    assert meta["fps"] == 30 and meta["codec"] == "h264" and "yuv420p" in meta["pix_fmt"]
+
+
+def test_odd_sizes_are_made_even(tmp_path: Path) -> None:
+    assert film(tmp_path / "1.mp4", 0.1, 5, size=(33, 35))[0].shape[1:] == (32, 34, 3)
+
+
+def test_a_video_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), recording(tmp_path / "1.mp4", 0.1) as recorder:
+        recorder.record(Counter())
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rendered_task_is_a_picture_that_moves(opengl: None, tmp_path: Path) -> None:
+    env = envs.make_env("cheetah_run", seed=1, render=True)
+    env.reset(seed=1)
+    with recording(tmp_path / "1.mp4", 0.01) as recorder:
+        recorder.record(env)
+        for _ in range(30):
+            env.step(np.ones(6, np.float32))
+            recorder.record(env)
+    frames = iio.imread(tmp_path / "1.mp4").astype(float)
+    assert frames.shape == (10, 256, 256, 3)
+    assert frames.std(axis=(1, 2, 3)).min() > 10
+    assert np.abs(frames[-1] - frames[0]).mean() > 1
+
+
+def test_no_backend_is_looked_for_unless_wanted_and_a_dead_one_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "dm_control", raising=False)
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    assert not video.choose_opengl(wanted=False)
+    monkeypatch.setenv("MUJOCO_GL", "nonsense")
+    assert not video.choose_opengl(wanted=True)
+    assert video.os.environ["MUJOCO_GL"] == "disabled"
+
+
+def test_an_unstarted_recorder_saves_nothing(tmp_path: Path) -> None:
+    VideoRecorder(tmp_path / "1.mp4", 0.1).save()
+    assert list(tmp_path.iterdir()) == []
