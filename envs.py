@@ -49,7 +49,9 @@ def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False)
 
 def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
     try:
-        env = gym.make(name, disable_env_checker=True, **({"render_mode": "rgb_array"} if render else {}))
+        # Not every environment knows the argument, so it is passed only where it is needed.
+        kwargs: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
+        env = gym.make(name, disable_env_checker=True, **kwargs)
     except gym.error.DependencyNotInstalled as error:
         raise UserError(f"env={name}: {_one_line(error)}") from error
     except (gym.error.Error, ModuleNotFoundError) as error:

@@ -154,7 +154,7 @@ def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
     assert float(last["actor_target_entropy"]) == -1.0
     assert {"episode", "step", "episode_reward"} <= set(rows(tmp_path / "eval.csv")[0])
 
-    accumulator = EventAccumulator(str(tmp_path / "tb"))
+    accumulator = EventAccumulator(str(tmp_path / "tb"), size_guidance={"histograms": 0})
     accumulator.Reload()
     scalars = {
         *("train/episode_reward", "train/batch_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
