@@ -53,7 +53,8 @@ def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
         kwargs: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
         env = gym.make(name, disable_env_checker=True, **kwargs)
     except gym.error.DependencyNotInstalled as error:
-        raise UserError(f"env={name}: {_one_line(error)}") from error
+        hint = "pip install -r requirements-box2d.txt" if "ox2" in str(error) else _one_line(error)
+        raise UserError(f"env={name}: a package is missing; {hint}") from error
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise UserError(_unknown(name)) from error
     try:
@@ -91,12 +92,6 @@ def _unknown(name: str) -> str:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def dims(env: gym.Env) -> tuple[int, int]:
-    """The widths of a flat environment's observation and action."""
-    (obs_dim,), (action_dim,) = env.observation_space.shape or (), env.action_space.shape or ()
-    return obs_dim, action_dim
 
 
 def needs_opengl(name: str) -> bool:

@@ -291,8 +291,16 @@ class CsvSink(BaseSink):
 
     COLUMNS: ClassVar = {
         "train": [
-            *("episode", "step", "episode_reward", "episode_length", "duration", "batch_reward", "actor_loss"),
-            *("actor_target_entropy", "actor_entropy", "critic_loss", "alpha_loss", "alpha_value"),
+            *("episode", "step", "episode_reward", "episode_length", "duration", "steps_per_second"),
+            *(
+                "batch_reward",
+                "actor_loss",
+                "actor_target_entropy",
+                "actor_entropy",
+                "critic_loss",
+                "alpha_loss",
+                "alpha_value",
+            ),
         ],
         "eval": [
             *("episode", "step", "episode_reward", "episode_reward_std", "episode_reward_min"),

@@ -36,6 +36,7 @@ class ReplayBuffer:
         capacity: transitions kept, 1 or more.
         device: where batches go.
         seed: of the generator that draws the batches.
+        with_replacement: whether a transition may come twice in a batch.
 
     Raises:
         UserError: if the rows would not fit into memory.
@@ -48,9 +49,11 @@ class ReplayBuffer:
         capacity: int,
         device: torch.device,
         seed: int = 0,
+        with_replacement: bool = True,
     ):
         self.capacity = capacity
         self.device = device
+        self._with_replacement = with_replacement
         self._obs_shape = obs_shape
         self._as_bytes = len(obs_shape) != 1
         self._obs_dim = int(np.prod(obs_shape))
@@ -101,14 +104,16 @@ class ReplayBuffer:
             row[start : start + self._obs_dim] = obs
 
     def sample(self, batch_size: int) -> Batch:
-        """Draws transitions uniformly, with replacement.
+        """Draws transitions uniformly.
 
         Raises:
-            ValueError: if nothing has been stored.
+            ValueError: if nothing has been stored or, without replacement, less than a batch.
         """
         if not self.num_added:
             raise ValueError("nothing to sample: the replay buffer is empty")
-        return self._gather(self._rng.integers(0, len(self), batch_size))
+        if self._with_replacement:
+            return self._gather(self._rng.integers(0, len(self), batch_size))
+        return self._gather(self._rng.choice(len(self), batch_size, replace=False, shuffle=False))
 
     def _gather(self, indices: np.ndarray) -> Batch:
         packed = torch.from_numpy(self._rows.take(indices, axis=0)).to(self.device, non_blocking=True)  # (B, width)

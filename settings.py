@@ -5,11 +5,11 @@ import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, UserError
+from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, UserError
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
 SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path", "seconds_per_step"}
@@ -31,7 +31,12 @@ class Settings:
     experiment: str
     num_train_steps: PositiveInt
     replay_buffer_capacity: PositiveInt
+    sample_with_replacement: bool
+    reward_scale: float | Schedule
     num_seed_steps: NonNegativeInt
+    seed_policy: Literal["uniform", "agent"] | Factory
+    min_buffer_size: NonNegativeInt
+    update_every: PositiveInt
     updates_per_step: PositiveFloat
     action_repeat: PositiveInt
     eval_frequency: PositiveInt
@@ -42,6 +47,7 @@ class Settings:
     log_every_steps: NonNegativeInt
     log_save_tb: bool
     save_video: bool
+    save_figure: bool
     seed: NonNegativeInt
     agent: dict[str, Any]
     logger: dict[str, Any]
@@ -100,10 +106,12 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
                 key: _check_value(Factory, child, f"{path}.{key}") if child else None for key, child in value.items()
             }
     if hint == Factory:
-        raise UserError(f"{path}={value}: a group of keys goes here; set one of them, as in {path}.<key>=<value>")
-    accepts = (hint, *get_args(hint))
-    number = any(kind in accepts for kind in (int, float)) and bool not in accepts
-    if number and isinstance(value, bool):
+        raise UserError(
+            f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
+            f"or choose another group where there are several, {path.replace('.', '/')}=<name>"
+        )
+    accepts = list(_leaves(hint))
+    if isinstance(value, bool) and (int in accepts or float in accepts) and bool not in accepts:
         raise UserError(f"{path}={value}: a number goes here")
     try:
         # A number is a fine label: experiment=1.
@@ -112,6 +120,13 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
         first = error.errors(include_url=False)[0]
         message = first["msg"].replace("Input should", "it should").replace("Value error, ", "")
         raise UserError(f"{path}={value}: {message}") from None
+
+
+def _leaves(hint: Any) -> Iterator[Any]:
+    """The plain types in a union of annotated ones."""
+    yield hint
+    for part in get_args(hint):
+        yield from _leaves(part)
 
 
 def _locate(dotted: str, path: str) -> Any:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import hydra
 import numpy as np
 import torch
@@ -16,14 +17,18 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 import cli
+import plot
 import replay_buffer
 import settings
 import video
+from agent.policy import UniformPolicy
 from settings import Settings
-from utils import Every, resolve_device, set_seed_everywhere, write_atomically
+from utils import Every, UserError, resolve_device, set_seed_everywhere, write_atomically
 
 NO_OPENGL = "No videos: no OpenGL was found here. Install libosmesa6 (apt), or a GPU driver with EGL, to get them."
 PRODUCTS_PER_UPDATE = 16  # of (batch, width) by (width, width): see docs/PERFORMANCE.md
+
+Shapes = dict[str, Any]  # what an agent's constructor is told of its environment
 
 
 class Workspace:
@@ -55,15 +60,16 @@ class Workspace:
             return envs.make_env(cfg.env, cfg.seed, cfg.action_repeat, render)
 
         self.env = envs.SeededEpisodes(make_env(False), cfg.seed)
-        self.explorer = self.env.action_space  # draws the uniform actions of the first steps
-        self.explorer.seed(cfg.seed)
-        obs_dim, action_dim = envs.dims(self.env)
-
-        agent_node = {key: value for key, value in cfg.agent.items() if key != "name"}
-        shapes = {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": [-1.0, 1.0]}
-        self.agent = instantiate(agent_node, _convert_="all")(**shapes, device=device)
+        shapes = shapes_of(self.env)
+        self.agent = build_agent(cfg, shapes, device)
+        self.seed_policy = self._build_seed_policy(cfg, shapes)
         self.replay_buffer = replay_buffer.ReplayBuffer(
-            (obs_dim,), (action_dim,), cfg.replay_buffer_capacity, device, cfg.seed
+            (shapes["obs_dim"],),
+            (shapes["action_dim"],),
+            cfg.replay_buffer_capacity,
+            device,
+            cfg.seed,
+            cfg.sample_with_replacement,
         )
         if not cfg.log_save_tb:
             cfg.logger["sinks"]["tensorboard"] = None
@@ -75,7 +81,7 @@ class Workspace:
         )
 
         used = dataclasses.asdict(cfg) | {"device": str(device), "num_threads": torch.get_num_threads()}
-        used["agent"] = {"name": cfg.agent["name"], **shapes, **agent_node}
+        used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
 
         self.cfg = cfg
@@ -88,6 +94,13 @@ class Workspace:
         self.eval_due = Every(cfg.eval_frequency)
         self.last_return = math.nan  # of the newest evaluation
         self.episode_started_s = 0.0
+
+    def _build_seed_policy(self, cfg: Settings, shapes: Shapes) -> Any:
+        if cfg.seed_policy == "agent":
+            return self.agent
+        if cfg.seed_policy == "uniform":
+            return UniformPolicy(shapes["action_dim"], shapes["action_range"], cfg.seed)
+        return instantiate(cfg.seed_policy, _convert_="all")()
 
     def run(self) -> float:
         """Trains to the end.
@@ -104,19 +117,20 @@ class Workspace:
         finally:
             bar.close()
             self.logger.close()
+            if self.cfg.save_figure and self.episode:
+                plot.draw_run(self.work_dir)
         return self.last_return
 
     def _train(self, bar: tqdm) -> None:
         cfg, agent = self.cfg, self.agent
+        enough = max(cfg.min_buffer_size, 1 if cfg.sample_with_replacement else agent.batch_size)
         obs = self._begin_episode()
         while self.step < cfg.num_train_steps:
-            action = self.explorer.sample() if self.step < cfg.num_seed_steps else agent.act(obs, sample=True)
-            # The update comes before the step and does not see its transition.
-            if self.step >= cfg.num_seed_steps and len(self.replay_buffer):
-                self.updates_due += cfg.updates_per_step
-                while self.updates_due >= 1:
-                    agent.update(self.replay_buffer, self.logger, self.step)
-                    self.updates_due -= 1
+            seeding = self.step < cfg.num_seed_steps
+            action = (self.seed_policy if seeding else agent).act(obs, sample=True)
+            # The updates come before the step and do not see its transition.
+            if not seeding and len(self.replay_buffer) >= enough:
+                self._update()
 
             next_obs, reward, terminated, truncated, info = self.env.step(action)
             done = terminated or truncated
@@ -135,6 +149,14 @@ class Workspace:
         self._end_episode(finished=False)
         if self.step % cfg.eval_frequency:
             self._evaluate()
+
+    def _update(self) -> None:
+        """The updates that this transition brings, once `update_every` of them have come together."""
+        self.updates_due += self.cfg.updates_per_step
+        if self.replay_buffer.num_added % self.cfg.update_every == 0:
+            while self.updates_due >= 1:
+                self.agent.update(self.replay_buffer, self.logger, self.step)
+                self.updates_due -= 1
 
     def _begin_episode(self) -> np.ndarray:
         self.agent.reset()
@@ -181,6 +203,18 @@ class Workspace:
         self.evaluator.close()
 
 
+def shapes_of(env: gym.Env) -> Shapes:
+    """What an agent's constructor is told of a flat environment."""
+    (obs_dim,), (action_dim,) = env.observation_space.shape or (), env.action_space.shape or ()
+    return {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": [-1.0, 1.0]}
+
+
+def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
+    """The agent that `cfg.agent` describes."""
+    node = {key: value for key, value in cfg.agent.items() if key != "name"}
+    return instantiate(node, _convert_="all")(**shapes, device=device)
+
+
 def _wants_opengl(cfg: Settings) -> bool:
     return cfg.save_video or cfg.env == "quadruped_escape"  # which renders its terrain while it is built
 
@@ -214,9 +248,15 @@ def check_machine(runs: list[Settings]) -> None:
 
     for cfg in runs:
         env = envs.make_env(cfg.env, cfg.seed, cfg.action_repeat)
-        obs_dim, action_dim = envs.dims(env)
+        shapes = shapes_of(env)
         env.close()
-        replay_buffer.require_memory((obs_dim,), (action_dim,), cfg.replay_buffer_capacity)
+        replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity)
+        if not cfg.sample_with_replacement and cfg.agent["batch_size"] > cfg.replay_buffer_capacity:
+            raise UserError(
+                f"replay_buffer_capacity={cfg.replay_buffer_capacity}: "
+                f"at least agent.batch_size={cfg.agent['batch_size']} is needed without replacement"
+            )
+        build_agent(cfg, shapes, torch.device("cpu"))
 
 
 @hydra.main(version_base="1.3", config_path="config", config_name="train")

@@ -28,6 +28,7 @@ def _increasing(bounds: tuple[float, float]) -> tuple[float, float]:
 
 Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
+Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
 
 # The streams of randomness that environments draw their episodes from.
 TRAIN_STREAM, EVAL_STREAM = 0, 1

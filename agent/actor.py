@@ -1,20 +1,45 @@
-"""Policies: a diagonal Gaussian squashed by tanh."""
+"""Policies: a Gaussian, or a mixture of them, squashed by tanh.
+
+A distribution samples from noise that is given to it (standard normal, `actor.noise_dim` numbers a row), so that an
+update is a function of tensors alone. `u` is an action before the squashing, `a = tanh(u)`.
+"""
 
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from agent.mlp import mlp
-from utils import Bounds, NonNegativeInt, PositiveInt
+from agent.mlp import Init, mlp
+from utils import Bounds, NonNegativeInt, PositiveFloat, PositiveInt
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+LogStdLimit = Literal["tanh", "clamp"]
+Rate = Callable[[torch.Tensor], torch.Tensor]  # actions (B, K, |A|) -> how good each is, (B, K)
 
 
 def tanh_log_det(u: torch.Tensor) -> torch.Tensor:
     """log |d tanh(u)/du| = log(1 - tanh(u)^2), in a form that does not round to log 0 where |u| is large."""
     return 2 * (math.log(2) - u - F.softplus(-2 * u))
+
+
+def normal_log_prob(u: torch.Tensor, mu: torch.Tensor, log_std: torch.Tensor) -> torch.Tensor:
+    """log N(u; mu, exp(log_std)^2), elementwise."""
+    return -0.5 * ((u - mu) * torch.exp(-log_std)).square() - log_std - LOG_SQRT_2PI
+
+
+def inverse_tanh(action: torch.Tensor) -> torch.Tensor:
+    """u of an action in [-1, 1]; at the very ends, of the nearest number inside."""
+    inside = 1 - torch.finfo(action.dtype).eps / 2
+    return torch.atanh(action.clamp(-inside, inside))
+
+
+def limit_log_std(s: torch.Tensor, bounds: tuple[float, float], limit: LogStdLimit) -> torch.Tensor:
+    """A network's output as a log-deviation within bounds: squashed into them by tanh, or clamped hard."""
+    lo, hi = bounds
+    return lo + 0.5 * (hi - lo) * (torch.tanh(s) + 1) if limit == "tanh" else s.clamp(lo, hi)
 
 
 class SquashedNormal:
@@ -30,33 +55,88 @@ class SquashedNormal:
 
     @property
     def mean(self) -> torch.Tensor:
-        """The greedy action tanh(mu), (B, |A|)."""
+        """tanh(mu), (B, |A|)."""
         return torch.tanh(self.mu)
+
+    def greedy(self, rate: Rate) -> torch.Tensor:
+        """The action that evaluation takes, tanh(mu); there is no other to rate it against."""
+        return self.mean
 
     @property
     def std(self) -> torch.Tensor:
         """The deviation before the squashing, (B, |A|)."""
         return self.log_std.exp()
 
-    def rsample(self, noise: torch.Tensor) -> torch.Tensor:
-        """tanh(mu + std * noise), differentiable in mu and log_std; `noise` is standard normal, (B, |A|)."""
-        return torch.tanh(self.mu + self.std * noise)
+    def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
+        """u = mu + std * noise, (B, |A|), a constant."""
+        return (self.mu + self.std * noise).detach()
+
+    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+        """An action, (B, |A|), a constant."""
+        return torch.tanh(self.sample_u(noise))
 
     def rsample_with_log_prob(self, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """An action (B, |A|) and its log-density (B, 1), both differentiable in mu and log_std.
 
-        Faster and more exact than `log_prob(rsample(noise))`, which has to invert the tanh.
+        Faster and more exact than `log_prob(sample(noise))`, which has to invert the tanh.
         """
         u = self.mu + self.std * noise
         log_normal = -0.5 * noise.square() - self.log_std - LOG_SQRT_2PI
         return torch.tanh(u), (log_normal - tanh_log_det(u)).sum(-1, keepdim=True)
 
+    def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
+        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
+        return (normal_log_prob(u, self.mu, self.log_std) - tanh_log_det(u)).sum(-1, keepdim=True)
+
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]; at the very ends, of the nearest number inside."""
-        inside = 1 - torch.finfo(action.dtype).eps / 2
-        u = torch.atanh(action.clamp(-inside, inside))
-        log_normal = -0.5 * ((u - self.mu) / self.std).square() - self.log_std - LOG_SQRT_2PI
-        return (log_normal - tanh_log_det(u)).sum(-1, keepdim=True)
+        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
+        return self.log_prob_u(inverse_tanh(action))
+
+
+class SquashedMixture:
+    """The law of tanh(u), u from a mixture of K diagonal Gaussians.
+
+    Args:
+        logits: (B, K); their softmax is the components' weights.
+        mu, log_std: (B, K, |A|), before the squashing.
+    """
+
+    def __init__(self, logits: torch.Tensor, mu: torch.Tensor, log_std: torch.Tensor):
+        self.log_weight = torch.log_softmax(logits, dim=-1)
+        self.mu = mu
+        self.log_std = log_std
+
+    def greedy(self, rate: Rate) -> torch.Tensor:
+        """tanh(mu_k) of the component that is rated best, (B, |A|)."""
+        actions = torch.tanh(self.mu)
+        return actions[torch.arange(len(actions), device=actions.device), rate(actions).argmax(dim=1)]
+
+    @property
+    def std(self) -> torch.Tensor:
+        """The components' deviations, (B, K, |A|)."""
+        return self.log_std.exp()
+
+    def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
+        """u, (B, |A|), a constant, from noise (B, |A| + 1), whose last column picks the component."""
+        with torch.no_grad():
+            uniform = torch.special.ndtr(noise[:, -1:])
+            component = (self.log_weight.exp().cumsum(-1) < uniform).sum(-1).clamp(max=self.mu.shape[1] - 1)  # (B,)
+            rows = torch.arange(len(component), device=component.device)
+            return self.mu[rows, component] + self.std[rows, component] * noise[:, :-1]
+
+    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+        """An action, (B, |A|), a constant."""
+        return torch.tanh(self.sample_u(noise))
+
+    def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
+        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
+        components = normal_log_prob(u.unsqueeze(1), self.mu, self.log_std).sum(-1)  # (B, K)
+        mixture = torch.logsumexp(self.log_weight + components, dim=-1, keepdim=True)
+        return mixture - tanh_log_det(u).sum(-1, keepdim=True)
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
+        return self.log_prob_u(inverse_tanh(action))
 
 
 class DiagGaussianActor(nn.Module):
@@ -65,7 +145,10 @@ class DiagGaussianActor(nn.Module):
     Args:
         obs_dim, action_dim: widths of observation and action.
         hidden_dim, hidden_depth: of the hidden layers.
-        log_std_bounds: (lo, hi); the network's s gives log_std = lo + (hi - lo) / 2 * (tanh(s) + 1).
+        log_std_bounds: (lo, hi) of the log-deviation.
+        log_std_limit: `tanh` squashes it into them, lo + (hi - lo) / 2 * (tanh(s) + 1); `clamp` cuts it off.
+        tanh_mu: squash mu before sampling too; the greedy action then stays below tanh(1) = 0.76.
+        init, last_init_bound: of the layers and of the last one (see agent.mlp).
     """
 
     def __init__(
@@ -75,12 +158,59 @@ class DiagGaussianActor(nn.Module):
         hidden_dim: PositiveInt,
         hidden_depth: NonNegativeInt,
         log_std_bounds: Bounds,
+        log_std_limit: LogStdLimit = "tanh",
+        tanh_mu: bool = False,
+        init: Init = "orthogonal",
+        last_init_bound: PositiveFloat | None = None,
     ):
         super().__init__()
+        self.acts_alone = True  # the greedy action needs no critic, and samples carry a gradient
+        self.noise_dim = action_dim
         self.log_std_bounds = log_std_bounds
-        self.trunk = mlp(obs_dim, hidden_dim, 2 * action_dim, hidden_depth)
+        self.log_std_limit: LogStdLimit = log_std_limit
+        self.tanh_mu = tanh_mu
+        self.trunk = mlp(obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound)
 
     def forward(self, obs: torch.Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
-        lo, hi = self.log_std_bounds
-        return SquashedNormal(mu, lo + 0.5 * (hi - lo) * (torch.tanh(s) + 1))
+        log_std = limit_log_std(s, self.log_std_bounds, self.log_std_limit)
+        return SquashedNormal(torch.tanh(mu) if self.tanh_mu else mu, log_std)
+
+
+class GaussianMixtureActor(nn.Module):
+    """An MLP from an observation to a SquashedMixture; its head is K (2 |A| + 1) wide.
+
+    With one component it gives a SquashedNormal.
+
+    Args:
+        num_components: K. The rest as for DiagGaussianActor.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_dim: PositiveInt,
+        hidden_depth: NonNegativeInt,
+        num_components: PositiveInt,
+        log_std_bounds: Bounds,
+        log_std_limit: LogStdLimit = "clamp",
+        init: Init = "torch",
+        last_init_bound: PositiveFloat | None = None,
+    ):
+        super().__init__()
+        self.acts_alone = num_components == 1
+        self.noise_dim = action_dim if self.acts_alone else action_dim + 1
+        self.shape = (num_components, 2 * action_dim + 1)
+        self.log_std_bounds = log_std_bounds
+        self.log_std_limit: LogStdLimit = log_std_limit
+        out_dim = num_components * (2 * action_dim + 1)
+        self.trunk = mlp(obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
+
+    def forward(self, obs: torch.Tensor) -> SquashedMixture | SquashedNormal:
+        head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)
+        mu, s = head[..., 1:].chunk(2, dim=-1)
+        log_std = limit_log_std(s, self.log_std_bounds, self.log_std_limit)
+        if self.acts_alone:
+            return SquashedNormal(mu[:, 0], log_std[:, 0])
+        return SquashedMixture(head[..., 0], mu, log_std)

@@ -1,20 +1,77 @@
-"""The temperature: the weight alpha of the entropy in SAC's objective."""
+"""The temperature: the weight alpha of the entropy in SAC's objective. Learned, fixed, or falling with the step."""
 
 import math
+from typing import Literal
 
 import torch
 from torch import nn
 
-from utils import PositiveFloat
+from agent.schedule import Exponential
+from utils import NonNegativeFloat, PositiveFloat, Schedule, UserError
 
 
 class LearnedTemperature(nn.Module):
-    """alpha = exp(log_alpha), with log_alpha a parameter (arXiv 1812.05905, section 5)."""
+    """A parameter that the agent adjusts towards its target entropy (arXiv 1812.05905, section 5).
 
-    def __init__(self, init_temperature: PositiveFloat):
+    Args:
+        init_temperature: alpha at the start.
+        form: what is learned, and what multiplies the entropy's error in the loss.
+            `exp`: log alpha is learned, alpha multiplies, as in (18).
+            `log`: log alpha is learned and multiplies, so the step does not shrink with alpha.
+            `direct`: alpha is learned and multiplies, kept at 0 or above.
+
+    Raises:
+        UserError: for a start at 0 in a form that takes its logarithm.
+    """
+
+    def __init__(self, init_temperature: NonNegativeFloat, form: Literal["exp", "log", "direct"] = "exp"):
         super().__init__()
-        self.log_alpha = nn.Parameter(torch.tensor(math.log(init_temperature)))
+        if form != "direct" and init_temperature == 0:
+            raise UserError(f"agent.init_temperature=0: above 0 unless agent.temperature.form is direct, not {form}")
+        self.form = form
+        start = init_temperature if form == "direct" else math.log(init_temperature)
+        self.parameter = nn.Parameter(torch.tensor(float(start)))
 
     def forward(self) -> torch.Tensor:
         """alpha, a scalar tensor."""
-        return self.log_alpha.exp()
+        return self.parameter if self.form == "direct" else self.parameter.exp()
+
+    def multiplier(self) -> torch.Tensor:
+        """What multiplies the entropy's error in the temperature's loss."""
+        return self.parameter.exp() if self.form == "exp" else self.parameter
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """After a step: alpha is never below 0."""
+        if self.form == "direct":
+            self.parameter.clamp_(min=0)
+
+    def set_step(self, step: int) -> None:
+        """Does nothing: the temperature follows its loss."""
+
+
+class FixedTemperature(nn.Module):
+    """alpha stays, or follows a schedule of the environment step; it has nothing to learn."""
+
+    def __init__(self, init_temperature: NonNegativeFloat | Schedule):
+        super().__init__()
+        self.alpha: torch.Tensor
+        self.schedule = init_temperature if callable(init_temperature) else None
+        self.register_buffer("alpha", torch.tensor(0.0 if callable(init_temperature) else float(init_temperature)))
+        self.set_step(0)
+
+    def forward(self) -> torch.Tensor:
+        """alpha, a scalar tensor."""
+        return self.alpha
+
+    def set_step(self, step: int) -> None:
+        """Gives alpha its value at this environment step."""
+        if self.schedule is not None:
+            self.alpha.fill_(self.schedule(step))
+
+
+class ExponentialTemperature(FixedTemperature):
+    """alpha(t) = final + (init_temperature - final) exp(-t / decay), t in environment steps."""
+
+    def __init__(self, init_temperature: NonNegativeFloat, final: NonNegativeFloat, decay: PositiveFloat):
+        super().__init__(Exponential(init_temperature, final, decay))

@@ -1,6 +1,6 @@
 """Draws one run: its evaluations, and frames of its last video.
 
-    python benchmarks/picture.py exp/<day>/<run> docs/img/trained_run.png
+python benchmarks/picture.py exp/<day>/<run> docs/img/trained_run.png
 """
 
 import csv
@@ -25,9 +25,12 @@ def main(run: Path, target: Path, num_frames: int = 6) -> None:
     grid = figure.add_gridspec(2, 2 + num_frames // 2, width_ratios=[1.5, 1.5] + [1] * (num_frames // 2))
     axes = figure.add_subplot(grid[:, :2])
     steps = [row["step"] for row in curve]
-    axes.fill_between(steps, *([row[f"episode_reward_{end}"] for row in curve] for end in ("min", "max")), alpha=0.2)
+    low, high = ([row[f"episode_reward_{end}"] for row in curve] for end in ("min", "max"))
+    axes.fill_between(steps, low, high, alpha=0.2)
     axes.plot(steps, [row["episode_reward"] for row in curve], marker="o", markersize=3)
-    axes.set(title=f"{config.env}, {config.agent.name}, seed {config.seed}", xlabel="environment steps", ylabel="return")
+    axes.set(
+        title=f"{config.env}, {config.agent.name}, seed {config.seed}", xlabel="environment steps", ylabel="return"
+    )
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     for place in range(num_frames):

@@ -25,13 +25,15 @@ def test_target_takes_the_smaller_critic_and_stops_at_a_termination() -> None:
 def test_critic_loss_sums_the_critics_mean_squared_errors() -> None:
     q = torch.stack([column(1.0, 3.0), column(0.0, 0.0)])
     # mean(1, 1) + mean(4, 4) against a target of 2
-    torch.testing.assert_close(losses.critic_loss(q, column(2.0, 2.0)), torch.tensor(5.0))
+    torch.testing.assert_close(losses.squared_error(q, column(2.0, 2.0)), torch.tensor(5.0))
+    torch.testing.assert_close(losses.squared_error(q, column(2.0, 2.0), weight=0.5), torch.tensor(2.5))
+    torch.testing.assert_close(losses.squared_error(q[0], column(2.0, 2.0)), torch.tensor(1.0))
 
 
 def test_actor_loss_weighs_log_prob_and_takes_the_smaller_critic() -> None:
     q = torch.stack([column(1.0, 5.0), column(2.0, 4.0)])
     # mean(0.5 * 2 - 1, 0.5 * 4 - 4) = mean(0, -2)
-    torch.testing.assert_close(losses.actor_loss(column(2.0, 4.0), q, torch.tensor(0.5)), torch.tensor(-1.0))
+    torch.testing.assert_close(losses.actor_loss(column(2.0, 4.0), q.amin(0), torch.tensor(0.5)), torch.tensor(-1.0))
 
 
 def test_temperature_rises_while_the_entropy_is_below_its_target() -> None:

@@ -1,0 +1,155 @@
+"""What the agents share: acting, the shell around an update, histograms, optimizers, state."""
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from agent import Agent
+from agent.mlp import EnsembleLinear
+from agent.policy import Policy, recipe, save_policy
+from agent.schedule import Scheduled
+from utils import Factory, NonNegativeFloat, Schedule, UnitInterval
+
+Betas = tuple[UnitInterval, UnitInterval]
+LearningRate = NonNegativeFloat | Schedule
+Metrics = dict[str, Any]  # log key -> detached scalar tensor, or a number
+Histograms = dict[str, torch.Tensor]  # log key -> detached tensor
+
+
+class OffPolicyAgent(Agent):
+    """An actor that acts, and an update step on batches; subclasses say which networks and what step.
+
+    Args:
+        obs_dim, action_dim: widths of observation and action.
+        actor, critic: factories of networks, called with `obs_dim` and `action_dim`.
+        action_range: (low, high) that actions are clamped to.
+        device: where networks and batches live.
+        batch_size: transitions an update.
+    """
+
+    noises_per_update = 1  # how often an update step samples the policy
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        actor: Factory,
+        critic: Factory,
+        action_range: tuple[float, float],
+        device: torch.device,
+        batch_size: int,
+    ):
+        shapes = {"obs_dim": obs_dim, "action_dim": action_dim}
+        self.device = device
+        self.batch_size = batch_size
+        self.actor = actor(**shapes).to(device)
+        self.critic = critic(**shapes).to(device)
+        self.modules: dict[str, Any] = {}  # by name; those with an optimizer have a learning rate <name>_lr
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.numbers = Scheduled()
+        self.num_updates = 0
+        # Its own generator, so that nothing else that draws (an environment, an evaluation) shifts the noise.
+        self.generator = torch.Generator(device).manual_seed(torch.initial_seed())
+        self.policy = Policy(self.actor, self.critic, action_range, device, self.generator)
+        self._recipes = {"actor": recipe(actor, **shapes), "critic": recipe(critic, **shapes)}
+
+    @abstractmethod
+    def update_step(self, batch: Any, *noises: torch.Tensor) -> tuple[Metrics, Histograms]:
+        """One update from given tensors alone.
+
+        Args:
+            batch: obs, action, reward, next_obs, not_done (see replay_buffer.Batch).
+            noises: `noises_per_update` tensors, standard normal, (B, actor.noise_dim).
+
+        Returns:
+            Scalars to average and tensors for histograms, both by log key, detached and on the device.
+        """
+
+    def add_optimizer(self, name: str, module: nn.Module, betas: Betas) -> None:
+        """Adam for a module, under `optimizers[name]`; its learning rate is the number `<name>_lr`."""
+        self.modules[name] = module
+        parameters = list(module.parameters())
+        if parameters:
+            lr = getattr(self.numbers, f"{name}_lr")
+            self.optimizers[name] = torch.optim.Adam(parameters, lr=lr, betas=betas, eps=1e-8, fused=True)
+
+    def descend(self, **loss_of: torch.Tensor) -> None:
+        """A gradient step of each named module on its loss, all from the values before any step.
+
+        Only the named modules' gradients are computed: a critic's are not while the actor climbs it.
+        """
+        for name, loss in loss_of.items():
+            self.optimizers[name].zero_grad(set_to_none=True)
+            loss.backward(inputs=list(self.modules[name].parameters()), retain_graph=len(loss_of) > 1)
+        for name in loss_of:
+            self.optimizers[name].step()
+
+    def train(self, training: bool = True) -> None:
+        super().train(training)
+        for module in self.modules.values():
+            module.train(training)
+
+    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        return self.policy.act(obs, sample)
+
+    def save_policy(self, path: Path) -> None:
+        """Writes the policy alone (see agent.policy.load_policy), the critic with it where acting asks it."""
+        needed = ["actor"] if self.actor.acts_alone else ["actor", "critic"]
+        save_policy(self.policy, {name: self._recipes[name] for name in needed}, path)
+
+    def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
+        self.set_step(step)
+        batch = replay_buffer.sample(self.batch_size)
+        noises = [self.policy.noise(len(batch.obs)) for _ in range(self.noises_per_update)]
+        metrics, histograms = self.update_step(batch, *noises)
+        metrics["train/batch_reward"] = batch.reward.mean()
+        self.num_updates += 1
+        for key, value in metrics.items():
+            logger.log(key, value, step)
+        if logger.histograms_due(step):
+            self._log_histograms(histograms, logger, step)
+
+    def set_step(self, step: int) -> None:
+        """Gives numbers and learning rates on a schedule their values at this environment step."""
+        self.numbers.set_step(step)
+        for name, optimizer in self.optimizers.items():
+            optimizer.param_groups[0]["lr"] = getattr(self.numbers, f"{name}_lr")
+        for module in self.modules.values():
+            if hasattr(module, "set_step"):
+                module.set_step(step)
+
+    def due(self, frequency: int) -> bool:
+        """Whether what happens every `frequency` updates happens in this one."""
+        return self.num_updates % frequency == 0
+
+    def _log_histograms(self, histograms: Histograms, logger: Any, step: int) -> None:
+        for key, values in histograms.items():
+            logger.log_histogram(key, values, step, log_frequency=1)
+        for name, module in self.modules.items():
+            if name not in self.optimizers or not hasattr(module, "trunk"):
+                continue
+            for index, layer in enumerate(module.trunk):
+                if isinstance(layer, EnsembleLinear):
+                    for member in range(len(layer.weight)):
+                        key = f"train_{name}/q{member + 1}_fc{index}"
+                        logger.log_param(key, layer, step, log_frequency=1, member=member)
+                elif isinstance(layer, nn.Linear):
+                    logger.log_param(f"train_{name}/fc{index}", layer, step, log_frequency=1)
+
+    def _parts(self) -> dict[str, Any]:
+        optimizers = {f"{name}_optimizer": optimizer for name, optimizer in self.optimizers.items()}
+        return {**self.modules, **optimizers, "numbers": self.numbers}
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
+        return state | {"generator": self.generator.get_state(), "num_updates": self.num_updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+        self.generator.set_state(state["generator"].cpu())
+        self.num_updates = state["num_updates"]

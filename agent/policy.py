@@ -1,0 +1,129 @@
+"""A policy alone: acting, and a file that holds what acting needs and nothing else."""
+
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from utils import UserError
+
+FORMAT = "policy-1"
+Rebuild = dict[str, Any]  # {"target": dotted name, "kwargs": plain values}
+
+
+def recipe(factory: Any, **shapes: int) -> Rebuild:
+    """How to build a network again: its class by name, and the plain values it was given."""
+    kwargs: dict[str, Any] = {}
+    while isinstance(factory, partial):
+        factory, kwargs = factory.func, {**factory.keywords, **kwargs}
+    return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
+
+
+class Policy:
+    """Chooses actions with an actor; a mixture's greedy choice asks a critic too.
+
+    Args:
+        actor: (B, obs_dim) -> a distribution.
+        critic: of observations and actions; its first member judges a mixture's components. None if there is none.
+        action_range: (low, high) that actions are clamped to.
+        device: where the networks are.
+        generator: of the samples' noise.
+    """
+
+    def __init__(
+        self,
+        actor: nn.Module,
+        critic: nn.Module | None,
+        action_range: tuple[float, float],
+        device: torch.device,
+        generator: torch.Generator,
+    ):
+        self.actor: Any = actor
+        self.critic = critic
+        self.action_range = action_range
+        self.device = device
+        self.generator = generator
+
+    def noise(self, batch_size: int) -> torch.Tensor:
+        """Standard normal, (B, noise_dim): what one sample of the actor takes."""
+        return torch.randn(batch_size, self.actor.noise_dim, device=self.device, generator=self.generator)
+
+    @torch.inference_mode()
+    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        """As Agent.act: (obs_dim,) or (B, obs_dim) in, (|A|,) or (B, |A|) float32 out."""
+        obs_tensor = torch.as_tensor(obs, dtype=torch.float32, device=self.device)
+        batch = obs_tensor if obs_tensor.dim() == 2 else obs_tensor.unsqueeze(0)
+        dist = self.actor(batch)
+        if sample:
+            action = dist.sample(self.noise(len(batch)))
+        else:
+            action = dist.greedy(lambda actions: self._q1(batch, actions))
+        action = action.clamp(*self.action_range).cpu().numpy()
+        return action if obs_tensor.dim() == 2 else action[0]
+
+    def _q1(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """The first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""
+        assert self.critic is not None
+        rows, choices = actions.shape[:2]
+        repeated = obs.repeat_interleave(choices, dim=0)
+        return self.critic(repeated, actions.flatten(0, 1))[0].view(rows, choices)
+
+
+def save_policy(policy: Policy, recipes: dict[str, Rebuild], path: Path) -> None:
+    """Writes weights, shapes and the action range: tensors and plain values only.
+
+    Args:
+        policy: what is saved.
+        recipes: `actor` and, for a mixture, `critic` (see `recipe`).
+        path: of the file.
+    """
+    networks = {"actor": policy.actor, "critic": policy.critic}
+    parts = {name: {**made, "weights": networks[name].state_dict()} for name, made in recipes.items()}
+    torch.save({"format": FORMAT, "networks": parts, "action_range": list(policy.action_range)}, path)
+
+
+def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
+    """Rebuilds a saved policy; it needs no buffer, no configuration and no GPU.
+
+    Raises:
+        UserError: for a file that cannot be read, is no policy of this format, or names a network that is not ours.
+    """
+    try:
+        saved = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:
+        raise UserError(f"{path}: not a policy that can be read ({type(error).__name__})") from None
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+        raise UserError(f"{path}: not a policy of format {FORMAT}")
+    networks = {}
+    for name, part in saved["networks"].items():
+        module, _, cls = part["target"].rpartition(".")
+        if module.split(".")[0] != "agent":
+            raise UserError(f"{path}: it asks for {part['target']}, which is not one of this project's networks")
+        networks[name] = getattr(import_module(module), cls)(**part["kwargs"]).to(device)
+        networks[name].load_state_dict(part["weights"])
+    low, high = saved["action_range"]
+    generator = torch.Generator(device).manual_seed(seed)
+    return Policy(networks["actor"], networks.get("critic"), (low, high), torch.device(device), generator)
+
+
+class UniformPolicy:
+    """Uniform actions, whatever the observation: who acts before there is anything to learn from."""
+
+    def __init__(self, action_dim: int, action_range: tuple[float, float], seed: int):
+        self._dim = action_dim
+        self._range = action_range
+        self._rng = np.random.default_rng(seed)
+
+    def act(self, obs: np.ndarray, sample: bool = True) -> np.ndarray:
+        """(obs_dim,) -> (|A|,), or (B, obs_dim) -> (B, |A|), float32."""
+        return self._rng.uniform(*self._range, (*obs.shape[:-1], self._dim)).astype(np.float32)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._rng.bit_generator.state = state["rng"]

@@ -1,0 +1,70 @@
+"""Values that follow the training step: pure functions of it, so that resuming at a step resumes the value."""
+
+import math
+
+from utils import PositiveFloat, PositiveInt, Schedule
+
+
+class Linear:
+    """From `start` to `final` in a straight line over `steps` steps, and `final` from then on."""
+
+    def __init__(self, start: float, final: float, steps: PositiveInt):
+        self.start, self.final, self.steps = start, final, steps
+
+    def __call__(self, step: int) -> float:
+        return self.start + (self.final - self.start) * min(step / self.steps, 1.0)
+
+
+class Exponential:
+    """final + (start - final) exp(-step / decay)."""
+
+    def __init__(self, start: float, final: float, decay: PositiveFloat):
+        self.start, self.final, self.decay = start, final, decay
+
+    def __call__(self, step: int) -> float:
+        return self.final + (self.start - self.final) * math.exp(-step / self.decay)
+
+
+class Piecewise:
+    """Straight lines through (step, value) points in the order of their steps; constant before and behind them."""
+
+    def __init__(self, points: list[tuple[int, float]]):
+        self.points = sorted((step, value) for step, value in points)
+
+    def __call__(self, step: int) -> float:
+        before = [point for point in self.points if point[0] <= step]
+        after = [point for point in self.points if point[0] > step]
+        if not before or not after:
+            return (before or after)[-1 if before else 0][1]
+        (from_step, from_value), (to_step, to_value) = before[-1], after[0]
+        return from_value + (to_value - from_value) * (step - from_step) / (to_step - from_step)
+
+
+class Scheduled:
+    """Numbers of an agent, each constant or on a schedule; read as attributes.
+
+    >>> numbers = Scheduled(discount=0.99, critic_lr=Linear(1e-3, 1e-4, steps=1000))
+    >>> numbers.set_step(500)
+    >>> numbers.discount
+    0.99
+    """
+
+    def __init__(self, **values: float | Schedule):
+        self._schedules = {name: value for name, value in values.items() if callable(value)}
+        self.__dict__.update({name: value for name, value in values.items() if not callable(value)})
+        self.set_step(0)
+
+    def set_step(self, step: int) -> None:
+        """Gives every number on a schedule its value at this environment step."""
+        self._step = step
+        for name, schedule in self._schedules.items():
+            self.__dict__[name] = schedule(step)
+
+    def __getattr__(self, name: str) -> float:
+        raise AttributeError(name)  # only for names that are not there; says to type checkers that all are numbers
+
+    def state_dict(self) -> dict[str, int]:
+        return {"step": self._step}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.set_step(state["step"])
