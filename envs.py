@@ -1,6 +1,7 @@
 """A name in, environments and their seeds out."""
 
 import difflib
+import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -48,6 +49,8 @@ def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False)
 
 
 def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
+    # Box2D's bindings say something about types of their own that is of no use to anyone.
+    warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
     try:
         # Not every environment knows the argument, so it is passed only where it is needed.
         kwargs: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}

@@ -65,7 +65,8 @@ def _draw_return(panel: Axes, train: Columns, evaluation: Columns) -> None:
         low, high = evaluation["episode_reward_min"][1], evaluation["episode_reward_max"][1]
         panel.fill_between(steps, low, high, alpha=0.2, color="tab:blue", linewidth=0, label="min to max")
         panel.plot(steps, means, marker="o", markersize=2.5, color="tab:blue", label="evaluation, mean")
-    panel.legend(fontsize=7, frameon=False)
+    if panel.lines:
+        panel.legend(fontsize=7, frameon=False)
 
 
 if __name__ == "__main__":

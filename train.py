@@ -100,7 +100,7 @@ class Workspace:
             return self.agent
         if cfg.seed_policy == "uniform":
             return UniformPolicy(shapes["action_dim"], shapes["action_range"], cfg.seed)
-        return instantiate(cfg.seed_policy, _convert_="all")()
+        return instantiate(cfg.seed_policy, _convert_="all")
 
     def run(self) -> float:
         """Trains to the end.

@@ -14,7 +14,8 @@ from utils import Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 class SACAgent(OffPolicyAgent):
     """An ensemble of critics, a squashed Gaussian actor, a learned (or fixed, or falling) temperature.
 
-    Numbers may be on a schedule of the environment step (agent.schedule) where the type says so.
+    Numbers may be on a schedule of the environment step (agent.schedule) where the type says so. The defaults are those
+    of config/agent/sac.yaml, for use as a library.
 
     Args:
         obs_dim, action_dim: widths of observation and action.
@@ -45,21 +46,21 @@ class SACAgent(OffPolicyAgent):
         critic: Factory,
         actor: Factory,
         temperature: Factory,
-        discount: UnitInterval | Schedule,
-        reward_scale: float | Schedule,
-        init_temperature: NonNegativeFloat | Schedule,
-        learnable_temperature: bool,
-        target_entropy: float | Literal["auto"] | Schedule,
-        alpha_lr: LearningRate,
-        alpha_betas: Betas,
-        actor_lr: LearningRate,
-        actor_betas: Betas,
-        actor_update_frequency: PositiveInt,
-        critic_lr: LearningRate,
-        critic_betas: Betas,
-        critic_tau: UnitInterval | Schedule,
-        critic_target_update_frequency: PositiveInt,
-        batch_size: PositiveInt,
+        discount: UnitInterval | Schedule = 0.99,
+        reward_scale: float | Schedule = 1.0,
+        init_temperature: NonNegativeFloat | Schedule = 0.1,
+        learnable_temperature: bool = True,
+        target_entropy: float | Literal["auto"] | Schedule = "auto",
+        alpha_lr: LearningRate = 1e-4,
+        alpha_betas: Betas = (0.9, 0.999),
+        actor_lr: LearningRate = 1e-4,
+        actor_betas: Betas = (0.9, 0.999),
+        actor_update_frequency: PositiveInt = 1,
+        critic_lr: LearningRate = 1e-4,
+        critic_betas: Betas = (0.9, 0.999),
+        critic_tau: UnitInterval | Schedule = 0.005,
+        critic_target_update_frequency: PositiveInt = 2,
+        batch_size: PositiveInt = 1024,
     ):
         super().__init__(obs_dim, action_dim, actor, critic, action_range, device, batch_size)
         self.actor_update_frequency = actor_update_frequency

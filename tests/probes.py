@@ -91,7 +91,14 @@ gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
 gym.register("ProbeNoLimit-v0", Endless)
 
 SMALL = (
-    *("device=cpu", "save_video=false", "log_save_tb=false", "num_train_steps=600", "num_seed_steps=100"),
+    *(
+        "device=cpu",
+        "save_video=false",
+        "save_figure=false",
+        "log_save_tb=false",
+        "num_train_steps=600",
+        "num_seed_steps=100",
+    ),
     *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16", "num_eval_episodes=2"),
 )
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy import integrate
 
-from agent.actor import DiagGaussianActor, SquashedNormal
+from agent.actor import DiagGaussianActor, GaussianMixtureActor, SquashedMixture, SquashedNormal
+from agent.mlp import mlp
 
 
 @pytest.mark.parametrize(("mu", "log_std"), [(0.0, 0.0), (1.5, -1.0), (-0.5, 0.7)])
@@ -46,3 +47,79 @@ def test_log_std_stays_in_its_bounds_and_reaches_them() -> None:
     assert dist.log_std.min() == -5
     assert dist.log_std.max() == 2
     torch.testing.assert_close(actor(torch.zeros(1, 3)).log_std, torch.full((1, 2), -1.5))  # s = 0 is the middle
+
+
+def mixture(dtype: torch.dtype = torch.float64) -> SquashedMixture:
+    """One dimension, three components of unequal weight, one of them saturated."""
+    logits = torch.tensor([[0.3, -1.0, 1.2]], dtype=dtype)
+    mu = torch.tensor([[[-1.0], [0.2], [1.5]]], dtype=dtype)
+    return SquashedMixture(logits, mu, torch.tensor([[[-0.5], [-1.5], [0.0]]], dtype=dtype))
+
+
+def test_a_mixtures_density_integrates_to_one_and_gives_its_samples_moments() -> None:
+    dist = mixture()
+
+    def density(action: float) -> float:
+        return dist.log_prob(torch.tensor([[action]], dtype=torch.float64)).exp().item()
+
+    mass, _ = integrate.quad(density, -1, 1, limit=400)
+    moments = [integrate.quad(lambda a, n=n: a**n * density(a), -1, 1, limit=400)[0] for n in (1, 2)]
+    noise = torch.from_numpy(np.random.default_rng(0).standard_normal((200_000, 2)))
+    many = SquashedMixture(*(t.expand(200_000, *t.shape[1:]) for t in (dist.log_weight, dist.mu, dist.log_std)))
+    samples = many.sample(noise)
+    assert mass == pytest.approx(1, abs=1e-6)
+    assert moments == pytest.approx([samples.mean().item(), samples.square().mean().item()], abs=5e-3)
+
+
+def test_a_mixtures_log_prob_equals_the_sum_over_components_in_two_dimensions() -> None:
+    rng = np.random.default_rng(1)
+    logits, mu, log_std = rng.normal(size=(1, 2)), rng.normal(size=(1, 2, 2)), rng.normal(size=(1, 2, 2)) / 3
+    action = np.array([[0.3, -0.8]])
+    u, weights = np.arctanh(action[0]), np.exp(logits[0]) / np.exp(logits[0]).sum()
+    normals = np.exp(-0.5 * ((u - mu[0]) / np.exp(log_std[0])) ** 2) / (np.exp(log_std[0]) * np.sqrt(2 * np.pi))
+    expected = np.log((weights * normals.prod(1)).sum() / (1 - action[0] ** 2).prod())
+    dist = SquashedMixture(*(torch.from_numpy(part) for part in (logits, mu, log_std)))
+    assert dist.log_prob(torch.from_numpy(action)).item() == pytest.approx(expected)
+
+
+def test_components_are_drawn_by_their_weights() -> None:
+    logits = torch.log(torch.tensor([[0.7, 0.1, 0.2]])).expand(100_000, 3)
+    mu = torch.tensor([[-2.0], [0.0], [2.0]]).expand(100_000, 3, 1)
+    u = SquashedMixture(logits, mu, torch.full_like(mu, -20.0)).sample_u(torch.randn(100_000, 2))
+    shares = [(u - centre).abs().lt(0.5).float().mean().item() for centre in (-2, 0, 2)]
+    assert shares == pytest.approx([0.7, 0.1, 0.2], abs=0.01)
+
+
+def test_a_mixtures_greedy_action_is_the_component_rated_best() -> None:
+    mu = torch.tensor([[[0.1], [0.9]], [[0.2], [-0.7]]])
+    dist = SquashedMixture(torch.zeros(2, 2), mu, torch.zeros(2, 2, 1))
+    rated = dist.greedy(lambda actions: torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    torch.testing.assert_close(rated, torch.tanh(torch.tensor([[0.1], [-0.7]])))
+
+
+def test_clamped_log_std_is_cut_off_and_one_component_is_a_gaussian() -> None:
+    actor = GaussianMixtureActor(3, 2, hidden_dim=8, hidden_depth=1, num_components=1, log_std_bounds=(-3, 1))
+    obs = 1e3 * torch.randn(50, 3)
+    dist = actor(obs)
+    assert isinstance(dist, SquashedNormal)
+    assert actor.noise_dim == 2
+    torch.testing.assert_close(dist.log_std, actor.trunk(obs)[:, 3:].clamp(-3, 1))
+    assert actor.trunk[-1].out_features == 5  # K (2 |A| + 1)
+
+
+def test_tanh_mu_keeps_the_greedy_action_below_tanh_1() -> None:
+    actor = DiagGaussianActor(3, 2, hidden_dim=8, hidden_depth=1, log_std_bounds=(-5, 2), tanh_mu=True)
+    greedy = actor(1e4 * torch.randn(50, 3)).mean
+    assert greedy.abs().max().item() == pytest.approx(math.tanh(1))
+
+
+@pytest.mark.parametrize("num_members", [None, 3])
+def test_initialisation_of_layers(num_members: int | None) -> None:
+    layers = [
+        layer
+        for layer in mlp(50, 64, 4, 1, num_members, init="torch", last_init_bound=3e-3)
+        if hasattr(layer, "weight")
+    ]
+    for layer, bound in zip(layers, (1 / math.sqrt(50), 3e-3), strict=True):
+        for parameter in (layer.weight, layer.bias):
+            assert 0.8 * bound < parameter.abs().max().item() <= bound

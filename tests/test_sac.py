@@ -6,67 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hydra.utils import instantiate
-
-import cli
-from replay_buffer import Batch
-
-OBS_DIM, ACTION_DIM = 17, 6
-
-
-def make_agent(*overrides: str) -> Any:
-    torch.manual_seed(0)
-    node = cli.plain(cli.compose_config("train", list(overrides)))["agent"]
-    del node["name"]
-    shapes = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
-    return instantiate(node, _convert_="all")(**shapes, device=torch.device("cpu"))
-
-
-def make_batch(size: int) -> Batch:
-    random = torch.Generator().manual_seed(1)
-    return Batch(
-        obs=torch.randn(size, OBS_DIM, generator=random),
-        action=torch.rand(size, ACTION_DIM, generator=random) * 2 - 1,
-        reward=torch.randn(size, 1, generator=random),
-        next_obs=torch.randn(size, OBS_DIM, generator=random),
-        not_done=(torch.rand(size, 1, generator=random) > 0.2).float(),
-    )
+from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Silent, double, make_agent, make_batch, mlp64, q64, relative
 
 
 def small_agent(*overrides: str) -> Any:
-    return make_agent("agent.batch_size=32", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16", *overrides)
-
-
-class Always:
-    """A buffer with one batch."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-
-    def sample(self, batch_size: int) -> Batch:
-        return self.batch
-
-
-class Silent:
-    def log(self, key: str, value: Any, step: int) -> None: ...
-
-    def histograms_due(self, step: int) -> bool:
-        return False
+    return make_agent(*SMALL, *overrides)
 
 
 def noise(size: int) -> torch.Tensor:
     return torch.randn(size, ACTION_DIM)
-
-
-def mlp64(weights: list[torch.Tensor], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The output, and how close (by row) any ReLU's input comes to its kink at 0."""
-    margin = torch.full((len(x),), torch.inf, dtype=torch.float64)
-    for i in range(0, len(weights), 2):
-        x = x @ weights[i] + weights[i + 1]
-        if i < len(weights) - 2:
-            margin = torch.minimum(margin, x.detach().abs().amin(1))
-            x = torch.maximum(x, torch.zeros_like(x))
-    return x, margin
 
 
 def policy64(weights: list[torch.Tensor], obs: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -77,21 +25,6 @@ def policy64(weights: list[torch.Tensor], obs: torch.Tensor, eps: torch.Tensor) 
     u = mu + torch.exp(log_std) * eps
     normal = torch.distributions.Normal(mu, torch.exp(log_std)).log_prob(u)
     return torch.tanh(u), (normal - torch.log(1 - torch.tanh(u) ** 2)).sum(1), margin
-
-
-def q64(weights: list[torch.Tensor], obs: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both critics' values (2, B), and the margin."""
-    values, margins = zip(*(mlp64([w[i] for w in weights], torch.cat([obs, action], 1)) for i in (0, 1)), strict=True)
-    return torch.stack(values)[:, :, 0], torch.minimum(*margins)
-
-
-def double(module: torch.nn.Module) -> list[torch.Tensor]:
-    return [parameter.detach().double().requires_grad_() for parameter in module.parameters()]
-
-
-def relative(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
-    a, b = (torch.cat([tensor.double().reshape(-1) for tensor in tensors]) for tensors in (ours, theirs))
-    return ((a - b).norm() / b.norm()).item()
 
 
 def test_full_size_critic_update_equals_the_formulas_in_float64() -> None:
@@ -210,3 +143,32 @@ def test_state_dict_continues_the_same_training() -> None:
     assert torch.equal(agent.temperature(), other.temperature())
     q, other_q = (a.critic_target(*make_batch(8)[:2]) for a in (agent, other))
     assert torch.equal(q, other_q)
+
+
+def test_minimum_over_any_number_of_critics_and_scaled_rewards() -> None:
+    agent, batch, eps = small_agent("agent.critic.num_critics=4", "reward_scale=3"), make_batch(32), noise(32)
+    with torch.no_grad():
+        action, log_prob = agent.actor(batch.next_obs).rsample_with_log_prob(eps)
+        lowest = torch.stack(list(agent.critic_target(batch.next_obs, action))).min(0).values
+        y = 3 * batch.reward + 0.99 * batch.not_done * (lowest - 0.1 * log_prob)
+        expected = sum((q - y).square().mean() for q in agent.critic(batch.obs, batch.action))
+    metrics, _ = agent._update_critic(batch, eps)
+    torch.testing.assert_close(metrics["train_critic/loss"], expected)
+
+
+def test_numbers_on_a_schedule_follow_the_step_and_survive_a_restart() -> None:
+    linear = "{_target_: agent.schedule.Linear, start: 1e-3, final: 0, steps: 100}"
+    overrides = (f"agent.critic_lr={linear}", f"agent.discount={linear}", f"agent.init_temperature={linear}")
+    agent, other = (small_agent("agent/temperature=fixed", *overrides) for _ in range(2))
+    agent.update(Always(make_batch(32)), Silent(), 75)
+    other.load_state_dict(copy.deepcopy(agent.state_dict()))
+    for restored in (agent, other):
+        assert restored.optimizers["critic"].param_groups[0]["lr"] == pytest.approx(2.5e-4)
+        assert restored.numbers.discount == pytest.approx(2.5e-4)
+        assert restored.temperature().item() == pytest.approx(2.5e-4)
+
+
+def test_a_target_entropy_of_ones_own() -> None:
+    log = Silent()
+    small_agent("agent.target_entropy=-2.5").update(Always(make_batch(32)), log, 0)
+    assert log.values["train_actor/target_entropy"] == -2.5

@@ -11,6 +11,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+import cli
+import settings
+from train import Workspace
 from utils import UserError
 
 
@@ -106,6 +109,65 @@ def test_the_ratio_of_updates_to_transitions(tmp_path: Path, updates_per_step: s
     trained = probes.train(tmp_path, *overrides, f"updates_per_step={updates_per_step}")
     transitions = trained.replay_buffer.num_added
     assert trained.agent.num_updates == pytest.approx(expected * (transitions - 60) / 100, abs=1)
+
+
+def test_updates_come_in_bursts_and_wait_for_the_buffer(tmp_path: Path) -> None:
+    run = probes.workspace(
+        tmp_path,
+        "env=ProbeTimeLimit-v0",
+        "num_seed_steps=0",
+        "min_buffer_size=50",
+        "update_every=20",
+        "num_train_steps=131",
+    )
+    made: list[tuple[int, int]] = []
+    update = run.agent.update
+    run.agent.update = lambda *args: (made.append((run.step, run.replay_buffer.num_added)), update(*args))
+    run.run()
+    assert sorted({step for step, _ in made}) == [60, 80, 100, 120]
+    assert [sum(step == at for step, _ in made) for at in (60, 80, 100, 120)] == [11, 20, 20, 20]  # one a transition
+
+
+def test_without_replacement_the_first_update_waits_for_a_batch(tmp_path: Path) -> None:
+    overrides = ("num_seed_steps=0", "sample_with_replacement=false", "num_train_steps=30")
+    assert probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides).agent.num_updates == 30 - 16
+
+
+@pytest.mark.parametrize("policy", ["uniform", "agent", "saved"])
+def test_who_acts_first(tmp_path: Path, policy: str) -> None:
+    first = probes.workspace(tmp_path / "first", "env=ProbeTimeLimit-v0")
+    first.agent.save_policy(tmp_path / "policy.pt")
+    chosen = f"{{_target_: agent.policy.load_policy, path: {tmp_path}/policy.pt}}" if policy == "saved" else policy
+    run = probes.train(tmp_path / "run", "env=ProbeTimeLimit-v0", "num_train_steps=100", f"seed_policy={chosen}")
+    actions = run.replay_buffer._rows[:100, 1]
+    # Uniform actions have a kurtosis of 1.8; those of the fresh policy, narrower than the range, are not spread so.
+    assert (abs(actions.std() - 3**-0.5) < 0.06) == (policy == "uniform")
+
+
+@pytest.mark.parametrize("overrides", [("agent=sac",), ("agent=sac_v",), ("agent=sac_2018",), ("preset=cpu",)])
+def test_every_agent_trains_logs_and_gives_the_same_bytes(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    run = ("env=ProbeTimeLimit-v0", "num_train_steps=150", *overrides, "num_threads=1")
+    first, _ = (probes.train(tmp_path / name, *run) for name in "ab")
+    assert first.agent.num_updates > 40
+    assert timeless(tmp_path / "a/train.csv") == timeless(tmp_path / "b/train.csv")
+    assert all(math.isfinite(float(value)) for value in rows(tmp_path / "a/train.csv")[-1].values() if value)
+
+
+@pytest.mark.parametrize("preset", ["cpu", "pendulum", "lunar_lander", "sac_2018"])
+def test_every_preset_trains_in_its_own_environment(tmp_path: Path, preset: str) -> None:
+    small = ("num_train_steps=300", "num_seed_steps=50", "min_buffer_size=130", "eval_frequency=1000", "device=cpu")
+    quiet = (
+        "save_video=false",
+        "log_save_tb=false",
+        "save_figure=false",
+        "num_eval_episodes=1",
+        f"hydra.run.dir={tmp_path}",
+    )
+    config = cli.compose_config("train", [f"preset={preset}", *small, *quiet])
+    run = Workspace(settings.check(cli.plain(config)), tmp_path)
+    run.run()
+    run.close()
+    assert run.agent.num_updates > 30
 
 
 def test_the_saved_config_says_what_was_used(tmp_path: Path) -> None:

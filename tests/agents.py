@@ -1,0 +1,81 @@
+"""Agents from YAML without an environment, and what their update takes."""
+
+from typing import Any
+
+import torch
+
+import cli
+import settings
+from replay_buffer import Batch
+from train import build_agent
+
+OBS_DIM, ACTION_DIM = 17, 6
+SMALL = ("agent.batch_size=32", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16")
+
+
+def make_agent(*overrides: str, obs_dim: int = OBS_DIM, action_dim: int = ACTION_DIM) -> Any:
+    torch.manual_seed(0)
+    cfg = settings.check(cli.plain(cli.compose_config("train", list(overrides))))
+    shapes = {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": (-1.0, 1.0)}
+    return build_agent(cfg, shapes, torch.device("cpu"))
+
+
+def make_batch(size: int) -> Batch:
+    random = torch.Generator().manual_seed(1)
+    return Batch(
+        obs=torch.randn(size, OBS_DIM, generator=random),
+        action=torch.rand(size, ACTION_DIM, generator=random) * 2 - 1,
+        reward=torch.randn(size, 1, generator=random),
+        next_obs=torch.randn(size, OBS_DIM, generator=random),
+        not_done=(torch.rand(size, 1, generator=random) > 0.2).float(),
+    )
+
+
+class Always:
+    """A buffer with one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def sample(self, batch_size: int) -> Batch:
+        return self.batch
+
+
+class Silent:
+    """A logger that keeps the last value of each key."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def log(self, key: str, value: Any, step: int) -> None:
+        self.values[key] = float(value)
+
+    def histograms_due(self, step: int) -> bool:
+        return False
+
+
+def mlp64(weights: list[torch.Tensor], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output, and how close (by row) any ReLU's input comes to its kink at 0."""
+    margin = torch.full((len(x),), torch.inf, dtype=torch.float64)
+    for i in range(0, len(weights), 2):
+        x = x @ weights[i] + weights[i + 1]
+        if i < len(weights) - 2:
+            margin = torch.minimum(margin, x.detach().abs().amin(1))
+            x = torch.maximum(x, torch.zeros_like(x))
+    return x, margin
+
+
+def double(module: torch.nn.Module) -> list[torch.Tensor]:
+    return [parameter.detach().double().requires_grad_() for parameter in module.parameters()]
+
+
+def q64(weights: list[torch.Tensor], obs: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both critics' values (2, B), and the margin."""
+    values, margins = zip(*(mlp64([w[i] for w in weights], torch.cat([obs, action], 1)) for i in (0, 1)), strict=True)
+    return torch.stack(values)[:, :, 0], torch.minimum(*margins)
+
+
+def relative(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
+    """The distance between two lists of tensors, by norm, relative to the second."""
+    a, b = (torch.cat([tensor.detach().double().reshape(-1) for tensor in tensors]) for tensors in (ours, theirs))
+    return ((a - b).norm() / b.norm()).item()

@@ -1,0 +1,52 @@
+"""A policy alone: saved, loaded, and no more than that."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from agents import OBS_DIM, SMALL, make_agent
+
+from agent.policy import UniformPolicy, load_policy
+from utils import UserError
+
+
+@pytest.mark.parametrize("overrides", [(), ("agent=sac_v",), ("agent=sac_2018", "agent.actor.num_components=3")])
+def test_a_loaded_policy_acts_as_the_agent_does(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    agent = make_agent(*overrides, *SMALL)
+    agent.save_policy(tmp_path / "policy.pt")
+    policy = load_policy(tmp_path / "policy.pt")
+    obs = np.random.default_rng(0).normal(size=(30, OBS_DIM)).astype(np.float32)
+    np.testing.assert_array_equal(policy.act(obs), agent.act(obs))
+    assert policy.act(obs[0], sample=True).shape == (6,)
+    assert (policy.critic is not None) == (len(overrides) == 2)  # only a mixture asks a critic
+
+
+class Trap:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (self.path,)
+
+
+def test_a_strangers_file_runs_nothing(tmp_path: Path) -> None:
+    torch.save({"format": "policy-1", "networks": Trap(str(tmp_path / "ran"))}, tmp_path / "trap.pt")
+    torch.save({"format": "other"}, tmp_path / "other.pt")
+    part = {"target": "os.system", "kwargs": {}, "weights": {}}
+    torch.save({"format": "policy-1", "networks": {"actor": part}, "action_range": [-1, 1]}, tmp_path / "target.pt")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "other.pt").read_bytes()[:100])
+    for name in ("trap", "other", "target", "cut", "absent"):
+        with pytest.raises(UserError, match=f"{name}.pt"):
+            load_policy(tmp_path / f"{name}.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_uniform_actions_fill_the_range_and_continue_after_a_restart() -> None:
+    policy, other = UniformPolicy(2, (-1.0, 1.0), seed=1), UniformPolicy(2, (-1.0, 1.0), seed=2)
+    actions = policy.act(np.zeros((10_000, 3)))
+    assert actions.shape == (10_000, 2) and actions.dtype == np.float32
+    assert abs(actions.mean()) < 0.02 and actions.min() < -0.99 and actions.max() > 0.99
+    other.load_state_dict(policy.state_dict())
+    np.testing.assert_array_equal(policy.act(np.zeros(3)), other.act(np.zeros(3)))
