@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
 
@@ -48,6 +49,7 @@ def draw_run(folder: Path) -> Path:
         panel.set(title=title)
     for panel in axes[: len(panels) + 1]:
         panel.set_xlabel("environment steps")
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.grid(alpha=0.3)
     for panel in axes[len(panels) + 1 :]:
         panel.axis("off")
