@@ -1,6 +1,7 @@
 """A name in, environments and their seeds out."""
 
 import difflib
+import os
 import warnings
 from typing import Any
 
@@ -54,6 +55,9 @@ def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
     try:
         # Not every environment knows the argument, so it is passed only where it is needed.
         kwargs: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
+        if render:  # pygame is to draw into memory, and to look for neither a window nor a loudspeaker
+            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+            os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
         env = gym.make(name, disable_env_checker=True, **kwargs)
     except gym.error.DependencyNotInstalled as error:
         hint = "pip install -r requirements-box2d.txt" if "ox2" in str(error) else _one_line(error)
