@@ -54,7 +54,7 @@ def preflight(argv: list[str], check_machine: Callable[[list[Settings]], None]) 
         UserError: at the first mistake.
     """
     args = get_args_parser().parse_args(argv)
-    if args.help or args.hydra_help or args.cfg or args.info or args.shell_completion:
+    if args.help or args.hydra_help or args.shell_completion:
         return argv
     base = list(args.overrides)
     if args.config_dir:
@@ -66,6 +66,9 @@ def preflight(argv: list[str], check_machine: Callable[[list[Settings]], None]) 
         if moved:
             raise UserError(f"{override.key_or_group}: that is called {moved} here")
     sweeping = args.multirun
+    if args.cfg or args.info:
+        compose_config(config_name, base)  # for its error, if it has one
+        return argv
     configs = [
         compose_config(config_name, overrides) for overrides in (_variants(parsed, base) if sweeping else [base])
     ]
@@ -73,6 +76,9 @@ def preflight(argv: list[str], check_machine: Callable[[list[Settings]], None]) 
     config = configs[0]
     sweeping = sweeping or str(config.hydra.mode) == "RunMode.MULTIRUN"
     key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
+    if sweeping:  # subfolders are named by what differs between them
+        fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()]
+        argv = [*argv, f"hydra.job.config.override_dirname.exclude_keys={fixed}"] if fixed else argv
     if any(override.key_or_group == key for override in parsed):
         claim(Path(OmegaConf.select(config, key)), key, may_exist=True)
         return argv
@@ -141,8 +147,10 @@ def _variants(parsed: list[Override], overrides: list[str]) -> list[list[str]]:
     values: dict[int, list[str]] = {}  # by index into overrides
     for index, override in enumerate(parsed):
         if override.is_sweep_override():
-            swept = override.sweep_string_iterator()
-            values[index] = [f"{override.get_key_element()}={value}" for value in swept]
+            try:
+                values[index] = [f"{override.get_key_element()}={v}" for v in override.sweep_string_iterator()]
+            except HydraException as error:
+                raise UserError(f"{override.input_line}: {_one_line(error)}") from None
             first[index] = values[index][0]
     return [first] + [
         [*first[:index], value, *first[index + 1 :]] for index, choices in values.items() for value in choices[1:]

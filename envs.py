@@ -62,7 +62,7 @@ def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
     except gym.error.DependencyNotInstalled as error:
         hint = "pip install -r requirements-box2d.txt" if "ox2" in str(error) else _one_line(error)
         raise UserError(f"env={name}: a package is missing; {hint}") from error
-    except (gym.error.Error, ModuleNotFoundError) as error:
+    except (gym.error.Error, ImportError) as error:
         raise UserError(_unknown(name)) from error
     try:
         if not isinstance(env.action_space, gym.spaces.Box):
@@ -103,7 +103,7 @@ def _one_line(error: Exception) -> str:
 
 def needs_opengl(name: str) -> bool:
     """Whether rendering this environment takes OpenGL; Gymnasium's 2D tasks draw without."""
-    return name in SUITE_TASKS or "mujoco" in str(gym.spec(name).entry_point)
+    return name in SUITE_TASKS or any(word in str(gym.spec(name).entry_point) for word in ("mujoco", "dm_control"))
 
 
 def seconds_per_step(env: gym.Env, action_repeat: int) -> float:

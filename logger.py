@@ -6,6 +6,7 @@ CSV column and the console read the name with `/` turned into `_`; TensorBoard s
 
 import csv
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -78,10 +79,12 @@ class Meter:
 
 
 def fetch(meters: dict[str, Meter]) -> Row:
-    """The meters' averages, all tensors in one copy from the device; a single int stays one."""
-    tensors = {key: meter.total for key, meter in meters.items() if isinstance(meter.total, torch.Tensor)}
-    values = torch.stack([total.float() for total in tensors.values()]).tolist() if tensors else []
-    totals = {key: meter.total for key, meter in meters.items()} | dict(zip(tensors, values, strict=True))
+    """The meters' averages, all tensors of a device in one copy from it; a single int stays one."""
+    totals = {key: meter.total for key, meter in meters.items()}
+    tensors = {key: total.float() for key, total in totals.items() if isinstance(total, torch.Tensor)}
+    for device in {total.device for total in tensors.values()}:
+        here = {key: total for key, total in tensors.items() if total.device == device}
+        totals |= dict(zip(here, torch.stack(list(here.values())).tolist(), strict=True))
     return {key: totals[key] if meter.count == 1 else totals[key] / meter.count for key, meter in meters.items()}
 
 
@@ -177,11 +180,15 @@ class Logger:
     def _crossed(self, key: str, step: int, frequency: int) -> bool:
         return self._due.setdefault(key, Every(frequency))(step)
 
-    def dump(self, step: int, save: bool = True, ty: str | None = None) -> None:
+    def dump(self, step: int, save: bool = True, ty: str | None = None) -> Row:
         """Ends a row: averages every meter of group `ty` (both groups if None), writes and clears them.
 
         With `save=False` they are cleared unwritten.
+
+        Returns:
+            What was written, by log key.
         """
+        written: Row = {}
         for group in GROUPS if ty is None else (ty,):
             keys = [key for key in self._meters if group_of(key) == group]
             meters = {key: self._meters.pop(key) for key in keys}
@@ -195,6 +202,8 @@ class Logger:
                 self._to_sinks_scalars(row, step)
             for sink in self.sinks.values():
                 sink.dump(group, row, step)
+            written |= row
+        return written
 
     def _scalars(self, meters: dict[str, Meter], step: int) -> None:
         if meters:
@@ -347,7 +356,11 @@ class CsvSink(BaseSink):
         return {"columns": {group: list(names) for group, names in self._columns.items()}, "bytes": sizes}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues where the state was taken: rows that were written later are cut off."""
         self._columns = {group: list(names) for group, names in state["columns"].items()}
+        for group, path in self._paths.items():
+            if path.exists():
+                os.truncate(path, state["bytes"][group])
 
 
 class TensorBoardSink(BaseSink):
@@ -366,7 +379,9 @@ class TensorBoardSink(BaseSink):
         self._writer.flush()
 
     def histogram(self, key: str, values: np.ndarray, step: int) -> None:
-        self._writer.add_histogram(key, values, step)
+        finite = values[np.isfinite(values)]
+        if finite.size:  # TensorBoard raises for an empty histogram, and has no place for what is not finite
+            self._writer.add_histogram(key, finite, step)
 
     def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
         """Shown by TensorBoard as an animated image."""

@@ -74,4 +74,7 @@ def _draw_return(panel: Axes, train: Columns, evaluation: Columns) -> None:
 if __name__ == "__main__":
     matplotlib.use("Agg")
     for argument in sys.argv[1:]:
+        if not (Path(argument) / "train.csv").exists():
+            print(f"plot.py: {argument}: no train.csv there; a run's folder goes here", file=sys.stderr)
+            sys.exit(2)
         print(draw_run(Path(argument)))

@@ -173,8 +173,10 @@ def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], ca
 def _available_bytes() -> int:
     """The machine's free memory, or what a container's limit leaves of it."""
     available = psutil.virtual_memory().available
-    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    folder = Path("/sys/fs/cgroup")
     try:
-        return min(available, int(limit.read_text()) - int(used.read_text()))
-    except (OSError, ValueError):  # no container, or one with no limit ("max")
+        limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
+        counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files give way
+    except (OSError, ValueError, KeyError):  # no container, or one with no limit ("max")
         return available

@@ -4,9 +4,11 @@ import difflib
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from annotated_types import Ge, Lt
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, UserError
@@ -34,7 +36,7 @@ class Settings:
     sample_with_replacement: bool
     reward_scale: float | Schedule
     num_seed_steps: NonNegativeInt
-    seed_policy: Literal["uniform", "agent"] | Factory
+    seed_policy: str
     min_buffer_size: NonNegativeInt
     update_every: PositiveInt
     updates_per_step: PositiveFloat
@@ -48,7 +50,7 @@ class Settings:
     log_save_tb: bool
     save_video: bool
     save_figure: bool
-    seed: NonNegativeInt
+    seed: Annotated[int, Ge(0), Lt(2**32)]
     agent: dict[str, Any]
     logger: dict[str, Any]
     evaluator: dict[str, Any]
@@ -69,6 +71,8 @@ def check(config: dict[str, Any]) -> Settings:
     agent = dict(config.get("agent") or {})
     name = agent.pop("name", None)
     checked = _check_call(Settings, {**config, "agent": agent}, "")
+    for key in ("agent", "logger", "evaluator"):
+        _require_partial(checked[key], key)
     if not isinstance(name, str) or not name:
         raise UserError(f"agent.name={name}: a word for the run folder's name goes here")
     checked["agent"] = {"name": name, **checked["agent"]}
@@ -78,7 +82,8 @@ def check(config: dict[str, Any]) -> Settings:
 def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any]:
     """Checks one node's values against the target's parameters and returns them converted."""
     signature = inspect.signature(target)
-    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    function = target.func if isinstance(target, partial) else target
+    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function, include_extras=True)
     checked = {}
     for key, value in values.items():
         if key in NOT_PARAMETERS:
@@ -100,6 +105,8 @@ def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any
 def _check_value(hint: Any, value: Any, path: str) -> Any:
     if isinstance(value, dict):
         if "_target_" in value:
+            if Factory in _leaves(hint):
+                _require_partial(value, path)
             return _check_call(_locate(value["_target_"], path), value, f"{path}.")
         if get_origin(hint) is dict and Factory in get_args(get_args(hint)[1]):  # nodes by name, some switched off
             return {
@@ -115,11 +122,17 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
         raise UserError(f"{path}={value}: a number goes here")
     try:
         # A number is a fine label: experiment=1.
-        return TypeAdapter(hint, config=ConfigDict(coerce_numbers_to_str=True)).validate_python(value)
+        config = ConfigDict(coerce_numbers_to_str=True, allow_inf_nan=False)
+        return TypeAdapter(hint, config=config).validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         message = first["msg"].replace("Input should", "it should").replace("Value error, ", "")
         raise UserError(f"{path}={value}: {message}") from None
+
+
+def _require_partial(node: dict[str, Any], path: str) -> None:
+    if not node.get("_partial_"):
+        raise UserError(f"{path}: the code completes this node with shapes or folders; it has to say _partial_: true")
 
 
 def _leaves(hint: Any) -> Iterator[Any]:
@@ -132,7 +145,10 @@ def _leaves(hint: Any) -> Iterator[Any]:
 def _locate(dotted: str, path: str) -> Any:
     module, _, name = str(dotted).rpartition(".")
     try:
-        return getattr(import_module(module), name)
+        found = getattr(import_module(module), name)
+        if not callable(found):
+            raise ValueError("a class or a function goes here")
+        return found
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{path}._target_={dotted}: cannot be imported ({error})") from None
 

@@ -21,12 +21,14 @@ import plot
 import replay_buffer
 import settings
 import video
-from agent.policy import UniformPolicy
+from agent.policy import UniformPolicy, load_policy
 from settings import Settings
 from utils import Every, UserError, resolve_device, set_seed_everywhere, write_atomically
 
 NO_OPENGL = "No videos: no OpenGL was found here. Install libosmesa6 (apt), or a GPU driver with EGL, to get them."
-PRODUCTS_PER_UPDATE = 16  # of (batch, width) by (width, width): see docs/PERFORMANCE.md
+# Of (batch, width) by (width, width): target actor 1, target critics 2, critics 2 forward and 4 backward, then for the
+# actor 1 forward and 2 backward through itself, 2 and 2 through the critics.
+PRODUCTS_PER_UPDATE = 16
 
 Shapes = dict[str, Any]  # what an agent's constructor is told of its environment
 
@@ -62,7 +64,7 @@ class Workspace:
         self.env = envs.SeededEpisodes(make_env(False), cfg.seed)
         shapes = shapes_of(self.env)
         self.agent = build_agent(cfg, shapes, device)
-        self.seed_policy = self._build_seed_policy(cfg, shapes)
+        self.seed_policy = build_seed_policy(cfg, self.agent, shapes, device)
         self.replay_buffer = replay_buffer.ReplayBuffer(
             (shapes["obs_dim"],),
             (shapes["action_dim"],),
@@ -90,17 +92,12 @@ class Workspace:
         self.episode = 0  # finished training episodes
         self.episode_reward = 0.0
         self.episode_length = 0
-        self.updates_due = 0.0
+        self.bursts = 0
+        self.updates_made = 0
         self.eval_due = Every(cfg.eval_frequency)
+        self.last_eval_step = 0
         self.last_return = math.nan  # of the newest evaluation
         self.episode_started_s = 0.0
-
-    def _build_seed_policy(self, cfg: Settings, shapes: Shapes) -> Any:
-        if cfg.seed_policy == "agent":
-            return self.agent
-        if cfg.seed_policy == "uniform":
-            return UniformPolicy(shapes["action_dim"], shapes["action_range"], cfg.seed)
-        return instantiate(cfg.seed_policy, _convert_="all")
 
     def run(self) -> float:
         """Trains to the end.
@@ -123,13 +120,13 @@ class Workspace:
 
     def _train(self, bar: tqdm) -> None:
         cfg, agent = self.cfg, self.agent
-        enough = max(cfg.min_buffer_size, 1 if cfg.sample_with_replacement else agent.batch_size)
+        enough = max(cfg.min_buffer_size, 1 if cfg.sample_with_replacement else agent.batch_size)  # ever stored
         obs = self._begin_episode()
         while self.step < cfg.num_train_steps:
             seeding = self.step < cfg.num_seed_steps
             action = (self.seed_policy if seeding else agent).act(obs, sample=True)
             # The updates come before the step and do not see its transition.
-            if not seeding and len(self.replay_buffer) >= enough:
+            if not seeding and self.replay_buffer.num_added >= enough:
                 self._update()
 
             next_obs, reward, terminated, truncated, info = self.env.step(action)
@@ -141,22 +138,24 @@ class Workspace:
             self.episode_length += info["repeats"]
             bar.update(info["repeats"])
             if done:
-                bar.set_postfix_str(f"return {self.episode_reward:.1f}, eval {self.last_return:.1f}")
-                self._end_episode(finished=True)
+                row = self._end_episode(finished=True)
+                bar.set_postfix_str(self._progress(row))
                 obs = self._begin_episode()
             if self.eval_due(self.step):
                 self._evaluate()
         self._end_episode(finished=False)
-        if self.step % cfg.eval_frequency:
+        if self.last_eval_step != self.step:
             self._evaluate()
 
     def _update(self) -> None:
-        """The updates that this transition brings, once `update_every` of them have come together."""
-        self.updates_due += self.cfg.updates_per_step
-        if self.replay_buffer.num_added % self.cfg.update_every == 0:
-            while self.updates_due >= 1:
-                self.agent.update(self.replay_buffer, self.logger, self.step)
-                self.updates_due -= 1
+        """A burst, every `update_every` transitions: `updates_per_step` for each; of a fraction, what has added up."""
+        if self.replay_buffer.num_added % self.cfg.update_every:
+            return
+        self.bursts += 1
+        due = math.floor(self.bursts * self.cfg.update_every * self.cfg.updates_per_step + 1e-9)
+        for _ in range(due - self.updates_made):
+            self.agent.update(self.replay_buffer, self.logger, self.step)
+        self.updates_made = due
 
     def _begin_episode(self) -> np.ndarray:
         self.agent.reset()
@@ -165,10 +164,17 @@ class Workspace:
         self.episode_started_s = time.perf_counter()
         return self.env.reset()[0]
 
-    def _end_episode(self, finished: bool) -> None:
-        """Dumps the episode's row; an unfinished one, at the end of a run, if it took any step."""
+    def _progress(self, row: dict[str, float]) -> str:
+        """What the progress bar says beside rate and time left."""
+        said = f"episode {self.episode}, {self.episode_length} steps, return {self.episode_reward:.1f}"
+        if "train_actor/loss" in row:
+            said += f", actor loss {row['train_actor/loss']:.2f}, alpha {row['train_alpha/value']:.3f}"
+        return said if math.isnan(self.last_return) else f"{said}, evaluated at {self.last_return:.1f}"
+
+    def _end_episode(self, finished: bool) -> dict[str, float]:
+        """Dumps the episode's row and returns it; an unfinished one, at the end of a run, if it took any step."""
         if not self.episode_length:
-            return
+            return {}
         self.episode += 1
         duration_s = time.perf_counter() - self.episode_started_s
         self.logger.log("train/episode", self.episode, self.step)
@@ -176,13 +182,15 @@ class Workspace:
         self.logger.log("train/episode_length", self.episode_length, self.step)
         self.logger.log("train/duration", duration_s, self.step)
         self.logger.log("train/steps_per_second", self.episode_length / duration_s, self.step)
-        self.logger.dump(self.step, ty="train")
+        row = self.logger.dump(self.step, ty="train")
         if not finished:
             self.episode_length = 0
+        return row
 
     def _evaluate(self) -> None:
         started_s = time.perf_counter()
         returns, lengths = dataclasses.astuple(self.evaluator.evaluate(self.agent, self.step))
+        self.last_eval_step = self.step
         self.last_return = float(np.mean(returns))
         for key, value in {
             "eval/episode": self.episode,
@@ -213,6 +221,26 @@ def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
     """The agent that `cfg.agent` describes."""
     node = {key: value for key, value in cfg.agent.items() if key != "name"}
     return instantiate(node, _convert_="all")(**shapes, device=device)
+
+
+def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.device) -> Any:
+    """Who acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy saved in a file of that name.
+
+    Raises:
+        UserError: for a file that holds no policy of these shapes.
+    """
+    if cfg.seed_policy == "agent":
+        return agent
+    if cfg.seed_policy == "uniform":
+        return UniformPolicy(shapes["action_dim"], shapes["action_range"], cfg.seed)
+    policy = load_policy(cfg.seed_policy, str(device), cfg.seed)
+    try:
+        fits = policy.act(np.zeros(shapes["obs_dim"], np.float32)).shape == (shapes["action_dim"],)
+    except RuntimeError:  # the observation's width
+        fits = False
+    if not fits:
+        raise UserError(f"seed_policy={cfg.seed_policy}: saved for an environment of other shapes than {cfg.env}")
+    return policy
 
 
 def _wants_opengl(cfg: Settings) -> bool:
@@ -251,12 +279,13 @@ def check_machine(runs: list[Settings]) -> None:
         shapes = shapes_of(env)
         env.close()
         replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity)
-        if not cfg.sample_with_replacement and cfg.agent["batch_size"] > cfg.replay_buffer_capacity:
+        agent = build_agent(cfg, shapes, torch.device("cpu"))
+        if not cfg.sample_with_replacement and agent.batch_size > cfg.replay_buffer_capacity:
             raise UserError(
                 f"replay_buffer_capacity={cfg.replay_buffer_capacity}: "
-                f"at least agent.batch_size={cfg.agent['batch_size']} is needed without replacement"
+                f"at least agent.batch_size={agent.batch_size} is needed without replacement"
             )
-        build_agent(cfg, shapes, torch.device("cpu"))
+        build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
 
 
 @hydra.main(version_base="1.3", config_path="config", config_name="train")

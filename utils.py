@@ -9,15 +9,17 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import AfterValidator
 
-# Types of configuration values. A key's type is its parameter's annotation (see schema.py).
+# Types of configuration values. A key's type is its parameter's annotation (see settings.py).
 PositiveInt = Annotated[int, Gt(0)]
 NonNegativeInt = Annotated[int, Ge(0)]
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
 UnitInterval = Annotated[float, Ge(0), Le(1)]
+Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's
+Points = Annotated[list[tuple[int, float]], MinLen(1)]  # (step, value)
 
 
 def _increasing(bounds: tuple[float, float]) -> tuple[float, float]:

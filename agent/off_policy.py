@@ -12,9 +12,8 @@ from agent import Agent
 from agent.mlp import EnsembleLinear
 from agent.policy import Policy, recipe, save_policy
 from agent.schedule import Scheduled
-from utils import Factory, NonNegativeFloat, Schedule, UnitInterval
+from utils import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule
 
-Betas = tuple[UnitInterval, UnitInterval]
 LearningRate = NonNegativeFloat | Schedule
 Metrics = dict[str, Any]  # log key -> detached scalar tensor, or a number
 Histograms = dict[str, torch.Tensor]  # log key -> detached tensor
@@ -29,6 +28,7 @@ class OffPolicyAgent(Agent):
         action_range: (low, high) that actions are clamped to.
         device: where networks and batches live.
         batch_size: transitions an update.
+        actor_update_frequency: updates between two of the actor.
     """
 
     noises_per_update = 1  # how often an update step samples the policy
@@ -41,20 +41,23 @@ class OffPolicyAgent(Agent):
         critic: Factory,
         action_range: tuple[float, float],
         device: torch.device,
-        batch_size: int,
+        batch_size: PositiveInt,
+        actor_update_frequency: PositiveInt,
     ):
         shapes = {"obs_dim": obs_dim, "action_dim": action_dim}
         self.device = device
         self.batch_size = batch_size
+        self.actor_update_frequency = actor_update_frequency
         self.actor = actor(**shapes).to(device)
         self.critic = critic(**shapes).to(device)
         self.modules: dict[str, Any] = {}  # by name; those with an optimizer have a learning rate <name>_lr
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
         self.numbers = Scheduled()
         self.num_updates = 0
+        self._histograms_due = False
         # Its own generator, so that nothing else that draws (an environment, an evaluation) shifts the noise.
-        self.generator = torch.Generator(device).manual_seed(torch.initial_seed())
-        self.policy = Policy(self.actor, self.critic, action_range, device, self.generator)
+        generator = torch.Generator(device).manual_seed(torch.initial_seed())
+        self.policy = Policy(self.actor, self.critic, action_range, device, generator)
         self._recipes = {"actor": recipe(actor, **shapes), "critic": recipe(critic, **shapes)}
 
     @abstractmethod
@@ -107,11 +110,13 @@ class OffPolicyAgent(Agent):
         noises = [self.policy.noise(len(batch.obs)) for _ in range(self.noises_per_update)]
         metrics, histograms = self.update_step(batch, *noises)
         metrics["train/batch_reward"] = batch.reward.mean()
-        self.num_updates += 1
         for key, value in metrics.items():
             logger.log(key, value, step)
-        if logger.histograms_due(step):
+        self._histograms_due |= logger.histograms_due(step)
+        if self._histograms_due and self.due(self.actor_update_frequency):  # the first update that has them all
             self._log_histograms(histograms, logger, step)
+            self._histograms_due = False
+        self.num_updates += 1
 
     def set_step(self, step: int) -> None:
         """Gives numbers and learning rates on a schedule their values at this environment step."""
@@ -146,10 +151,12 @@ class OffPolicyAgent(Agent):
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
-        return state | {"generator": self.generator.get_state(), "num_updates": self.num_updates}
+        counters = {"num_updates": self.num_updates, "histograms_due": self._histograms_due}
+        return state | counters | {"policy": self.policy.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.generator.set_state(state["generator"].cpu())
+        self.policy.load_state_dict(state["policy"])
         self.num_updates = state["num_updates"]
+        self._histograms_due = state["histograms_due"]

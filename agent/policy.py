@@ -12,6 +12,7 @@ from torch import nn
 from utils import UserError
 
 FORMAT = "policy-1"
+NETWORK_MODULES = ("agent.actor", "agent.critic")  # where a saved policy's classes may come from
 Rebuild = dict[str, Any]  # {"target": dotted name, "kwargs": plain values}
 
 
@@ -65,6 +66,12 @@ class Policy:
         action = action.clamp(*self.action_range).cpu().numpy()
         return action if obs_tensor.dim() == 2 else action[0]
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.generator.set_state(state["generator"].cpu())
+
     def _q1(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """The first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""
         assert self.critic is not None
@@ -80,7 +87,12 @@ def save_policy(policy: Policy, recipes: dict[str, Rebuild], path: Path) -> None
         policy: what is saved.
         recipes: `actor` and, for a mixture, `critic` (see `recipe`).
         path: of the file.
+
+    Raises:
+        UserError: for a network that `load_policy` would refuse.
     """
+    for made in recipes.values():
+        _network_class(made["target"], path)
     networks = {"actor": policy.actor, "critic": policy.critic}
     parts = {name: {**made, "weights": networks[name].state_dict()} for name, made in recipes.items()}
     torch.save({"format": FORMAT, "networks": parts, "action_range": list(policy.action_range)}, path)
@@ -98,16 +110,28 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
         raise UserError(f"{path}: not a policy that can be read ({type(error).__name__})") from None
     if not isinstance(saved, dict) or saved.get("format") != FORMAT:
         raise UserError(f"{path}: not a policy of format {FORMAT}")
-    networks = {}
-    for name, part in saved["networks"].items():
-        module, _, cls = part["target"].rpartition(".")
-        if module.split(".")[0] != "agent":
-            raise UserError(f"{path}: it asks for {part['target']}, which is not one of this project's networks")
-        networks[name] = getattr(import_module(module), cls)(**part["kwargs"]).to(device)
-        networks[name].load_state_dict(part["weights"])
-    low, high = saved["action_range"]
+    try:
+        networks = {name: _rebuild(part, path).to(device) for name, part in saved["networks"].items()}
+        actor, (low, high) = networks["actor"], saved["action_range"]
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: not a whole policy ({type(error).__name__})") from None
     generator = torch.Generator(device).manual_seed(seed)
-    return Policy(networks["actor"], networks.get("critic"), (low, high), torch.device(device), generator)
+    return Policy(actor, networks.get("critic"), (low, high), torch.device(device), generator)
+
+
+def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
+    network = _network_class(part["target"], path)(**part["kwargs"])
+    network.load_state_dict(part["weights"])
+    return network
+
+
+def _network_class(target: str, path: str | Path) -> type[nn.Module]:
+    """A network class defined in this project's agent package; nothing else that a name could reach."""
+    module, _, name = target.rpartition(".")
+    found = getattr(import_module(module), name, None) if module in NETWORK_MODULES else None
+    if not (isinstance(found, type) and issubclass(found, nn.Module) and found.__module__ == module):
+        raise UserError(f"{path}: it needs {target}, which is not one of this project's networks")
+    return found
 
 
 class UniformPolicy:

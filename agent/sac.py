@@ -6,9 +6,9 @@ from typing import Any, Literal
 import torch
 
 from agent import losses
-from agent.off_policy import Betas, Histograms, LearningRate, Metrics, OffPolicyAgent
+from agent.off_policy import Histograms, LearningRate, Metrics, OffPolicyAgent
 from agent.schedule import Scheduled
-from utils import Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval, soft_update_params
+from utils import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval, UserError, soft_update_params
 
 
 class SACAgent(OffPolicyAgent):
@@ -33,6 +33,9 @@ class SACAgent(OffPolicyAgent):
         critic_tau: the share of the online critics that moves into their targets.
         critic_target_update_frequency: updates between two such moves.
         batch_size: transitions an update.
+
+    Raises:
+        UserError: for a mixture policy, whose samples carry no gradient.
     """
 
     noises_per_update = 2
@@ -62,8 +65,11 @@ class SACAgent(OffPolicyAgent):
         critic_target_update_frequency: PositiveInt = 2,
         batch_size: PositiveInt = 1024,
     ):
-        super().__init__(obs_dim, action_dim, actor, critic, action_range, device, batch_size)
-        self.actor_update_frequency = actor_update_frequency
+        super().__init__(obs_dim, action_dim, actor, critic, action_range, device, batch_size, actor_update_frequency)
+        if not self.actor.acts_alone:
+            raise UserError(
+                "agent.actor: agent=sac has no gradient for a mixture; choose agent=sac_2018, or one component"
+            )
         self.critic_target_update_frequency = critic_target_update_frequency
         self.learnable_temperature = learnable_temperature
         self.numbers = Scheduled(

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import torch
 
 from agent import losses
-from agent.off_policy import Betas, Histograms, LearningRate, Metrics, OffPolicyAgent
+from agent.off_policy import Histograms, LearningRate, Metrics, OffPolicyAgent
 from agent.schedule import Scheduled
 from utils import (
+    Betas,
     Factory,
     NonNegativeFloat,
     PositiveFloat,
@@ -90,13 +91,12 @@ class SACVAgent(OffPolicyAgent):
         action_prior: Literal["uniform", "normal"],
         output_regularisation: NonNegativeFloat,
     ):
-        super().__init__(obs_dim, action_dim, actor, critic, action_range, device, batch_size)
+        super().__init__(obs_dim, action_dim, actor, critic, action_range, device, batch_size, actor_update_frequency)
         if policy_gradient == "reparameterised" and not self.actor.acts_alone:
             raise UserError(
                 "agent.policy_gradient=reparameterised: a mixture's choice of a component has no such gradient; "
                 "choose likelihood_ratio, or agent.actor.num_components=1"
             )
-        self.actor_update_frequency = actor_update_frequency
         self.critic_target_update_frequency = critic_target_update_frequency
         self.learnable_temperature = learnable_temperature
         self.squared_error_weight = squared_error_weight

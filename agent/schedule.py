@@ -2,7 +2,7 @@
 
 import math
 
-from utils import PositiveFloat, PositiveInt, Schedule
+from utils import Points, PositiveFloat, PositiveInt, Schedule
 
 
 class Linear:
@@ -28,7 +28,7 @@ class Exponential:
 class Piecewise:
     """Straight lines through (step, value) points in the order of their steps; constant before and behind them."""
 
-    def __init__(self, points: list[tuple[int, float]]):
+    def __init__(self, points: Points):
         self.points = sorted((step, value) for step, value in points)
 
     def __call__(self, step: int) -> float:

@@ -26,6 +26,7 @@ class LearnedTemperature(nn.Module):
 
     def __init__(self, init_temperature: NonNegativeFloat, form: Literal["exp", "log", "direct"] = "exp"):
         super().__init__()
+        _refuse_schedule(init_temperature, "learned")
         if form != "direct" and init_temperature == 0:
             raise UserError(f"agent.init_temperature=0: above 0 unless agent.temperature.form is direct, not {form}")
         self.form = form
@@ -74,4 +75,10 @@ class ExponentialTemperature(FixedTemperature):
     """alpha(t) = final + (init_temperature - final) exp(-t / decay), t in environment steps."""
 
     def __init__(self, init_temperature: NonNegativeFloat, final: NonNegativeFloat, decay: PositiveFloat):
+        _refuse_schedule(init_temperature, "exponential")
         super().__init__(Exponential(init_temperature, final, decay))
+
+
+def _refuse_schedule(init_temperature: object, temperature: str) -> None:
+    if callable(init_temperature):
+        raise UserError(f"agent.init_temperature: a schedule needs agent/temperature=fixed, not {temperature}")

@@ -75,9 +75,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each with its share of the cores")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("overrides", nargs="*", metavar="-- overrides")
-    ours, _, overrides = " ".join(sys.argv[1:]).partition(" -- ")
-    args = parser.parse_args(ours.split())
-    args.overrides = overrides.split()
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = parser.parse_args(sys.argv[1:end])
+    args.overrides = sys.argv[end + 1 :]
     folders = {seed: ROOT / "exp" / "learn" / args.name / f"s{seed}" for seed in args.seeds}
     threads = None if args.jobs == 1 else max(1, (os.cpu_count() or 1) // args.jobs)
 

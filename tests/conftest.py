@@ -22,3 +22,8 @@ def opengl() -> None:
     if not HAS_OPENGL:
         assert not os.environ.get("CI"), "no OpenGL in CI: .ci/run has to install it"
         pytest.skip("no OpenGL here: apt install libosmesa6")
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_every_time() -> None:
+    torch.manual_seed(0)

@@ -49,9 +49,23 @@ ROOT = Path(__file__).parents[1]
         ("agent.discount=1.5", "less than or equal to 1"),
         ("agent.actor.log_std_bounds=[2,-5]", "lower bound comes first"),
         ("agent.actor.log_std_bounds=[1,2,3]", "at most 2 items"),
+        ("agent.actor.log_std_bounds=[-inf,2]", "finite"),
+        ("agent.critic_betas=[0.9,1.0]", "less than 1"),
+        ("reward_scale=nan", "finite"),
+        ("seed=4294967296", "less than 4294967296"),
+        ("env=HalfCheetah-v2", "HalfCheetah-v"),
+        ("seed_policy=nowhere.pt", "not a policy that can be read"),
+        ("agent.init_temperature={_target_: agent.schedule.Linear, start: 1, final: 0, steps: 9}", "temperature=fixed"),
+        ("reward_scale={_target_: agent.schedule.Piecewise, points: []}", "at least 1 item"),
+        ("reward_scale={_target_: agent.schedule.Linear, start: 1, final: 0, steps: 0}", "greater than 0"),
+        ("agent._target_=agent.policy", "cannot be imported"),
+        ("agent.actor._partial_=false", "_partial_: true"),
+        ("logger.sinks.csv._partial_=false", "_partial_: true"),
+        ("evaluator._partial_=false", "_partial_: true"),
+        ("agent.temperature=fixed", "agent/temperature=<name>"),
         ("device=cuda:77", "NVIDIA GPU"),
         ("replay_buffer_capacity=10_000_000_000_000", "bytes are asked for"),
-        ("~agent.batch_size", "is missing"),
+        ("~agent.critic", "is missing"),
         ("seed", "reads key=value"),
         ("experiment=${nowhere}", "nowhere"),
         ("hydra.run.dir=/dev/null/x", "cannot be created"),
@@ -73,10 +87,40 @@ def test_every_swept_value_is_checked_before_anything_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for sweep in (["-m", "env=cheetah_run,nope"], ["seed=1,2", "env=cheetah_run,x", "-m"], ["--multirun", "seed=1,-2"]):
+    for sweep in (
+        ["-m", "preset=glob(*)", "seed=interval(1,2)"],
+        ["-m", "env=cheetah_run,nope"],
+        ["seed=1,2", "env=cheetah_run,x", "-m"],
+        ["--multirun", "seed=1,-2"],
+    ):
         with pytest.raises(UserError):
             cli.preflight(sweep, train.check_machine)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweeps_folders_are_named_by_what_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    many = [f"agent.{name}_lr=1e-3" for name in ("actor", "critic", "alpha")]
+    *_, exclude, folder = cli.preflight(["-m", "env=Pendulum-v1", "seed=1,2", *many], train.check_machine)
+    assert exclude == (
+        "hydra.job.config.override_dirname.exclude_keys=['env', 'agent.actor_lr', 'agent.critic_lr', 'agent.alpha_lr']"
+    )
+    assert folder.startswith("hydra.sweep.dir=")
+
+
+def test_showing_the_configuration_checks_it_and_creates_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="there are cpu"):
+        cli.preflight(["--cfg", "job", "preset=foo"], train.check_machine)
+    assert cli.preflight(["--cfg", "job"], train.check_machine) == ["--cfg", "job"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_critic_by_its_old_name() -> None:
+    overrides = ["agent.critic._target_=agent.critic.DoubleQCritic"]
+    assert settings.check(cli.plain(cli.compose_config("train", overrides))).env == "cheetah_run"
 
 
 def test_numbers_as_people_write_them() -> None:
@@ -153,4 +197,4 @@ def test_the_command_itself(tmp_path: Path) -> None:
 
     sweep = run(tmp_path, "-m", "env=Pendulum-v1", "seed=1,2", *small, "hydra.sweep.dir=sweep")
     assert sweep.returncode == 0, sweep.stderr
-    assert len(list(tmp_path.glob("sweep/*/train.csv"))) == 2
+    assert sorted(path.parent.name for path in tmp_path.glob("sweep/*/train.csv")) == ["seed-1", "seed-2"]

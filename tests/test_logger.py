@@ -164,6 +164,28 @@ def test_a_sink_of_ones_own(tmp_path: Path) -> None:
     assert seen == [(tmp_path, "train", {"train/a": 1.5}, 3)]
 
 
+def test_rows_written_after_a_state_was_taken_are_cut(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"csv": CsvSink})
+    log.log("train/a", 1, 1)
+    log.dump(1)
+    state = log.state_dict()
+    log.log("train/a", 2, 2)
+    log.dump(2)
+    again = Logger(tmp_path, {"csv": CsvSink})
+    again.load_state_dict(state)
+    again.log("train/a", 3, 3)
+    again.dump(3)
+    assert [row["a"] for row in rows(tmp_path / "train.csv")] == ["1", "3"]
+
+
+def test_what_is_not_finite_is_left_out_of_histograms(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
+    log.log_histogram("train/a", torch.tensor([1.0, float("nan")]), 1, log_frequency=1)
+    log.log_histogram("train/b", torch.tensor([float("inf")]), 1, log_frequency=1)
+    log.close()
+    assert events(tmp_path).Tags()["histograms"] == ["train/a"]
+
+
 def test_unfinished_meters_survive_a_restart(tmp_path: Path) -> None:
     def logged(log: Logger, steps: range) -> None:
         for step in steps:

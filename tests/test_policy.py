@@ -37,7 +37,13 @@ def test_a_strangers_file_runs_nothing(tmp_path: Path) -> None:
     part = {"target": "os.system", "kwargs": {}, "weights": {}}
     torch.save({"format": "policy-1", "networks": {"actor": part}, "action_range": [-1, 1]}, tmp_path / "target.pt")
     (tmp_path / "cut.pt").write_bytes((tmp_path / "other.pt").read_bytes()[:100])
-    for name in ("trap", "other", "target", "cut", "absent"):
+    for name, target in {"import": "agent.policy.import_module", "load": "agent.policy.load_policy"}.items():
+        part = {"target": target, "kwargs": {"name": "this"}, "weights": {}}
+        torch.save(
+            {"format": "policy-1", "networks": {"actor": part}, "action_range": [-1, 1]}, tmp_path / f"{name}.pt"
+        )
+    torch.save({"format": "policy-1", "networks": {}}, tmp_path / "empty.pt")
+    for name in ("trap", "other", "target", "import", "load", "empty", "cut", "absent"):
         with pytest.raises(UserError, match=f"{name}.pt"):
             load_policy(tmp_path / f"{name}.pt")
     assert not (tmp_path / "ran").exists()

@@ -70,6 +70,17 @@ def test_sampling_is_uniform_with_replacement_and_follows_the_seed() -> None:
     assert not torch.equal(other.reward, same.reward)
 
 
+def test_without_replacement_no_transition_comes_twice() -> None:
+    buffer = ReplayBuffer((3,), (2,), 30, CPU, with_replacement=False)
+    for i in range(40):
+        buffer.add(*transition(i))
+    drawn = [buffer.sample(25).reward[:, 0].tolist() for _ in range(50)]
+    assert all(len(set(rewards)) == 25 for rewards in drawn)
+    assert set().union(*drawn) == {float(i) for i in range(10, 40)}
+    with pytest.raises(ValueError, match="larger sample"):
+        buffer.sample(31)
+
+
 def test_a_batch_is_a_copy() -> None:
     buffer, _ = filled(1, 1)
     batch = buffer.sample(1)

@@ -8,6 +8,8 @@ import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Silent, double, make_agent, make_batch, mlp64, q64, relative
 
+from utils import UserError
+
 
 def small_agent(*overrides: str) -> Any:
     return make_agent(*SMALL, *overrides)
@@ -166,6 +168,12 @@ def test_numbers_on_a_schedule_follow_the_step_and_survive_a_restart() -> None:
         assert restored.optimizers["critic"].param_groups[0]["lr"] == pytest.approx(2.5e-4)
         assert restored.numbers.discount == pytest.approx(2.5e-4)
         assert restored.temperature().item() == pytest.approx(2.5e-4)
+
+
+def test_a_mixture_is_refused_before_it_would_fail() -> None:
+    mixture = ("agent.actor._target_=agent.actor.GaussianMixtureActor", "+agent.actor.num_components=2")
+    with pytest.raises(UserError, match="no gradient for a mixture"):
+        make_agent(*mixture, "~agent.actor.tanh_mu")
 
 
 def test_a_target_entropy_of_ones_own() -> None:

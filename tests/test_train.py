@@ -72,9 +72,12 @@ def test_row_n_is_episode_n_and_the_unfinished_one_is_not_lost(tmp_path: Path) -
     assert {row["episode_reward"] for row in evaluations} == {"5.0"}
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(100, [50, 100]), (40, [40])])
-def test_the_final_evaluation_comes_once(tmp_path: Path, steps: int, expected: list[int]) -> None:
-    probes.train(tmp_path, "env=ProbeTimeLimit-v0", f"num_train_steps={steps}", "eval_frequency=50")
+@pytest.mark.parametrize(
+    ("steps", "repeat", "expected"), [(100, 1, [50, 100]), (40, 1, [40]), (99, 3, [50, 100]), (100, 4, [50, 100])]
+)
+def test_the_final_evaluation_comes_once(tmp_path: Path, steps: int, repeat: int, expected: list[int]) -> None:
+    run = ("env=ProbeTimeLimit-v0", f"num_train_steps={steps}", f"action_repeat={repeat}")
+    probes.train(tmp_path, *run, "eval_frequency=50")
     assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == expected
 
 
@@ -125,7 +128,22 @@ def test_updates_come_in_bursts_and_wait_for_the_buffer(tmp_path: Path) -> None:
     run.agent.update = lambda *args: (made.append((run.step, run.replay_buffer.num_added)), update(*args))
     run.run()
     assert sorted({step for step, _ in made}) == [60, 80, 100, 120]
-    assert [sum(step == at for step, _ in made) for at in (60, 80, 100, 120)] == [11, 20, 20, 20]  # one a transition
+    assert [sum(step == at for step, _ in made) for at in (60, 80, 100, 120)] == [20] * 4
+
+
+def test_a_buffer_smaller_than_the_first_updates_wait_still_trains(tmp_path: Path) -> None:
+    overrides = ("num_seed_steps=0", "min_buffer_size=60", "replay_buffer_capacity=20", "num_train_steps=100")
+    assert probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides).agent.num_updates == 40
+
+
+def test_a_fraction_of_an_update_adds_up_exactly(tmp_path: Path) -> None:
+    run = probes.workspace(
+        tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", "updates_per_step=0.1", "num_train_steps=101"
+    )
+    made: list[int] = []
+    run.agent.update = lambda buffer, logger, step: made.append(step)
+    run.run()
+    assert made == list(range(10, 101, 10))
 
 
 def test_without_replacement_the_first_update_waits_for_a_batch(tmp_path: Path) -> None:
@@ -137,7 +155,7 @@ def test_without_replacement_the_first_update_waits_for_a_batch(tmp_path: Path) 
 def test_who_acts_first(tmp_path: Path, policy: str) -> None:
     first = probes.workspace(tmp_path / "first", "env=ProbeTimeLimit-v0")
     first.agent.save_policy(tmp_path / "policy.pt")
-    chosen = f"{{_target_: agent.policy.load_policy, path: {tmp_path}/policy.pt}}" if policy == "saved" else policy
+    chosen = tmp_path / "policy.pt" if policy == "saved" else policy
     run = probes.train(tmp_path / "run", "env=ProbeTimeLimit-v0", "num_train_steps=100", f"seed_policy={chosen}")
     actions = run.replay_buffer._rows[:100, 1]
     # Uniform actions have a kurtosis of 1.8; those of the fresh policy, narrower than the range, are not spread so.
@@ -234,6 +252,17 @@ def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
     histograms |= {f"train_{name}_hist" for name in ("critic/q1", "critic/q2", "actor/mu", "actor/std")}
     assert set(accumulator.Tags()["histograms"]) == histograms
     assert [event.step for event in accumulator.Histograms("train_critic/q1_hist")] == [200, 400]
+
+
+@pytest.mark.parametrize("agent", ["sac", "sac_v"])
+def test_a_delayed_actors_histograms_are_not_lost(tmp_path: Path, agent: str) -> None:
+    overrides = ("num_seed_steps=9", "agent.actor_update_frequency=3", "log_frequency=20", "num_train_steps=60")
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", f"agent={agent}", *overrides)
+    logged: list[tuple[str, int]] = []
+    run.logger.log_histogram = lambda key, values, step, log_frequency: logged.append((key, step))
+    run.run()
+    steps = {key: [step for name, step in logged if name == key] for key, _ in logged}
+    assert steps["train_critic/q1_hist"] == steps["train_actor/mu_hist"] == [21, 42]
 
 
 def test_it_learns(tmp_path: Path) -> None:
