@@ -1,6 +1,7 @@
 """A mistake is one line and exit code 2, and nothing is created; everything else composes."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -198,3 +199,20 @@ def test_the_command_itself(tmp_path: Path) -> None:
     sweep = run(tmp_path, "-m", "env=Pendulum-v1", "seed=1,2", *small, "hydra.sweep.dir=sweep")
     assert sweep.returncode == 0, sweep.stderr
     assert sorted(path.parent.name for path in tmp_path.glob("sweep/*/train.csv")) == ["seed-1", "seed-2"]
+
+
+def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "train.py"), "env=Pendulum-v1", "save_video=false", "num_threads=1"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith("| train"):  # training has begun
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate()
+    assert process.returncode == 130
+    (folder,) = tmp_path.glob("exp/*/*")
+    assert error.strip().startswith("interrupted at step ") and str(folder.relative_to(tmp_path)) in error
+    assert error.strip().count("\n") == 0
+    header, *rows = (folder / "train.csv").read_text().splitlines()
+    assert len(rows) >= 1
+    assert all(row.count(",") == header.count(",") for row in rows)
