@@ -3,11 +3,14 @@
 import difflib
 import os
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from dm_control import suite
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 import dmc2gym
 from utils import TRAIN_STREAM, UserError, episode_seed
@@ -106,14 +109,6 @@ def needs_opengl(name: str) -> bool:
     return name in SUITE_TASKS or any(word in str(gym.spec(name).entry_point) for word in ("mujoco", "dm_control"))
 
 
-def seconds_per_step(env: gym.Env, action_repeat: int) -> float:
-    """The simulated (or displayed) time that one `env.step` covers, in seconds."""
-    dt = getattr(env.unwrapped, "dt", None)
-    if dt is None:
-        dt = 1.0 / env.metadata.get("render_fps", 30)
-    return float(dt) * action_repeat
-
-
 class SeededEpisodes(gym.Wrapper):
     """An environment for training, whose every episode is a function of (run seed, index, episode number).
 
@@ -137,14 +132,16 @@ class SeededEpisodes(gym.Wrapper):
         """Starts the next episode of the stream; `seed` is not for the caller to choose."""
         self._episode += 1
         self._actions = []
-        return self._reset_to_episode()
+        obs, _ = self._reset_to_episode()
+        return obs, {}
 
     def _reset_to_episode(self) -> tuple[Any, dict]:
         return self.env.reset(seed=episode_seed(self._run_seed, TRAIN_STREAM, self._index, self._episode))
 
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict]:
         self._actions.append(np.array(action))
-        return self.env.step(action)
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, reward, terminated, truncated, {"repeats": info["repeats"]}  # what training reads, and no more
 
     def state_dict(self) -> dict[str, Any]:
         """The episode's number, from 1, and its actions so far, each (action_dim,)."""
@@ -158,3 +155,28 @@ class SeededEpisodes(gym.Wrapper):
         for action in state["actions"]:
             obs, *_ = self.step(np.asarray(action, np.float32))
         return obs
+
+
+def make_train_envs(
+    make_one: Callable[[], gym.Env], run_seed: int, num_envs: int = 1, asynchronous: bool = False
+) -> VectorEnv:
+    """Environments for training, stepped together; each is a SeededEpisodes.
+
+    They do not reset themselves: `reset(options={"reset_mask": done})` starts the next episode of those that are done,
+    so a transition never reaches from one episode into the next.
+
+    Args:
+        make_one: builds one environment.
+        run_seed: the run's seed.
+        num_envs: how many.
+        asynchronous: each in a process of its own, for environments that take longer than a message to one.
+    """
+    makers = [partial(_make_seeded, make_one, run_seed, index) for index in range(num_envs)]
+    if asynchronous:
+        # Not a fork: this process has threads, and may have a GPU.
+        return AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+    return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+
+
+def _make_seeded(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> gym.Env:
+    return SeededEpisodes(make_one(), run_seed, index)

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from utils import EVAL_STREAM, PositiveInt, episode_seed, eval_mode
-from video import recording
+from video import recording, seconds_per_step
 
 MakeEnv = Callable[[bool], gym.Env]  # whether it will be rendered -> an environment
 
@@ -34,7 +34,7 @@ class Evaluator:
         seed: the run's seed.
         num_episodes: per evaluation.
         video_path: where the first episode's video of an evaluation goes, given its step; None films nothing.
-        seconds_per_step: of the environment, for the video's speed.
+        action_repeat: environment steps that each action is held for, for the video's speed.
         max_envs: environments kept; more episodes than these are run one after the other in them.
     """
 
@@ -44,15 +44,15 @@ class Evaluator:
         seed: int,
         num_episodes: PositiveInt,
         video_path: Callable[[int], Path] | None,
-        seconds_per_step: float,
+        action_repeat: int = 1,
         max_envs: PositiveInt = 10,
     ):
         self._seed = seed
         self._num_episodes = num_episodes
         self._video_path = video_path
-        self._seconds_per_step = seconds_per_step
         films = video_path is not None
         self._envs = [make_env(films and index == 0) for index in range(min(num_episodes, max_envs))]
+        self._seconds_per_step = seconds_per_step(self._envs[0], action_repeat)
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
         """Plays the episodes with the agent's greedy actions.

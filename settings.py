@@ -14,7 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, UserError
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
-SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path", "seconds_per_step"}
+SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"}
 FROM_AGENT = {"init_temperature"}
 NOT_PARAMETERS = {"_target_", "_partial_"}
 OLD_PATHS = (  # system A's, and where they went
@@ -41,6 +41,8 @@ class Settings:
     update_every: PositiveInt
     updates_per_step: PositiveFloat
     action_repeat: PositiveInt
+    num_envs: PositiveInt
+    async_envs: bool
     eval_frequency: PositiveInt
     num_eval_episodes: PositiveInt
     device: str

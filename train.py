@@ -4,6 +4,7 @@ import dataclasses
 import math
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,9 @@ class Workspace:
             print(NO_OPENGL)
         _note_if_slow(cfg, device)
 
-        def make_env(render: bool) -> Any:
-            return envs.make_env(cfg.env, cfg.seed, cfg.action_repeat, render)
-
-        self.env = envs.SeededEpisodes(make_env(False), cfg.seed)
-        shapes = shapes_of(self.env)
+        make_env = partial(envs.make_env, cfg.env, cfg.seed, cfg.action_repeat)
+        self.envs = envs.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs)
+        shapes = shapes_of(self.envs.single_observation_space, self.envs.single_action_space)
         self.agent = build_agent(cfg, shapes, device)
         self.seed_policy = build_seed_policy(cfg, self.agent, shapes, device)
         self.replay_buffer = replay_buffer.ReplayBuffer(
@@ -79,7 +78,7 @@ class Workspace:
         self.evaluator = instantiate(cfg.evaluator, _convert_="all")(
             make_env=make_env,
             video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
-            seconds_per_step=envs.seconds_per_step(self.env, cfg.action_repeat),
+            action_repeat=cfg.action_repeat,
         )
 
         used = dataclasses.asdict(cfg) | {"device": str(device), "num_threads": torch.get_num_threads()}
@@ -90,14 +89,14 @@ class Workspace:
         self.work_dir = work_dir
         self.step = 0  # environment steps
         self.episode = 0  # finished training episodes
-        self.episode_reward = 0.0
-        self.episode_length = 0
+        self.episode_reward = np.zeros(cfg.num_envs)  # of the episodes under way
+        self.episode_length = np.zeros(cfg.num_envs, int)
+        self.episode_started_s = np.zeros(cfg.num_envs)
         self.bursts = 0
         self.updates_made = 0
         self.eval_due = Every(cfg.eval_frequency)
         self.last_eval_step = 0
         self.last_return = math.nan  # of the newest evaluation
-        self.episode_started_s = 0.0
 
     def run(self) -> float:
         """Trains to the end.
@@ -109,7 +108,7 @@ class Workspace:
         try:
             self._train(bar)
         except KeyboardInterrupt:
-            self._end_episode(finished=False)
+            self._end_unfinished_episodes()
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
         finally:
             bar.close()
@@ -121,71 +120,71 @@ class Workspace:
     def _train(self, bar: tqdm) -> None:
         cfg, agent = self.cfg, self.agent
         enough = max(cfg.min_buffer_size, 1 if cfg.sample_with_replacement else agent.batch_size)  # ever stored
-        obs = self._begin_episode()
+        obs = self._begin_episodes(np.ones(cfg.num_envs, bool))  # (num_envs, obs_dim)
         while self.step < cfg.num_train_steps:
             seeding = self.step < cfg.num_seed_steps
-            action = (self.seed_policy if seeding else agent).act(obs, sample=True)
-            # The updates come before the step and do not see its transition.
+            actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
+            # The updates come before the step and do not see its transitions.
             if not seeding and self.replay_buffer.num_added >= enough:
                 self._update()
-
-            next_obs, reward, terminated, truncated, info = self.env.step(action)
-            done = terminated or truncated
-            self.replay_buffer.add(obs, action, float(reward), next_obs, done, terminated)
+            next_obs, rewards, terminated, truncated, info = self.envs.step(actions)
+            done = terminated | truncated
+            for row in zip(obs, actions, rewards, next_obs, done, terminated, strict=True):
+                self.replay_buffer.add(*row)
             obs = next_obs
-            self.step += info["repeats"]
-            self.episode_reward += float(reward)
+            steps = int(info["repeats"].sum())
+            self.step += steps
+            self.episode_reward += rewards
             self.episode_length += info["repeats"]
-            bar.update(info["repeats"])
-            if done:
-                row = self._end_episode(finished=True)
-                bar.set_postfix_str(self._progress(row))
-                obs = self._begin_episode()
+            bar.update(steps)
+            if done.any():
+                for index in np.flatnonzero(done):
+                    bar.set_postfix_str(self._end_episode(int(index)), refresh=False)
+                obs = self._begin_episodes(done)
             if self.eval_due(self.step):
                 self._evaluate()
-        self._end_episode(finished=False)
+        self._end_unfinished_episodes()
         if self.last_eval_step != self.step:
             self._evaluate()
 
     def _update(self) -> None:
         """A burst, every `update_every` transitions: `updates_per_step` for each; of a fraction, what has added up."""
-        if self.replay_buffer.num_added % self.cfg.update_every:
-            return
-        self.bursts += 1
-        due = math.floor(self.bursts * self.cfg.update_every * self.cfg.updates_per_step + 1e-9)
+        every, added = self.cfg.update_every, self.replay_buffer.num_added
+        self.bursts += added // every - (added - self.cfg.num_envs) // every
+        due = math.floor(self.bursts * every * self.cfg.updates_per_step + 1e-9)
         for _ in range(due - self.updates_made):
             self.agent.update(self.replay_buffer, self.logger, self.step)
         self.updates_made = due
 
-    def _begin_episode(self) -> np.ndarray:
+    def _begin_episodes(self, which: np.ndarray) -> np.ndarray:
+        """Resets the environments in the mask `which`; returns everyone's newest observation."""
         self.agent.reset()
-        self.episode_reward = 0.0
-        self.episode_length = 0
-        self.episode_started_s = time.perf_counter()
-        return self.env.reset()[0]
+        self.episode_reward[which] = 0.0
+        self.episode_length[which] = 0
+        self.episode_started_s[which] = time.perf_counter()
+        return self.envs.reset(options={"reset_mask": which})[0]
 
-    def _progress(self, row: dict[str, float]) -> str:
-        """What the progress bar says beside rate and time left."""
-        said = f"episode {self.episode}, {self.episode_length} steps, return {self.episode_reward:.1f}"
+    def _end_unfinished_episodes(self) -> None:
+        """The rows of the episodes that a run's end cuts short."""
+        for index in np.flatnonzero(self.episode_length):
+            self._end_episode(int(index))
+            self.episode_length[index] = 0
+
+    def _end_episode(self, index: int) -> str:
+        """Dumps the row of one environment's episode; returns what the progress bar says of it."""
+        self.episode += 1
+        reward, length = float(self.episode_reward[index]), int(self.episode_length[index])
+        duration_s = time.perf_counter() - self.episode_started_s[index]
+        self.logger.log("train/episode", self.episode, self.step)
+        self.logger.log("train/episode_reward", reward, self.step)
+        self.logger.log("train/episode_length", length, self.step)
+        self.logger.log("train/duration", duration_s, self.step)
+        self.logger.log("train/steps_per_second", length / duration_s, self.step)
+        row = self.logger.dump(self.step, ty="train")
+        said = f"episode {self.episode}, {length} steps, return {reward:.1f}"
         if "train_actor/loss" in row:
             said += f", actor loss {row['train_actor/loss']:.2f}, alpha {row['train_alpha/value']:.3f}"
         return said if math.isnan(self.last_return) else f"{said}, evaluated at {self.last_return:.1f}"
-
-    def _end_episode(self, finished: bool) -> dict[str, float]:
-        """Dumps the episode's row and returns it; an unfinished one, at the end of a run, if it took any step."""
-        if not self.episode_length:
-            return {}
-        self.episode += 1
-        duration_s = time.perf_counter() - self.episode_started_s
-        self.logger.log("train/episode", self.episode, self.step)
-        self.logger.log("train/episode_reward", self.episode_reward, self.step)
-        self.logger.log("train/episode_length", self.episode_length, self.step)
-        self.logger.log("train/duration", duration_s, self.step)
-        self.logger.log("train/steps_per_second", self.episode_length / duration_s, self.step)
-        row = self.logger.dump(self.step, ty="train")
-        if not finished:
-            self.episode_length = 0
-        return row
 
     def _evaluate(self) -> None:
         started_s = time.perf_counter()
@@ -207,13 +206,13 @@ class Workspace:
 
     def close(self) -> None:
         """Closes the environments."""
-        self.env.close()
+        self.envs.close()
         self.evaluator.close()
 
 
-def shapes_of(env: gym.Env) -> Shapes:
+def shapes_of(observation_space: gym.Space, action_space: gym.Space) -> Shapes:
     """What an agent's constructor is told of a flat environment."""
-    (obs_dim,), (action_dim,) = env.observation_space.shape or (), env.action_space.shape or ()
+    (obs_dim,), (action_dim,) = observation_space.shape or (), action_space.shape or ()
     return {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": [-1.0, 1.0]}
 
 
@@ -276,7 +275,7 @@ def check_machine(runs: list[Settings]) -> None:
 
     for cfg in runs:
         env = envs.make_env(cfg.env, cfg.seed, cfg.action_repeat)
-        shapes = shapes_of(env)
+        shapes = shapes_of(env.observation_space, env.action_space)
         env.close()
         replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity)
         agent = build_agent(cfg, shapes, torch.device("cpu"))

@@ -48,6 +48,14 @@ def choose_opengl(wanted: bool) -> bool:
     return False
 
 
+def seconds_per_step(env: Any, action_repeat: int) -> float:
+    """The simulated (or displayed) time that one `env.step` covers, in seconds."""
+    dt = getattr(env.unwrapped, "dt", None)
+    if dt is None:
+        dt = 1.0 / env.metadata.get("render_fps", FPS)
+    return float(dt) * action_repeat
+
+
 class VideoRecorder:
     """Writes one episode, 30 frames for each second that it covers.
 

@@ -77,6 +77,22 @@ class Tuples(Probe):
         return {"b": np.array([0.5, -0.5]), "a": (2,)}
 
 
+class Numbered(Probe):
+    """Observes the number of its episode and its step; episodes last 3 to 7 steps, drawn from their seed."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    episode = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        _, info = super().reset(seed=seed)
+        self.episode += 1
+        self.num_steps = int(self.np_random.integers(3, 8))
+        return self._obs(), info
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.episode, self.taken], np.float32)
+
+
 class Images(Probe):
     observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
 
@@ -85,7 +101,7 @@ class Sequences(Probe):
     observation_space = gym.spaces.Sequence(gym.spaces.Box(-1, 1, (2,)))
 
 
-for cls in (Probe, TwoSteps, ActionMatters, Tuples, Images, Sequences):
+for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Images, Sequences):
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
 gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
 gym.register("ProbeNoLimit-v0", Endless)

@@ -90,8 +90,3 @@ def test_a_restored_environment_continues_to_the_last_bit(name: str) -> None:
     rest = actions.uniform(-1, 1, (20, *shape)).astype(np.float32)
     assert [step(env, action) for action in rest] == [step(other, action) for action in rest]
     np.testing.assert_array_equal(env.reset()[0], other.reset()[0])
-
-
-def test_a_step_lasts_as_long_as_the_task_says() -> None:
-    assert envs.seconds_per_step(envs.make_env("cheetah_run", 1), 2) == pytest.approx(0.02)
-    assert envs.seconds_per_step(envs.make_env("Pendulum-v1", 1), 1) == pytest.approx(0.05)

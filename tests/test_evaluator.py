@@ -51,7 +51,7 @@ def evaluate(num_episodes: int, step: int = 100, max_envs: int = 10) -> tuple[An
         return env
 
     agent = Still()
-    evaluator = Evaluator(make_env, 1, num_episodes, None, 0.1, max_envs)
+    evaluator = Evaluator(make_env, 1, num_episodes, None, max_envs=max_envs)
     return evaluator.evaluate(agent, step), agent, seeds
 
 
@@ -86,5 +86,5 @@ def test_only_the_first_environment_is_asked_to_render(tmp_path: Path) -> None:
         asked.append(render)
         return Seeded()
 
-    Evaluator(make_env, 1, 3, lambda step: tmp_path / f"{step}.mp4", 0.1)
+    Evaluator(make_env, 1, 3, lambda step: tmp_path / f"{step}.mp4")
     assert asked == [True, False, False]

@@ -207,14 +207,14 @@ def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
-    step = interrupted.env.step
+    step = interrupted.envs.step
 
     def stop_at_13(action: np.ndarray) -> tuple:
         if interrupted.step == 13:
             raise KeyboardInterrupt
         return step(action)
 
-    monkeypatch.setattr(interrupted.env, "step", stop_at_13)
+    monkeypatch.setattr(interrupted.envs, "step", stop_at_13)
     with pytest.raises(KeyboardInterrupt, match=f"step 13.*{tmp_path}"):
         interrupted.run()
     assert [row["step"] for row in rows(tmp_path / "train.csv")] == ["5", "10", "13"]
@@ -287,3 +287,35 @@ def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> No
         assert isinstance(env, gym.wrappers.TimeLimit)
     short.run()
     assert sorted(path.name for path in (tmp_path / "video").iterdir()) == ["100.mp4", "150.mp4"]
+
+
+@pytest.mark.parametrize(("num_envs", "asynchronous"), [(1, False), (4, False), (3, True)])
+def test_no_transition_reaches_across_episodes(tmp_path: Path, num_envs: int, asynchronous: bool) -> None:
+    several = (f"num_envs={num_envs}", f"async_envs={asynchronous}", "num_train_steps=240", "num_seed_steps=120")
+    run = probes.train(tmp_path, "env=probes:ProbeNumbered-v0", *several)
+    stored = run.replay_buffer._rows[: run.replay_buffer.num_added]
+    episode, step, not_done, next_episode, next_step = (stored[:, column] for column in (0, 1, 4, 5, 6))
+    assert len(stored) == 240
+    assert (episode == next_episode).all()
+    assert (next_step == step + 1).all()
+    assert episode.max() > 3
+    ended = not_done == 0
+    assert (next_step[ended] >= 3).all() and ended.sum() >= 240 / 7 - num_envs
+    assert run.agent.num_updates == 120  # one a transition, however many environments
+    train = rows(tmp_path / "train.csv")
+    assert sum(int(row["episode_length"]) for row in train) == 240
+    assert [int(row["episode"]) for row in train] == list(range(1, len(train) + 1))
+
+
+def test_processes_change_no_byte(tmp_path: Path) -> None:
+    run = ("env=probes:ProbeNumbered-v0", "num_envs=2", "num_train_steps=160")
+    probes.train(tmp_path / "together", *run)
+    probes.train(tmp_path / "apart", *run, "async_envs=true")
+    assert timeless(tmp_path / "together/train.csv") == timeless(tmp_path / "apart/train.csv")
+
+
+def test_each_environment_has_a_stream_of_its_own(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=reacher_easy", "num_envs=3")
+    starts = run._begin_episodes(np.ones(3, bool))
+    assert len({start.tobytes() for start in starts}) == 3
+    run.close()

@@ -85,3 +85,8 @@ def test_no_backend_is_looked_for_unless_wanted_and_a_dead_one_is_not_taken(monk
 def test_an_unstarted_recorder_saves_nothing(tmp_path: Path) -> None:
     VideoRecorder(tmp_path / "1.mp4", 0.1).save()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_lasts_as_long_as_the_task_says() -> None:
+    assert video.seconds_per_step(envs.make_env("cheetah_run", 1), 2) == pytest.approx(0.02)
+    assert video.seconds_per_step(envs.make_env("Pendulum-v1", 1), 1) == pytest.approx(0.05)
