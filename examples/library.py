@@ -14,7 +14,8 @@ from agent.critic import CriticEnsemble
 from agent.sac import SACAgent
 from agent.temperature import LearnedTemperature
 from envs import SeededEpisodes, make_env
-from logger import ConsoleSink, Logger
+from log_sinks import ConsoleSink
+from logger import Logger
 from replay_buffer import ReplayBuffer
 
 torch.manual_seed(1)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from logger import BaseSink, ConsoleSink, CsvSink, Logger, TensorBoardSink
+from log_sinks import ConsoleSink, CsvSink, Sink, TensorBoardSink
+from logger import Logger
 
 SINKS = {"csv": CsvSink, "tensorboard": TensorBoardSink, "console": ConsoleSink}
 
@@ -151,10 +152,7 @@ def test_videos_reach_tensorboard_as_animations(tmp_path: Path) -> None:
 def test_a_sink_of_ones_own(tmp_path: Path) -> None:
     seen: list[Any] = []
 
-    class Mine(BaseSink):
-        def __init__(self, log_dir: Path):
-            self.log_dir = log_dir
-
+    class Mine(Sink):
         def dump(self, group: str, row: dict, step: int) -> None:
             seen.append((self.log_dir, group, row, step))
 

@@ -1,0 +1,204 @@
+"""Where logs go: console, CSV, TensorBoard.
+
+A log key is `train/...`, `train_critic/...`, `eval/...` and so on: its group, train or eval, a separator and a name.
+The CSV column and the console read the name with `/` turned into `_`; TensorBoard shows the key itself.
+"""
+
+import csv
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from termcolor import colored
+from tqdm import tqdm
+
+from utils import write_atomically
+
+GROUPS = ("train", "eval")
+Row = dict[str, float]  # key -> averaged value; counters stay ints
+
+
+def column(key: str) -> str:
+    """`train_critic/loss` -> `critic_loss`, `eval/episode_reward` -> `episode_reward`."""
+    group = group_of(key)
+    return key[len(group) + 1 :].replace("/", "_")
+
+
+def group_of(key: str) -> str:
+    for group in GROUPS:
+        if key.startswith((f"{group}/", f"{group}_")):
+            return group
+    raise ValueError(f"log key {key!r}: it has to start with train/, train_, eval/ or eval_")
+
+
+class Sink:
+    """Somewhere that logs go. A new one overrides what it shows, and is a line under `logger.sinks` in YAML.
+
+    Args:
+        log_dir: the run's folder.
+    """
+
+    def __init__(self, log_dir: Path):
+        self.log_dir = log_dir
+
+    def scalars(self, row: Row, step: int) -> None:
+        """Points of curves: averaged values by key."""
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        """One row of a group, at the end of an episode or an evaluation: averaged values by key."""
+
+    def histogram(self, key: str, values: np.ndarray, step: int) -> None:
+        """Values of any number, flat."""
+
+    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
+        """Frames (T, H, W, 3), uint8."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the log ends."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues where the state was taken."""
+
+
+class ConsoleSink(Sink):
+    """One line a dump, above the progress bar. A column not logged since the last dump is left out."""
+
+    COLUMNS: ClassVar = {
+        "train": (
+            ("episode", "E", "{:d}"),
+            ("step", "S", "{:d}"),
+            ("episode_reward", "R", "{:.4f}"),
+            ("duration", "D", "{:.1f} s"),
+            ("batch_reward", "BR", "{:.4f}"),
+            ("actor_loss", "ALOSS", "{:.4f}"),
+            ("critic_loss", "CLOSS", "{:.4f}"),
+            ("alpha_loss", "TLOSS", "{:.4f}"),
+            ("alpha_value", "TVAL", "{:.4f}"),
+            ("actor_entropy", "AENT", "{:.4f}"),
+        ),
+        "eval": (
+            ("episode", "E", "{:d}"),
+            ("step", "S", "{:d}"),
+            ("episode_reward", "R", "{:.4f}"),
+            ("episode_reward_std", "STD", "{:.4f}"),
+        ),
+    }
+    COLORS: ClassVar = {"train": "yellow", "eval": "green"}
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        values = {column(key): value for key, value in row.items()} | {"step": step}
+        fields = [
+            f"{label}: {form.format(values[name])}" for name, label, form in self.COLUMNS[group] if name in values
+        ]
+        prefix = colored(f"{group:5}", self.COLORS[group])
+        tqdm.write(f"| {prefix} | " + " | ".join(fields))
+        sys.stdout.flush()
+
+
+class CsvSink(Sink):
+    """`train.csv` and `eval.csv`. A column that comes later widens the file; earlier rows leave it blank."""
+
+    COLUMNS: ClassVar = {
+        "train": [
+            *("episode", "step", "episode_reward", "episode_length", "duration", "steps_per_second"),
+            *(
+                "batch_reward",
+                "actor_loss",
+                "actor_target_entropy",
+                "actor_entropy",
+                "critic_loss",
+                "alpha_loss",
+                "alpha_value",
+            ),
+        ],
+        "eval": [
+            *("episode", "step", "episode_reward", "episode_reward_std", "episode_reward_min"),
+            *("episode_reward_max", "episode_length"),
+        ],
+    }
+
+    def __init__(self, log_dir: Path):
+        self._paths = {group: log_dir / f"{group}.csv" for group in GROUPS}
+        self._columns = {group: list(columns) for group, columns in self.COLUMNS.items()}
+        for group, path in self._paths.items():
+            if path.exists():
+                with path.open(newline="") as file:
+                    self._columns[group] = next(csv.reader(file))
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        values = {column(key): value for key, value in row.items()} | {"step": step}
+        columns = self._columns[group]
+        new = [name for name in values if name not in columns]
+        columns += new
+        path = self._paths[group]
+        if new and path.exists():
+            self._widen(path, columns)
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+        if not path.exists():
+            writer.writeheader()
+        writer.writerow(values)
+        with path.open("a", newline="") as file:  # opened for each row: nothing is lost when the process is killed
+            file.write(buffer.getvalue())
+
+    @staticmethod
+    def _widen(path: Path, columns: list[str]) -> None:
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        with path.open(newline="") as file:
+            writer.writerows(csv.DictReader(file))
+        write_atomically(path, buffer.getvalue())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Each file's columns and length in bytes."""
+        sizes = {group: path.stat().st_size if path.exists() else 0 for group, path in self._paths.items()}
+        return {"columns": {group: list(names) for group, names in self._columns.items()}, "bytes": sizes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues where the state was taken: rows that were written later are cut off."""
+        self._columns = {group: list(names) for group, names in state["columns"].items()}
+        for group, path in self._paths.items():
+            if path.exists():
+                os.truncate(path, state["bytes"][group])
+
+
+class TensorBoardSink(Sink):
+    """Event files under `tb/`."""
+
+    def __init__(self, log_dir: Path):
+        from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is wanted
+
+        self._writer = SummaryWriter(str(log_dir / "tb"))
+
+    def scalars(self, row: Row, step: int) -> None:
+        for key, value in row.items():
+            self._writer.add_scalar(key, value, step)
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        self._writer.flush()
+
+    def histogram(self, key: str, values: np.ndarray, step: int) -> None:
+        finite = values[np.isfinite(values)]
+        if finite.size:  # TensorBoard raises for an empty histogram, and has no place for what is not finite
+            self._writer.add_histogram(key, finite, step)
+
+    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
+        """Shown by TensorBoard as an animated image."""
+        import imageio.v3 as iio
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        gif = iio.imwrite("<bytes>", frames, extension=".gif", duration=1000 / fps, loop=0)
+        height, width = frames.shape[1:3]
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        self._writer._get_file_writer().add_summary(Summary(value=[Summary.Value(tag=key, image=image)]), step)
+
+    def close(self) -> None:
+        self._writer.close()
