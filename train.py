@@ -18,7 +18,6 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 import cli
-import plot
 import replay_buffer
 import settings
 import video
@@ -114,6 +113,8 @@ class Workspace:
             bar.close()
             self.logger.close()
             if self.cfg.save_figure and self.episode:
+                import plot  # not before: matplotlib takes a second to import
+
                 plot.draw_run(self.work_dir)
         return self.last_return
 
