@@ -44,7 +44,7 @@ class Evaluator:
         seed: int,
         num_episodes: PositiveInt,
         video_path: Callable[[int], Path] | None,
-        action_repeat: int = 1,
+        action_repeat: PositiveInt = 1,
         max_envs: PositiveInt = 10,
     ):
         self._seed = seed

@@ -77,7 +77,6 @@ class Workspace:
         self.evaluator = instantiate(cfg.evaluator, _convert_="all")(
             make_env=make_env,
             video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
-            action_repeat=cfg.action_repeat,
         )
 
         used = dataclasses.asdict(cfg) | {"device": str(device), "num_threads": torch.get_num_threads()}

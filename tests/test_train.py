@@ -319,3 +319,10 @@ def test_each_environment_has_a_stream_of_its_own(tmp_path: Path) -> None:
     starts = run._begin_episodes(np.ones(3, bool))
     assert len({start.tobytes() for start in starts}) == 3
     run.close()
+
+
+def test_an_evaluator_of_ones_own(tmp_path: Path) -> None:
+    overrides = ("evaluator._target_=probes.ConstantEvaluator", "num_train_steps=100", "eval_frequency=50")
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides)
+    written = [(row["step"], row["episode_reward"], row["episode_length"]) for row in rows(tmp_path / "eval.csv")]
+    assert written == [("50", "50.0", "7.0"), ("100", "100.0", "7.0")]
