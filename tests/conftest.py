@@ -13,6 +13,8 @@ HAS_OPENGL = video.choose_opengl(wanted=True)
 
 import probes  # noqa: E402, F401  registers the probe environments
 
+import envs  # noqa: E402, F401  imports dm_control, which settles the choice for the whole session
+
 torch.set_num_threads(1)
 
 
