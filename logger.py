@@ -55,6 +55,7 @@ class Logger:
         self._histograms_due = Every(log_frequency)
         self._due: dict[str, Every] = {}
         self._meters: dict[str, Meter] = {}
+        self._bundles: dict[tuple[str, ...], Meter] = {}  # of values that came together, summed as one tensor
         self._fine_meters: dict[str, Meter] = {}  # since the last point of the finer curve, by key
         self._fine_due: dict[str, Every] = {}
 
@@ -81,6 +82,23 @@ class Logger:
             self._fine_meters.setdefault(key, Meter()).add(value, n)
             if self._fine_due.setdefault(key, Every(self._every_steps))(step):
                 self._scalars({key: self._fine_meters.pop(key)}, step)
+
+    def log_all(self, values: dict[str, Any], step: int) -> None:
+        """As `log` of each, where the tensors (detached scalars of one device) cost one addition together."""
+        together = {} if self._every_steps else {k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
+        for key, value in values.items():
+            if key not in together:
+                self.log(key, value, step)
+        if together:
+            meter = self._bundles.setdefault(tuple(together), Meter())
+            meter.add(torch.stack(list(together.values())), 1)
+
+    def _unbundle(self) -> None:
+        for keys, bundle in self._bundles.items():
+            for key, total in zip(keys, bundle.total, strict=True):
+                group_of(key)
+                self._meters.setdefault(key, Meter()).add(total, bundle.count)
+        self._bundles.clear()
 
     def log_param(
         self, key: str, module: Any, step: int, log_frequency: int | None = None, member: int | None = None
@@ -132,6 +150,7 @@ class Logger:
         Returns:
             What was written, by log key.
         """
+        self._unbundle()
         written: Row = {}
         for group in GROUPS if ty is None else (ty,):
             keys = [key for key in self._meters if group_of(key) == group]
@@ -171,6 +190,7 @@ class Logger:
         def fired(due: dict[str, Every]) -> dict[str, tuple[int, int]]:
             return {key: (every.frequency, every.last_step) for key, every in due.items()}
 
+        self._unbundle()
         return {
             "meters": plain(self._meters),
             "fine_meters": plain(self._fine_meters),
@@ -187,6 +207,7 @@ class Logger:
                 restored[key].add(total, count)
             return restored
 
+        self._bundles.clear()
         self._meters = meters(state["meters"])
         self._fine_meters = meters(state["fine_meters"])
         self._due = {key: Every(*fired) for key, fired in state["due"].items()}

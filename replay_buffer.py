@@ -62,6 +62,7 @@ class ReplayBuffer:
         self._action_at = obs_width
         self._reward_at = obs_width + self._action_dim
         self._next_obs_at = self._reward_at + 2
+        self._widths = [obs_width, self._action_dim, 1, 1, obs_width]
         self._width = width
         require_memory(obs_shape, action_shape, capacity)
         self._rows = np.zeros((capacity, width), np.float32)
@@ -116,20 +117,17 @@ class ReplayBuffer:
         return self._gather(self._rng.choice(len(self), batch_size, replace=False, shuffle=False))
 
     def _gather(self, indices: np.ndarray) -> Batch:
-        packed = torch.from_numpy(self._rows.take(indices, axis=0)).to(self.device, non_blocking=True)  # (B, width)
-        reward_at = self._reward_at
-        return Batch(
-            obs=self._get_obs(packed, 0),
-            action=packed[:, self._action_at : reward_at],
-            reward=packed[:, reward_at : reward_at + 1],
-            next_obs=self._get_obs(packed, self._next_obs_at),
-            not_done=packed[:, reward_at + 1 : reward_at + 2],
-        )
+        return self._unpack(torch.from_numpy(self._rows.take(indices, axis=0)).to(self.device, non_blocking=True))
 
-    def _get_obs(self, packed: torch.Tensor, start: int) -> torch.Tensor:
-        if not self._as_bytes:
-            return packed[:, start : start + self._obs_dim]
-        return packed.view(torch.uint8)[:, 4 * start : 4 * start + self._obs_dim].reshape(-1, *self._obs_shape)
+    def _unpack(self, packed: torch.Tensor) -> Batch:
+        """Rows (B, width) as views of them."""
+        obs, action, reward, not_done, next_obs = packed.split(self._widths, dim=1)
+        if self._as_bytes:
+            obs, next_obs = self._as_images(obs), self._as_images(next_obs)
+        return Batch(obs, action, reward, next_obs, not_done)
+
+    def _as_images(self, columns: torch.Tensor) -> torch.Tensor:
+        return columns.contiguous().view(torch.uint8)[:, : self._obs_dim].reshape(-1, *self._obs_shape)
 
     def state_dict(self) -> dict[str, Any]:
         """The stored rows (len, width), the count of transitions ever added, and the generator's state."""

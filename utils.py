@@ -1,5 +1,6 @@
 """Small helpers with no home of their own: errors, number types for signatures, seeds, eval mode, soft updates."""
 
+import copy
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -74,10 +75,31 @@ def eval_mode(*agents: Any) -> Iterator[None]:
             agent.train(training)
 
 
-@torch.no_grad()
+def constant_view(module: torch.nn.Module) -> Any:
+    """The same module on the same memory, whose parameters get no gradient: what flows through it reaches its inputs.
+
+    It sees every later change in place, such as an optimizer's step or `load_state_dict`.
+    """
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in module.buffers()}
+    for parameter in module.parameters():
+        shared[id(parameter)] = torch.nn.Parameter(parameter.detach(), requires_grad=False)
+    return copy.deepcopy(module, shared)
+
+
+class SoftUpdate:
+    """Moves a target network towards another in place: `target += tau * (net - target)`, in one multi-tensor call."""
+
+    def __init__(self, net: torch.nn.Module, target_net: torch.nn.Module):
+        self._net, self._target = list(net.parameters()), list(target_net.parameters())
+
+    @torch.no_grad()
+    def __call__(self, tau: float) -> None:
+        torch._foreach_lerp_(self._target, self._net, tau)
+
+
 def soft_update_params(net: torch.nn.Module, target_net: torch.nn.Module, tau: float) -> None:
-    """Moves the target towards the net in place: `target += tau * (net - target)`, in one multi-tensor call."""
-    torch._foreach_lerp_(list(target_net.parameters()), list(net.parameters()), tau)
+    """One `SoftUpdate`, where it is not made in every step."""
+    SoftUpdate(net, target_net)(tau)
 
 
 def resolve_device(name: str) -> torch.device:

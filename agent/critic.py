@@ -34,7 +34,7 @@ class CriticEnsemble(nn.Module):
 
     def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """All members' values, (N, B, 1); `q1, q2 = critic(obs, action)` unpacks the two of a double critic."""
-        return self.trunk(torch.cat([obs, action], dim=-1))
+        return self.trunk(obs, action)
 
 
 DoubleQCritic = partial(CriticEnsemble, num_critics=2)

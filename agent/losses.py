@@ -7,6 +7,12 @@ are scalars. Equations: [L] arXiv 1812.05905 (a learned temperature), [V] arXiv 
 import math
 
 import torch
+import torch.nn.functional as F
+
+
+def minimum(q: torch.Tensor) -> torch.Tensor:
+    """min_i Q_i(o, a), (N, B, 1) -> (B, 1); of equal values the gradient is one critic's."""
+    return q.min(dim=0).values
 
 
 def soft_q_target(
@@ -28,19 +34,19 @@ def soft_q_target(
     Returns:
         (B, 1). Call it without gradients: the target is a constant.
     """
-    return q_target(reward, not_done, discount, next_q.amin(dim=0) - alpha * next_log_prob)
+    return q_target(reward, not_done, discount, minimum(next_q) - alpha * next_log_prob)
 
 
 def q_target(reward: torch.Tensor, not_done: torch.Tensor, discount: float, next_value: torch.Tensor) -> torch.Tensor:
     """y = r + gamma (1 - d) V'(o').  [V] (8)"""
-    return reward + discount * not_done * next_value
+    return torch.addcmul(reward, not_done, next_value, value=discount)
 
 
 def value_target(
     q: torch.Tensor, log_prob: torch.Tensor, alpha: torch.Tensor, log_prior: torch.Tensor | float
 ) -> torch.Tensor:
     """min_i Q_i(o, a) - alpha log pi(a|o) + log p(a), a ~ pi(o).  [V] (3), (5)"""
-    return q.amin(dim=0) - alpha * log_prob + log_prior
+    return minimum(q) - alpha * log_prob + log_prior
 
 
 def squared_error(values: torch.Tensor, target: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
@@ -48,19 +54,20 @@ def squared_error(values: torch.Tensor, target: torch.Tensor, weight: float = 1.
 
     [L] (5) and [V] (5), (7) have a weight of 1/2; system A has 1.
     """
-    return weight * (values - target).square().mean(dim=(-2, -1)).sum()
+    total = F.mse_loss(values, target.expand_as(values), reduction="sum")
+    return total * (weight / target.numel())
 
 
 def actor_loss(
     log_prob: torch.Tensor, q: torch.Tensor, alpha: torch.Tensor, log_prior: torch.Tensor | float = 0.0
 ) -> torch.Tensor:
-    """mean_B (alpha log pi(a|o) - Q(o, a) - log p(a)), a ~ pi(o) reparameterised, alpha constant.  [L] (7), [V] (12)
+    """mean_B (alpha log pi(a|o) - Q(o, a)), a ~ pi(o) reparameterised, alpha constant.  [L] (7), [V] (12)
 
     Args:
-        log_prob, q: (B, 1), of the same sampled actions; q is the minimum over critics, or the first.
-        log_prior: log p(a), (B, 1), or 0 for the uniform prior.
+        log_prob, q: (B, 1), of the same sampled actions; q is the minimum over critics, or the first, plus log p(a)
+            where the prior is not uniform.
     """
-    return (alpha * log_prob - q - log_prior).mean()
+    return (alpha * log_prob - (q + log_prior if log_prior else q)).mean()
 
 
 def likelihood_ratio_loss(
@@ -82,13 +89,14 @@ def output_regulariser(mu: torch.Tensor, log_std: torch.Tensor, weight: float) -
     return 0.5 * weight * (mu.square().mean() + log_std.square().mean())
 
 
-def temperature_loss(multiplier: torch.Tensor, log_prob: torch.Tensor, target_entropy: float) -> torch.Tensor:
-    """mean_B m (-log pi(a|o) - H), gradient in m alone: it grows while the entropy is below H.  [L] (18)
+def temperature_loss(multiplier: torch.Tensor, entropy: torch.Tensor, target_entropy: float) -> torch.Tensor:
+    """m (mean_B -log pi(a|o) - H), gradient in m alone: it grows while the entropy is below H.  [L] (18)
 
     Args:
         multiplier: m, alpha or its logarithm (see agent.temperature), scalar.
+        entropy: mean_B -log pi(a|o), scalar, a constant.
     """
-    return (multiplier * (-log_prob - target_entropy).detach()).mean()
+    return multiplier * (entropy - target_entropy)
 
 
 def log_normal_prior(action: torch.Tensor) -> torch.Tensor:

@@ -1,46 +1,164 @@
-"""Layers: an MLP, and an ensemble of MLPs computed as batched products."""
+"""Layers: an MLP, and an ensemble of MLPs computed as batched products.
+
+An MLP is one node of autograd's graph, with its backward pass written out: at 256 units autograd's bookkeeping for
+single layers takes as long as their arithmetic (docs/PERFORMANCE.md).
+"""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 Init = Literal["orthogonal", "torch"]
+Gradient = torch.Tensor | None
 
 
-class EnsembleLinear(nn.Module):
-    """N linear layers side by side: (B, in) or (N, B, in) -> (N, B, out)."""
+class Linear(nn.Module):
+    """x W + b, or N of them side by side: (B, in) -> (B, out), or (B, in) or (N, B, in) -> (N, B, out).
 
-    def __init__(self, num_members: int, in_dim: int, out_dim: int):
+    Args:
+        in_dim, out_dim: widths.
+        num_members: None for one layer, weight (in, out) and bias (out); or N, (N, in, out) and (N, 1, out).
+    """
+
+    def __init__(self, in_dim: int, out_dim: int, num_members: int | None = None):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(num_members, in_dim, out_dim))
-        self.bias = nn.Parameter(torch.empty(num_members, 1, out_dim))
+        self.num_members = num_members
+        members = () if num_members is None else (num_members,)
+        self.weight = nn.Parameter(torch.empty(*members, in_dim, out_dim))
+        self.bias = nn.Parameter(torch.empty(*members, *(1 for _ in members), out_dim))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if x.dim() == 2:
-            x = x.expand(self.weight.shape[0], *x.shape)
-        return torch.baddbmm(self.bias, x, self.weight)
+        return affine(x, self.weight, self.bias)
+
+
+def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """What Linear computes, from its weight and bias."""
+    if weight.dim() == 2:
+        return torch.addmm(bias, x, weight)
+    if x.dim() == 2:
+        x = x.expand(weight.shape[0], *x.shape)
+    if weight.shape[-1] == 1:  # as rows: with one column, the same product takes three times as long
+        return torch.baddbmm(bias, weight.mT, x.mT).mT
+    return torch.baddbmm(bias, x, weight)
+
+
+class MLP(nn.Sequential):
+    """Linear layers with a ReLU between each two: (B, in) -> (B, out), or (N, B, out) for an ensemble.
+
+    Under autocast the hidden-by-hidden products, which are nearly all of the work, are made in its type. The first and
+    the last layer stay in float32: observations and values keep their digits.
+    """
+
+    def __init__(self, *layers: nn.Module):
+        super().__init__(*layers)
+        self._linear = [layer for layer in layers if isinstance(layer, Linear)]
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """Of one input (B, in), or of several that are `in` wide together."""
+        device = inputs[0].device.type
+        hidden_dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        weights, biases = [layer.weight for layer in self._linear], [layer.bias for layer in self._linear]
+        if torch.is_grad_enabled():
+            return _ReLUStack.apply(hidden_dtype, len(inputs), *inputs, *weights, *biases)
+        return _forward(hidden_dtype, inputs, weights, biases)[0]
+
+
+def _forward(
+    hidden_dtype: torch.dtype | None,
+    inputs: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    biases: Sequence[torch.Tensor],
+) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    """The output, and what each layer multiplied, in the type in which it did: inputs and weights."""
+    h = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
+    last, dtype = len(weights) - 1, h.dtype
+    layer_inputs, layer_weights = [], []
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        if hidden_dtype is not None:
+            here = hidden_dtype if 0 < i < last else dtype
+            h, weight, bias = h.to(here), weight.to(here), bias.to(here)
+        layer_inputs.append(h)
+        layer_weights.append(weight)
+        h = affine(h, weight, bias)
+        if i < last:
+            h.relu_()
+    return h, layer_inputs, layer_weights
+
+
+class _ReLUStack(torch.autograd.Function):
+    """An MLP's output, and its gradients in those inputs and parameters that need one."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden_dtype: torch.dtype | None, num_inputs: int, *tensors: torch.Tensor) -> torch.Tensor:
+        inputs, parameters = tensors[:num_inputs], tensors[num_inputs:]
+        depth = len(parameters) // 2
+        out, layer_inputs, layer_weights = _forward(hidden_dtype, inputs, parameters[:depth], parameters[depth:])
+        ctx.save_for_backward(*layer_inputs, *layer_weights)
+        ctx.widths = [tensor.shape[-1] for tensor in inputs]
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        saved, widths = ctx.saved_tensors, ctx.widths
+        depth, dtype = len(saved) // 2, gradient.dtype
+        needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(widths)], ctx.needs_input_grad[-1]
+        of_inputs: list[Gradient] = [None] * len(widths)
+        of_weights: list[Gradient] = [None] * depth
+        of_biases: list[Gradient] = [None] * depth
+        for i in range(depth - 1, -1, -1):
+            h, weight = saved[i], saved[depth + i]
+            if gradient.dtype is not h.dtype:
+                gradient = gradient.to(h.dtype)
+            if needs_parameters:
+                of_weights[i] = _weight_gradient(h, gradient).to(dtype)
+                of_biases[i] = gradient.sum(-2, keepdim=gradient.dim() == 3, dtype=dtype)
+            if i > 0:
+                gradient = gradient * weight.mT if weight.shape[-1] == 1 else _product(gradient, weight.mT)
+                torch.ops.aten.threshold_backward.grad_input(gradient, h, 0, grad_input=gradient)  # ReLU's, in place
+        if any(needs_inputs):
+            for k, rows in enumerate(weight.split(widths, dim=-2)):
+                if needs_inputs[k]:
+                    of_inputs[k] = _first_input_gradient(gradient, rows)
+        return None, None, *of_inputs, *of_weights, *of_biases
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
+
+
+def _weight_gradient(h: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    if h.dim() < gradient.dim():  # every member sees the same input
+        h = h.expand(gradient.shape[0], *h.shape)
+    return _product(gradient.mT, h).mT if gradient.shape[-1] == 1 else _product(h.mT, gradient)
+
+
+def _first_input_gradient(gradient: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """(B, width), summed over members, for the rows (width, H) or (N, width, H) of the first weight."""
+    found = _product(rows, gradient.mT)
+    return (found.sum(0) if found.dim() == 3 else found).mT
 
 
 @torch.no_grad()
-def initialise(layer: nn.Linear | EnsembleLinear, fan_in: int, init: Init | float) -> None:
-    """Gives a linear layer, or each member of an ensemble of them, its first weights.
+def initialise(layer: Linear, init: Init | float) -> None:
+    """Gives a layer, or each member of an ensemble of them, its first weights.
 
     Args:
-        layer: has `weight` and `bias`.
-        fan_in: the layer's inputs.
-        init: `orthogonal` weights (gain 1) and zero biases; `torch`, both uniform within 1/sqrt(fan_in), which is
+        init: `orthogonal` weights (gain 1) and zero biases; `torch`, both uniform within 1/sqrt(in_dim), which is
             what torch.nn.Linear does; or a number, both uniform within it.
     """
     weight, bias = layer.weight, layer.bias
     if init == "orthogonal":
-        for member in weight if isinstance(layer, EnsembleLinear) else [weight]:
+        for member in [weight] if layer.num_members is None else weight:
             nn.init.orthogonal_(member)
         nn.init.zeros_(bias)
     else:
-        bound = 1 / math.sqrt(fan_in) if init == "torch" else float(init)
+        bound = 1 / math.sqrt(weight.shape[-2]) if init == "torch" else float(init)
         nn.init.uniform_(weight, -bound, bound)
         nn.init.uniform_(bias, -bound, bound)
 
@@ -53,7 +171,7 @@ def mlp(
     num_members: int | None = None,
     init: Init = "orthogonal",
     last_init_bound: float | None = None,
-) -> nn.Sequential:
+) -> MLP:
     """`hidden_depth` hidden layers with ReLU, then a linear one.
 
     Args:
@@ -64,14 +182,13 @@ def mlp(
         last_init_bound: the last layer starts uniform within it instead; None leaves it to `init`.
     """
 
-    def linear(fan_in: int, fan_out: int, init: Init | float) -> nn.Module:
-        layer: nn.Linear | EnsembleLinear
-        layer = nn.Linear(fan_in, fan_out) if num_members is None else EnsembleLinear(num_members, fan_in, fan_out)
-        initialise(layer, fan_in, init)
+    def linear(fan_in: int, fan_out: int, init: Init | float) -> Linear:
+        layer = Linear(fan_in, fan_out, num_members)
+        initialise(layer, init)
         return layer
 
     widths = [in_dim] + [hidden_dim] * hidden_depth
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths):
-        layers += [linear(fan_in, fan_out, init), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, linear(widths[-1], out_dim, init if last_init_bound is None else last_init_bound))
+        layers += [linear(fan_in, fan_out, init), nn.ReLU()]
+    return MLP(*layers, linear(widths[-1], out_dim, init if last_init_bound is None else last_init_bound))

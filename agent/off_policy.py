@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from agent import Agent
-from agent.mlp import EnsembleLinear
+from agent.adam import Adam
+from agent.mlp import Linear
 from agent.policy import Policy, recipe, save_policy
 from agent.schedule import Scheduled
 from utils import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule
@@ -51,7 +52,8 @@ class OffPolicyAgent(Agent):
         self.actor = actor(**shapes).to(device)
         self.critic = critic(**shapes).to(device)
         self.modules: dict[str, Any] = {}  # by name; those with an optimizer have a learning rate <name>_lr
-        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.optimizers: dict[str, Adam] = {}
+        self._follow_step: list[Any] = []  # modules with numbers of their own on a schedule
         self.numbers = Scheduled()
         self.num_updates = 0
         self._histograms_due = False
@@ -75,10 +77,12 @@ class OffPolicyAgent(Agent):
     def add_optimizer(self, name: str, module: nn.Module, betas: Betas) -> None:
         """Adam for a module, under `optimizers[name]`; its learning rate is the number `<name>_lr`."""
         self.modules[name] = module
+        if hasattr(module, "set_step"):
+            self._follow_step.append(module)
         parameters = list(module.parameters())
         if parameters:
             lr = getattr(self.numbers, f"{name}_lr")
-            self.optimizers[name] = torch.optim.Adam(parameters, lr=lr, betas=betas, eps=1e-8, fused=True)
+            self.optimizers[name] = Adam(parameters, lr, betas)
 
     def descend(self, **loss_of: torch.Tensor) -> None:
         """A gradient step of each named module on its loss, all from the values before any step.
@@ -86,8 +90,10 @@ class OffPolicyAgent(Agent):
         Only the named modules' gradients are computed: a critic's are not while the actor climbs it.
         """
         for name, loss in loss_of.items():
-            self.optimizers[name].zero_grad(set_to_none=True)
-            loss.backward(inputs=list(self.modules[name].parameters()), retain_graph=len(loss_of) > 1)
+            parameters = self.optimizers[name].parameters
+            gradients = torch.autograd.grad(loss, parameters, retain_graph=len(loss_of) > 1)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
         for name in loss_of:
             self.optimizers[name].step()
 
@@ -107,11 +113,10 @@ class OffPolicyAgent(Agent):
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
         self.set_step(step)
         batch = replay_buffer.sample(self.batch_size)
-        noises = [self.policy.noise(len(batch.obs)) for _ in range(self.noises_per_update)]
+        noises = self.policy.noise(self.noises_per_update * self.batch_size).chunk(self.noises_per_update)
         metrics, histograms = self.update_step(batch, *noises)
         metrics["train/batch_reward"] = batch.reward.mean()
-        for key, value in metrics.items():
-            logger.log(key, value, step)
+        logger.log_all(metrics, step)
         self._histograms_due |= logger.histograms_due(step)
         if self._histograms_due and self.due(self.actor_update_frequency):  # the first update that has them all
             self._log_histograms(histograms, logger, step)
@@ -122,10 +127,9 @@ class OffPolicyAgent(Agent):
         """Gives numbers and learning rates on a schedule their values at this environment step."""
         self.numbers.set_step(step)
         for name, optimizer in self.optimizers.items():
-            optimizer.param_groups[0]["lr"] = getattr(self.numbers, f"{name}_lr")
-        for module in self.modules.values():
-            if hasattr(module, "set_step"):
-                module.set_step(step)
+            optimizer.set_lr(getattr(self.numbers, f"{name}_lr"))
+        for module in self._follow_step:
+            module.set_step(step)
 
     def due(self, frequency: int) -> bool:
         """Whether what happens every `frequency` updates happens in this one."""
@@ -138,12 +142,12 @@ class OffPolicyAgent(Agent):
             if name not in self.optimizers or not hasattr(module, "trunk"):
                 continue
             for index, layer in enumerate(module.trunk):
-                if isinstance(layer, EnsembleLinear):
-                    for member in range(len(layer.weight)):
-                        key = f"train_{name}/q{member + 1}_fc{index}"
-                        logger.log_param(key, layer, step, log_frequency=1, member=member)
-                elif isinstance(layer, nn.Linear):
-                    logger.log_param(f"train_{name}/fc{index}", layer, step, log_frequency=1)
+                if not isinstance(layer, Linear):
+                    continue
+                for member in [None] if layer.num_members is None else range(layer.num_members):
+                    prefix = "" if member is None else f"q{member + 1}_"
+                    key = f"train_{name}/{prefix}fc{index}"
+                    logger.log_param(key, layer, step, log_frequency=1, member=member)
 
     def _parts(self) -> dict[str, Any]:
         optimizers = {f"{name}_optimizer": optimizer for name, optimizer in self.optimizers.items()}

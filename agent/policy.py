@@ -11,7 +11,7 @@ from torch import nn
 
 from utils import UserError
 
-FORMAT = "policy-1"
+FORMAT = "policy-2"
 NETWORK_MODULES = ("agent.actor", "agent.critic")  # where a saved policy's classes may come from
 Rebuild = dict[str, Any]  # {"target": dotted name, "kwargs": plain values}
 

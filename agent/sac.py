@@ -8,7 +8,17 @@ import torch
 from agent import losses
 from agent.off_policy import Histograms, LearningRate, Metrics, OffPolicyAgent
 from agent.schedule import Scheduled
-from utils import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval, UserError, soft_update_params
+from utils import (
+    Betas,
+    Factory,
+    NonNegativeFloat,
+    PositiveInt,
+    Schedule,
+    SoftUpdate,
+    UnitInterval,
+    UserError,
+    constant_view,
+)
 
 
 class SACAgent(OffPolicyAgent):
@@ -82,8 +92,10 @@ class SACAgent(OffPolicyAgent):
             critic_lr=critic_lr,
         )
         self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.constant_critic = constant_view(self.critic)  # for the actor, which climbs it and changes nothing in it
         self.temperature = temperature(init_temperature=init_temperature).to(device)
         self.modules["critic_target"] = self.critic_target
+        self.soft_update = SoftUpdate(self.critic, self.critic_target)
         self.add_optimizer("actor", self.actor, actor_betas)
         self.add_optimizer("critic", self.critic, critic_betas)
         self.add_optimizer("alpha", self.temperature, alpha_betas)
@@ -92,43 +104,44 @@ class SACAgent(OffPolicyAgent):
     def update_step(self, batch: Any, *noises: torch.Tensor) -> tuple[Metrics, Histograms]:
         """As OffPolicyAgent says; the first noise is for the actions at next_obs, the second for those at obs."""
         next_noise, noise = noises
-        metrics, histograms = self._update_critic(batch, next_noise)
+        alpha = self.temperature().detach().clone()  # the value before its step below
+        metrics, histograms = self._update_critic(batch, next_noise, alpha)
         if self.due(self.actor_update_frequency):
-            actor_metrics, actor_histograms = self._update_actor_and_temperature(batch.obs, noise)
+            actor_metrics, actor_histograms = self._update_actor_and_temperature(batch.obs, noise, alpha)
             metrics |= actor_metrics
             histograms |= actor_histograms
         if self.due(self.critic_target_update_frequency):
-            soft_update_params(self.critic, self.critic_target, self.numbers.critic_tau)
+            self.soft_update(self.numbers.critic_tau)
         return metrics, histograms
 
-    def _update_critic(self, batch: Any, next_noise: torch.Tensor) -> tuple[Metrics, Histograms]:
+    def _update_critic(self, batch: Any, next_noise: torch.Tensor, alpha: torch.Tensor) -> tuple[Metrics, Histograms]:
         with torch.no_grad():
             next_action, next_log_prob = self.actor(batch.next_obs).rsample_with_log_prob(next_noise)
             next_q = self.critic_target(batch.next_obs, next_action)
             reward = self.numbers.reward_scale * batch.reward
-            target = losses.soft_q_target(
-                reward, batch.not_done, self.numbers.discount, next_q, next_log_prob, self.temperature()
-            )
+            target = losses.soft_q_target(reward, batch.not_done, self.numbers.discount, next_q, next_log_prob, alpha)
         q = self.critic(batch.obs, batch.action)
         loss = losses.squared_error(q, target)
         self.descend(critic=loss)
         histograms = {f"train_critic/q{i}_hist": member for i, member in enumerate(q.detach(), start=1)}
         return {"train_critic/loss": loss.detach()}, histograms
 
-    def _update_actor_and_temperature(self, obs: torch.Tensor, noise: torch.Tensor) -> tuple[Metrics, Histograms]:
+    def _update_actor_and_temperature(
+        self, obs: torch.Tensor, noise: torch.Tensor, alpha: torch.Tensor
+    ) -> tuple[Metrics, Histograms]:
         dist = self.actor(obs)
         action, log_prob = dist.rsample_with_log_prob(noise)
-        alpha = self.temperature().detach().clone()  # the value before its step below
-        loss = losses.actor_loss(log_prob, self.critic(obs, action).amin(dim=0), alpha)
+        loss = losses.actor_loss(log_prob, losses.minimum(self.constant_critic(obs, action)), alpha)
         self.descend(actor=loss)
+        entropy = -log_prob.detach().mean()
         metrics: Metrics = {
             "train_actor/loss": loss.detach(),
             "train_actor/target_entropy": self.numbers.target_entropy,
-            "train_actor/entropy": -log_prob.detach().mean(),
+            "train_actor/entropy": entropy,
             "train_alpha/value": alpha,
         }
         if self.learnable_temperature and "alpha" in self.optimizers:
-            alpha_loss = losses.temperature_loss(self.temperature.multiplier(), log_prob, self.numbers.target_entropy)
+            alpha_loss = losses.temperature_loss(self.temperature.multiplier(), entropy, self.numbers.target_entropy)
             self.descend(alpha=alpha_loss)
             self.temperature.project()
             metrics["train_alpha/loss"] = alpha_loss.detach()

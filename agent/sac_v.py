@@ -19,9 +19,10 @@ from utils import (
     PositiveFloat,
     PositiveInt,
     Schedule,
+    SoftUpdate,
     UnitInterval,
     UserError,
-    soft_update_params,
+    constant_view,
 )
 
 
@@ -116,8 +117,10 @@ class SACVAgent(OffPolicyAgent):
         )
         self.value = value(obs_dim=obs_dim).to(device)
         self.value_target = copy.deepcopy(self.value).requires_grad_(False)
+        self.constant_critic = constant_view(self.critic)  # for the actor, which climbs it and changes nothing in it
         self.temperature = temperature(init_temperature=init_temperature).to(device)
         self.modules["value_target"] = self.value_target
+        self.soft_update = SoftUpdate(self.value, self.value_target)
         self.add_optimizer("actor", self.actor, actor_betas)
         self.add_optimizer("critic", self.critic, critic_betas)
         self.add_optimizer("value", self.value, value_betas)
@@ -127,7 +130,7 @@ class SACVAgent(OffPolicyAgent):
     def update_step(self, batch: Any, *noises: torch.Tensor) -> tuple[Metrics, Histograms]:
         """As OffPolicyAgent says; the noise is for the actions at obs."""
         dist, action, log_prob = self._sample(batch.obs, noises[0])
-        q_of_action = self.critic(batch.obs, action)
+        q_of_action = self.constant_critic(batch.obs, action)
         v = self.value(batch.obs)
         q = self.critic(batch.obs, batch.action)
         alpha = self.temperature().detach().clone()
@@ -141,34 +144,35 @@ class SACVAgent(OffPolicyAgent):
         critic_loss = losses.squared_error(q, target, self.squared_error_weight)
         value_loss = losses.squared_error(v, v_target, self.squared_error_weight)
         to_step = {"critic": critic_loss, "value": value_loss}
+        entropy = -log_prob.detach().mean()
         metrics: Metrics = {
             "train_critic/loss": critic_loss.detach(),
             "train_value/loss": value_loss.detach(),
             "train_actor/target_entropy": self.numbers.target_entropy,
-            "train_actor/entropy": -log_prob.detach().mean(),
+            "train_actor/entropy": entropy,
             "train_alpha/value": alpha,
             **self._diagnostics(q.detach(), v.detach(), target),
         }
         if self.due(self.actor_update_frequency):
-            q_climbed = q_of_action[0] if self.actor_q == "first" else q_of_action.amin(dim=0)
+            q_climbed = q_of_action[0] if self.actor_q == "first" else losses.minimum(q_of_action)
             if self.policy_gradient == "likelihood_ratio":
-                actor_loss = losses.likelihood_ratio_loss(log_prob, q_climbed, v, alpha, log_prior)
+                actor_loss = losses.likelihood_ratio_loss(log_prob, q_climbed, v.detach(), alpha, log_prior)
             else:  # V is a constant here: it shifts the loss that is shown, and nothing else
-                actor_loss = losses.actor_loss(log_prob, q_climbed - v.detach(), alpha, log_prior)
+                actor_loss = losses.actor_loss(log_prob, q_climbed - v.detach() + log_prior, alpha)
             if self.output_regularisation:
                 actor_loss = actor_loss + losses.output_regulariser(dist.mu, dist.log_std, self.output_regularisation)
             to_step["actor"] = actor_loss
             metrics["train_actor/loss"] = actor_loss.detach()
         if self.learnable_temperature and "alpha" in self.optimizers:
             multiplier = self.temperature.multiplier()
-            to_step["alpha"] = losses.temperature_loss(multiplier, log_prob, self.numbers.target_entropy)
+            to_step["alpha"] = losses.temperature_loss(multiplier, entropy, self.numbers.target_entropy)
             metrics["train_alpha/loss"] = to_step["alpha"].detach()
 
         self.descend(**to_step)
         if "alpha" in to_step:
             self.temperature.project()
         if self.due(self.critic_target_update_frequency):
-            soft_update_params(self.value, self.value_target, self.numbers.critic_tau)
+            self.soft_update(self.numbers.critic_tau)
         histograms = {f"train_critic/q{i}_hist": member for i, member in enumerate(q.detach(), start=1)}
         histograms |= {"train_actor/mu_hist": dist.mu.detach(), "train_actor/std_hist": dist.std.detach()}
         return metrics, histograms

@@ -50,6 +50,10 @@ class Silent:
     def log(self, key: str, value: Any, step: int) -> None:
         self.values[key] = float(value)
 
+    def log_all(self, values: dict[str, Any], step: int) -> None:
+        for key, value in values.items():
+            self.log(key, value, step)
+
     def histograms_due(self, step: int) -> bool:
         return False
 

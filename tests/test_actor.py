@@ -104,7 +104,7 @@ def test_clamped_log_std_is_cut_off_and_one_component_is_a_gaussian() -> None:
     assert isinstance(dist, SquashedNormal)
     assert actor.noise_dim == 2
     torch.testing.assert_close(dist.log_std, actor.trunk(obs)[:, 3:].clamp(-3, 1))
-    assert actor.trunk[-1].out_features == 5  # K (2 |A| + 1)
+    assert actor.trunk[-1].bias.shape == (5,)  # K (2 |A| + 1)
 
 
 def test_tanh_mu_keeps_the_greedy_action_below_tanh_1() -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from agent.critic import DoubleQCritic
-from agent.mlp import EnsembleLinear
+from agent.mlp import Linear
 
 
 @pytest.mark.parametrize("num_critics", [1, 2, 5])
@@ -17,7 +17,7 @@ def test_members_are_independent_networks(num_critics: int) -> None:
     for member, value in enumerate(values):
         x = torch.cat([obs, action], 1)
         for layer in critic.trunk:
-            if isinstance(layer, EnsembleLinear):
+            if isinstance(layer, Linear):
                 x = x @ layer.weight[member] + layer.bias[member]
             else:
                 x = torch.relu(x)

@@ -21,7 +21,7 @@ def noise(size: int) -> torch.Tensor:
 
 def policy64(weights: list[torch.Tensor], obs: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """tanh(u), log pi and the margin, from textbook formulas: the change of variables as it stands, in float64."""
-    x, margin = mlp64([w.mT if w.dim() == 2 else w for w in weights], obs)
+    x, margin = mlp64(weights, obs)
     mu, s = x[:, :ACTION_DIM], x[:, ACTION_DIM:]
     log_std = -5 + 3.5 * (torch.tanh(s) + 1)
     u = mu + torch.exp(log_std) * eps
@@ -37,7 +37,7 @@ def test_full_size_critic_update_equals_the_formulas_in_float64() -> None:
     actor, critic, target = double(agent.actor), double(agent.critic), double(agent.critic_target)
     obs, action, reward, next_obs, not_done = (tensor.double() for tensor in batch)
 
-    metrics, _ = agent._update_critic(batch, eps)
+    metrics, _ = agent._update_critic(batch, eps, agent.temperature().detach())
 
     with torch.no_grad():
         next_action, next_log_prob, _ = policy64(actor, next_obs, eps.double())
@@ -62,7 +62,7 @@ def test_full_size_actor_and_temperature_update_equals_the_formulas_in_float64()
     obs, eps = obs[clear], eps[clear]
     assert len(obs) == 1024
 
-    metrics, _ = agent._update_actor_and_temperature(obs, eps)
+    metrics, _ = agent._update_actor_and_temperature(obs, eps, agent.temperature().detach())
 
     action, log_prob, _ = policy64(actor, obs.double(), eps.double())
     loss = (0.1 * log_prob - q64(critic, obs.double(), action)[0].min(0).values).mean()
@@ -105,9 +105,9 @@ def test_actor_and_targets_follow_their_frequencies() -> None:
 
 def test_the_actors_update_leaves_the_critics_gradients_alone() -> None:
     agent, batch = small_agent(), make_batch(32)
-    agent._update_critic(batch, noise(32))
+    agent._update_critic(batch, noise(32), agent.temperature().detach())
     before = [p.grad.clone() for p in agent.critic.parameters()]
-    agent._update_actor_and_temperature(batch.obs, noise(32))
+    agent._update_actor_and_temperature(batch.obs, noise(32), agent.temperature().detach())
     assert all(torch.equal(p.grad, b) for p, b in zip(agent.critic.parameters(), before, strict=True))
 
 
@@ -154,7 +154,7 @@ def test_minimum_over_any_number_of_critics_and_scaled_rewards() -> None:
         lowest = torch.stack(list(agent.critic_target(batch.next_obs, action))).min(0).values
         y = 3 * batch.reward + 0.99 * batch.not_done * (lowest - 0.1 * log_prob)
         expected = sum((q - y).square().mean() for q in agent.critic(batch.obs, batch.action))
-    metrics, _ = agent._update_critic(batch, eps)
+    metrics, _ = agent._update_critic(batch, eps, agent.temperature().detach())
     torch.testing.assert_close(metrics["train_critic/loss"], expected)
 
 
@@ -165,7 +165,7 @@ def test_numbers_on_a_schedule_follow_the_step_and_survive_a_restart() -> None:
     agent.update(Always(make_batch(32)), Silent(), 75)
     other.load_state_dict(copy.deepcopy(agent.state_dict()))
     for restored in (agent, other):
-        assert restored.optimizers["critic"].param_groups[0]["lr"] == pytest.approx(2.5e-4)
+        assert restored.optimizers["critic"].lr.item() == pytest.approx(2.5e-4)
         assert restored.numbers.discount == pytest.approx(2.5e-4)
         assert restored.temperature().item() == pytest.approx(2.5e-4)
 

@@ -15,7 +15,7 @@ SMALLER = (*SMALL, "agent.value.hidden_dim=16")
 
 
 def value64(weights: list[torch.Tensor], obs: torch.Tensor) -> torch.Tensor:
-    return mlp64([w.mT if w.dim() == 2 else w for w in weights], obs)[0][:, 0]
+    return mlp64(weights, obs)[0][:, 0]
 
 
 def log_density64(weights: torch.Tensor, mu: torch.Tensor, std: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
@@ -48,7 +48,7 @@ def test_update_equals_the_formulas_in_float64(which: str, gradient: str, prior:
     u = agent.actor(batch.obs).sample_u(eps).double()
     agent.update_step(batch, eps)
 
-    out = mlp64([w.mT if w.dim() == 2 else w for w in actor], obs)[0]
+    out = mlp64(actor, obs)[0]
     if which == "sac_2018":
         parts = out.view(64, -1, 2 * ACTION_DIM + 1)
         shares = torch.softmax(parts[:, :, 0], 1)

@@ -21,7 +21,7 @@ def test_what_is_learned_and_what_multiplies(form: str, start: float, gradient: 
     temperature = LearnedTemperature(start, form)  # type: ignore[arg-type]
     assert temperature().item() == pytest.approx(start)
     log_prob = torch.tensor([[3.0]])  # entropy -3, target -1: the error is -2
-    losses.temperature_loss(temperature.multiplier(), log_prob, -1.0).backward()
+    losses.temperature_loss(temperature.multiplier(), -log_prob.mean(), -1.0).backward()
     assert temperature.parameter.grad is not None
     assert temperature.parameter.grad.item() == pytest.approx(gradient)
 

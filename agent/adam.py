@@ -1,0 +1,72 @@
+"""Adam as one fused call for all parameters of a module."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+class Adam:
+    """Adam (arXiv 1412.6980, algorithm 1), eps 1e-8, without weight decay; the arithmetic is torch's fused kernel.
+
+    torch.optim.Adam spends three times as long around that kernel as in it at 256 units. The learning rate is a tensor,
+    so that a captured CUDA graph reads the newest one.
+
+    Args:
+        parameters: of one module, float32, on one device.
+        lr: learning rate.
+        betas: decay of the first and the second moment.
+    """
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter], lr: float, betas: tuple[float, float]):
+        self.parameters = list(parameters)
+        self._betas = betas
+        self._moments = [[torch.zeros_like(p, requires_grad=False) for p in self.parameters] for _ in range(2)]
+        device = self.parameters[0].device
+        self._num_steps = torch.zeros((), device=device)  # float32, as the kernel asks
+        self.lr = torch.zeros((), device=device)
+        self._known_lr = float("nan")
+        self.set_lr(lr)
+
+    def set_lr(self, lr: float) -> None:
+        """Changes the learning rate; a no-op where it is the same."""
+        if lr != self._known_lr:
+            self.lr.fill_(lr)
+            self._known_lr = lr
+
+    @torch.no_grad()
+    @torch.compiler.disable
+    def step(self) -> None:
+        """Moves the parameters against their gradients, each in its `.grad`."""
+        gradients = [parameter.grad for parameter in self.parameters]
+        self._num_steps += 1
+        torch._fused_adam_(
+            self.parameters,
+            gradients,
+            *self._moments,
+            [],
+            [self._num_steps] * len(self.parameters),
+            lr=self.lr,
+            beta1=self._betas[0],
+            beta2=self._betas[1],
+            weight_decay=0.0,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        first, second = self._moments
+        return {
+            "num_steps": self._num_steps,
+            "lr": self._known_lr,
+            "first_moments": first,
+            "second_moments": second,
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.set_lr(state["lr"])
+        saved = [state["num_steps"], *state["first_moments"], *state["second_moments"]]
+        for tensor, value in zip([self._num_steps, *self._moments[0], *self._moments[1]], saved, strict=True):
+            tensor.copy_(value)

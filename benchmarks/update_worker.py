@@ -1,0 +1,125 @@
+"""Makes updates of one system when asked, and says how long each took; benchmarks/speed.py asks several in turn.
+
+    update_worker.py SYSTEM UNITS BATCH PRECISION
+
+Reads a count from standard input, makes as many updates, and prints their seconds as one JSON list; and again, until
+the input ends. Every system gets cheetah_run's sizes, two hidden layers, the same rates and a full buffer, and draws
+its own batches. The `floor` makes the 16 products of (batch, units) by (units, units) that an update cannot do without.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+OBS_DIM, ACTION_DIM, NUM_STORED, LR = 17, 6, 100_000, 1e-4
+Update = Callable[[], object]
+
+
+def floor(units: int, batch: int, precision: str) -> Update:
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    x, gradient, forward = (torch.randn(batch, units).to(dtype) for _ in range(3))
+    weight, weight_gradient = (torch.randn(units, units).to(dtype) for _ in range(2))
+
+    def update() -> None:
+        for _ in range(8):  # forward: actor 2, target critics 2, critics 4
+            torch.mm(x, weight, out=forward)
+        for _ in range(3):  # weights' gradients: critics 2, actor 1
+            torch.mm(x.t(), gradient, out=weight_gradient)
+        for _ in range(5):  # inputs' gradients: critics 4, actor 1
+            torch.mm(gradient, weight.t(), out=forward)
+
+    return update
+
+
+def ours(units: int, batch: int, precision: str) -> Update:
+    import cli
+    import settings
+    from logger import Logger
+    from replay_buffer import ReplayBuffer
+    from train import build_agent
+
+    sizes = [f"agent.batch_size={batch}", f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}"]
+    cfg = settings.check(cli.plain(cli.compose_config("train", [*sizes])))
+    cpu = torch.device("cpu")
+    shapes = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
+    agent = build_agent(cfg, shapes, cpu)
+    buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, cpu)
+    for obs, action, reward, next_obs in transitions():
+        buffer.add(obs, action, reward, next_obs, False, False)
+    logger = Logger(Path(), {})
+    return lambda: agent.update(buffer, logger, 0)
+
+
+def transitions() -> Any:
+    random = np.random.default_rng(0)
+    obs = random.standard_normal((NUM_STORED + 1, OBS_DIM), np.float32)
+    actions = random.uniform(-1, 1, (NUM_STORED, ACTION_DIM)).astype(np.float32)
+    rewards = random.uniform(0, 1, NUM_STORED)
+    return zip(obs, actions, rewards, obs[1:], strict=False)
+
+
+def peer(make: Any, **kwargs: Any) -> Any:
+    """A peer's agent on spaces of cheetah_run's sizes, its buffer full."""
+    import gymnasium as gym
+    from stable_baselines3.common.logger import configure
+
+    class Sizes(gym.Env):  # never stepped: its spaces are what is asked of it
+        observation_space = gym.spaces.Box(-np.inf, np.inf, (OBS_DIM,), np.float32)
+        action_space = gym.spaces.Box(-1.0, 1.0, (ACTION_DIM,), np.float32)
+
+        def reset(self, **_: Any) -> Any:
+            return np.zeros(OBS_DIM, np.float32), {}
+
+    model = make("MlpPolicy", Sizes(), learning_rate=LR, buffer_size=NUM_STORED, seed=0, **kwargs)
+    model.set_logger(configure(None, []))
+    model._setup_learn(1)
+    for obs, action, reward, next_obs in transitions():
+        model.replay_buffer.add(obs[None], next_obs[None], action[None], np.array([reward]), np.array([False]), [{}])
+    return model
+
+
+def sb3(units: int, batch: int, precision: str) -> Update:
+    """Two updates a call, which is how its targets can move at every second; the time of a call is halved."""
+    from stable_baselines3 import SAC
+
+    networks = {"net_arch": [units, units]}
+    model = peer(SAC, batch_size=batch, target_update_interval=2, policy_kwargs=networks, device="cpu")
+    return lambda: model.train(2, batch)
+
+
+def sbx(units: int, batch: int, precision: str) -> Update:
+    """One update a call; its targets move at every one, which it leaves no choice about."""
+    from sbx import SAC
+
+    model = peer(SAC, batch_size=batch, policy_kwargs={"net_arch": [units, units]})
+    return lambda: model.train(1, batch)
+
+
+UPDATES_PER_CALL = {"sb3": 2}
+
+
+def main() -> None:
+    system, units, batch, precision = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    update = {"floor": floor, "ours": ours, "sb3": sb3, "sbx": sbx}[system](units, batch, precision)
+    per_call = UPDATES_PER_CALL.get(system, 1)
+    update()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line)):
+            started = time.perf_counter()
+            update()
+            seconds.append((time.perf_counter() - started) / per_call)
+        print(json.dumps(seconds), flush=True)
+
+
+if __name__ == "__main__":
+    main()
