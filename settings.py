@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Lt
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -46,6 +46,7 @@ class Settings:
     eval_frequency: PositiveInt
     num_eval_episodes: PositiveInt
     device: str
+    precision: Literal["auto", "fp32", "tf32", "bf16"]
     num_threads: PositiveInt | None
     log_frequency: NonNegativeInt
     log_every_steps: NonNegativeInt

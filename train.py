@@ -23,7 +23,15 @@ import settings
 import video
 from agent.policy import UniformPolicy, load_policy
 from settings import Settings
-from utils import Every, UserError, resolve_device, set_seed_everywhere, write_atomically
+from utils import (
+    Every,
+    UserError,
+    keep_freed_memory,
+    resolve_device,
+    set_precision,
+    set_seed_everywhere,
+    write_atomically,
+)
 
 NO_OPENGL = "No videos: no OpenGL was found here. Install libosmesa6 (apt), or a GPU driver with EGL, to get them."
 # Of (batch, width) by (width, width): target actor 1, target critics 2, critics 2 forward and 4 backward, then for the
@@ -49,6 +57,8 @@ class Workspace:
         device = resolve_device(cfg.device)
         if cfg.num_threads is not None:
             torch.set_num_threads(cfg.num_threads)
+        keep_freed_memory()
+        precision = set_precision(cfg.precision, device)
         set_seed_everywhere(cfg.seed)
         has_opengl = video.choose_opengl(_wants_opengl(cfg))
         import envs  # not before: dm_control reads the choice when it is imported
@@ -79,7 +89,9 @@ class Workspace:
             video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
         )
 
-        used = dataclasses.asdict(cfg) | {"device": str(device), "num_threads": torch.get_num_threads()}
+        self.agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
+        chosen = {"device": str(device), "precision": precision, "num_threads": torch.get_num_threads()}
+        used = dataclasses.asdict(cfg) | chosen
         used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
 
@@ -269,7 +281,7 @@ def check_machine(runs: list[Settings]) -> None:
         UserError: for a device, a task or a buffer that cannot be had here.
     """
     for cfg in runs:
-        resolve_device(cfg.device)
+        set_precision(cfg.precision, resolve_device(cfg.device))
     video.choose_opengl(any(_wants_opengl(cfg) for cfg in runs))
     import envs  # not before: dm_control reads the choice when it is imported
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+import torch
 
 
 class Agent(ABC):
@@ -14,6 +15,7 @@ class Agent(ABC):
     """
 
     training = True
+    autocast_dtype: torch.dtype | None = None  # of an update's large products; None is that of the parameters
 
     @abstractmethod
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:

@@ -19,7 +19,7 @@ class Adam:
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], lr: float, betas: tuple[float, float]):
-        self.parameters = list(parameters)
+        self.parameters: list[torch.Tensor] = list(parameters)
         self._betas = betas
         self._moments = [[torch.zeros_like(p, requires_grad=False) for p in self.parameters] for _ in range(2)]
         device = self.parameters[0].device
@@ -38,12 +38,13 @@ class Adam:
     @torch.compiler.disable
     def step(self) -> None:
         """Moves the parameters against their gradients, each in its `.grad`."""
-        gradients = [parameter.grad for parameter in self.parameters]
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         self._num_steps += 1
         torch._fused_adam_(
             self.parameters,
             gradients,
-            *self._moments,
+            self._moments[0],
+            self._moments[1],
             [],
             [self._num_steps] * len(self.parameters),
             lr=self.lr,

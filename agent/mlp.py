@@ -50,8 +50,8 @@ def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.T
 class MLP(nn.Sequential):
     """Linear layers with a ReLU between each two: (B, in) -> (B, out), or (N, B, out) for an ensemble.
 
-    Under autocast the hidden-by-hidden products, which are nearly all of the work, are made in its type. The first and
-    the last layer stay in float32: observations and values keep their digits.
+    Under autocast the hidden-by-hidden products, which are nearly all of the work, and the backward pass are made in
+    its type. Forward, the first and the last layer stay in float32: observations and values keep their digits.
     """
 
     def __init__(self, *layers: nn.Module):
@@ -70,21 +70,20 @@ class MLP(nn.Sequential):
 
 def _forward(
     hidden_dtype: torch.dtype | None,
-    inputs: Sequence[torch.Tensor],
+    inputs: tuple[torch.Tensor, ...],
     weights: Sequence[torch.Tensor],
     biases: Sequence[torch.Tensor],
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
-    """The output, and what each layer multiplied, in the type in which it did: inputs and weights."""
+    """The output, and what the backward pass needs of each layer: its input and its weight."""
     h = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
     last, dtype = len(weights) - 1, h.dtype
     layer_inputs, layer_weights = [], []
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        if hidden_dtype is not None:
-            here = hidden_dtype if 0 < i < last else dtype
-            h, weight, bias = h.to(here), weight.to(here), bias.to(here)
+        if hidden_dtype is not None and 0 < i < last:
+            h, weight, bias = h.to(hidden_dtype), weight.to(hidden_dtype), bias.to(hidden_dtype)
         layer_inputs.append(h)
         layer_weights.append(weight)
-        h = affine(h, weight, bias)
+        h = affine(h if h.dtype is weight.dtype else h.to(dtype), weight, bias)
         if i < last:
             h.relu_()
     return h, layer_inputs, layer_weights
@@ -105,16 +104,18 @@ class _ReLUStack(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
-        saved, widths = ctx.saved_tensors, ctx.widths
-        depth, dtype = len(saved) // 2, gradient.dtype
+        saved, widths, dtype = ctx.saved_tensors, ctx.widths, gradient.dtype
+        depth = len(saved) // 2
         needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(widths)], ctx.needs_input_grad[-1]
         of_inputs: list[Gradient] = [None] * len(widths)
         of_weights: list[Gradient] = [None] * depth
         of_biases: list[Gradient] = [None] * depth
         for i in range(depth - 1, -1, -1):
             h, weight = saved[i], saved[depth + i]
-            if gradient.dtype is not h.dtype:
+            if i > 0 and gradient.dtype is not h.dtype:
                 gradient = gradient.to(h.dtype)
+            if gradient.dtype is not dtype:  # autocast
+                h, weight = h.to(gradient.dtype), weight.to(gradient.dtype)
             if needs_parameters:
                 of_weights[i] = _weight_gradient(h, gradient).to(dtype)
                 of_biases[i] = gradient.sum(-2, keepdim=gradient.dim() == 3, dtype=dtype)
@@ -124,7 +125,7 @@ class _ReLUStack(torch.autograd.Function):
         if any(needs_inputs):
             for k, rows in enumerate(weight.split(widths, dim=-2)):
                 if needs_inputs[k]:
-                    of_inputs[k] = _first_input_gradient(gradient, rows)
+                    of_inputs[k] = _first_input_gradient(gradient, rows).to(dtype)
         return None, None, *of_inputs, *of_weights, *of_biases
 
 

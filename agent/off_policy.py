@@ -1,6 +1,7 @@
 """What the agents share: acting, the shell around an update, histograms, optimizers, state."""
 
 from abc import abstractmethod
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,8 @@ class OffPolicyAgent(Agent):
         self.set_step(step)
         batch = replay_buffer.sample(self.batch_size)
         noises = self.policy.noise(self.noises_per_update * self.batch_size).chunk(self.noises_per_update)
-        metrics, histograms = self.update_step(batch, *noises)
+        with torch.autocast(self.device.type, self.autocast_dtype) if self.autocast_dtype else nullcontext():
+            metrics, histograms = self.update_step(batch, *noises)
         metrics["train/batch_reward"] = batch.reward.mean()
         logger.log_all(metrics, step)
         self._histograms_due |= logger.histograms_due(step)

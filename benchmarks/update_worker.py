@@ -45,12 +45,16 @@ def ours(units: int, batch: int, precision: str) -> Update:
     from logger import Logger
     from replay_buffer import ReplayBuffer
     from train import build_agent
+    from utils import keep_freed_memory
+
+    keep_freed_memory()
 
     sizes = [f"agent.batch_size={batch}", f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}"]
     cfg = settings.check(cli.plain(cli.compose_config("train", [*sizes])))
     cpu = torch.device("cpu")
     shapes = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
     agent = build_agent(cfg, shapes, cpu)
+    agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
     buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, cpu)
     for obs, action, reward, next_obs in transitions():
         buffer.add(obs, action, reward, next_obs, False, False)
