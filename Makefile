@@ -1,6 +1,8 @@
 # make train   train on cheetah_run; ARGS="env=walker_walk seed=3" are passed on
 # make test    run the tests
 # make check   formatter, linter, type checker, layering
+# make bench   how fast it is, beside Stable-Baselines3, SBX and the machine itself (five minutes; .venv-bench is theirs)
+# make profile a profiler's trace of some updates, for Perfetto or TensorBoard
 #
 # Each builds .venv on first use, from the pins in requirements.txt, and reuses it while they are unchanged.
 
@@ -12,7 +14,7 @@ BIN := $(VENV)/bin
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 PRESET := $(if $(filter 0,$(HAS_GPU)),preset=cpu)
 
-.PHONY: train test check
+.PHONY: train test check bench profile
 .DEFAULT_GOAL := train
 
 train: $(VENV)/train.stamp
@@ -27,6 +29,12 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layering.py
 
+bench: $(VENV)/train.stamp .venv-bench/stamp
+	$(BIN)/python benchmarks/speed.py
+
+profile: $(VENV)/train.stamp
+	$(BIN)/python benchmarks/profile_updates.py $(ARGS)
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' || \
 		{ echo "Python 3.11 or 3.12 is needed, and $(PYTHON) is not; name one that is: make PYTHON=python3.12" >&2; exit 2; }
@@ -39,3 +47,8 @@ $(VENV)/train.stamp: requirements.txt | $(BIN)/python
 $(VENV)/dev.stamp: requirements-dev.txt requirements-box2d.txt requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
 	@touch $@ $(VENV)/train.stamp
+
+.venv-bench/stamp: requirements-bench.txt
+	@$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --disable-pip-version-check -q -r requirements-bench.txt
+	@touch $@

@@ -61,7 +61,12 @@ class MLP(nn.Sequential):
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """Of one input (B, in), or of several that are `in` wide together."""
         device = inputs[0].device.type
-        hidden_dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):  # which would round every layer
+                return self._compute(inputs, torch.get_autocast_dtype(device))
+        return self._compute(inputs, None)
+
+    def _compute(self, inputs: tuple[torch.Tensor, ...], hidden_dtype: torch.dtype | None) -> torch.Tensor:
         weights, biases = [layer.weight for layer in self._linear], [layer.bias for layer in self._linear]
         if torch.is_grad_enabled():
             return _ReLUStack.apply(hidden_dtype, len(inputs), *inputs, *weights, *biases)
@@ -104,6 +109,15 @@ class _ReLUStack(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        device = gradient.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return _ReLUStack.gradients(ctx, gradient)
+        return _ReLUStack.gradients(ctx, gradient)
+
+    @staticmethod
+    def gradients(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        """Of the loss in the arguments of `forward`, from that in its output."""
         saved, widths, dtype = ctx.saved_tensors, ctx.widths, gradient.dtype
         depth = len(saved) // 2
         needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(widths)], ctx.needs_input_grad[-1]

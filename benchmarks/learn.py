@@ -12,7 +12,6 @@ import csv
 import datetime
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import matplotlib
 import torch
+from machine import processor
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -48,11 +48,6 @@ def evaluations(folder: Path) -> list[dict[str, float]]:
     with (folder / "eval.csv").open(newline="") as file:
         names = ("step", "episode_reward", "episode_reward_min", "episode_reward_max")
         return [{name: float(row[name]) for name in names} for row in csv.DictReader(file)]
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), platform.processor())
 
 
 def draw(path: Path, title: str, curves: dict[int, list[dict[str, float]]]) -> None:

@@ -39,27 +39,31 @@ def floor(units: int, batch: int, precision: str) -> Update:
     return update
 
 
-def ours(units: int, batch: int, precision: str) -> Update:
+def ours(overrides: list[str]) -> Update:
     import cli
     import settings
     from logger import Logger
     from replay_buffer import ReplayBuffer
     from train import build_agent
-    from utils import keep_freed_memory
+    from utils import keep_freed_memory, resolve_device, set_precision
 
+    cfg = settings.check(cli.plain(cli.compose_config("train", overrides)))
+    device = resolve_device(cfg.device)
     keep_freed_memory()
-
-    sizes = [f"agent.batch_size={batch}", f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}"]
-    cfg = settings.check(cli.plain(cli.compose_config("train", [*sizes])))
-    cpu = torch.device("cpu")
+    precision = set_precision(cfg.precision, device)
     shapes = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
-    agent = build_agent(cfg, shapes, cpu)
+    agent = build_agent(cfg, shapes, device)
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-    buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, cpu)
+    buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device)
     for obs, action, reward, next_obs in transitions():
         buffer.add(obs, action, reward, next_obs, False, False)
     logger = Logger(Path(), {})
     return lambda: agent.update(buffer, logger, 0)
+
+
+def ours_of_size(units: int, batch: int, precision: str) -> Update:
+    widths = [f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}"]
+    return ours([f"agent.batch_size={batch}", *widths, f"precision={precision}"])
 
 
 def transitions() -> Any:
@@ -112,7 +116,7 @@ UPDATES_PER_CALL = {"sb3": 2}
 
 def main() -> None:
     system, units, batch, precision = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    update = {"floor": floor, "ours": ours, "sb3": sb3, "sbx": sbx}[system](units, batch, precision)
+    update = {"floor": floor, "ours": ours_of_size, "sb3": sb3, "sbx": sbx}[system](units, batch, precision)
     per_call = UPDATES_PER_CALL.get(system, 1)
     update()
     print("ready", flush=True)

@@ -123,3 +123,15 @@ def test_initialisation_of_layers(num_members: int | None) -> None:
     for layer, bound in zip(layers, (1 / math.sqrt(50), 3e-3), strict=True):
         for parameter in (layer.weight, layer.bias):
             assert 0.5 * bound < parameter.abs().max().item() <= bound
+
+
+def test_gradients_of_a_sample_and_its_log_density_are_autograds() -> None:
+    torch.manual_seed(0)
+    mu, log_std, noise = (torch.randn(6, 3).double() for _ in range(3))
+    inputs = (3 * mu).requires_grad_(), (log_std - 1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda m, s: SquashedNormal(m, s).rsample_with_log_prob(noise), inputs)
+    dist = SquashedNormal(*inputs)
+    action, log_prob = dist.rsample_with_log_prob(noise)
+    u = dist.mu + dist.std * noise
+    torch.testing.assert_close(action, torch.tanh(u))
+    torch.testing.assert_close(log_prob, dist.log_prob_u(u))

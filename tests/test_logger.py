@@ -200,3 +200,18 @@ def test_unfinished_meters_survive_a_restart(tmp_path: Path) -> None:
     for log in (straight, second):
         log.dump(20)
     assert (tmp_path / "a/train.csv").read_bytes() == (tmp_path / "b/train.csv").read_bytes()
+
+
+def test_values_logged_together_are_those_logged_one_by_one(tmp_path: Path) -> None:
+    together, alone = Logger(tmp_path, {}), Logger(tmp_path, {})
+    for step in range(1, 6):
+        values = {"train_critic/loss": torch.tensor(float(step)), "train_actor/target_entropy": -6.0}
+        if step % 2:
+            values["train_actor/loss"] = torch.tensor(10.0 * step)
+        together.log_all(values, step)
+        for key, value in values.items():
+            alone.log(key, value, step)
+        if step == 3:
+            state, together = together.state_dict(), Logger(tmp_path, {})
+            together.load_state_dict(state)
+    assert together.dump(5) == alone.dump(5)

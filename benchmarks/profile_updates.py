@@ -1,0 +1,32 @@
+"""A profiler's trace of ten updates: `make profile ARGS="agent.batch_size=256 agent.critic.hidden_dim=256"`.
+
+Writes exp/profile/<host>.<time>.pt.trace.json, which opens in https://ui.perfetto.dev and, with
+`tensorboard --logdir exp/profile`, in TensorBoard's profiler plug-in, and prints what took the most time. The arguments
+are train.py's.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, tensorboard_trace_handler
+from update_worker import ours
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "exp" / "profile"
+
+
+def main() -> None:
+    update = ours(sys.argv[1:])
+    for _ in range(20):
+        update()
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+    with profile(activities=activities, on_trace_ready=tensorboard_trace_handler(str(TARGET))) as profiler:
+        for _ in range(10):
+            update()
+    print(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=20, max_name_column_width=40))
+    print(max(TARGET.glob("*.json"), key=lambda path: path.stat().st_mtime))
+
+
+if __name__ == "__main__":
+    main()

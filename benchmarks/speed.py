@@ -1,0 +1,118 @@
+"""How fast an update and a whole run are, beside Stable-Baselines3, SBX and the machine itself: `make bench`.
+
+Each system lives in a process of its own and works only when it is its turn, round after round, so that what else the
+machine does falls on all alike. A ratio is the median over rounds of the ratio of the two medians within a round.
+Writes benchmarks/results/speed.json; the last line of its output is one JSON object.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from machine import processor
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS = ROOT / ".venv-bench" / "bin" / "python"
+WORKER, WHOLE = ROOT / "benchmarks" / "update_worker.py", ROOT / "benchmarks" / "whole_training.py"
+Times = dict[str, list[float]]  # system -> median seconds an update, by round
+
+
+class Worker:
+    """One system at one size, in a process that waits for its turn."""
+
+    def __init__(self, system: str, units: int, precision: str):
+        python = str(PEERS) if system in ("sb3", "sbx") else sys.executable
+        command = [python, str(WORKER), system, str(units), str(units), precision]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._read()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"a worker ended early: {' '.join(map(str, self._process.args))}")  # type: ignore[arg-type]
+        return line
+
+    def median_s(self, num_updates: int) -> float:
+        """Of so many updates, the first fifth of them left out: the caches are another system's."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{num_updates}\n")
+        self._process.stdin.flush()
+        seconds = json.loads(self._read())
+        return median(seconds[len(seconds) // 5 :])
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def compare(units: int, rounds: int, updates_a_turn: int) -> Times:
+    """Rounds of turns; who begins moves on by one in each."""
+    names = ["floor", "ours", "sb3", "sbx", "ours bf16"]
+    workers = {name: Worker(name.split()[0], units, "bf16" if "bf16" in name else "fp32") for name in names}
+    for worker in workers.values():
+        worker.median_s(max(2, updates_a_turn // 5))
+    times: Times = {name: [] for name in names}
+    for i in range(rounds):
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            times[name].append(workers[name].median_s(updates_a_turn))
+    for worker in workers.values():
+        worker.close()
+    return times
+
+
+def ratio(times: Times, ours: str, other: str) -> float:
+    return round(median(a / b for a, b in zip(times[ours], times[other], strict=True)), 3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    args = parser.parse_args()
+    sizes = {256: compare(256, args.rounds, 100), 1024: compare(1024, args.rounds, 5)}
+    output = subprocess.run([sys.executable, str(WHOLE)], check=True, stdout=subprocess.PIPE, text=True).stdout
+    whole = json.loads(output.splitlines()[-1])
+    ratios = {
+        "update_256_fp32_vs_floor": ratio(sizes[256], "ours", "floor"),
+        "update_256_fp32_vs_sb3": ratio(sizes[256], "ours", "sb3"),
+        "update_256_fp32_vs_sbx": ratio(sizes[256], "ours", "sbx"),
+        "update_1024_fp32_vs_floor": ratio(sizes[1024], "ours", "floor"),
+        "update_1024_fp32_vs_sbx": ratio(sizes[1024], "ours", "sbx"),
+        "update_1024_bf16_vs_sb3": ratio(sizes[1024], "ours bf16", "sb3"),
+        "train_overhead": whole["train_overhead"],
+    }
+    peers = subprocess.run([str(PEERS), "-m", "pip", "freeze"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    wanted = ("stable_baselines3==", "sbx-rl==", "jax==", "torch==")
+    record: dict[str, Any] = {
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "versions": {"torch": version("torch"), "peers": [line for line in peers.split() if line.startswith(wanted)]},
+        "rounds": args.rounds,
+        "ratios": ratios,
+        "update_ms": {
+            f"{units} units, batch {units}": {
+                name: {"median": round(1e3 * median(s), 3), "lowest": round(1e3 * min(s), 3)}
+                for name, s in times.items()
+            }
+            for units, times in sizes.items()
+        },
+        "whole_training": whole,
+    }
+    (ROOT / "benchmarks" / "results" / "speed.json").write_text(json.dumps(record, indent=1) + "\n")
+    for size, systems in record["update_ms"].items():
+        print(f"an update at {size}, milliseconds (median of rounds, lowest round):")
+        for name, ms in systems.items():
+            print(f"  {name:10} {ms['median']:8.2f} {ms['lowest']:8.2f}")
+    print("a step of training, milliseconds:", whole["step_ms"])
+    print(json.dumps(ratios))
+
+
+if __name__ == "__main__":
+    main()

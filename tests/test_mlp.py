@@ -1,0 +1,79 @@
+"""An MLP's hand-written backward pass against autograd's own, and what autocast may round."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from agent.mlp import MLP, Linear, mlp
+from utils import constant_view
+
+
+def textbook(network: MLP, x: torch.Tensor) -> torch.Tensor:
+    """Layer by layer, by autograd."""
+    for layer in network:
+        x = torch.matmul(x, layer.weight) + layer.bias if isinstance(layer, Linear) else torch.relu(x)
+    return x
+
+
+@pytest.mark.parametrize(("members", "depth", "out"), product([None, 1, 3], [0, 1, 2, 3], [1, 4]))
+def test_values_and_gradients_are_autograds(members: int | None, depth: int, out: int) -> None:
+    torch.manual_seed(0)
+    network = mlp(5, 7, out, depth, members, init="torch").double()
+    obs, action = torch.randn(9, 3).double().requires_grad_(), torch.randn(9, 2).double().requires_grad_()
+    wanted = [obs, action, *network.parameters()]
+    ours, theirs = network(obs, action), textbook(network, torch.cat([obs, action], 1))
+    torch.testing.assert_close(ours, theirs)
+    weights = torch.randn_like(ours)
+    for a, b in zip(
+        torch.autograd.grad((ours * weights).sum(), wanted),
+        torch.autograd.grad((theirs * weights).sum(), wanted),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+    with torch.no_grad():
+        torch.testing.assert_close(network(obs, action), theirs)
+
+
+def test_only_what_is_asked_for_gets_a_gradient() -> None:
+    network = mlp(5, 7, 1, 2, 2)
+    obs, action = torch.randn(9, 3), torch.randn(9, 2, requires_grad=True)
+    constant_view(network)(obs, action).sum().backward()
+    assert action.grad is not None and action.grad.abs().sum() > 0
+    assert obs.grad is None
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_constant_view_follows_every_change_in_place() -> None:
+    network, x = mlp(5, 7, 1, 2, 2), torch.randn(4, 5)
+    view = constant_view(network)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.1)
+    torch.testing.assert_close(view(x), network(x), rtol=0, atol=0)
+    network.load_state_dict(mlp(5, 7, 1, 2, 2).state_dict())
+    torch.testing.assert_close(view(x), network(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("members", [None, 2])
+def test_autocast_rounds_the_products_between_hidden_layers_only(members: int | None) -> None:
+    torch.manual_seed(0)
+    network, x = mlp(6, 64, 1, 2, members), torch.randn(50, 6)
+    parameters = list(network.parameters())
+    exact = network(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = network(x)
+    assert rounded.dtype is torch.float32
+    assert not torch.equal(rounded, exact)
+    torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0.02)
+    assert not torch.equal(rounded, rounded.bfloat16().float())  # the last layer's digits are float32's
+    for a, b in zip(
+        torch.autograd.grad(rounded.square().mean(), parameters),
+        torch.autograd.grad(exact.square().mean(), parameters),
+        strict=True,
+    ):
+        assert a.dtype is torch.float32
+        assert (a - b).norm() < 0.03 * b.norm()
+    with torch.autocast("cpu", torch.bfloat16):  # with one hidden layer there is nothing between two
+        shallow = mlp(6, 64, 1, 1, members)
+        torch.testing.assert_close(shallow(x), textbook(shallow.double(), x.double()).float())
