@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "evaluator": {"utils", "video"},
     "cli": {"settings", "utils"},
     "agent": AGENT_PARTS | {"utils"},
-    "plot": set(),
+    "study": {"study", "utils"},
+    "plot": {"study", "utils"},
     "train": {
         "cli",
         "envs",
@@ -35,8 +36,8 @@ MAY_IMPORT = {
         "agent.policy",
     },
 }
-FILES = sorted([*ROOT.glob("*.py"), *ROOT.glob("agent/*.py"), *ROOT.glob("dmc2gym/*.py")])
-OURS = {path.stem for path in ROOT.glob("*.py")} | {"agent", "dmc2gym", "tests", "benchmarks"}
+FILES = sorted([*ROOT.glob("*.py"), *ROOT.glob("agent/*.py"), *ROOT.glob("dmc2gym/*.py"), *ROOT.glob("study/*.py")])
+OURS = {path.stem for path in ROOT.glob("*.py")} | {"agent", "dmc2gym", "study", "tests", "benchmarks"}
 
 
 def imports(path: Path) -> set[str]:
