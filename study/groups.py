@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from study.runs import Run
+from utils import dotted
 
 # What a configuration may differ in between repetitions of one experiment: the seed, the machine, what is measured and
 # kept. The agent's shapes come from the task.
@@ -56,7 +57,7 @@ def group(runs: Sequence[Run]) -> list[Group]:
 
 def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
     """Every key, seeds and shapes apart, that is not the same in all runs: its value in each of them."""
-    flat = [flatten(run.config) for run in runs]
+    flat = [dotted(run.config) for run in runs]
     return {
         key: values
         for key, values in _columns(flat).items()
@@ -64,16 +65,8 @@ def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
     }
 
 
-def flatten(config: dict[str, Any], prefix: str = "") -> Values:
-    """Dotted keys and their values; lists stay whole."""
-    flat: Values = {}
-    for key, value in config.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
-
-
 def _settings_that_matter(run: Run) -> Values:
-    flat = flatten(run.config)
+    flat = dotted(run.config)
     capacity = flat.get("replay_buffer_capacity")
     if capacity is not None and capacity >= run.length:
         flat["replay_buffer_capacity"] = "all"  # a buffer that never fills is the same whatever its size

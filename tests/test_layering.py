@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "replay_buffer": {"utils"},
     "log_sinks": {"utils"},
     "logger": {"log_sinks", "utils"},
+    "wandb_sink": {"log_sinks", "utils"},
     "settings": {"utils"},
     "envs": {"dmc2gym", "utils"},
     "evaluator": {"utils", "video"},
@@ -33,6 +34,7 @@ MAY_IMPORT = {
         "settings",
         "utils",
         "video",
+        "wandb_sink",
         "agent.policy",
     },
 }
