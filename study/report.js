@@ -1,5 +1,5 @@
 "use strict";
-// Draws the panels described by the JSON in #data as SVG, with a crosshair, and loads videos as they come into view.
+// Draws the panels described by the JSON in #data as SVG, with a crosshair and a legend that switches.
 
 const NS = "http://www.w3.org/2000/svg";
 const MARGIN = { left: 46, right: 10, top: 8, bottom: 34 };
@@ -195,18 +195,3 @@ for (const { label, colour, dash } of data.legend) {
     panels.forEach((panel) => panel.draw());
   });
 }
-
-// A browser allows some dozens of players at a time, and a study may have hundreds of videos.
-const watcher = new IntersectionObserver(
-  (entries) => {
-    for (const { target, isIntersecting } of entries) {
-      if (isIntersecting && !target.src) target.src = target.dataset.src;
-      else if (!isIntersecting && target.src && target.paused) {
-        target.removeAttribute("src");
-        target.load();
-      }
-    }
-  },
-  { rootMargin: "300px" },
-);
-document.querySelectorAll("video").forEach((video) => watcher.observe(video));

@@ -183,6 +183,6 @@ def _video(run: Run, label: str) -> str:
     step = tables.steps_text(int(path.stem))
     caption = escape(f"{run.task}, {label}, seed {run.seed}, at step {step}")
     return (
-        f'<figure><video controls muted loop playsinline aria-label="{caption}" '
-        f'data-src="data:video/mp4;base64,{source}"></video><figcaption>{caption}</figcaption></figure>'
+        f'<figure><video controls muted loop playsinline preload="metadata" aria-label="{caption}" '
+        f'src="data:video/mp4;base64,{source}"></video><figcaption>{caption}</figcaption></figure>'
     )
