@@ -15,7 +15,7 @@ from study import look
 from study.look import Look
 from study.references import Reference
 from study.statistics import Average
-from study.summary import Line, Study
+from study.summary import Line, Study, is_suite_task
 
 COLUMNS = 4  # panels side by side, as in the literature
 
@@ -58,6 +58,9 @@ def draw_tasks(study: Study) -> Figure:
         for line in lines:
             _draw_line(panel, line, looks[line.group.label])
         dress(panel, task, "return" if place % COLUMNS == 0 else "")
+        panel.set_xlim(left=0)
+        if is_suite_task(task):
+            panel.set_ylim(bottom=0)
         if not any(line.average.steps.size for line in lines):
             panel.text(0.5, 0.5, "no evaluation yet", transform=panel.transAxes, ha="center")
     handles = _handles(looks) + _handles(theirs)

@@ -85,6 +85,7 @@ def test_means_unfinished_runs_and_published_curves_are_drawn(tmp_path: Path) ->
         "not all runs got there",
         "an unfinished run's end",
     ]
+    assert figure.axes[0].get_ylim()[0] == 0 == figure.axes[0].get_xlim()[0]
     assert figure.axes[0].get_xlabel() == "environment steps" and figure.axes[0].get_ylabel() == "return"
 
 
