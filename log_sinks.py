@@ -44,6 +44,9 @@ class Sink:
     def __init__(self, log_dir: Path):
         self.log_dir = log_dir
 
+    def settings(self, values: dict[str, Any]) -> None:
+        """The run's configuration by dotted key, once, before anything else."""
+
     def scalars(self, row: Row, step: int) -> None:
         """Points of curves: averaged values by key."""
 
@@ -65,6 +68,11 @@ class Sink:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues where the state was taken."""
+
+
+def _is_wiring(key: str) -> bool:
+    """Whether a setting says how parts are put together, or repeats another."""
+    return key.startswith(("logger.", "evaluator.")) or key.rsplit(".", 1)[-1].startswith("_")
 
 
 class ConsoleSink(Sink):
@@ -171,12 +179,21 @@ class CsvSink(Sink):
 
 
 class TensorBoardSink(Sink):
-    """Event files under `tb/`."""
+    """Event files under `tb/`; the settings are what its HParams page sets against the last of each curve."""
 
     def __init__(self, log_dir: Path):
         from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is wanted
 
         self._writer = SummaryWriter(str(log_dir / "tb"))
+
+    def settings(self, values: dict[str, Any]) -> None:
+        from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+
+        # No list of columns is written: the page then finds those of all runs, and which of them differ.
+        plain = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in values.items()}
+        shown = {key: value for key, value in plain.items() if not _is_wiring(key)}
+        self._writer._get_file_writer().add_summary(hparams_pb(shown))
+        self._writer.flush()
 
     def scalars(self, row: Row, step: int) -> None:
         for key, value in row.items():

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from log_sinks import GROUPS, Row, Sink, group_of
-from utils import Every, Factory, NonNegativeInt
+from utils import Every, Factory, NonNegativeInt, dotted
 
 
 class Meter:
@@ -58,6 +58,11 @@ class Logger:
         self._bundles: dict[tuple[str, ...], Meter] = {}  # of values that came together, summed as one tensor
         self._fine_meters: dict[str, Meter] = {}  # since the last point of the finer curve, by key
         self._fine_due: dict[str, Every] = {}
+
+    def log_settings(self, config: dict[str, Any]) -> None:
+        """The run's configuration, nested, for the sinks that show it; once, before anything is logged."""
+        for sink in self.sinks.values():
+            sink.settings(dotted(config))
 
     def log(self, key: str, value: Any, step: int, n: int = 1, log_frequency: int = 1) -> None:
         """Adds a scalar to its meter.

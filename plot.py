@@ -1,80 +1,73 @@
-"""Runs in exp/ in, figures out: `python plot.py exp/<day>/<run>` draws one run's curves."""
+"""Runs in, figures, tables and a report out: `python plot.py exp/<day>/<sweep> --reference --report`."""
 
-import csv
+import argparse
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
 
-Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
+from study.run_figure import draw_run
+from utils import UserError, write_atomically
 
-PANELS = (  # of train.csv: column, title
-    ("actor_loss", "actor loss"),
-    ("critic_loss", "Q loss"),
-    ("value_loss", "V loss"),
-    ("alpha_loss", "temperature loss"),
-    ("alpha_value", "temperature"),
-    ("actor_entropy", "policy entropy (nats)"),
-)
+__all__ = ["draw_run"]
 
 
-def read(path: Path) -> Columns:
-    """A log's columns, blanks left out."""
-    columns: Columns = {}
-    if path.exists():
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                for name, value in row.items():
-                    if value:
-                        steps, values = columns.setdefault(name, ([], []))
-                        steps.append(float(row["step"]))
-                        values.append(float(value))
-    return columns
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    matplotlib.use("Agg")
+    parser = argparse.ArgumentParser(
+        prog="plot.py",
+        description="Draws runs: one run's curves, or a study of several, grouped by task, agent and configuration.",
+    )
+    parser.add_argument("paths", nargs="+", help="run folders, sweeps, folders of them, or patterns in quotes")
+    parser.add_argument("--reference", action="store_true", help="published results beside ours")
+    parser.add_argument("--report", action="store_true", help="report.html too: one file, with the last videos")
+    parser.add_argument("--out", type=Path, help="folder for the files (default: the run's, or study/ beside the runs)")
+    args = parser.parse_args(argv)
+    try:
+        for path in draw(args.paths, args.reference, args.report, args.out):
+            print(path)
+    except UserError as error:
+        print(f"plot.py: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
-def draw_run(folder: Path) -> Path:
-    """Draws a run's return and whatever losses it has into `curves.png` in its folder."""
-    train, evaluation = read(folder / "train.csv"), read(folder / "eval.csv")
-    panels = [(column, title) for column, title in PANELS if column in train]
-    num_columns = min(4, len(panels) + 1)
-    num_rows = -(-(len(panels) + 1) // num_columns)
-    figure = Figure(figsize=(3.6 * num_columns, 2.8 * num_rows), layout="constrained")
-    axes = figure.subplots(num_rows, num_columns, squeeze=False).flat
-    _draw_return(axes[0], train, evaluation)
-    for panel, (column, title) in zip(axes[1:], panels, strict=False):
-        panel.plot(*train[column], linewidth=0.9)
-        panel.set(title=title)
-    for panel in axes[: len(panels) + 1]:
-        panel.set_xlabel("environment steps")
-        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        panel.grid(alpha=0.3)
-    for panel in axes[len(panels) + 1 :]:
-        panel.axis("off")
-    target = folder / "curves.png"
-    figure.savefig(target, dpi=110)
-    return target
+def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Path | None) -> list[Path]:
+    """Draws the runs in `paths`; returns the files written.
 
+    Raises:
+        UserError: for a path without runs, logs that cannot be read, or a folder that cannot be written.
+    """
+    from study import figures, report, runs, summary, tables  # not before: at a run's end nobody waits for scipy
 
-def _draw_return(panel: Axes, train: Columns, evaluation: Columns) -> None:
-    panel.set(title="return")
-    if "episode_reward" in train:
-        panel.plot(*train["episode_reward"], linewidth=0.6, alpha=0.5, color="tab:gray", label="training episode")
-    if "episode_reward" in evaluation:
-        steps, means = evaluation["episode_reward"]
-        low, high = evaluation["episode_reward_min"][1], evaluation["episode_reward_max"][1]
-        panel.fill_between(steps, low, high, alpha=0.2, color="tab:blue", linewidth=0, label="min to max")
-        panel.plot(steps, means, marker="o", markersize=2.5, color="tab:blue", label="evaluation, mean")
-    if panel.lines:
-        panel.legend(fontsize=7, frameon=False)
+    found = runs.find(paths)
+    study = summary.summarise(found, with_references)
+    if not study.any_evaluation and len(found) > 1:
+        raise UserError(f"{' '.join(paths)}: no evaluation in any of the {len(found)} runs yet")
+    folders = [str(run.folder) for run in found]
+    folder = out or (found[0].folder if len(found) == 1 else Path(os.path.commonpath(folders)) / "study")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if len(found) == 1:
+            written = draw_run(found[0].folder, study.references.get(found[0].task, []), folder / "curves")
+        else:
+            written = figures.save(figures.draw_tasks(study), folder / "curves")
+            if study.overall:
+                written += figures.save(figures.draw_overall(study), folder / "overall")
+            texts = {"curves.csv": tables.points(study), "table.md": tables.markdown(study)}
+            for name, text in texts.items():
+                write_atomically(folder / name, text)
+                written.append(folder / name)
+        if with_report:
+            write_atomically(folder / "report.html", report.html(study))
+            written.append(folder / "report.html")
+    except OSError as error:
+        raise UserError(f"--out={folder}: it cannot be written ({error.strerror})") from None
+    return written
 
 
 if __name__ == "__main__":
-    matplotlib.use("Agg")
-    for argument in sys.argv[1:]:
-        if not (Path(argument) / "train.csv").exists():
-            print(f"plot.py: {argument}: no train.csv there; a run's folder goes here", file=sys.stderr)
-            sys.exit(2)
-        print(draw_run(Path(argument)))
+    sys.exit(main())

@@ -51,6 +51,7 @@ class Settings:
     log_frequency: NonNegativeInt
     log_every_steps: NonNegativeInt
     log_save_tb: bool
+    log_save_wandb: bool
     save_video: bool
     save_figure: bool
     seed: Annotated[int, Ge(0), Lt(2**32)]

@@ -21,6 +21,7 @@ import cli
 import replay_buffer
 import settings
 import video
+import wandb_sink
 from agent.policy import UniformPolicy, load_policy
 from settings import Settings
 from utils import (
@@ -83,6 +84,8 @@ class Workspace:
         )
         if not cfg.log_save_tb:
             cfg.logger["sinks"]["tensorboard"] = None
+        if not cfg.log_save_wandb:
+            cfg.logger["sinks"]["wandb"] = None
         self.logger = instantiate(cfg.logger, _convert_="all")(log_dir=work_dir)
         self.evaluator = instantiate(cfg.evaluator, _convert_="all")(
             make_env=make_env,
@@ -94,6 +97,7 @@ class Workspace:
         used = dataclasses.asdict(cfg) | chosen
         used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
+        self.logger.log_settings(used)
 
         self.cfg = cfg
         self.work_dir = work_dir
@@ -282,6 +286,8 @@ def check_machine(runs: list[Settings]) -> None:
     """
     for cfg in runs:
         set_precision(cfg.precision, resolve_device(cfg.device))
+        if cfg.log_save_wandb:
+            wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
     video.choose_opengl(any(_wants_opengl(cfg) for cfg in runs))
     import envs  # not before: dm_control reads the choice when it is imported
 

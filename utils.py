@@ -157,6 +157,14 @@ def keep_freed_memory() -> None:
         libc.mallopt(mmap_threshold, 2**25)  # the most it accepts
 
 
+def dotted(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested configuration as one level of dotted keys; lists stay whole."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Writes a text file so that a reader, or a crash, sees either the old content or the new."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

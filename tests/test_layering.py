@@ -16,12 +16,14 @@ MAY_IMPORT = {
     "replay_buffer": {"utils"},
     "log_sinks": {"utils"},
     "logger": {"log_sinks", "utils"},
+    "wandb_sink": {"log_sinks", "utils"},
     "settings": {"utils"},
     "envs": {"dmc2gym", "utils"},
     "evaluator": {"utils", "video"},
     "cli": {"settings", "utils"},
     "agent": AGENT_PARTS | {"utils"},
-    "plot": set(),
+    "study": {"study", "utils"},
+    "plot": {"study", "utils"},
     "train": {
         "cli",
         "envs",
@@ -32,11 +34,12 @@ MAY_IMPORT = {
         "settings",
         "utils",
         "video",
+        "wandb_sink",
         "agent.policy",
     },
 }
-FILES = sorted([*ROOT.glob("*.py"), *ROOT.glob("agent/*.py"), *ROOT.glob("dmc2gym/*.py")])
-OURS = {path.stem for path in ROOT.glob("*.py")} | {"agent", "dmc2gym", "tests", "benchmarks"}
+FILES = sorted([*ROOT.glob("*.py"), *ROOT.glob("agent/*.py"), *ROOT.glob("dmc2gym/*.py"), *ROOT.glob("study/*.py")])
+OURS = {path.stem for path in ROOT.glob("*.py")} | {"agent", "dmc2gym", "study", "tests", "benchmarks"}
 
 
 def imports(path: Path) -> set[str]:

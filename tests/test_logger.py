@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.context import RequestContext
+from tensorboard.plugins.base_plugin import TBContext
+from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 
 from log_sinks import ConsoleSink, CsvSink, Sink, TensorBoardSink
 from logger import Logger
@@ -215,3 +220,33 @@ def test_values_logged_together_are_those_logged_one_by_one(tmp_path: Path) -> N
             state, together = together.state_dict(), Logger(tmp_path, {})
             together.load_state_dict(state)
     assert together.dump(5) == alone.dump(5)
+
+
+def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None:
+    for seed, rate, final in ((1, 1e-3, 100.0), (2, 1e-3, 120.0), (1, 1e-4, 50.0)):
+        folder = tmp_path / f"{seed}-{rate}"
+        log = Logger(folder, {"tensorboard": TensorBoardSink})
+        log.log_settings({"env": "cheetah_run", "seed": seed, "agent": {"lr": rate, "bound": None, "_target_": "a.B"}})
+        for step, value in ((1000, 1.0), (2000, final)):
+            log.log("eval/episode_reward", value, step)
+            log.dump(step)
+        log.close()
+
+    # As TensorBoard's HParams page asks its server.
+    runs = EventMultiplexer()
+    runs.AddRunsFromDirectory(str(tmp_path))
+    runs.Reload()
+    provider = MultiplexerDataProvider(runs, str(tmp_path))
+    page, request = backend_context.Context(TBContext(data_provider=provider)), RequestContext()
+    written = page.hparams_metadata(request, "")
+    columns = page.experiment_from_metadata(request, "", True, written, [])
+    assert {info.name for info in columns.hparam_infos} == {"env", "seed", "agent.lr", "agent.bound"}
+    assert {info.name for info in columns.hparam_infos if info.differs} == {"seed", "agent.lr"}
+    asked = api_pb2.ListSessionGroupsRequest(slice_size=10, allowed_statuses=[api_pb2.STATUS_UNKNOWN])
+    rows = {
+        (group.hparams["seed"].number_value, group.hparams["agent.lr"].number_value): metric.value
+        for group in list_session_groups.Handler(request, page, "", asked).run().session_groups
+        for metric in group.metric_values
+        if metric.name.tag == "eval/episode_reward"
+    }
+    assert rows == {(1, 1e-3): 100, (2, 1e-3): 120, (1, 1e-4): 50}

@@ -1,23 +1,134 @@
+"""The command that draws, run as a person would."""
+
+import csv
+import re
 from pathlib import Path
 
 import imageio.v3 as iio
 import probes
+import pytest
+from made_runs import make_run
+from matplotlib.figure import Figure
 
 import plot
+from study import figures, look, runs, summary
 
 
 def test_a_runs_curves_are_drawn_at_its_end(tmp_path: Path) -> None:
     probes.train(tmp_path, "agent=sac_v", "env=ProbeTimeLimit-v0", "agent.value.hidden_dim=16", "save_figure=true")
     picture = iio.imread(tmp_path / "curves.png")
-    assert (
-        picture.shape[0] > 500 and picture.shape[1] > 1000
-    )  # two rows of panels: return, losses, temperature, entropy
+    assert picture.shape[0] > 500 and picture.shape[1] > 1000  # two rows of panels
     assert picture[..., :3].std() > 10
-    columns = plot.read(tmp_path / "train.csv")
+    assert (tmp_path / "curves.svg").read_text().startswith("<?xml")
+    columns = runs.read(tmp_path / "train.csv")
     assert {"actor_loss", "critic_loss", "value_loss", "alpha_loss", "alpha_value"} <= set(columns)
     steps, values = columns["critic_loss"]
     assert steps[0] > 100 and len(steps) == len(values)  # rows before the first update are blank, not zero
 
 
 def test_an_empty_folder_still_draws(tmp_path: Path) -> None:
-    assert plot.draw_run(tmp_path).exists()
+    assert all(path.exists() for path in plot.draw_run(tmp_path))
+
+
+def study(folder: Path, with_references: bool = False) -> summary.Study:
+    return summary.summarise(runs.find([str(folder)]), with_references)
+
+
+def curves(figure: Figure, panel: int) -> list[list[tuple[float, float]]]:
+    """Points of each line of a panel, gaps left out."""
+    return [
+        [(x, y) for x, y in line.get_xydata().tolist() if y == y]  # type: ignore[union-attr]
+        for line in figure.axes[panel].lines
+    ]
+
+
+def test_a_study_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for env in ("cheetah_run", "walker_walk"):
+        for seed, value in ((1, 100.0), (2, 300.0)):
+            make_run(tmp_path / f"sweep/{env}-{seed}", [(50_000, 0.0), (100_000, value)], env=env, seed=seed)
+    assert plot.main([str(tmp_path / "sweep"), "--reference"]) == 0
+    names = ["curves.png", "curves.svg", "overall.png", "overall.svg", "curves.csv", "table.md"]
+    assert capsys.readouterr().out.split() == [str(tmp_path / "sweep/study" / name) for name in names]
+    written = tmp_path / "sweep/study"
+    assert "| cheetah_run | sac | 2 | 200 [100, 300] |" in (written / "table.md").read_text()
+    with (written / "curves.csv").open(newline="") as file:
+        last = list(csv.DictReader(file))[-1]
+    assert (last["task"], last["step"], last["value"], last["runs"]) == ("IQM of 2 tasks", "100000", "200", "4")
+    assert iio.imread(written / "curves.png").std() > 10
+    before = {name: (written / name).read_bytes() for name in names}
+    assert plot.main([str(tmp_path / "sweep"), "--reference"]) == 0  # its own output is no run, and changes nothing
+    assert before == {name: (written / name).read_bytes() for name in names}
+
+
+def test_one_run_is_drawn_where_it_lies_or_where_asked(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", [(10_000, 1.0)], length=60_000)
+    assert plot.main([str(tmp_path / "run")]) == 0
+    assert plot.main([str(tmp_path / "run"), "--out", str(tmp_path / "new/place")]) == 0
+    for folder in ("run", "new/place"):
+        assert (tmp_path / folder / "curves.png").exists()
+
+
+def test_means_unfinished_runs_and_published_curves_are_drawn(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", [(40_000, 10.0), (80_000, 20.0), (120_000, 30.0)])
+    make_run(tmp_path / "b", [(40_000, 30.0), (80_000, 40.0)], seed=2, length=120_000)
+    figure = figures.draw_tasks(study(tmp_path, with_references=True))
+    theirs, simba, whole, fewer, unfinished, end = curves(figure, 0)
+    assert max(x for x, _ in theirs + simba) == 120_000
+    assert whole == [(40_000, 20), (80_000, 30)] and fewer == [(80_000, 30), (120_000, 30)]
+    assert unfinished == [(40_000, 30), (80_000, 40)] and end == [(80_000, 40)]
+    assert figure.axes[0].lines[-1].get_marker() == "x"
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == [
+        "sac",
+        "published: pytorch_sac",
+        "published: SAC in SimBa",
+        "not all runs got there",
+        "an unfinished run's end",
+    ]
+    assert figure.axes[0].get_ylim()[0] == 0 == figure.axes[0].get_xlim()[0]
+    assert figure.axes[0].get_xlabel() == "environment steps" and figure.axes[0].get_ylabel() == "return"
+
+
+def test_a_task_with_nothing_to_show_says_so(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", [(10_000, 1.0)])
+    make_run(tmp_path / "b", [], env="walker_walk")
+    assert figures.draw_tasks(study(tmp_path)).axes[1].texts[0].get_text() == "no evaluation yet"
+
+
+def test_eighteen_labels_look_different() -> None:
+    looks = look.of_labels([str(number) for number in range(18)])
+    assert len(set(looks.values())) == 18
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["none"], "none: no such folder"),
+        (["empty"], "empty: no run in it"),
+        (["run", "--out", "file"], "--out=.*file"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    reason: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    make_run(tmp_path / "run", [(1, 1.0)])
+    before = sorted(tmp_path.rglob("*"))
+    assert plot.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("plot.py: ") and error.count("\n") == 1
+    assert re.search(reason, error)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_study_that_has_not_begun_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path / str(seed), [], seed=seed)
+    assert plot.main([str(tmp_path)]) == 2
+    assert "no evaluation in any of the 2 runs yet" in capsys.readouterr().err

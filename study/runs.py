@@ -1,0 +1,141 @@
+"""Run folders in, runs out: their configuration and their logs."""
+
+import csv
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from utils import UserError
+
+CONFIG_FILE = "config.yaml"
+Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder and the settings it was made with."""
+
+    folder: Path
+    config: dict[str, Any]
+
+    @property
+    def task(self) -> str:
+        return self.config["env"]
+
+    @property
+    def agent(self) -> str:
+        return self.config["agent"]["name"]
+
+    @property
+    def seed(self) -> int:
+        return self.config["seed"]
+
+    @property
+    def length(self) -> int:
+        """Environment steps that the run was asked for."""
+        return self.config["num_train_steps"]
+
+    @cached_property
+    def evaluations(self) -> Columns:
+        return read(self.folder / "eval.csv")
+
+    @property
+    def returns(self) -> tuple[list[float], list[float]]:
+        """Steps of the evaluations, rising, and their mean returns."""
+        return self.evaluations.get("episode_reward", ([], []))
+
+    @property
+    def last_step(self) -> int:
+        """Environment steps at the last evaluation; 0 before the first."""
+        steps, _ = self.returns
+        return int(steps[-1]) if steps else 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether its final evaluation is there. A run without it is still going on, or crashed."""
+        return self.last_step >= self.length
+
+    @property
+    def last_video(self) -> Path | None:
+        videos = [path for path in self.folder.glob("video/*.mp4") if path.stem.isdecimal()]
+        return max(videos, key=lambda path: int(path.stem), default=None)
+
+
+def find(paths: Iterable[str]) -> list[Run]:
+    """The runs in folders, sweeps, or whatever a pattern matches, each once, in order of their folders.
+
+    Raises:
+        UserError: for a path with no run in it, or a run whose config.yaml cannot be read.
+    """
+    folders: set[Path] = set()
+    for path in paths:
+        matches = [Path(path)] if Path(path).exists() else _matching(path)
+        found = {folder.resolve() for match in matches for folder in _run_folders(match)}
+        if not found:
+            reason = "no run in it (a run's folder has a config.yaml)" if matches else "no such folder"
+            raise UserError(f"{path}: {reason}")
+        folders |= found
+    return [Run(folder, load(folder / CONFIG_FILE)) for folder in sorted(folders)]
+
+
+def _matching(pattern: str) -> list[Path]:
+    absolute = Path(pattern).absolute()
+    matches = Path(absolute.anchor).glob(str(absolute.relative_to(absolute.anchor)))
+    return [match for match in matches if not match.name.startswith(".")]
+
+
+def _run_folders(top: Path) -> Iterator[Path]:
+    for name, folders, files in os.walk(top):
+        if CONFIG_FILE in files:
+            yield Path(name)
+            folders.clear()  # what lies in a run belongs to it
+        else:  # `.hydra` has a config.yaml too
+            folders[:] = [folder for folder in folders if not folder.startswith(".")]
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A run's settings.
+
+    Raises:
+        UserError: for a file that cannot be read, or is not a run's.
+    """
+    try:
+        config = OmegaConf.to_container(OmegaConf.load(path))
+    except (yaml.YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
+    missing = [key for key in ("env", "seed", "num_train_steps", "agent") if key not in (config or {})]
+    if not isinstance(config, dict) or missing:
+        raise UserError(f"{path}: not the settings of a run; {', '.join(missing)} missing")
+    return config  # type: ignore[return-value]
+
+
+def read(path: Path) -> Columns:
+    """A log's columns by rising step; blanks, what is not finite, and a row cut off in mid-write are left out.
+
+    Raises:
+        UserError: for a cell that should be a number and is not.
+    """
+    columns: dict[str, dict[float, float]] = {}
+    text = path.read_text() if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    try:
+        for row in csv.DictReader(whole.splitlines()):
+            step = float(row["step"])
+            for name, cell in row.items():
+                if name and cell and math.isfinite(value := float(cell)):
+                    columns.setdefault(name, {})[step] = value
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: not a log of a run ({error})") from None
+    return {
+        name: (steps, [points[step] for step in steps])
+        for name, points in columns.items()
+        for steps in [sorted(points)]
+    }
