@@ -1,7 +1,9 @@
 """Trains an agent: `python train.py env=cheetah_run`."""
 
+import contextlib
 import dataclasses
 import math
+import signal
 import sys
 import time
 from functools import partial
@@ -17,18 +19,41 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
+import checkpoint
 import cli
 import replay_buffer
+import resume
+import run_folder
 import settings
 import video
 from agent.policy import UniformPolicy, load_policy
+from checkpoint import Checkpoints
 from settings import Settings
-from utils import Every, UserError, resolve_device, set_seed_everywhere, write_atomically
+from stopping import Stopping
+from utils import (
+    Every,
+    RunError,
+    Stopped,
+    UserError,
+    non_finite,
+    random_state,
+    require_finite,
+    resolve_device,
+    restore_random_state,
+    set_seed_everywhere,
+    write_atomically,
+)
 
 NO_OPENGL = "No videos: no OpenGL was found here. Install libosmesa6 (apt), or a GPU driver with EGL, to get them."
 # Of (batch, width) by (width, width): target actor 1, target critics 2, critics 2 forward and 4 backward, then for the
 # actor 1 forward and 2 backward through itself, 2 and 2 through the critics.
 PRODUCTS_PER_UPDATE = 16
+
+# What a run counts and remembers, beside its parts.
+COUNTERS = (
+    *("step", "episode", "bursts", "updates_made", "updates_from"),
+    *("evaluation_due", "last_eval_step", "last_return"),
+)
 
 Shapes = dict[str, Any]  # what an agent's constructor is told of its environment
 
@@ -39,13 +64,17 @@ class Workspace:
     Args:
         cfg: the checked settings.
         work_dir: the run's folder.
+        resume: continue from the folder's newest whole checkpoint.
+        reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
 
     Raises:
-        UserError: if the folder holds a run, or a part cannot be built here.
+        UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
     """
 
-    def __init__(self, cfg: Settings, work_dir: Path):
-        cli.refuse_used(work_dir)
+    def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, reuse: bool = False):
+        self.lock = run_folder.Lock(work_dir)
+        if not resume:
+            cli.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
         device = resolve_device(cfg.device)
         if cfg.num_threads is not None:
             torch.set_num_threads(cfg.num_threads)
@@ -59,7 +88,7 @@ class Workspace:
         _note_if_slow(cfg, device)
 
         make_env = partial(envs.make_env, cfg.env, cfg.seed, cfg.action_repeat)
-        self.envs = envs.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs)
+        self.envs = envs.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs, cfg.env_timeout_s)
         shapes = shapes_of(self.envs.single_observation_space, self.envs.single_action_space)
         self.agent = build_agent(cfg, shapes, device)
         self.seed_policy = build_seed_policy(cfg, self.agent, shapes, device)
@@ -81,9 +110,11 @@ class Workspace:
 
         used = dataclasses.asdict(cfg) | {"device": str(device), "num_threads": torch.get_num_threads()}
         used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
-        write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
+        if cfg.seed_policy not in ("agent", "uniform"):
+            used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
 
         self.cfg = cfg
+        self.device = device
         self.work_dir = work_dir
         self.step = 0  # environment steps
         self.episode = 0  # finished training episodes
@@ -92,9 +123,22 @@ class Workspace:
         self.episode_started_s = np.zeros(cfg.num_envs)
         self.bursts = 0
         self.updates_made = 0
+        # Transitions in the buffer before the first update.
+        self.updates_from = max(cfg.min_buffer_size, 1 if cfg.sample_with_replacement else self.agent.batch_size)
         self.eval_due = Every(cfg.eval_frequency)
+        self.evaluation_due = False
         self.last_eval_step = 0
         self.last_return = math.nan  # of the newest evaluation
+        self.checkpoint_due = Every(cfg.checkpoint_frequency)
+        self.stopping = Stopping(cfg.grace_s)
+        self.obs: np.ndarray | None = None  # the newest, of a run that continues
+
+        identity = identity_of(cfg, shapes)
+        if resume:
+            self.checkpoints = self._restore(identity)
+        else:
+            self.checkpoints = Checkpoints(work_dir, cfg.keep_checkpoints, identity)
+        write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
 
     def run(self) -> float:
         """Trains to the end.
@@ -102,32 +146,63 @@ class Workspace:
         Returns:
             The mean return of the final evaluation.
         """
-        bar = tqdm(total=self.cfg.num_train_steps, unit="step", dynamic_ncols=True, disable=not sys.stderr.isatty())
+        import envs  # not at the top: see __init__
+
+        on_terminal = sys.stderr.isatty()
+        bar = tqdm(
+            total=self.cfg.num_train_steps, initial=self.step, unit="step", dynamic_ncols=True, disable=not on_terminal
+        )
         try:
-            self._train(bar)
-        except KeyboardInterrupt:
+            with self.stopping:
+                self._train(bar)
+            self.logger.close()
+            run_folder.mark_finished(self.work_dir, self.step, self.last_return)
+        except KeyboardInterrupt as interrupt:
             self._end_unfinished_episodes()
+            if isinstance(interrupt, Stopped):
+                raise
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
+        except (RunError, OSError, envs.PhysicsError) as error:
+            said = " ".join(str(error).split())
+            raise RunError(f"{said}; stopped at step {self.step}; {self._where_to_go_on()}") from error
         finally:
             bar.close()
-            self.logger.close()
-            if self.cfg.save_figure and self.episode:
-                import plot  # not before: matplotlib takes a second to import
+            with contextlib.suppress(OSError):
+                self.logger.close()
+                if self.cfg.save_figure and self.episode and self.stopping.asked in (None, signal.SIGINT):
+                    import plot  # not before: matplotlib takes a second to import
 
-                plot.draw_run(self.work_dir)
+                    plot.draw_run(self.work_dir)
         return self.last_return
+
+    def _where_to_go_on(self) -> str:
+        last_step = self.checkpoints.last_step
+        if last_step is None:
+            return "nothing was saved"
+        return f"the last good checkpoint is {self.checkpoints.path(last_step)}"
 
     def _train(self, bar: tqdm) -> None:
         cfg, agent = self.cfg, self.agent
-        enough = max(cfg.min_buffer_size, 1 if cfg.sample_with_replacement else agent.batch_size)  # ever stored
-        obs = self._begin_episodes(np.ones(cfg.num_envs, bool))  # (num_envs, obs_dim)
-        while self.step < cfg.num_train_steps:
+        obs = self._begin_episodes(np.ones(cfg.num_envs, bool)) if self.obs is None else self.obs  # (num_envs, obs_dim)
+        if self.checkpoints.last_step is None:
+            self._save()  # so that there are never logs without one
+        while True:
+            if self.evaluation_due:
+                self._evaluate()
+            if self.stopping.asked:
+                self._save()
+                self._stop()
+            if self.step >= cfg.num_train_steps:
+                break
             seeding = self.step < cfg.num_seed_steps
             actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
             # The updates come before the step and do not see its transitions.
-            if not seeding and self.replay_buffer.num_added >= enough:
+            if not seeding and self.replay_buffer.num_added >= self.updates_from:
                 self._update()
+            require_finite("action", actions)
             next_obs, rewards, terminated, truncated, info = self.envs.step(actions)
+            require_finite("observation", next_obs)
+            require_finite("reward", rewards)
             done = terminated | truncated
             for row in zip(obs, actions, rewards, next_obs, done, terminated, strict=True):
                 self.replay_buffer.add(*row)
@@ -141,11 +216,120 @@ class Workspace:
                 for index in np.flatnonzero(done):
                     bar.set_postfix_str(self._end_episode(int(index)), refresh=False)
                 obs = self._begin_episodes(done)
-            if self.eval_due(self.step):
-                self._evaluate()
+            self.evaluation_due |= self.eval_due(self.step)
+            if self.checkpoint_due(self.step):
+                self._save()  # before the evaluation, which can be made again
+        self._save()  # before the rows that only the end has, so that a longer run can go on from here
         self._end_unfinished_episodes()
         if self.last_eval_step != self.step:
             self._evaluate()
+            if self.last_eval_step != self.step:
+                self._stop()
+
+    def _save(self) -> None:
+        """Writes a checkpoint, unless that of this step is there. Where it fails the run goes on with the old one."""
+        if not self.cfg.checkpoint_frequency or self.checkpoints.last_step == self.step:
+            return
+        self._require_finite_losses(self.logger.peek())
+        parts = {"agent": self.agent.state_dict(), "run": self.state_dict()}
+        wrong = non_finite(parts["agent"], "agent")
+        if wrong:
+            raise RunError(f"{wrong} is not finite")
+        buffer = self.replay_buffer if self.cfg.save_replay_buffer else None
+        try:
+            self.checkpoints.save(self.step, parts, {"policy": self._export_policy}, buffer)
+        except OSError as error:
+            if self.checkpoints.last_step is None or not self.work_dir.is_dir():
+                raise
+            said = (
+                f"No checkpoint at step {self.step}: {error.strerror}; that of step {self.checkpoints.last_step} stays"
+            )
+            print(said, file=sys.stderr, flush=True)
+
+    def _export_policy(self, path: Path) -> None:
+        """The policy alone, of agents and networks that can be saved so."""
+        if hasattr(self.agent, "save_policy"):
+            with contextlib.suppress(UserError):
+                self.agent.save_policy(path)
+
+    def _stop(self) -> None:
+        assert self.stopping.asked is not None
+        if self.stopping.asked == signal.SIGINT:
+            message = f"interrupted at step {self.step}; logs in {self.work_dir}"
+        else:
+            message = f"{signal.Signals(self.stopping.asked).name} at step {self.step}"
+        if self.cfg.checkpoint_frequency:
+            message += f"; continue with: python train.py resume={self.work_dir}"
+        self.stopping.end(message)
+
+    def _require_finite_losses(self, row: dict[str, float]) -> None:
+        for key, value in row.items():
+            if key.endswith("loss") and not math.isfinite(value):
+                raise RunError(f"{key} is {value}")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the run continues from but the agent and the buffer's rows."""
+        now_s = time.perf_counter()
+        return {
+            "counters": {name: getattr(self, name) for name in COUNTERS},
+            "episode_reward": self.episode_reward.tolist(),
+            "episode_length": self.episode_length.tolist(),
+            "episode_age_s": (now_s - self.episode_started_s).tolist(),
+            "eval_due": self.eval_due.state_dict(),
+            "checkpoint_due": self.checkpoint_due.state_dict(),
+            "random": random_state(self.device),
+            "envs": list(self.envs.call("state_dict")),  # type: ignore[attr-defined]
+            "seed_policy": {} if self.seed_policy is self.agent else self.seed_policy.state_dict(),
+            "buffer": self.replay_buffer.state_dict(),
+            "evaluator": self.evaluator.state_dict() if hasattr(self.evaluator, "state_dict") else {},
+            "logger": self.logger.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned, in a new Workspace of the same settings."""
+        for name in COUNTERS:
+            setattr(self, name, state["counters"][name])
+        self.episode_reward = np.array(state["episode_reward"])
+        self.episode_length = np.array(state["episode_length"])
+        self.episode_started_s = time.perf_counter() - np.array(state["episode_age_s"])
+        self.eval_due.load_state_dict(state["eval_due"])
+        self.checkpoint_due.load_state_dict(state["checkpoint_due"])
+        everyone = np.ones(self.cfg.num_envs, bool)
+        self.obs = self.envs.reset(options={"reset_mask": everyone, "states": state["envs"]})[0]
+        if self.seed_policy is not self.agent:
+            self.seed_policy.load_state_dict(state["seed_policy"])
+        self.replay_buffer.load_state_dict(state["buffer"])
+        if state["evaluator"]:
+            self.evaluator.load_state_dict(state["evaluator"])
+        self.logger.load_state_dict(state["logger"])
+        restore_random_state(state["random"], self.device)
+
+    def _restore(self, identity: dict[str, Any]) -> Checkpoints:
+        """Loads the newest whole checkpoint."""
+        found, broken = checkpoint.newest_whole(self.work_dir, "agent", "run", rows=True, identity=identity)
+        if found.step > self.cfg.num_train_steps:
+            raise UserError(f"num_train_steps={self.cfg.num_train_steps}: the run is at step {found.step} already")
+        agent, run = found.load("agent"), found.load("run")
+        try:
+            self.agent.load_state_dict(agent)
+            if found.segments:
+                found.load_rows(self.replay_buffer, run["buffer"]["num_added"])
+            elif run["buffer"]["num_added"]:
+                self._collect_anew(run)
+            run_folder.unmark_finished(self.work_dir)
+            self.load_state_dict(run)
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise UserError(f"{found.path}: does not fit this run ({' '.join(str(error).split())})") from error
+        print(f"Continuing from {found.path}", flush=True)
+        return Checkpoints(self.work_dir, self.cfg.keep_checkpoints, identity, found, broken)
+
+    def _collect_anew(self, run: dict[str, Any]) -> None:
+        """Changes a saved state for a buffer whose rows were not saved."""
+        cfg, counters = self.cfg, run["counters"]
+        run["buffer"]["num_added"] = 0
+        first = max(cfg.num_seed_steps // cfg.action_repeat, self.updates_from)
+        counters["updates_from"] = min(first, cfg.replay_buffer_capacity)
+        print(f"The replay buffer was not saved: no updates before {counters['updates_from']} new transitions")
 
     def _update(self) -> None:
         """A burst, every `update_every` transitions: `updates_per_step` for each; of a fraction, what has added up."""
@@ -162,7 +346,9 @@ class Workspace:
         self.episode_reward[which] = 0.0
         self.episode_length[which] = 0
         self.episode_started_s[which] = time.perf_counter()
-        return self.envs.reset(options={"reset_mask": which})[0]
+        obs = self.envs.reset(options={"reset_mask": which})[0]
+        require_finite("observation", obs)
+        return obs
 
     def _end_unfinished_episodes(self) -> None:
         """The rows of the episodes that a run's end cuts short."""
@@ -181,14 +367,20 @@ class Workspace:
         self.logger.log("train/duration", duration_s, self.step)
         self.logger.log("train/steps_per_second", length / duration_s, self.step)
         row = self.logger.dump(self.step, ty="train")
+        self._require_finite_losses(row)
         said = f"episode {self.episode}, {length} steps, return {reward:.1f}"
         if "train_actor/loss" in row:
             said += f", actor loss {row['train_actor/loss']:.2f}, alpha {row['train_alpha/value']:.3f}"
         return said if math.isnan(self.last_return) else f"{said}, evaluated at {self.last_return:.1f}"
 
     def _evaluate(self) -> None:
+        """One evaluation; a signal cuts it short and leaves it due."""
         started_s = time.perf_counter()
-        returns, lengths = dataclasses.astuple(self.evaluator.evaluate(self.agent, self.step))
+        evaluation = self.stopping.cuttable(lambda: self.evaluator.evaluate(self.agent, self.step))
+        if evaluation is None:
+            return
+        returns, lengths = dataclasses.astuple(evaluation)
+        self.evaluation_due = False
         self.last_eval_step = self.step
         self.last_return = float(np.mean(returns))
         for key, value in {
@@ -205,9 +397,15 @@ class Workspace:
         self.episode_started_s += time.perf_counter() - started_s  # not part of the training episode
 
     def close(self) -> None:
-        """Closes the environments."""
+        """Closes the environments and lets others into the folder."""
         self.envs.close()
         self.evaluator.close()
+        self.lock.release()
+
+
+def identity_of(cfg: Settings, shapes: Shapes) -> dict[str, Any]:
+    """What a checkpoint has to have in common with the run that loads it."""
+    return {"agent": cfg.agent["name"], "_target_": cfg.agent["_target_"], "env": cfg.env, **shapes}
 
 
 def shapes_of(observation_space: gym.Space, action_space: gym.Space) -> Shapes:
@@ -290,8 +488,35 @@ def check_machine(runs: list[Settings]) -> None:
 @hydra.main(version_base="1.3", config_path="config", config_name="train")
 def train(config: DictConfig) -> float:
     """Hydra's job: one run in the folder that Hydra made."""
-    cfg = settings.check(cli.plain(config))
-    workspace = Workspace(cfg, Path(HydraConfig.get().runtime.output_dir))
+    hydra_config = HydraConfig.get()
+    folder = Path(hydra_config.runtime.output_dir)
+    values = cli.plain(config)
+    auto = values.pop("resume", None) == cli.AUTO
+    if auto and checkpoint.newest_first(folder):
+        overrides = [override for override in hydra_config.overrides.task if not override.startswith("+resume=")]
+        return continue_run(folder, overrides, hydra_config.job.config_name)
+    return _run(settings.check(values), folder, reuse=auto)
+
+
+def continue_run(folder: Path, overrides: list[str], config_name: str | None = None) -> float:
+    """Continues the run in a folder, unless it is finished.
+
+    Returns:
+        The mean return of the final evaluation.
+
+    Raises:
+        UserError: if there is nothing to continue, or an override would change what the run means.
+    """
+    cfg = resume.settings_of(folder, overrides, config_name or "train")
+    finished = run_folder.finished(folder)
+    if finished and finished[0] >= cfg.num_train_steps:
+        print(f"{folder}: finished at step {finished[0]}; nothing is left to do")
+        return finished[1]
+    return _run(cfg, folder, resume=True)
+
+
+def _run(cfg: Settings, folder: Path, **how: bool) -> float:
+    workspace = Workspace(cfg, folder, **how)
     try:
         return workspace.run()
     finally:
@@ -299,4 +524,4 @@ def train(config: DictConfig) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(train, check_machine))
+    sys.exit(cli.run(train, check_machine, continue_run))

@@ -130,6 +130,7 @@ SMALL = (
         "num_train_steps=600",
         "num_seed_steps=100",
     ),
+    "checkpoint_frequency=0",
     *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16", "num_eval_episodes=2"),
 )
 

@@ -1,0 +1,284 @@
+"""Kills real runs at random instants, resumes them until they are done, and compares every byte with undisturbed runs.
+
+    python benchmarks/crash_test.py --minutes 1 [--seed 7] [--only pendulum ring]
+
+A run is a process of its own, killed with SIGKILL (one time in five SIGTERM) and started again by the same command,
+`train.py resume=auto ...`. Most are forked from this process, which has imported everything already, so that a second
+holds more of a run and less of Python's start; every tenth is a fresh interpreter. Compared are train.csv and eval.csv
+without the columns that measure time, TensorBoard's scalars and histograms, the final weights, every generator, and the
+replay buffer. Prints a line a scenario; a full run of the test writes benchmarks/results/crash_test.json.
+"""
+
+import argparse
+import contextlib
+import csv
+import datetime
+import json
+import os
+import platform
+import random
+import runpy
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.update(OMP_NUM_THREADS="1", MUJOCO_GL="disabled")  # a fork is safe while there is one thread
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader  # noqa: E402
+from torch.utils import tensorboard  # noqa: E402, F401  so that the forked runs have it
+
+import checkpoint  # noqa: E402
+import envs  # noqa: E402, F401
+import run_folder  # noqa: E402
+from stopping import EXIT_SAVED  # noqa: E402
+
+RESULT = ROOT / "benchmarks" / "results" / "crash_test.json"
+SMALL = [
+    *("device=cpu", "num_threads=1", "save_video=false", "save_figure=false", "num_eval_episodes=2"),
+    *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16"),
+    *("num_seed_steps=150", "num_train_steps=900", "eval_frequency=350", "checkpoint_frequency=13"),
+]
+PENDULUM = "env=Pendulum-v1"  # episodes of 200 steps
+SCENARIOS: dict[str, list[str]] = {
+    "sac": [PENDULUM, "log_frequency=200", "log_every_steps=50"],
+    "sac_v": [PENDULUM, "agent=sac_v", "agent.value.hidden_dim=16"],
+    "sac_2018": [PENDULUM, "agent=sac_2018", "agent.value.hidden_dim=16", "save_replay_buffer=true"],
+    "four_envs": [PENDULUM, "num_envs=4", "checkpoint_frequency=30"],
+    "four_processes": [PENDULUM, "num_envs=4", "async_envs=true", "checkpoint_frequency=30"],
+    "ring": [PENDULUM, "replay_buffer_capacity=170", "sample_with_replacement=false", "update_every=7"],
+    "cartpole_balance": ["env=cartpole_balance", "num_train_steps=1300", "num_eval_episodes=1"],
+    "reacher_easy": ["env=reacher_easy", "num_train_steps=1300", "action_repeat=2", "num_eval_episodes=1"],
+}
+CLOCKS = ("duration", "steps_per_second")
+
+
+@dataclass
+class Outcome:
+    """What happened in one scenario."""
+
+    runs: int = 0  # compared with the undisturbed one
+    sigkills: int = 0
+    sigterms: int = 0
+    inside_a_write: int = 0  # of the SIGKILLs: half a checkpoint was there
+    fresh_interpreters: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+class Run:
+    """A training run in a folder, started as often as it takes."""
+
+    def __init__(self, folder: Path, overrides: list[str]):
+        self.folder = folder
+        self._arguments = ["resume=auto", *SMALL, *overrides, f"hydra.run.dir={folder}"]
+        self._log = folder.with_suffix(".txt")
+
+    def start(self, fresh: bool) -> int:
+        """Starts a process; returns its id."""
+        if fresh:
+            with self._log.open("ab") as log:
+                command = [sys.executable, "train.py", *self._arguments]
+                return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True).pid
+        child = os.fork()
+        if child:
+            return child
+        try:
+            os.setsid()
+            log_to = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log_to, 1), os.dup2(log_to, 2)
+            sys.argv = ["train.py", *self._arguments]
+            runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
+        except SystemExit as end:
+            sys.stdout.flush(), sys.stderr.flush()
+            os._exit(end.code if isinstance(end.code, int) else 1)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            sys.stdout.flush(), sys.stderr.flush()
+        os._exit(1)
+
+    def last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()
+        return " / ".join(lines[-3:])
+
+
+def wait(process: int, seconds: float) -> int | None:
+    """The exit code (negative: the signal), or None if the process still runs after so many seconds."""
+    until_s = time.perf_counter() + seconds
+    while True:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.perf_counter() >= until_s:
+            return None
+        time.sleep(0.001)
+
+
+def undisturbed(run: Run) -> tuple[float, float]:
+    """Runs to the end; returns the seconds of a forked run, and those that a fresh interpreter takes to get as far."""
+    started_s = time.perf_counter()
+    code = wait(run.start(fresh=False), 600)
+    if code != 0:
+        raise SystemExit(f"the undisturbed run ended with {code}: {run.last_words()}")
+    whole_s = time.perf_counter() - started_s
+    started_s = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import train, envs"], cwd=ROOT, check=True)
+    return whole_s, time.perf_counter() - started_s
+
+
+def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, outcome: Outcome) -> bool:
+    """Kills and resumes until the run is done; returns whether it came to that."""
+    for _ in range(200):
+        fresh = chance.random() < 0.1
+        outcome.fresh_interpreters += fresh
+        process = run.start(fresh)
+        delay_s = chance.uniform(0, 0.7 * whole_s) + (import_s if fresh else 0)
+        code = wait(process, delay_s)
+        if code is None:
+            number = signal.SIGTERM if chance.random() < 0.2 else signal.SIGKILL
+            os.kill(process, number)
+            code = wait(process, 60)
+            if number == signal.SIGKILL:
+                outcome.sigkills += 1
+                folder = run.folder / checkpoint.FOLDER
+                outcome.inside_a_write += any(folder.glob(".step_*")) or any(folder.glob("*/.part.rows"))
+            else:
+                outcome.sigterms += 1
+            if code in (-number, EXIT_SAVED):
+                continue
+        if code != 0:
+            outcome.faults.append(f"exit code {code}: {run.last_words()}")
+            return False
+        return True
+    outcome.faults.append("it came to no end in 200 starts")
+    return False
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """Everything that has to be the same: by name, comparable with `same`."""
+    found, _ = checkpoint.newest_whole(folder, "agent", "run", "policy", rows=True)
+    run = found.load("run")
+    kept = ("counters", "episode_reward", "episode_length", "eval_due", "random", "envs", "seed_policy", "buffer")
+    return {
+        "finished": run_folder.finished(folder),
+        "step": found.step,
+        "weights": found.load("agent"),
+        "policy": found.load("policy"),
+        "state": {name: run[name] for name in kept},
+        "buffer": ring(found, run["buffer"]),
+        "tensorboard": events(folder / "tb"),
+        **{name: timeless(folder / name) for name in ("train.csv", "eval.csv")},
+    }
+
+
+def ring(found: checkpoint.Checkpoint, state: dict[str, Any]) -> bytes:
+    """The transitions in the buffer, oldest first, however they were cut into files."""
+    folder = found.path.parent / checkpoint.BUFFER
+    rows = b"".join((folder / segment.name).read_bytes() for segment in found.segments)
+    return rows[-4 * state["row_width"] * min(state["num_added"], state["capacity"]) :]
+
+
+def timeless(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    columns = [index for index, name in enumerate(header) if name not in CLOCKS]
+    return [[row[index] for index in columns] for row in (header, *rows)]
+
+
+def events(folder: Path) -> list[tuple[int, bytes]]:
+    """(step, summary) of every event in the order of writing, without the tags that measure time."""
+    found = []
+    for path in sorted(folder.glob("events.*")):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if not value.tag.endswith(CLOCKS):
+                    found.append((event.step, value.SerializeToString()))
+    return found
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal to the last bit, nested or not."""
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b or (a != a and b != b)  # nan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=None, help="chooses the instants; printed if not given")
+    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--keep", action="store_true", help="keep the folders, to look into a fault")
+    arguments = parser.parse_args()
+    seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
+    print(f"seed {seed}", flush=True)
+    chance = random.Random(seed)
+    until_s = time.perf_counter() + 60 * arguments.minutes
+    folder = Path(tempfile.mkdtemp(prefix="crash_test_"))
+    outcomes = {name: Outcome() for name in chance.sample(arguments.only, len(arguments.only))}
+    expected: dict[str, dict[str, Any]] = {}
+    lasts: dict[str, tuple[float, float]] = {}
+    try:
+        while time.perf_counter() < until_s:
+            for name, outcome in outcomes.items():
+                if time.perf_counter() >= until_s:
+                    break
+                if name not in expected:
+                    straight = Run(folder / f"{name}_straight", SCENARIOS[name])
+                    lasts[name] = undisturbed(straight)
+                    expected[name] = result(straight.folder)
+                run = Run(folder / f"{name}_{outcome.runs}", SCENARIOS[name])
+                if disturb(run, *lasts[name], chance, outcome):
+                    outcome.runs += 1
+                    got = result(run.folder)
+                    outcome.faults += [f"{what} differs" for what in got if not same(got[what], expected[name][what])]
+                if outcome.faults:
+                    print(f"{name}: {outcome.faults[-1]} ({run.folder})", flush=True)
+                    arguments.keep = True
+                else:
+                    shutil.rmtree(run.folder, ignore_errors=True)
+    finally:
+        if not arguments.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    report(seed, arguments.minutes, outcomes)
+    sys.exit(any(outcome.faults for outcome in outcomes.values()))
+
+
+def report(seed: int, minutes: float, outcomes: dict[str, Outcome]) -> None:
+    for name, outcome in outcomes.items():
+        verdict = "DIFFERS: " + "; ".join(outcome.faults) if outcome.faults else "every byte the same"
+        print(
+            f"{name:17} {outcome.runs:3} runs, {outcome.sigkills:3} SIGKILL ({outcome.inside_a_write} inside a write), "
+            f"{outcome.sigterms:3} SIGTERM, {outcome.fresh_interpreters} in a fresh interpreter: {verdict}"
+        )
+    kills = sum(outcome.sigkills for outcome in outcomes.values())
+    terms = sum(outcome.sigterms for outcome in outcomes.values())
+    print(f"{kills} SIGKILL and {terms} SIGTERM with seed {seed}", flush=True)
+    summary = {
+        "date": datetime.date.today().isoformat(),
+        "seed": seed,
+        "minutes": minutes,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "sigkills": kills,
+        "sigterms": terms,
+        "scenarios": {name: asdict(outcome) for name, outcome in outcomes.items()},
+    }
+    with contextlib.suppress(OSError):
+        RESULT.write_text(json.dumps(summary, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
