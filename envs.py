@@ -206,7 +206,8 @@ class EnvProcesses(AsyncVectorEnv):
 
     def __init__(self, makers: list[Callable[[], gym.Env]], timeout_s: float):
         self._timeout_s = timeout_s
-        super().__init__(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+        build = partial(super().__init__, makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+        self._watched(build)
 
     def reset(self, **kwargs: Any) -> Any:
         return self._watched(lambda: super(EnvProcesses, self).reset(**kwargs))

@@ -73,6 +73,13 @@ class Workspace:
 
     def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, reuse: bool = False):
         self.lock = run_folder.Lock(work_dir)
+        try:
+            self._build(cfg, work_dir, resume, reuse)
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _build(self, cfg: Settings, work_dir: Path, resume: bool, reuse: bool) -> None:
         if not resume:
             cli.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
         device = resolve_device(cfg.device)

@@ -3,15 +3,13 @@
     python benchmarks/crash_test.py --minutes 1 [--seed 7] [--only pendulum ring]
 
 A run is a process of its own, killed with SIGKILL (one time in five SIGTERM) and started again by the same command,
-`train.py resume=auto ...`. Most are forked from this process, which has imported everything already, so that a second
-holds more of a run and less of Python's start; every tenth is a fresh interpreter. Compared are train.csv and eval.csv
-without the columns that measure time, TensorBoard's scalars and histograms, the final weights, every generator, and the
-replay buffer. Prints a line a scenario; a full run of the test writes benchmarks/results/crash_test.json.
+`train.py resume=auto ...`, or by `resume=<folder>`. Most are forked from this process, which has imported everything
+already, so that a second holds more of a run and less of Python's start; every tenth is a fresh interpreter. What is
+compared is in same_run.py. Prints a line a scenario and writes benchmarks/results/crash_test.json.
 """
 
 import argparse
 import contextlib
-import csv
 import datetime
 import json
 import os
@@ -31,15 +29,14 @@ from typing import Any
 
 os.environ.update(OMP_NUM_THREADS="1", MUJOCO_GL="disabled")  # a fork is safe while there is one thread
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import torch  # noqa: E402
-from tensorboard.backend.event_processing.event_file_loader import EventFileLoader  # noqa: E402
+from same_run import result, same  # noqa: E402
 from torch.utils import tensorboard  # noqa: E402, F401  so that the forked runs have it
 
 import checkpoint  # noqa: E402
 import envs  # noqa: E402, F401
-import run_folder  # noqa: E402
 from stopping import EXIT_SAVED  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "crash_test.json"
@@ -59,7 +56,6 @@ SCENARIOS: dict[str, list[str]] = {
     "cartpole_balance": ["env=cartpole_balance", "num_train_steps=1300", "num_eval_episodes=1"],
     "reacher_easy": ["env=reacher_easy", "num_train_steps=1300", "action_repeat=2", "num_eval_episodes=1"],
 }
-CLOCKS = ("duration", "steps_per_second")
 
 
 @dataclass
@@ -79,14 +75,20 @@ class Run:
 
     def __init__(self, folder: Path, overrides: list[str]):
         self.folder = folder
-        self._arguments = ["resume=auto", *SMALL, *overrides, f"hydra.run.dir={folder}"]
+        self._auto = ["resume=auto", *SMALL, *overrides, f"hydra.run.dir={folder}"]
         self._log = folder.with_suffix(".txt")
 
-    def start(self, fresh: bool) -> int:
-        """Starts a process; returns its id."""
+    def start(self, fresh: bool = False, by_folder: bool = False) -> int:
+        """Starts a process, by `resume=<folder>` where there is something to resume and that is asked for.
+
+        Returns:
+            Its id.
+        """
+        by_folder = by_folder and bool(checkpoint.newest_first(self.folder))
+        arguments = [f"resume={self.folder}"] if by_folder else self._auto
         if fresh:
             with self._log.open("ab") as log:
-                command = [sys.executable, "train.py", *self._arguments]
+                command = [sys.executable, "train.py", *arguments]
                 return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True).pid
         child = os.fork()
         if child:
@@ -95,7 +97,7 @@ class Run:
             os.setsid()
             log_to = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log_to, 1), os.dup2(log_to, 2)
-            sys.argv = ["train.py", *self._arguments]
+            sys.argv = ["train.py", *arguments]
             runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
         except SystemExit as end:
             sys.stdout.flush(), sys.stderr.flush()
@@ -125,7 +127,7 @@ def wait(process: int, seconds: float) -> int | None:
 def undisturbed(run: Run) -> tuple[float, float]:
     """Runs to the end; returns the seconds of a forked run, and those that a fresh interpreter takes to get as far."""
     started_s = time.perf_counter()
-    code = wait(run.start(fresh=False), 600)
+    code = wait(run.start(), 600)
     if code != 0:
         raise SystemExit(f"the undisturbed run ended with {code}: {run.last_words()}")
     whole_s = time.perf_counter() - started_s
@@ -139,8 +141,8 @@ def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, ou
     for _ in range(200):
         fresh = chance.random() < 0.1
         outcome.fresh_interpreters += fresh
-        process = run.start(fresh)
-        delay_s = chance.uniform(0, 0.7 * whole_s) + (import_s if fresh else 0)
+        process = run.start(fresh, by_folder=chance.random() < 0.8)
+        delay_s = chance.uniform(0, 0.5 * whole_s) + (import_s if fresh else 0)
         code = wait(process, delay_s)
         if code is None:
             number = signal.SIGTERM if chance.random() < 0.2 else signal.SIGKILL
@@ -160,59 +162,6 @@ def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, ou
         return True
     outcome.faults.append("it came to no end in 200 starts")
     return False
-
-
-def result(folder: Path) -> dict[str, Any]:
-    """Everything that has to be the same: by name, comparable with `same`."""
-    found, _ = checkpoint.newest_whole(folder, "agent", "run", "policy", rows=True)
-    run = found.load("run")
-    kept = ("counters", "episode_reward", "episode_length", "eval_due", "random", "envs", "seed_policy", "buffer")
-    return {
-        "finished": run_folder.finished(folder),
-        "step": found.step,
-        "weights": found.load("agent"),
-        "policy": found.load("policy"),
-        "state": {name: run[name] for name in kept},
-        "buffer": ring(found, run["buffer"]),
-        "tensorboard": events(folder / "tb"),
-        **{name: timeless(folder / name) for name in ("train.csv", "eval.csv")},
-    }
-
-
-def ring(found: checkpoint.Checkpoint, state: dict[str, Any]) -> bytes:
-    """The transitions in the buffer, oldest first, however they were cut into files."""
-    folder = found.path.parent / checkpoint.BUFFER
-    rows = b"".join((folder / segment.name).read_bytes() for segment in found.segments)
-    return rows[-4 * state["row_width"] * min(state["num_added"], state["capacity"]) :]
-
-
-def timeless(path: Path) -> list[list[str]]:
-    with path.open(newline="") as file:
-        header, *rows = csv.reader(file)
-    columns = [index for index, name in enumerate(header) if name not in CLOCKS]
-    return [[row[index] for index in columns] for row in (header, *rows)]
-
-
-def events(folder: Path) -> list[tuple[int, bytes]]:
-    """(step, summary) of every event in the order of writing, without the tags that measure time."""
-    found = []
-    for path in sorted(folder.glob("events.*")):
-        for event in EventFileLoader(str(path)).Load():
-            for value in event.summary.value:
-                if not value.tag.endswith(CLOCKS):
-                    found.append((event.step, value.SerializeToString()))
-    return found
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal to the last bit, nested or not."""
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b or (a != a and b != b)  # nan
 
 
 def main() -> None:
