@@ -30,23 +30,24 @@ OmegaConf.register_new_resolver("slug", lambda text: str(text).replace("/", "_")
 def run(
     hydra_main: Callable[[], Any],
     check_machine: Callable[[list[Settings]], None],
-    continue_run: Callable[[Path, list[str]], Any],
+    continue_run: Callable[[Path, list[str], str | None], Any],
 ) -> int:
     """Runs a Hydra entry point and turns what ends it into an exit code.
 
     Args:
         hydra_main: the function that `hydra.main` decorated.
         check_machine: raises UserError if runs with these settings could not start here.
-        continue_run: continues the run in a folder, with overrides.
+        continue_run: continues the run in a folder, with overrides of the configuration of a name.
     """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
     try:
         argv, resume = take_resume(sys.argv[1:])
-        if resume is None or resume == AUTO:
+        there = _begun(argv) if resume == AUTO else (Path(resume), argv, None) if resume else None
+        if there:
+            continue_run(*there)
+        else:
             sys.argv[1:] = preflight(argv, check_machine, resume == AUTO)
             hydra_main()
-        else:
-            continue_run(Path(resume), argv)
     except (UserError, RunError) as error:
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
         return EXIT_USER_ERROR if isinstance(error, UserError) else EXIT_STOPPED
@@ -81,6 +82,25 @@ def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
     return rest, found[0]
 
 
+def _begun(argv: list[str]) -> tuple[Path, list[str], str | None] | None:
+    """For `resume=auto` of one run: its folder, the overrides and the configuration's name, if it has a checkpoint."""
+    args = get_args_parser().parse_args(argv)
+    base = _overrides(args)
+    if args.multirun or not any(override.key_or_group == "hydra.run.dir" for override in parse(base)):
+        return None
+    config = compose_config(args.config_name or "train", base)
+    folder = Path(config.hydra.run.dir)
+    if str(config.hydra.mode) == "RunMode.MULTIRUN" or not any(folder.glob("checkpoints/step_*")):
+        return None
+    return folder, [text for text in base if not text.startswith("hydra.run.")], args.config_name
+
+
+def _overrides(args: Any) -> list[str]:
+    """The overrides given, a folder of configurations of one's own among them."""
+    added = [f"hydra.searchpath=[file://{Path(args.config_dir).resolve()}]"] if args.config_dir else []
+    return [*args.overrides, *added]
+
+
 def preflight(
     argv: list[str], check_machine: Callable[[list[Settings]], None], may_continue: bool = False
 ) -> list[str]:
@@ -98,9 +118,7 @@ def preflight(
     args = get_args_parser().parse_args(argv)
     if args.help or args.hydra_help or args.shell_completion:
         return argv
-    base = list(args.overrides)
-    if args.config_dir:
-        base.append(f"hydra.searchpath=[file://{Path(args.config_dir).resolve()}]")
+    base = _overrides(args)
     config_name = args.config_name or "train"
     parsed = parse(base)
     for override in parsed:
@@ -178,7 +196,10 @@ def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = 
 def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.csv", "eval.csv")) -> None:
     """Raises UserError if the folder holds a run already."""
     if any((folder / name).exists() for name in names):
-        raise UserError(f"hydra.run.dir={folder}: a run's logs are there already; choose another folder")
+        raise UserError(
+            f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
+            f"with resume={folder}"
+        )
 
 
 def parse(overrides: list[str]) -> list[Override]:

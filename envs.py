@@ -206,6 +206,7 @@ class EnvProcesses(AsyncVectorEnv):
 
     def __init__(self, makers: list[Callable[[], gym.Env]], timeout_s: float):
         self._timeout_s = timeout_s
+        multiprocessing.set_forkserver_preload(["__main__", "envs"])  # imported once, and not by each process
         build = partial(super().__init__, makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
         self._watched(build)
 

@@ -501,6 +501,8 @@ def train(config: DictConfig) -> float:
     auto = values.pop("resume", None) == cli.AUTO
     if auto and checkpoint.newest_first(folder):
         overrides = [override for override in hydra_config.overrides.task if not override.startswith("+resume=")]
+        added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
+        overrides += [f"hydra.searchpath=[{','.join(f'file://{path}' for path in added)}]"] if added else []
         return continue_run(folder, overrides, hydra_config.job.config_name)
     return _run(settings.check(values), folder, reuse=auto)
 

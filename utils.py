@@ -32,6 +32,8 @@ Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
 Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
 
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
 # The streams of randomness that environments draw their episodes from.
 TRAIN_STREAM, EVAL_STREAM = 0, 1
 
@@ -96,9 +98,10 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 
 def require_finite(what: str, values: np.ndarray) -> None:
-    """Raises RunError, naming the first element that is not finite."""
-    if not np.isfinite(values).all():
-        where = np.argwhere(~np.isfinite(values))[0]
+    """Raises RunError, naming the first element that is no finite float32."""
+    finite = np.abs(values) <= FLOAT32_MAX  # false for nan
+    if not finite.all():
+        where = np.argwhere(~finite)[0]
         raise RunError(f"{what}{where.tolist()} is {values[tuple(where)]}")
 
 

@@ -5,11 +5,11 @@
 A run is a process of its own, killed with SIGKILL (one time in five SIGTERM) and started again by the same command,
 `train.py resume=auto ...`, or by `resume=<folder>`. Most are forked from this process, which has imported everything
 already, so that a second holds more of a run and less of Python's start; every tenth is a fresh interpreter. What is
-compared is in same_run.py. Prints a line a scenario and writes benchmarks/results/crash_test.json.
+compared is in same_run.py. Half the kills wait for a checkpoint to be under way. Prints a line a scenario and writes a
+summary.
 """
 
 import argparse
-import contextlib
 import datetime
 import json
 import os
@@ -37,13 +37,14 @@ from torch.utils import tensorboard  # noqa: E402, F401  so that the forked runs
 
 import checkpoint  # noqa: E402
 import envs  # noqa: E402, F401
+import run_folder  # noqa: E402
 from stopping import EXIT_SAVED  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "crash_test.json"
 SMALL = [
     *("device=cpu", "num_threads=1", "save_video=false", "save_figure=false", "num_eval_episodes=2"),
     *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16"),
-    *("num_seed_steps=150", "num_train_steps=900", "eval_frequency=350", "checkpoint_frequency=13"),
+    *("num_seed_steps=100", "num_train_steps=600", "eval_frequency=250", "checkpoint_frequency=13"),
 ]
 PENDULUM = "env=Pendulum-v1"  # episodes of 200 steps
 SCENARIOS: dict[str, list[str]] = {
@@ -53,8 +54,8 @@ SCENARIOS: dict[str, list[str]] = {
     "four_envs": [PENDULUM, "num_envs=4", "checkpoint_frequency=30"],
     "four_processes": [PENDULUM, "num_envs=4", "async_envs=true", "checkpoint_frequency=30"],
     "ring": [PENDULUM, "replay_buffer_capacity=170", "sample_with_replacement=false", "update_every=7"],
-    "cartpole_balance": ["env=cartpole_balance", "num_train_steps=1300", "num_eval_episodes=1"],
-    "reacher_easy": ["env=reacher_easy", "num_train_steps=1300", "action_repeat=2", "num_eval_episodes=1"],
+    "cartpole_balance": ["env=cartpole_balance", "num_train_steps=1100", "num_eval_episodes=1"],
+    "reacher_easy": ["env=reacher_easy", "num_train_steps=1100", "action_repeat=2", "num_eval_episodes=1"],
 }
 
 
@@ -107,6 +108,9 @@ class Run:
             sys.stdout.flush(), sys.stderr.flush()
         os._exit(1)
 
+    def is_finished(self) -> bool:
+        return (self.folder / run_folder.FINISHED).exists()
+
     def last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
         return " / ".join(lines[-3:])
@@ -136,32 +140,51 @@ def undisturbed(run: Run) -> tuple[float, float]:
     return whole_s, time.perf_counter() - started_s
 
 
-def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, outcome: Outcome) -> bool:
-    """Kills and resumes until the run is done; returns whether it came to that."""
-    for _ in range(200):
+def is_writing(run: Run) -> bool:
+    """Whether half a checkpoint is there, of a process that writes it or was killed."""
+    folder = run.folder / checkpoint.FOLDER
+    return any(folder.glob(".step_*")) or any(folder.glob("*/.part.rows"))
+
+
+def wait_for_a_write(run: Run) -> None:
+    """Returns when the process begins to write a checkpoint, or after two seconds."""
+    until_s = time.perf_counter() + 2
+    while is_writing(run) and time.perf_counter() < until_s:  # one that a killed process left, or that is under way
+        time.sleep(0.0005)
+    while not is_writing(run) and time.perf_counter() < until_s and not run.is_finished():
+        time.sleep(0.0005)
+
+
+def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, outcome: Outcome, until_s: float) -> bool:
+    """Kills and resumes until the run is done, without kills once the time is over; returns whether that went well."""
+    span_s = 0.5 * whole_s  # in which a kill falls; longer while nothing gets done in it
+    while True:
         fresh = chance.random() < 0.1
         outcome.fresh_interpreters += fresh
         process = run.start(fresh, by_folder=chance.random() < 0.8)
-        delay_s = chance.uniform(0, 0.5 * whole_s) + (import_s if fresh else 0)
+        before = checkpoint.newest_first(run.folder)[:1]
+        delay_s = chance.uniform(0, span_s) + (import_s if fresh else 0)
+        if time.perf_counter() >= until_s:
+            delay_s = 600
         code = wait(process, delay_s)
+        if code is None and chance.random() < 0.5:
+            wait_for_a_write(run)
+            code = wait(process, chance.uniform(0, 0.02))
         if code is None:
             number = signal.SIGTERM if chance.random() < 0.2 else signal.SIGKILL
             os.kill(process, number)
             code = wait(process, 60)
+            span_s *= 1.3 if checkpoint.newest_first(run.folder)[:1] == before else 0.9
             if number == signal.SIGKILL:
                 outcome.sigkills += 1
-                folder = run.folder / checkpoint.FOLDER
-                outcome.inside_a_write += any(folder.glob(".step_*")) or any(folder.glob("*/.part.rows"))
+                outcome.inside_a_write += is_writing(run)
             else:
                 outcome.sigterms += 1
             if code in (-number, EXIT_SAVED):
                 continue
         if code != 0:
             outcome.faults.append(f"exit code {code}: {run.last_words()}")
-            return False
-        return True
-    outcome.faults.append("it came to no end in 200 starts")
-    return False
+        return code == 0
 
 
 def main() -> None:
@@ -170,6 +193,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None, help="chooses the instants; printed if not given")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
     parser.add_argument("--keep", action="store_true", help="keep the folders, to look into a fault")
+    parser.add_argument("--result", type=Path, default=RESULT, help="where the summary goes")
     arguments = parser.parse_args()
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
@@ -189,7 +213,7 @@ def main() -> None:
                     lasts[name] = undisturbed(straight)
                     expected[name] = result(straight.folder)
                 run = Run(folder / f"{name}_{outcome.runs}", SCENARIOS[name])
-                if disturb(run, *lasts[name], chance, outcome):
+                if disturb(run, *lasts[name], chance, outcome, until_s):
                     outcome.runs += 1
                     got = result(run.folder)
                     outcome.faults += [f"{what} differs" for what in got if not same(got[what], expected[name][what])]
@@ -201,11 +225,11 @@ def main() -> None:
     finally:
         if not arguments.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    report(seed, arguments.minutes, outcomes)
+    report(seed, arguments.minutes, outcomes, arguments.result)
     sys.exit(any(outcome.faults for outcome in outcomes.values()))
 
 
-def report(seed: int, minutes: float, outcomes: dict[str, Outcome]) -> None:
+def report(seed: int, minutes: float, outcomes: dict[str, Outcome], path: Path) -> None:
     for name, outcome in outcomes.items():
         verdict = "DIFFERS: " + "; ".join(outcome.faults) if outcome.faults else "every byte the same"
         print(
@@ -225,8 +249,7 @@ def report(seed: int, minutes: float, outcomes: dict[str, Outcome]) -> None:
         "sigterms": terms,
         "scenarios": {name: asdict(outcome) for name, outcome in outcomes.items()},
     }
-    with contextlib.suppress(OSError):
-        RESULT.write_text(json.dumps(summary, indent=1) + "\n")
+    path.write_text(json.dumps(summary, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -138,6 +138,7 @@ def test_a_run_folder_deleted_between_rows(tmp_path: Path) -> None:
     [
         ("observation", r"observation\[0, 0\] is nan; stopped at step 43"),
         ("reward", r"reward\[0\] is inf; stopped at step 43"),
+        ("huge reward", r"reward\[0\] is 1e\+39; stopped at step 43"),
         ("action", r"action\[0, 0\] is nan; stopped at step 43"),
         ("loss", r"train_critic/loss is nan; stopped at step 45"),
         ("weight", r"agent.critic_target.trunk.0.weight is not finite; stopped at step 60"),
@@ -153,6 +154,8 @@ def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: 
             obs = np.full_like(obs, np.nan)
         if run.step == 43 and what == "reward":
             rewards = np.full_like(rewards, np.inf)
+        if run.step == 43 and what == "huge reward":  # finite, but not in the buffer's float32
+            rewards = np.full_like(rewards, 1e39)
         if run.step == 43 and what == "loss":
             run.logger.log("train_critic/loss", torch.tensor(torch.nan), run.step)
         if run.step == 58 and what == "weight":
