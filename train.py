@@ -24,6 +24,7 @@ import cli
 import replay_buffer
 import resume
 import run_folder
+import run_state
 import settings
 import video
 from agent.policy import UniformPolicy, load_policy
@@ -35,11 +36,8 @@ from utils import (
     RunError,
     Stopped,
     UserError,
-    non_finite,
-    random_state,
     require_finite,
     resolve_device,
-    restore_random_state,
     set_seed_everywhere,
     write_atomically,
 )
@@ -48,12 +46,6 @@ NO_OPENGL = "No videos: no OpenGL was found here. Install libosmesa6 (apt), or a
 # Of (batch, width) by (width, width): target actor 1, target critics 2, critics 2 forward and 4 backward, then for the
 # actor 1 forward and 2 backward through itself, 2 and 2 through the critics.
 PRODUCTS_PER_UPDATE = 16
-
-# What a run counts and remembers, beside its parts.
-COUNTERS = (
-    *("step", "episode", "bursts", "updates_made", "updates_from"),
-    *("evaluation_due", "last_eval_step", "last_return"),
-)
 
 Shapes = dict[str, Any]  # what an agent's constructor is told of its environment
 
@@ -142,7 +134,7 @@ class Workspace:
 
         identity = identity_of(cfg, shapes)
         if resume:
-            self.checkpoints = self._restore(identity)
+            self.checkpoints = run_state.restore(self, identity)
         else:
             self.checkpoints = Checkpoints(work_dir, cfg.keep_checkpoints, identity)
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
@@ -192,12 +184,12 @@ class Workspace:
         cfg, agent = self.cfg, self.agent
         obs = self._begin_episodes(np.ones(cfg.num_envs, bool)) if self.obs is None else self.obs  # (num_envs, obs_dim)
         if self.checkpoints.last_step is None:
-            self._save()  # so that there are never logs without one
+            run_state.save(self)  # so that there are never logs without one
         while True:
             if self.evaluation_due:
                 self._evaluate()
             if self.stopping.asked:
-                self._save()
+                run_state.save(self)
                 self._stop()
             if self.step >= cfg.num_train_steps:
                 break
@@ -225,39 +217,13 @@ class Workspace:
                 obs = self._begin_episodes(done)
             self.evaluation_due |= self.eval_due(self.step)
             if self.checkpoint_due(self.step):
-                self._save()  # before the evaluation, which can be made again
-        self._save()  # before the rows that only the end has, so that a longer run can go on from here
+                run_state.save(self)  # before the evaluation, which can be made again
+        run_state.save(self)  # before the rows that only the end has, so that a longer run can go on from here
         self._end_unfinished_episodes()
         if self.last_eval_step != self.step:
             self._evaluate()
             if self.last_eval_step != self.step:
                 self._stop()
-
-    def _save(self) -> None:
-        """Writes a checkpoint, unless that of this step is there. Where it fails the run goes on with the old one."""
-        if not self.cfg.checkpoint_frequency or self.checkpoints.last_step == self.step:
-            return
-        self._require_finite_losses(self.logger.peek())
-        parts = {"agent": self.agent.state_dict(), "run": self.state_dict()}
-        wrong = non_finite(parts["agent"], "agent")
-        if wrong:
-            raise RunError(f"{wrong} is not finite")
-        buffer = self.replay_buffer if self.cfg.save_replay_buffer else None
-        try:
-            self.checkpoints.save(self.step, parts, {"policy": self._export_policy}, buffer)
-        except OSError as error:
-            if self.checkpoints.last_step is None or not self.work_dir.is_dir():
-                raise
-            said = (
-                f"No checkpoint at step {self.step}: {error.strerror}; that of step {self.checkpoints.last_step} stays"
-            )
-            print(said, file=sys.stderr, flush=True)
-
-    def _export_policy(self, path: Path) -> None:
-        """The policy alone, of agents and networks that can be saved so."""
-        if hasattr(self.agent, "save_policy"):
-            with contextlib.suppress(UserError):
-                self.agent.save_policy(path)
 
     def _stop(self) -> None:
         assert self.stopping.asked is not None
@@ -269,74 +235,13 @@ class Workspace:
             message += f"; continue with: python train.py resume={self.work_dir}"
         self.stopping.end(message)
 
-    def _require_finite_losses(self, row: dict[str, float]) -> None:
-        for key, value in row.items():
-            if key.endswith("loss") and not math.isfinite(value):
-                raise RunError(f"{key} is {value}")
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that the run continues from but the agent and the buffer's rows."""
-        now_s = time.perf_counter()
-        return {
-            "counters": {name: getattr(self, name) for name in COUNTERS},
-            "episode_reward": self.episode_reward.tolist(),
-            "episode_length": self.episode_length.tolist(),
-            "episode_age_s": (now_s - self.episode_started_s).tolist(),
-            "eval_due": self.eval_due.state_dict(),
-            "checkpoint_due": self.checkpoint_due.state_dict(),
-            "random": random_state(self.device),
-            "envs": list(self.envs.call("state_dict")),  # type: ignore[attr-defined]
-            "seed_policy": {} if self.seed_policy is self.agent else self.seed_policy.state_dict(),
-            "buffer": self.replay_buffer.state_dict(),
-            "evaluator": self.evaluator.state_dict() if hasattr(self.evaluator, "state_dict") else {},
-            "logger": self.logger.state_dict(),
-        }
+        return run_state.state_dict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned, in a new Workspace of the same settings."""
-        for name in COUNTERS:
-            setattr(self, name, state["counters"][name])
-        self.episode_reward = np.array(state["episode_reward"])
-        self.episode_length = np.array(state["episode_length"])
-        self.episode_started_s = time.perf_counter() - np.array(state["episode_age_s"])
-        self.eval_due.load_state_dict(state["eval_due"])
-        self.checkpoint_due.load_state_dict(state["checkpoint_due"])
-        everyone = np.ones(self.cfg.num_envs, bool)
-        self.obs = self.envs.reset(options={"reset_mask": everyone, "states": state["envs"]})[0]
-        if self.seed_policy is not self.agent:
-            self.seed_policy.load_state_dict(state["seed_policy"])
-        self.replay_buffer.load_state_dict(state["buffer"])
-        if state["evaluator"]:
-            self.evaluator.load_state_dict(state["evaluator"])
-        self.logger.load_state_dict(state["logger"])
-        restore_random_state(state["random"], self.device)
-
-    def _restore(self, identity: dict[str, Any]) -> Checkpoints:
-        """Loads the newest whole checkpoint."""
-        found, broken = checkpoint.newest_whole(self.work_dir, "agent", "run", rows=True, identity=identity)
-        if found.step > self.cfg.num_train_steps:
-            raise UserError(f"num_train_steps={self.cfg.num_train_steps}: the run is at step {found.step} already")
-        agent, run = found.load("agent"), found.load("run")
-        try:
-            self.agent.load_state_dict(agent)
-            if found.segments:
-                found.load_rows(self.replay_buffer, run["buffer"]["num_added"])
-            elif run["buffer"]["num_added"]:
-                self._collect_anew(run)
-            run_folder.unmark_finished(self.work_dir)
-            self.load_state_dict(run)
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise UserError(f"{found.path}: does not fit this run ({' '.join(str(error).split())})") from error
-        print(f"Continuing from {found.path}", flush=True)
-        return Checkpoints(self.work_dir, self.cfg.keep_checkpoints, identity, found, broken)
-
-    def _collect_anew(self, run: dict[str, Any]) -> None:
-        """Changes a saved state for a buffer whose rows were not saved."""
-        cfg, counters = self.cfg, run["counters"]
-        run["buffer"]["num_added"] = 0
-        first = max(cfg.num_seed_steps // cfg.action_repeat, self.updates_from)
-        counters["updates_from"] = min(first, cfg.replay_buffer_capacity)
-        print(f"The replay buffer was not saved: no updates before {counters['updates_from']} new transitions")
+        run_state.load_state_dict(self, state)
 
     def _update(self) -> None:
         """A burst, every `update_every` transitions: `updates_per_step` for each; of a fraction, what has added up."""
@@ -374,7 +279,7 @@ class Workspace:
         self.logger.log("train/duration", duration_s, self.step)
         self.logger.log("train/steps_per_second", length / duration_s, self.step)
         row = self.logger.dump(self.step, ty="train")
-        self._require_finite_losses(row)
+        run_state.require_finite_losses(row)
         said = f"episode {self.episode}, {length} steps, return {reward:.1f}"
         if "train_actor/loss" in row:
             said += f", actor loss {row['train_actor/loss']:.2f}, alpha {row['train_alpha/value']:.3f}"

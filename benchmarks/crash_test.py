@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402  two seconds, which an optimizer would take later
 from same_run import result, same  # noqa: E402
 from torch.utils import tensorboard  # noqa: E402, F401  so that the forked runs have it
 
@@ -157,7 +158,7 @@ def wait_for_a_write(run: Run) -> None:
 
 def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, outcome: Outcome, until_s: float) -> bool:
     """Kills and resumes until the run is done, without kills once the time is over; returns whether that went well."""
-    span_s = 0.5 * whole_s  # in which a kill falls; longer while nothing gets done in it
+    span_s = 0.2 * whole_s  # in which a kill falls; longer while nothing gets done in it
     while True:
         fresh = chance.random() < 0.1
         outcome.fresh_interpreters += fresh
@@ -169,7 +170,7 @@ def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, ou
         code = wait(process, delay_s)
         if code is None and chance.random() < 0.5:
             wait_for_a_write(run)
-            code = wait(process, chance.uniform(0, 0.02))
+            code = wait(process, chance.uniform(0, 0.008))
         if code is None:
             number = signal.SIGTERM if chance.random() < 0.2 else signal.SIGKILL
             os.kill(process, number)
