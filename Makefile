@@ -1,5 +1,7 @@
 # make train   train on cheetah_run; ARGS="env=walker_walk seed=3" are passed on
 # make test    run the tests
+# make crash-test MINUTES=5   kill runs at random instants, resume them, compare every byte
+# make soak    a run of 100 000 steps in which nothing may grow
 # make check   formatter, linter, type checker, layering
 # make bench   how fast it is, beside Stable-Baselines3, SBX and the machine itself (five minutes; .venv-bench is theirs)
 # make profile a profiler's trace of some updates, for Perfetto or TensorBoard
@@ -8,13 +10,14 @@
 
 PYTHON ?= python3
 ARGS ?=
+MINUTES ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 # Full size needs a GPU; without one, train what a CPU can.
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 PRESET := $(if $(filter 0,$(HAS_GPU)),preset=cpu)
 
-.PHONY: train test check bench profile
+.PHONY: train test check bench profile crash-test soak
 .DEFAULT_GOAL := train
 
 train: $(VENV)/train.stamp
@@ -34,6 +37,12 @@ bench: $(VENV)/train.stamp .venv-bench/stamp
 
 profile: $(VENV)/train.stamp
 	$(BIN)/python benchmarks/profile_updates.py $(ARGS)
+
+crash-test: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/crash_test.py --minutes $(MINUTES) $(ARGS)
+
+soak: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' || \

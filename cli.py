@@ -8,44 +8,106 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
+from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import settings
 from settings import Settings
-from utils import UserError
+from utils import RunError, Stopped, UserError
 
 CONFIG_DIR = Path(__file__).resolve().parent / "config"
-EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
+EXIT_USER_ERROR, EXIT_STOPPED, EXIT_INTERRUPTED = 2, 3, 130
+AUTO = "auto"
 
 OmegaConf.register_new_resolver("slug", lambda text: str(text).replace("/", "_").replace(":", "_"), replace=True)
 
 
-def run(hydra_main: Callable[[], Any], check_machine: Callable[[list[Settings]], None]) -> int:
+def run(
+    hydra_main: Callable[[], Any],
+    check_machine: Callable[[list[Settings]], None],
+    continue_run: Callable[[Path, list[str], str | None], Any],
+) -> int:
     """Runs a Hydra entry point and turns what ends it into an exit code.
 
     Args:
         hydra_main: the function that `hydra.main` decorated.
         check_machine: raises UserError if runs with these settings could not start here.
+        continue_run: continues the run in a folder, with overrides of the configuration of a name.
     """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
     try:
-        sys.argv[1:] = preflight(sys.argv[1:], check_machine)
-        hydra_main()
-    except UserError as error:
+        argv, resume = take_resume(sys.argv[1:])
+        there = _begun(argv) if resume == AUTO else (Path(resume), argv, None) if resume else None
+        if there:
+            continue_run(*there)
+        else:
+            sys.argv[1:] = preflight(argv, check_machine, resume == AUTO)
+            hydra_main()
+    except (UserError, RunError) as error:
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return EXIT_USER_ERROR if isinstance(error, UserError) else EXIT_STOPPED
+    except Stopped as stopped:
+        print(f"\n{stopped}", file=sys.stderr)
+        return stopped.exit_code
     except KeyboardInterrupt as interrupt:
         print(f"\n{str(interrupt) or 'interrupted before training began'}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
 
 
-def preflight(argv: list[str], check_machine: Callable[[list[Settings]], None]) -> list[str]:
+def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
+    """Takes `resume=` off the command line: Hydra cannot parse a folder's name with `=`, `,` or `(` in it.
+
+    Returns:
+        The other arguments, and what to resume: a run's folder, `auto`, or None.
+
+    Raises:
+        UserError: for two of them, none behind the sign, or a folder together with what only a new run can have.
+    """
+    found = [argument.partition("=")[2] for argument in argv if argument.startswith("resume=")]
+    rest = [argument for argument in argv if not argument.startswith("resume=")]
+    if not found:
+        return rest, None
+    if len(found) > 1 or not found[0]:
+        raise UserError("resume=: a run's folder goes here, or auto")
+    if found[0] != AUTO:
+        for argument in rest:
+            if argument.startswith(("-", "hydra.", "hydra/", "+hydra", "~")):
+                raise UserError(f"{argument}: not with resume=<folder>, which continues that one run in its own folder")
+    return rest, found[0]
+
+
+def _begun(argv: list[str]) -> tuple[Path, list[str], str | None] | None:
+    """For `resume=auto` of one run: its folder, the overrides and the configuration's name, if it has a checkpoint."""
+    args = get_args_parser().parse_args(argv)
+    base = _overrides(args)
+    if args.multirun or not any(override.key_or_group == "hydra.run.dir" for override in parse(base)):
+        return None
+    config = compose_config(args.config_name or "train", base)
+    folder = Path(config.hydra.run.dir)
+    if str(config.hydra.mode) == "RunMode.MULTIRUN" or not any(folder.glob("checkpoints/step_*")):
+        return None
+    return folder, [text for text in base if not text.startswith("hydra.run.")], args.config_name
+
+
+def _overrides(args: Any) -> list[str]:
+    """The overrides given, a folder of configurations of one's own among them."""
+    added = [f"hydra.searchpath=[file://{Path(args.config_dir).resolve()}]"] if args.config_dir else []
+    return [*args.overrides, *added]
+
+
+def preflight(
+    argv: list[str], check_machine: Callable[[list[Settings]], None], may_continue: bool = False
+) -> list[str]:
     """Composes and checks the configuration of every run asked for, and claims the output folder.
+
+    Args:
+        may_continue: whether what is in the folder may be continued (`resume=auto`); it has to be named then.
 
     Returns:
         The arguments for Hydra, with the claimed folder.
@@ -56,11 +118,9 @@ def preflight(argv: list[str], check_machine: Callable[[list[Settings]], None]) 
     args = get_args_parser().parse_args(argv)
     if args.help or args.hydra_help or args.shell_completion:
         return argv
-    base = list(args.overrides)
-    if args.config_dir:
-        base.append(f"hydra.searchpath=[file://{Path(args.config_dir).resolve()}]")
+    base = _overrides(args)
     config_name = args.config_name or "train"
-    parsed = _parse(base)
+    parsed = parse(base)
     for override in parsed:
         moved = settings.new_path(override.key_or_group)
         if moved:
@@ -78,10 +138,13 @@ def preflight(argv: list[str], check_machine: Callable[[list[Settings]], None]) 
     key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
     if sweeping:  # subfolders are named by what differs between them
         fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()]
+        fixed += ["resume"] if may_continue else []
         argv = [*argv, f"hydra.job.config.override_dirname.exclude_keys={fixed}"] if fixed else argv
     if any(override.key_or_group == key for override in parsed):
-        claim(Path(OmegaConf.select(config, key)), key, may_exist=True)
-        return argv
+        claim(Path(OmegaConf.select(config, key)), key, may_exist=True, may_continue=may_continue)
+        return [*argv, f"+resume={AUTO}"] if may_continue else argv
+    if may_continue:
+        raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
     folder = claim(Path(OmegaConf.select(config, key)), key)
     return [*argv, f"{key}={_quoted(str(folder))}"]
 
@@ -99,11 +162,12 @@ def plain(config: DictConfig) -> dict[str, Any]:
         raise UserError(_one_line(error)) from None
 
 
-def claim(folder: Path, key: str, may_exist: bool = False) -> Path:
+def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = False) -> Path:
     """Creates an output folder that no other run has, with `_2`, `_3`, … behind its name where it is taken.
 
     Args:
         may_exist: take the folder as named, even if it is there; a run in it is still never overwritten.
+        may_continue: a run in it is fine.
 
     Raises:
         UserError: if it cannot be created, or holds a run.
@@ -112,7 +176,8 @@ def claim(folder: Path, key: str, may_exist: bool = False) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if may_exist:
             folder.mkdir(exist_ok=True)
-            refuse_used(folder)
+            if not may_continue:
+                refuse_used(folder)
             if not os.access(folder, os.W_OK):
                 raise PermissionError(13, "Permission denied")
             return folder
@@ -128,13 +193,17 @@ def claim(folder: Path, key: str, may_exist: bool = False) -> Path:
     raise UserError(f"{key}={folder}: too many folders of that name")
 
 
-def refuse_used(folder: Path) -> None:
+def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.csv", "eval.csv")) -> None:
     """Raises UserError if the folder holds a run already."""
-    if any((folder / name).exists() for name in ("config.yaml", "train.csv", "eval.csv")):
-        raise UserError(f"hydra.run.dir={folder}: a run's logs are there already; choose another folder")
+    if any((folder / name).exists() for name in names):
+        raise UserError(
+            f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
+            f"with resume={folder}"
+        )
 
 
-def _parse(overrides: list[str]) -> list[Override]:
+def parse(overrides: list[str]) -> list[Override]:
+    """Parses `key=value` and its kin; raises UserError at the first that is none."""
     try:
         return OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
@@ -163,15 +232,20 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
     Raises:
         UserError: for an unknown key, choice or file.
     """
-    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-        try:
-            return compose(config_name, overrides, return_hydra_config=True)
-        except MissingConfigException as error:
-            raise UserError(_missing(error)) from None
-        except HydraException as error:
-            raise UserError(_what_was_wrong(error, config_name)) from None
-        except OmegaConfBaseException as error:
-            raise UserError(_one_line(error)) from None
+    around = get_gh_backup()  # within a job there is a Hydra already
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+            try:
+                return compose(config_name, overrides, return_hydra_config=True)
+            except MissingConfigException as error:
+                raise UserError(_missing(error)) from None
+            except HydraException as error:
+                raise UserError(_what_was_wrong(error, config_name)) from None
+            except OmegaConfBaseException as error:
+                raise UserError(_one_line(error)) from None
+    finally:
+        restore_gh_from_backup(around)
 
 
 def _what_was_wrong(error: HydraException, config_name: str) -> str:

@@ -1,7 +1,9 @@
 """A name in, environments and their seeds out."""
 
 import difflib
+import multiprocessing
 import os
+import signal
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -10,10 +12,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from dm_control import suite
+from dm_control.rl.control import PhysicsError
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
 
 import dmc2gym
-from utils import TRAIN_STREAM, UserError, episode_seed
+from utils import TRAIN_STREAM, RunError, UserError, episode_seed
+
+__all__ = ["EnvProcesses", "PhysicsError", "SeededEpisodes", "make_env", "make_train_envs", "needs_opengl"]
 
 SUITE_TASKS = {f"{domain}_{task}": (domain, task) for domain, task in suite.ALL_TASKS}
 EPISODE_LENGTH = 1000  # steps, for environments that set no limit of their own
@@ -129,7 +135,12 @@ class SeededEpisodes(gym.Wrapper):
         self._actions: list[np.ndarray] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
-        """Starts the next episode of the stream; `seed` is not for the caller to choose."""
+        """Starts the next episode of the stream; `seed` is not for the caller to choose.
+
+        With `options={"states": ...}`, states of all the run's environments, it continues its own episode instead.
+        """
+        if options and "states" in options:
+            return self.load_state_dict(options["states"][self._index]), {}
         self._episode += 1
         self._actions = []
         obs, _ = self._reset_to_episode()
@@ -158,25 +169,87 @@ class SeededEpisodes(gym.Wrapper):
 
 
 def make_train_envs(
-    make_one: Callable[[], gym.Env], run_seed: int, num_envs: int = 1, asynchronous: bool = False
+    make_one: Callable[[], gym.Env],
+    run_seed: int,
+    num_envs: int = 1,
+    asynchronous: bool = False,
+    timeout_s: float = 600.0,
 ) -> VectorEnv:
     """Environments for training, stepped together; each is a SeededEpisodes.
 
     They do not reset themselves: `reset(options={"reset_mask": done})` starts the next episode of those that are done,
-    so a transition never reaches from one episode into the next.
+    so a transition never reaches from one episode into the next. `call("state_dict")` gives their states, and
+    `reset(options={"reset_mask": all, "states": states})` restores them.
 
     Args:
         make_one: builds one environment.
         run_seed: the run's seed.
         num_envs: how many.
         asynchronous: each in a process of its own, for environments that take longer than a message to one.
+        timeout_s: such a process that answers no sooner counts as hung.
     """
-    makers = [partial(_make_seeded, make_one, run_seed, index) for index in range(num_envs)]
+    makers: list[Callable[[], gym.Env]] = [
+        partial(_make_seeded, make_one, run_seed, index) for index in range(num_envs)
+    ]
     if asynchronous:
         # Not a fork: this process has threads, and may have a GPU.
-        return AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+        return EnvProcesses(makers, timeout_s)
     return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
 
+class EnvProcesses(AsyncVectorEnv):
+    """Environments in processes of their own; one that dies or hangs ends the run with a line instead of a wait.
+
+    Raises:
+        RunError: from any call that it does not answer.
+    """
+
+    def __init__(self, makers: list[Callable[[], gym.Env]], timeout_s: float):
+        self._timeout_s = timeout_s
+        multiprocessing.set_forkserver_preload(["__main__", "envs"])  # imported once, and not by each process
+        build = partial(super().__init__, makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+        self._watched(build)
+
+    def reset(self, **kwargs: Any) -> Any:
+        return self._watched(lambda: super(EnvProcesses, self).reset(**kwargs))
+
+    def reset_wait(self, timeout: float | None = None) -> Any:
+        return super().reset_wait(timeout or self._timeout_s)
+
+    def step(self, actions: Any) -> Any:
+        return self._watched(lambda: super(EnvProcesses, self).step(actions))
+
+    def step_wait(self, timeout: float | None = None) -> Any:
+        return super().step_wait(timeout or self._timeout_s)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return self._watched(lambda: super(EnvProcesses, self).call(name, *args, **kwargs))
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        return super().call_wait(timeout or self._timeout_s)
+
+    def _watched(self, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except (EOFError, ConnectionError):
+            self._kill()
+            raise RunError("an environment's process died") from None
+        except multiprocessing.TimeoutError:
+            self._kill()
+            raise RunError(f"an environment's process has not answered for env_timeout_s={self._timeout_s:g}") from None
+
+    def _kill(self) -> None:
+        """They share no state that has to be put away, and a hung one listens to nothing else."""
+        for process in self.processes:
+            process.kill()
+        self._state = AsyncState.DEFAULT
+        self.close(terminate=True)
+
+
 def _make_seeded(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> gym.Env:
+    if multiprocessing.parent_process() is not None:
+        # A terminal's Ctrl-C, or a cluster's warning, reaches these processes too: it is for the training process,
+        # which still wants their state.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
     return SeededEpisodes(make_one(), run_seed, index)

@@ -15,7 +15,7 @@ import numpy as np
 from termcolor import colored
 from tqdm import tqdm
 
-from utils import write_atomically
+from utils import UserError, sync, write_atomically
 
 GROUPS = ("train", "eval")
 Row = dict[str, float]  # key -> averaged value; counters stay ints
@@ -63,11 +63,11 @@ class Sink:
         """The run is over."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the log ends."""
+        """Where the log ends; what lies before that is on the disk when this returns."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues where the state was taken."""
+        """Continues where the state was taken: what was written later is cut off."""
 
 
 def _is_wiring(key: str) -> bool:
@@ -167,15 +167,36 @@ class CsvSink(Sink):
 
     def state_dict(self) -> dict[str, Any]:
         """Each file's columns and length in bytes."""
-        sizes = {group: path.stat().st_size if path.exists() else 0 for group, path in self._paths.items()}
+        sizes = {}
+        for group, path in self._paths.items():
+            if path.exists():
+                sync(path)
+            sizes[group] = path.stat().st_size if path.exists() else 0
         return {"columns": {group: list(names) for group, names in self._columns.items()}, "bytes": sizes}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues where the state was taken: rows that were written later are cut off."""
-        self._columns = {group: list(names) for group, names in state["columns"].items()}
         for group, path in self._paths.items():
+            columns, size = list(state["columns"][group]), state["bytes"][group]
             if path.exists():
-                os.truncate(path, state["bytes"][group])
+                if len(self._columns[group]) > len(columns) and size:  # widened since
+                    self._narrow(path, columns)
+                if path.stat().st_size < size:
+                    raise UserError(f"{path}: {path.stat().st_size} bytes, where its checkpoint left {size}")
+                os.truncate(path, size)
+                if not size:
+                    path.unlink()
+            elif size:
+                raise UserError(f"{path}: missing, where its checkpoint left {size} bytes")
+            self._columns[group] = columns
+
+    @staticmethod
+    def _narrow(path: Path, columns: list[str]) -> None:
+        """Takes the newest columns away again: the earlier rows become what they were."""
+        with path.open(newline="") as file:
+            rows = list(csv.reader(file))
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows(row[: len(columns)] for row in rows)
+        write_atomically(path, buffer.getvalue())
 
 
 class TensorBoardSink(Sink):
@@ -184,7 +205,13 @@ class TensorBoardSink(Sink):
     def __init__(self, log_dir: Path):
         from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is wanted
 
-        self._writer = SummaryWriter(str(log_dir / "tb"))
+        self._folder = log_dir / "tb"
+        self._folder.mkdir(exist_ok=True)
+        self._earlier = self._files()  # of processes that wrote here before
+        self._writer = SummaryWriter(str(self._folder))
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("events.out.tfevents.*"))
 
     def settings(self, values: dict[str, Any]) -> None:
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
@@ -219,3 +246,18 @@ class TensorBoardSink(Sink):
 
     def close(self) -> None:
         self._writer.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Each event file's length in bytes."""
+        self._writer.flush()
+        for path in self._files():
+            sync(path)
+        return {"bytes": {path.name: path.stat().st_size for path in self._files()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for path in self._earlier:
+            size = state["bytes"].get(path.name)
+            if size is None:
+                path.unlink()
+            elif path.stat().st_size >= size:
+                os.truncate(path, size)

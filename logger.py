@@ -173,6 +173,10 @@ class Logger:
             written |= row
         return written
 
+    def peek(self) -> Row:
+        """What a dump of every group would average now; nothing is written or cleared."""
+        return fetch(self._meters)
+
     def _scalars(self, meters: dict[str, Meter], step: int) -> None:
         if meters:
             self._to_sinks_scalars(fetch(meters), step)

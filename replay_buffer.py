@@ -1,5 +1,6 @@
 """Transitions in one numpy array: packed rows, so that a batch is one gather and one copy to the device."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +9,8 @@ import psutil
 import torch
 
 from utils import UserError
+
+CHUNK_BYTES = 2**23  # of rows that `chunks` gives at once
 
 
 class Batch(NamedTuple):
@@ -129,19 +132,47 @@ class ReplayBuffer:
     def _as_images(self, columns: torch.Tensor) -> torch.Tensor:
         return columns.contiguous().view(torch.uint8)[:, : self._obs_dim].reshape(-1, *self._obs_shape)
 
+    def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Transitions `start` to `stop`, counted from the first ever added, as packed rows of a few megabytes each.
+
+        Views, not copies: a buffer of gigabytes is written to disk without a second one in memory.
+
+        Raises:
+            ValueError: if they are not all in the ring.
+        """
+        if not self.num_added - len(self) <= start <= stop <= self.num_added:
+            raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
+        at_once = max(1, CHUNK_BYTES // (4 * self._width))
+        while start < stop:
+            row = start % self.capacity
+            rows = self._rows[row : min(row + at_once, row + stop - start, self.capacity)]
+            yield rows
+            start += len(rows)
+
+    def put_chunk(self, start: int, rows: np.ndarray) -> None:
+        """Puts packed rows where transitions `start` and following belong; `load_state_dict` then counts them."""
+        places = np.arange(start, start + len(rows)) % self.capacity
+        self._rows[places] = rows
+
+    @property
+    def row_width(self) -> int:
+        """Floats in a packed row."""
+        return self._width
+
     def state_dict(self) -> dict[str, Any]:
-        """The stored rows (len, width), the count of transitions ever added, and the generator's state."""
+        """The count of transitions ever added and the generator's state; the rows come in `chunks`."""
         return {
-            "rows": torch.from_numpy(self._rows[: len(self)].copy()),
             "num_added": self.num_added,
+            "capacity": self.capacity,
+            "row_width": self._width,
             "rng": self._rng.bit_generator.state,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        rows = state["rows"]
-        if len(rows) != min(state["num_added"], self.capacity) or rows.shape[1] != self._width:
-            raise ValueError(f"rows of shape {tuple(rows.shape)} do not fit {self.capacity} rows of {self._width}")
-        self._rows[: len(rows)] = rows.numpy()
+        """Restores what `state_dict` returned; the rows are there already, by `put_chunk`."""
+        saved = state["capacity"], state["row_width"]
+        if saved != (self.capacity, self._width):
+            raise ValueError(f"{saved[0]} rows of {saved[1]} do not fit {self.capacity} rows of {self._width}")
         self.num_added = state["num_added"]
         self._rng.bit_generator.state = state["rng"]
 

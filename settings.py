@@ -43,8 +43,13 @@ class Settings:
     action_repeat: PositiveInt
     num_envs: PositiveInt
     async_envs: bool
+    env_timeout_s: PositiveFloat
     eval_frequency: PositiveInt
     num_eval_episodes: PositiveInt
+    checkpoint_frequency: NonNegativeInt
+    keep_checkpoints: PositiveInt
+    save_replay_buffer: bool
+    grace_s: PositiveFloat
     device: str
     precision: Literal["auto", "fp32", "tf32", "bf16"]
     num_threads: PositiveInt | None

@@ -1,7 +1,9 @@
 """Trains an agent: `python train.py env=cheetah_run`."""
 
+import contextlib
 import dataclasses
 import math
+import signal
 import sys
 import time
 from functools import partial
@@ -17,17 +19,26 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
+import checkpoint
 import cli
 import replay_buffer
+import resume
+import run_folder
+import run_state
 import settings
 import video
 import wandb_sink
 from agent.policy import UniformPolicy, load_policy
+from checkpoint import Checkpoints
 from settings import Settings
+from stopping import Stopping
 from utils import (
     Every,
+    RunError,
+    Stopped,
     UserError,
     keep_freed_memory,
+    require_finite,
     resolve_device,
     set_precision,
     set_seed_everywhere,
@@ -48,13 +59,24 @@ class Workspace:
     Args:
         cfg: the checked settings.
         work_dir: the run's folder.
+        resume: continue from the folder's newest whole checkpoint.
+        reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
 
     Raises:
-        UserError: if the folder holds a run, or a part cannot be built here.
+        UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
     """
 
-    def __init__(self, cfg: Settings, work_dir: Path):
-        cli.refuse_used(work_dir)
+    def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, reuse: bool = False):
+        self.lock = run_folder.Lock(work_dir)
+        try:
+            self._build(cfg, work_dir, resume, reuse)
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _build(self, cfg: Settings, work_dir: Path, resume: bool, reuse: bool) -> None:
+        if not resume:
+            cli.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
         device = resolve_device(cfg.device)
         if cfg.num_threads is not None:
             torch.set_num_threads(cfg.num_threads)
@@ -70,7 +92,7 @@ class Workspace:
         _note_if_slow(cfg, device)
 
         make_env = partial(envs.make_env, cfg.env, cfg.seed, cfg.action_repeat)
-        self.envs = envs.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs)
+        self.envs = envs.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs, cfg.env_timeout_s)
         shapes = shapes_of(self.envs.single_observation_space, self.envs.single_action_space)
         self.agent = build_agent(cfg, shapes, device)
         self.seed_policy = build_seed_policy(cfg, self.agent, shapes, device)
@@ -96,10 +118,11 @@ class Workspace:
         chosen = {"device": str(device), "precision": precision, "num_threads": torch.get_num_threads()}
         used = dataclasses.asdict(cfg) | chosen
         used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
-        write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
-        self.logger.log_settings(used)
+        if cfg.seed_policy not in ("agent", "uniform"):
+            used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
 
         self.cfg = cfg
+        self.device = device
         self.work_dir = work_dir
         self.step = 0  # environment steps
         self.episode = 0  # finished training episodes
@@ -108,9 +131,23 @@ class Workspace:
         self.episode_started_s = np.zeros(cfg.num_envs)
         self.bursts = 0
         self.updates_made = 0
+        # Transitions in the buffer before the first update.
+        self.updates_from = max(cfg.min_buffer_size, 1 if cfg.sample_with_replacement else self.agent.batch_size)
         self.eval_due = Every(cfg.eval_frequency)
+        self.evaluation_due = False
         self.last_eval_step = 0
         self.last_return = math.nan  # of the newest evaluation
+        self.checkpoint_due = Every(cfg.checkpoint_frequency)
+        self.stopping = Stopping(cfg.grace_s)
+        self.obs: np.ndarray | None = None  # the newest, of a run that continues
+
+        identity = identity_of(cfg, shapes)
+        if resume:
+            self.checkpoints = run_state.restore(self, identity)
+        else:
+            self.checkpoints = Checkpoints(work_dir, cfg.keep_checkpoints, identity)
+        write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
+        self.logger.log_settings(used)
 
     def run(self) -> float:
         """Trains to the end.
@@ -118,32 +155,63 @@ class Workspace:
         Returns:
             The mean return of the final evaluation.
         """
-        bar = tqdm(total=self.cfg.num_train_steps, unit="step", dynamic_ncols=True, disable=not sys.stderr.isatty())
+        import envs  # not at the top: see __init__
+
+        on_terminal = sys.stderr.isatty()
+        bar = tqdm(
+            total=self.cfg.num_train_steps, initial=self.step, unit="step", dynamic_ncols=True, disable=not on_terminal
+        )
         try:
-            self._train(bar)
-        except KeyboardInterrupt:
+            with self.stopping:
+                self._train(bar)
+            self.logger.close()
+            run_folder.mark_finished(self.work_dir, self.step, self.last_return)
+        except KeyboardInterrupt as interrupt:
             self._end_unfinished_episodes()
+            if isinstance(interrupt, Stopped):
+                raise
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
+        except (RunError, OSError, envs.PhysicsError) as error:
+            said = " ".join(str(error).split())
+            raise RunError(f"{said}; stopped at step {self.step}; {self._where_to_go_on()}") from error
         finally:
             bar.close()
-            self.logger.close()
-            if self.cfg.save_figure and self.episode:
-                import plot  # not before: matplotlib takes a second to import
+            with contextlib.suppress(OSError):
+                self.logger.close()
+                if self.cfg.save_figure and self.episode and self.stopping.asked in (None, signal.SIGINT):
+                    import plot  # not before: matplotlib takes a second to import
 
-                plot.draw_run(self.work_dir)
+                    plot.draw_run(self.work_dir)
         return self.last_return
+
+    def _where_to_go_on(self) -> str:
+        last_step = self.checkpoints.last_step
+        if last_step is None:
+            return "nothing was saved"
+        return f"the last good checkpoint is {self.checkpoints.path(last_step)}"
 
     def _train(self, bar: tqdm) -> None:
         cfg, agent = self.cfg, self.agent
-        enough = max(cfg.min_buffer_size, 1 if cfg.sample_with_replacement else agent.batch_size)  # ever stored
-        obs = self._begin_episodes(np.ones(cfg.num_envs, bool))  # (num_envs, obs_dim)
-        while self.step < cfg.num_train_steps:
+        obs = self._begin_episodes(np.ones(cfg.num_envs, bool)) if self.obs is None else self.obs  # (num_envs, obs_dim)
+        if self.checkpoints.last_step is None:
+            run_state.save(self)  # so that there are never logs without one
+        while True:
+            if self.evaluation_due:
+                self._evaluate()
+            if self.stopping.asked:
+                run_state.save(self)
+                self._stop()
+            if self.step >= cfg.num_train_steps:
+                break
             seeding = self.step < cfg.num_seed_steps
             actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
             # The updates come before the step and do not see its transitions.
-            if not seeding and self.replay_buffer.num_added >= enough:
+            if not seeding and self.replay_buffer.num_added >= self.updates_from:
                 self._update()
+            require_finite("action", actions)
             next_obs, rewards, terminated, truncated, info = self.envs.step(actions)
+            require_finite("observation", next_obs)
+            require_finite("reward", rewards)
             done = terminated | truncated
             for row in zip(obs, actions, rewards, next_obs, done, terminated, strict=True):
                 self.replay_buffer.add(*row)
@@ -157,11 +225,33 @@ class Workspace:
                 for index in np.flatnonzero(done):
                     bar.set_postfix_str(self._end_episode(int(index)), refresh=False)
                 obs = self._begin_episodes(done)
-            if self.eval_due(self.step):
-                self._evaluate()
+            self.evaluation_due |= self.eval_due(self.step)
+            if self.checkpoint_due(self.step):
+                run_state.save(self)  # before the evaluation, which can be made again
+        run_state.save(self)  # before the rows that only the end has, so that a longer run can go on from here
         self._end_unfinished_episodes()
         if self.last_eval_step != self.step:
             self._evaluate()
+            if self.last_eval_step != self.step:
+                self._stop()
+
+    def _stop(self) -> None:
+        assert self.stopping.asked is not None
+        if self.stopping.asked == signal.SIGINT:
+            message = f"interrupted at step {self.step}; logs in {self.work_dir}"
+        else:
+            message = f"{signal.Signals(self.stopping.asked).name} at step {self.step}"
+        if self.cfg.checkpoint_frequency:
+            message += f"; continue with: python train.py resume={self.work_dir}"
+        self.stopping.end(message)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the run continues from but the agent and the buffer's rows."""
+        return run_state.state_dict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned, in a new Workspace of the same settings."""
+        run_state.load_state_dict(self, state)
 
     def _update(self) -> None:
         """A burst, every `update_every` transitions: `updates_per_step` for each; of a fraction, what has added up."""
@@ -178,7 +268,9 @@ class Workspace:
         self.episode_reward[which] = 0.0
         self.episode_length[which] = 0
         self.episode_started_s[which] = time.perf_counter()
-        return self.envs.reset(options={"reset_mask": which})[0]
+        obs = self.envs.reset(options={"reset_mask": which})[0]
+        require_finite("observation", obs)
+        return obs
 
     def _end_unfinished_episodes(self) -> None:
         """The rows of the episodes that a run's end cuts short."""
@@ -197,14 +289,20 @@ class Workspace:
         self.logger.log("train/duration", duration_s, self.step)
         self.logger.log("train/steps_per_second", length / duration_s, self.step)
         row = self.logger.dump(self.step, ty="train")
+        run_state.require_finite_losses(row)
         said = f"episode {self.episode}, {length} steps, return {reward:.1f}"
         if "train_actor/loss" in row:
             said += f", actor loss {row['train_actor/loss']:.2f}, alpha {row['train_alpha/value']:.3f}"
         return said if math.isnan(self.last_return) else f"{said}, evaluated at {self.last_return:.1f}"
 
     def _evaluate(self) -> None:
+        """One evaluation; a signal cuts it short and leaves it due."""
         started_s = time.perf_counter()
-        returns, lengths = dataclasses.astuple(self.evaluator.evaluate(self.agent, self.step))
+        evaluation = self.stopping.cuttable(lambda: self.evaluator.evaluate(self.agent, self.step))
+        if evaluation is None:
+            return
+        returns, lengths = dataclasses.astuple(evaluation)
+        self.evaluation_due = False
         self.last_eval_step = self.step
         self.last_return = float(np.mean(returns))
         for key, value in {
@@ -221,9 +319,15 @@ class Workspace:
         self.episode_started_s += time.perf_counter() - started_s  # not part of the training episode
 
     def close(self) -> None:
-        """Closes the environments."""
+        """Closes the environments and lets others into the folder."""
         self.envs.close()
         self.evaluator.close()
+        self.lock.release()
+
+
+def identity_of(cfg: Settings, shapes: Shapes) -> dict[str, Any]:
+    """What a checkpoint has to have in common with the run that loads it."""
+    return {"agent": cfg.agent["name"], "_target_": cfg.agent["_target_"], "env": cfg.env, **shapes}
 
 
 def shapes_of(observation_space: gym.Space, action_space: gym.Space) -> Shapes:
@@ -308,8 +412,37 @@ def check_machine(runs: list[Settings]) -> None:
 @hydra.main(version_base="1.3", config_path="config", config_name="train")
 def train(config: DictConfig) -> float:
     """Hydra's job: one run in the folder that Hydra made."""
-    cfg = settings.check(cli.plain(config))
-    workspace = Workspace(cfg, Path(HydraConfig.get().runtime.output_dir))
+    hydra_config = HydraConfig.get()
+    folder = Path(hydra_config.runtime.output_dir)
+    values = cli.plain(config)
+    auto = values.pop("resume", None) == cli.AUTO
+    if auto and checkpoint.newest_first(folder):
+        overrides = [override for override in hydra_config.overrides.task if not override.startswith("+resume=")]
+        added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
+        overrides += [f"hydra.searchpath=[{','.join(f'file://{path}' for path in added)}]"] if added else []
+        return continue_run(folder, overrides, hydra_config.job.config_name)
+    return _run(settings.check(values), folder, reuse=auto)
+
+
+def continue_run(folder: Path, overrides: list[str], config_name: str | None = None) -> float:
+    """Continues the run in a folder, unless it is finished.
+
+    Returns:
+        The mean return of the final evaluation.
+
+    Raises:
+        UserError: if there is nothing to continue, or an override would change what the run means.
+    """
+    cfg = resume.settings_of(folder, overrides, config_name or "train")
+    finished = run_folder.finished(folder)
+    if finished and finished[0] >= cfg.num_train_steps:
+        print(f"{folder}: finished at step {finished[0]}; nothing is left to do")
+        return finished[1]
+    return _run(cfg, folder, resume=True)
+
+
+def _run(cfg: Settings, folder: Path, **how: bool) -> float:
+    workspace = Workspace(cfg, folder, **how)
     try:
         return workspace.run()
     finally:
@@ -317,4 +450,4 @@ def train(config: DictConfig) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(train, check_machine))
+    sys.exit(cli.run(train, check_machine, continue_run))

@@ -35,12 +35,31 @@ Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
 Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
 
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
 # The streams of randomness that environments draw their episodes from.
 TRAIN_STREAM, EVAL_STREAM = 0, 1
 
 
 class UserError(Exception):
     """A mistake of the caller's: its message is one line that names the key, the value and what would be right."""
+
+
+class RunError(Exception):
+    """A fault that ends a run and loses nothing: its message is one line that says what was wrong."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal ended the run after its state was saved. Like Ctrl-C, it ends a sweep too.
+
+    Args:
+        message: one line.
+        exit_code: of the process.
+    """
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
@@ -62,6 +81,39 @@ def set_seed_everywhere(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Python's, NumPy's and torch's global generators, and the device's: tensors and plain values."""
+    kind, keys, *rest = np.random.get_state(legacy=True)
+    numpy_state = (kind, np.asarray(keys).tolist(), *rest)
+    state = {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state()}
+    return state | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+
+
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Restores what `random_state` returned; a GPU's only on a GPU."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def require_finite(what: str, values: np.ndarray) -> None:
+    """Raises RunError, naming the first element that is no finite float32."""
+    finite = np.abs(values) <= FLOAT32_MAX  # false for nan
+    if not finite.all():
+        where = np.argwhere(~finite)[0]
+        raise RunError(f"{what}{where.tolist()} is {values[tuple(where)]}")
+
+
+def non_finite(state: Any, name: str) -> str | None:
+    """The dotted name of the first tensor with an element that is not finite in a nested state; None if all are."""
+    if isinstance(state, torch.Tensor):
+        return name if state.is_floating_point() and not bool(torch.isfinite(state).all()) else None
+    children = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list | tuple) else ()
+    return next((found for key, child in children if (found := non_finite(child, f"{name}.{key}"))), None)
 
 
 @contextmanager
@@ -168,8 +220,23 @@ def dotted(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def write_atomically(path: Path, text: str) -> None:
     """Writes a text file so that a reader, or a crash, sees either the old content or the new."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
+    try:
+        temporary.write_text(text)
+        sync(temporary)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Returns when a file, or a folder's list of names, is on the disk itself."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Every:

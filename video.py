@@ -1,10 +1,11 @@
 """Frames in; an mp4 that a browser plays at the task's real speed out. Also finds an OpenGL that works."""
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,17 @@ class VideoRecorder:
         self._steps = 0
         self._frames = 0
         self._writer: Any = None
+        self._failed = False
 
     def record(self, env: Any) -> None:
-        """Called after the reset and after each step."""
+        """Called after the reset and after each step. A video that cannot be written is given up, with a line."""
+        if not self._failed:
+            try:
+                self._record(env)
+            except OSError as error:
+                self._give_up(error)
+
+    def _record(self, env: Any) -> None:
         due = int(self._steps * self._seconds_per_step * FPS + 1e-6) + 1 - self._frames
         self._steps += 1
         if due <= 0:
@@ -101,7 +110,18 @@ class VideoRecorder:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            self._partial.replace(self._path)
+            try:
+                _require_whole(self._partial)
+                self._partial.replace(self._path)
+            except OSError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self._failed = True
+        with suppress(OSError):
+            self.discard()
+            self._partial.unlink(missing_ok=True)
+        print(f"No {self._path}: it could not be written ({error.strerror or 'ffmpeg stopped'})", flush=True)
 
     def discard(self) -> None:
         """Ends without a video."""
@@ -109,6 +129,20 @@ class VideoRecorder:
             self._writer.close()
             self._writer = None
             self._partial.unlink(missing_ok=True)
+
+
+def _require_whole(path: Path) -> None:
+    """Raises OSError unless an mp4's boxes fill the file, its index among them: ffmpeg says nothing of a full disk."""
+    kinds, at, size = [], 0, path.stat().st_size
+    with path.open("rb") as file:
+        while at < size:
+            file.seek(at)
+            header = file.read(16)
+            length = int.from_bytes(header[:4], "big")
+            kinds.append(header[4:8])
+            at += int.from_bytes(header[8:16], "big") if length == 1 else max(length, 8)
+    if at != size or b"moov" not in kinds:
+        raise OSError(errno.EIO, "the file was cut short")
 
 
 @contextmanager

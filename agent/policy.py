@@ -70,7 +70,11 @@ class Policy:
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.generator.set_state(state["generator"].cpu())
+        saved = state["generator"].cpu()
+        if saved.shape == self.generator.get_state().shape:
+            self.generator.set_state(saved)
+        else:  # of another kind of device, whose numbers cannot go on here: others, as a function of it
+            self.generator.manual_seed(int(np.random.SeedSequence(saved.tolist()).generate_state(1)[0]))
 
     def _q1(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """The first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""

@@ -95,6 +95,26 @@ class Numbered(Probe):
         return np.array([self.episode, self.taken], np.float32)
 
 
+class Drawn(Probe):
+    """Observes a number drawn from its episode's seed, and its step; episodes last 3 to 7 steps."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        _, info = super().reset(seed=seed)
+        self.num_steps, self.number = int(self.np_random.integers(3, 8)), float(self.np_random.normal())
+        self.taken = 0
+        return self._obs(), info
+
+    def reward(self, action: float) -> float:
+        return self.number * action + float(self.np_random.normal())
+
+    number = 0.0
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.number, self.taken], np.float32)
+
+
 class Images(Probe):
     observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
 
@@ -103,7 +123,7 @@ class Sequences(Probe):
     observation_space = gym.spaces.Sequence(gym.spaces.Box(-1, 1, (2,)))
 
 
-for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Images, Sequences):
+for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Images, Sequences):
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
 gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
 gym.register("ProbeNoLimit-v0", Endless)
@@ -130,6 +150,7 @@ SMALL = (
         "num_train_steps=600",
         "num_seed_steps=100",
     ),
+    "checkpoint_frequency=0",
     *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16", "num_eval_episodes=2"),
 )
 

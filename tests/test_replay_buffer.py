@@ -93,9 +93,16 @@ def test_an_empty_buffer_says_so() -> None:
         ReplayBuffer((3,), (2,), 10, CPU).sample(1)
 
 
-def test_state_dict_restores_a_full_ring() -> None:
+def test_chunks_and_state_dict_restore_a_full_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_buffer, "CHUNK_BYTES", 4 * 4 * 10)  # four rows
     buffer, _ = filled(10, 37)
     other = ReplayBuffer((3,), (2,), 10, CPU, seed=9)
+    start = 27
+    for rows in buffer.chunks(27, 37):
+        assert len(rows) <= 4 and np.shares_memory(rows, buffer._rows)
+        other.put_chunk(start, rows)
+        start += len(rows)
+    assert start == 37
     other.load_state_dict(buffer.state_dict())
     for ring in (buffer, other):
         ring.add(*transition(40))

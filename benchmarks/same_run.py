@@ -1,0 +1,70 @@
+"""Whether two runs ended in the same bytes.
+
+Compared are train.csv and eval.csv without the columns that measure time, TensorBoard's scalars and histograms, the
+final weights, every generator, the counters, the environments and the replay buffer.
+"""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import torch
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+import checkpoint
+import run_folder
+
+CLOCKS = ("duration", "steps_per_second")
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """Everything that has to be the same: by name, comparable with `same`."""
+    found, _ = checkpoint.newest_whole(folder, "agent", "run", "policy", rows=True)
+    run = found.load("run")
+    kept = ("counters", "episode_reward", "episode_length", "eval_due", "random", "envs", "seed_policy", "buffer")
+    return {
+        "finished": run_folder.finished(folder),
+        "step": found.step,
+        "weights": found.load("agent"),
+        "policy": found.load("policy"),
+        "state": {name: run[name] for name in kept},
+        "buffer": ring(found, run["buffer"]),
+        "tensorboard": events(folder / "tb"),
+        **{name: timeless(folder / name) for name in ("train.csv", "eval.csv")},
+    }
+
+
+def ring(found: checkpoint.Checkpoint, state: dict[str, Any]) -> bytes:
+    """The transitions in the buffer, oldest first, however they were cut into files."""
+    folder = found.path.parent / checkpoint.BUFFER
+    rows = b"".join((folder / segment.name).read_bytes() for segment in found.segments)
+    return rows[-4 * state["row_width"] * min(state["num_added"], state["capacity"]) :]
+
+
+def timeless(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    columns = [index for index, name in enumerate(header) if name not in CLOCKS]
+    return [[row[index] for index in columns] for row in (header, *rows)]
+
+
+def events(folder: Path) -> list[tuple[int, bytes]]:
+    """(step, summary) of every event in the order of writing, without the tags that measure time."""
+    found = []
+    for path in sorted(folder.glob("events.*")):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if not value.tag.endswith(CLOCKS):
+                    found.append((event.step, value.SerializeToString()))
+    return found
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal to the last bit, nested or not."""
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b or (a != a and b != b)  # nan

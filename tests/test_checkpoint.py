@@ -1,0 +1,224 @@
+"""Checkpoints on disk: whole or not there, checked, small, and of plain values only."""
+
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import checkpoint
+import segments
+from checkpoint import BrokenError, Checkpoint, Checkpoints, newest_first, newest_whole
+from replay_buffer import ReplayBuffer
+from utils import UserError
+
+MINE = {"agent": "sac", "env": "cheetah_run", "obs_dim": 3}
+
+
+def filled(buffer: ReplayBuffer, until: int) -> ReplayBuffer:
+    for i in range(buffer.num_added, until):
+        buffer.add(np.full(3, i), np.zeros(2), i, np.full(3, i + 1), False, False)
+    return buffer
+
+
+def new_buffer(capacity: int = 10) -> ReplayBuffer:
+    return ReplayBuffer((3,), (2,), capacity, torch.device("cpu"))
+
+
+def state(value: int) -> dict[str, Any]:
+    return {"weights": torch.full((4,), float(value)), "rng": np.random.default_rng(value).bit_generator.state}
+
+
+def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> Checkpoints:
+    made = Checkpoints(folder, keep, MINE)
+    for step in steps:
+        rows = None if buffer is None else filled(buffer, step)
+        made.save(step, {"agent": state(step), "run": {"step": step}}, {}, rows)
+    return made
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in newest_first(folder)]
+
+
+def test_what_was_saved_comes_back_and_old_ones_go(tmp_path: Path) -> None:
+    save(tmp_path, 5, 90, 100)
+    assert names(tmp_path) == ["step_100", "step_90"]
+    found, broken = newest_whole(tmp_path, "agent", "run", identity=MINE)
+    assert (found.step, broken, found.load("run")) == (100, [], {"step": 100})
+    assert torch.equal(found.load("agent")["weights"], torch.full((4,), 100.0))
+    assert found.load("agent")["rng"] == state(100)["rng"]
+
+
+@pytest.mark.parametrize(("capacity", "steps"), [(10, (4, 9)), (10, (4, 7, 13, 37)), (10, (3, 30, 31)), (1, (1, 2, 5))])
+def test_the_ring_comes_back_from_its_segments(tmp_path: Path, capacity: int, steps: tuple[int, ...]) -> None:
+    buffer = new_buffer(capacity)
+    save(tmp_path, *steps, buffer=buffer)
+    found, _ = newest_whole(tmp_path, "agent", rows=True)
+    other = new_buffer(capacity)
+    found.load_rows(other, steps[-1])
+    np.testing.assert_array_equal(other._rows, buffer._rows)
+
+
+def test_a_segment_is_written_once_and_goes_when_no_checkpoint_needs_it(tmp_path: Path) -> None:
+    folder, buffer = tmp_path / "checkpoints/buffer", new_buffer(10)
+    saver = save(tmp_path, 6, buffer=buffer)
+    (first,) = folder.iterdir()
+    written = first.stat().st_mtime_ns, first.stat().st_ino
+    saver.save(12, {"agent": {}}, {}, filled(buffer, 12))
+    assert (first.stat().st_mtime_ns, first.stat().st_ino) == written
+    row_bytes = 4 * buffer.row_width
+    assert {path.name[:25]: path.stat().st_size // row_bytes for path in folder.iterdir()} == {
+        "000000000000-000000000006": 6,
+        "000000000006-000000000012": 6,
+    }
+    saver.save(16, {"agent": {}}, {}, filled(buffer, 16))  # the ring is 6..16, but step 12's still reaches back to 2
+    assert first.exists()
+    saver.save(18, {"agent": {}}, {}, filled(buffer, 18))
+    assert not first.exists()
+    newest_whole(tmp_path, "agent", rows=True)
+
+
+def damage(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    if how == "missing":
+        path.unlink()
+    elif how == "truncated":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    else:
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated", "empty", "flipped"])
+@pytest.mark.parametrize(
+    "part", ["step_9/manifest.json", "step_9/agent.pt", "step_9/run.pt", "buffer/000000000005-000000000009.rows"]
+)
+def test_a_damaged_part_means_the_one_before(
+    tmp_path: Path, part: str, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, 5, 9, buffer=new_buffer())
+    damage(tmp_path / "checkpoints" / part, how)
+    found, broken = newest_whole(tmp_path, "agent", "run", rows=True)
+    assert found.step == 5 and [path.name for path in broken] == ["step_9"]
+    said = capsys.readouterr().out
+    assert "step_9" in said and Path(part).name in said and said.count("\n") == 1
+
+
+def test_without_a_whole_one_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no checkpoint"):
+        newest_whole(tmp_path, "agent")
+    save(tmp_path, 5)
+    damage(tmp_path / "checkpoints/step_5/agent.pt", "flipped")
+    with pytest.raises(UserError, match="no checkpoint there is whole"):
+        newest_whole(tmp_path, "agent")
+
+
+def test_a_broken_one_is_replaced_and_does_not_count(tmp_path: Path) -> None:
+    buffer = new_buffer()
+    save(tmp_path, 5, 9, buffer=buffer)
+    damage(tmp_path / "checkpoints/step_9/agent.pt", "flipped")
+    found, broken = newest_whole(tmp_path, "agent")
+    again, rows = Checkpoints(tmp_path, 2, MINE, found, broken), new_buffer()
+    found.load_rows(rows, 5)
+    rows.num_added = 5
+    again.save(7, {"agent": state(7)}, {}, filled(rows, 7))
+    assert names(tmp_path) == ["step_7", "step_5"]
+    again.save(9, {"agent": state(9)}, {}, filled(rows, 9))
+    assert names(tmp_path) == ["step_9", "step_7"]
+    assert newest_whole(tmp_path, "agent", rows=True)[0].step == 9
+    np.testing.assert_array_equal(rows._rows, buffer._rows)
+
+
+@pytest.mark.parametrize("key", list(MINE))
+def test_somebody_elses_checkpoint_is_named(tmp_path: Path, key: str) -> None:
+    save(tmp_path, 5)
+    with pytest.raises(UserError, match=f"step_5.*of {key}={MINE[key]}, not of {key}=other"):
+        newest_whole(tmp_path, "agent", identity=MINE | {key: "other"})
+
+
+def test_another_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "FORMAT", 7)
+    save(tmp_path, 5)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="of format 7; this version reads 1"):
+        newest_whole(tmp_path, "agent")
+
+
+class Evil:
+    """Unpickled by an ordinary loader, it leaves a trace."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple:
+        return (os.mkdir, (str(self.trace),))
+
+
+def test_a_strangers_pickle_does_not_run(tmp_path: Path) -> None:
+    trace = tmp_path / "it_ran"
+    Checkpoints(tmp_path, 2, MINE).save(5, {"agent": {"weights": Evil(trace)}}, {}, None)
+    found, _ = newest_whole(tmp_path, "agent")  # its checksums are right
+    with pytest.raises(UserError, match=r"agent\.pt: refused, as it holds more than tensors"):
+        found.load("agent")
+    assert not trace.exists()
+    torch.load(found.path / "agent.pt", weights_only=False)  # what an ordinary loader would have done
+    assert trace.exists()
+
+
+@pytest.mark.parametrize("crash_at", ["extend", "_write_state", "_signature", "sync", "replace"])
+def test_a_crash_while_writing_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: str
+) -> None:
+    buffer = new_buffer()
+    saver = save(tmp_path, 5, buffer=buffer)
+
+    def crash(*_: Any) -> None:
+        raise KeyboardInterrupt  # nothing is cleaned up, as by SIGKILL
+
+    target = {"extend": segments, "replace": Path}.get(crash_at, checkpoint)
+    monkeypatch.setattr(target, crash_at, crash)
+    with pytest.raises(KeyboardInterrupt):
+        saver.save(9, {"agent": state(9)}, {}, filled(buffer, 9))
+    monkeypatch.undo()
+    found, broken = newest_whole(tmp_path, "agent", "run", rows=True)
+    assert found.step == 5 and not broken
+    later = Checkpoints(tmp_path, 2, MINE, found)
+    later.save(9, {"agent": state(9)}, {}, buffer)
+    assert names(tmp_path) == ["step_9", "step_5"]
+    left = {path.name for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
+    assert left == {
+        *("manifest.json", "agent.pt", "run.pt"),
+        *("000000000000-000000000005.rows", "000000000005-000000000009.rows"),
+    }
+
+
+def test_a_deleted_folder_is_not_made_again(tmp_path: Path) -> None:
+    saver = save(tmp_path / "run", keep=2)
+    with pytest.raises(FileNotFoundError):
+        saver.save(5, {"agent": {}}, {}, None)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_manifest_that_lies_is_not_believed(tmp_path: Path) -> None:
+    save(tmp_path, 5)
+    manifest = tmp_path / "checkpoints/step_5/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"step": 5', '"step": 6'))
+    with pytest.raises(BrokenError, match="has changed"):
+        Checkpoint(manifest.parent)
+
+
+def test_a_copied_checkpoint_needs_no_buffer_to_give_its_agent(tmp_path: Path) -> None:
+    save(tmp_path, 5, buffer=new_buffer())
+    copy = shutil.copytree(tmp_path / "checkpoints/step_5", tmp_path / "elsewhere/step_5")
+    found = Checkpoint(copy)
+    found.verify("agent")
+    assert pickle.dumps(found.load("agent")["rng"]) == pickle.dumps(state(5)["rng"])
+    with pytest.raises(BrokenError, match="rows"):
+        found.verify("agent", rows=True)
