@@ -89,7 +89,7 @@ class Logger:
                 self._scalars({key: self._fine_meters.pop(key)}, step)
 
     def log_all(self, values: dict[str, Any], step: int) -> None:
-        """As `log` of each, where the tensors (detached scalars of one device) cost one addition together."""
+        """As `log` of each, keys of one group; the tensors (detached scalars of one device) cost one addition."""
         together = {} if self._every_steps else {k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
         for key, value in values.items():
             if key not in together:
@@ -98,12 +98,12 @@ class Logger:
             meter = self._bundles.setdefault(tuple(together), Meter())
             meter.add(torch.stack(list(together.values())), 1)
 
-    def _unbundle(self) -> None:
-        for keys, bundle in self._bundles.items():
+    def _unbundle(self, group: str) -> None:
+        """To each its own meter. Not before its group's dump: another order of additions rounds otherwise."""
+        for keys in [keys for keys in self._bundles if group_of(keys[0]) == group]:
+            bundle = self._bundles.pop(keys)
             for key, total in zip(keys, bundle.total, strict=True):
-                group_of(key)
                 self._meters.setdefault(key, Meter()).add(total, bundle.count)
-        self._bundles.clear()
 
     def log_param(
         self, key: str, module: Any, step: int, log_frequency: int | None = None, member: int | None = None
@@ -155,9 +155,9 @@ class Logger:
         Returns:
             What was written, by log key.
         """
-        self._unbundle()
         written: Row = {}
         for group in GROUPS if ty is None else (ty,):
+            self._unbundle(group)
             keys = [key for key in self._meters if group_of(key) == group]
             meters = {key: self._meters.pop(key) for key in keys}
             fine = {key: self._fine_meters.pop(key) for key in keys if key in self._fine_meters}
@@ -199,9 +199,9 @@ class Logger:
         def fired(due: dict[str, Every]) -> dict[str, tuple[int, int]]:
             return {key: (every.frequency, every.last_step) for key, every in due.items()}
 
-        self._unbundle()
         return {
             "meters": plain(self._meters),
+            "bundles": [(list(keys), bundle.total, bundle.count) for keys, bundle in self._bundles.items()],
             "fine_meters": plain(self._fine_meters),
             "due": fired(self._due),
             "fine_due": fired(self._fine_due),
@@ -216,8 +216,10 @@ class Logger:
                 restored[key].add(total, count)
             return restored
 
-        self._bundles.clear()
         self._meters = meters(state["meters"])
+        self._bundles = {tuple(keys): Meter() for keys, _, _ in state["bundles"]}
+        for keys, total, count in state["bundles"]:
+            self._bundles[tuple(keys)].add(total, count)
         self._fine_meters = meters(state["fine_meters"])
         self._due = {key: Every(*fired) for key, fired in state["due"].items()}
         self._fine_due = {key: Every(*fired) for key, fired in state["fine_due"].items()}

@@ -147,7 +147,8 @@ class Workspace:
         else:
             self.checkpoints = Checkpoints(work_dir, cfg.keep_checkpoints, identity)
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
-        self.logger.log_settings(used)
+        if not resume:
+            self.logger.log_settings(used)
 
     def run(self) -> float:
         """Trains to the end.

@@ -49,12 +49,12 @@ def timeless(path: Path) -> list[list[str]]:
 
 
 def events(folder: Path) -> list[tuple[int, bytes]]:
-    """(step, summary) of every event in the order of writing, without the tags that measure time."""
+    """(step, summary) of every scalar and histogram in the order of writing, without the tags that measure time."""
     found = []
     for path in sorted(folder.glob("events.*")):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
-                if not value.tag.endswith(CLOCKS):
+                if not value.tag.endswith(CLOCKS) and not value.tag.startswith("_hparams_"):  # the run's settings
                     found.append((event.step, value.SerializeToString()))
     return found
 

@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 AGENT_PARTS = {"agent"} | {
-    f"agent.{part}" for part in ("actor", "critic", "losses", "mlp", "off_policy", "policy", "schedule", "temperature")
+    f"agent.{part}"
+    for part in ("actor", "adam", "critic", "losses", "mlp", "off_policy", "policy", "schedule", "temperature")
 }
 MAY_IMPORT = {
     "utils": set(),
@@ -87,6 +88,7 @@ def test_agents_know_torch_and_nothing_of_the_framework_around_them(path: Path) 
     assert theirs <= {
         "abc",
         "collections",
+        "contextlib",
         "copy",
         "functools",
         "importlib",

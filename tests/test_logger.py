@@ -225,6 +225,7 @@ def test_values_logged_together_are_those_logged_one_by_one(tmp_path: Path) -> N
 def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None:
     for seed, rate, final in ((1, 1e-3, 100.0), (2, 1e-3, 120.0), (1, 1e-4, 50.0)):
         folder = tmp_path / f"{seed}-{rate}"
+        folder.mkdir()
         log = Logger(folder, {"tensorboard": TensorBoardSink})
         log.log_settings({"env": "cheetah_run", "seed": seed, "agent": {"lr": rate, "bound": None, "_target_": "a.B"}})
         for step, value in ((1000, 1.0), (2000, final)):

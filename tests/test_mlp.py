@@ -16,7 +16,7 @@ def textbook(network: MLP, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize(("members", "depth", "out"), product([None, 1, 3], [0, 1, 2, 3], [1, 4]))
+@pytest.mark.parametrize(("members", "depth", "out"), list(product([None, 1, 3], [0, 1, 2, 3], [1, 4])))
 def test_values_and_gradients_are_autograds(members: int | None, depth: int, out: int) -> None:
     torch.manual_seed(0)
     network = mlp(5, 7, out, depth, members, init="torch").double()
