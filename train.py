@@ -18,9 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 import cli
+import device_buffer
 import replay_buffer
 import settings
 import video
+from agent.execution import choose_execution, set_execution
 from agent.policy import UniformPolicy, load_policy
 from settings import Settings
 from utils import Every, UserError, resolve_device, set_seed_everywhere, write_atomically
@@ -62,8 +64,13 @@ class Workspace:
         self.envs = envs.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs)
         shapes = shapes_of(self.envs.single_observation_space, self.envs.single_action_space)
         self.agent = build_agent(cfg, shapes, device)
+        execution, why_eager = choose_execution(cfg.execution, self.agent, device)
+        if why_eager:
+            print(why_eager)
+        set_execution(self.agent, execution, device)
         self.seed_policy = build_seed_policy(cfg, self.agent, shapes, device)
-        self.replay_buffer = replay_buffer.ReplayBuffer(
+        storage = choose_storage(cfg, shapes, device)
+        self.replay_buffer = device_buffer.STORAGES[storage](
             (shapes["obs_dim"],),
             (shapes["action_dim"],),
             cfg.replay_buffer_capacity,
@@ -80,6 +87,7 @@ class Workspace:
         )
 
         used = dataclasses.asdict(cfg) | {"device": str(device), "num_threads": torch.get_num_threads()}
+        used |= {"execution": execution, "replay_storage": storage}
         used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(used)))
 
@@ -222,6 +230,12 @@ def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
     return instantiate(node, _convert_="all")(**shapes, device=device)
 
 
+def choose_storage(cfg: Settings, shapes: Shapes, device: torch.device) -> str:
+    """What `replay_storage` means for this run."""
+    sizes = (shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity
+    return device_buffer.choose_storage(cfg.replay_storage, device, cfg.sample_with_replacement, *sizes)
+
+
 def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.device) -> Any:
     """Who acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy saved in a file of that name.
 
@@ -279,6 +293,9 @@ def check_machine(runs: list[Settings]) -> None:
         env.close()
         replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity)
         agent = build_agent(cfg, shapes, torch.device("cpu"))
+        device = resolve_device(cfg.device)
+        choose_execution(cfg.execution, agent, device)
+        choose_storage(cfg, shapes, device)
         if not cfg.sample_with_replacement and agent.batch_size > cfg.replay_buffer_capacity:
             raise UserError(
                 f"replay_buffer_capacity={cfg.replay_buffer_capacity}: "

@@ -7,13 +7,26 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 AGENT_PARTS = {"agent"} | {
-    f"agent.{part}" for part in ("actor", "critic", "losses", "mlp", "off_policy", "policy", "schedule", "temperature")
+    f"agent.{part}"
+    for part in (
+        "actor",
+        "adam",
+        "critic",
+        "execution",
+        "losses",
+        "mlp",
+        "off_policy",
+        "policy",
+        "schedule",
+        "temperature",
+    )
 }
 MAY_IMPORT = {
     "utils": set(),
     "video": set(),
     "dmc2gym": {"dmc2gym"},
     "replay_buffer": {"utils"},
+    "device_buffer": {"replay_buffer", "utils"},
     "log_sinks": {"utils"},
     "logger": {"log_sinks", "utils"},
     "settings": {"utils"},
@@ -24,6 +37,7 @@ MAY_IMPORT = {
     "plot": set(),
     "train": {
         "cli",
+        "device_buffer",
         "envs",
         "evaluator",
         "logger",
@@ -32,6 +46,7 @@ MAY_IMPORT = {
         "settings",
         "utils",
         "video",
+        "agent.execution",
         "agent.policy",
     },
 }
