@@ -1,6 +1,7 @@
 # make train   train on cheetah_run; ARGS="env=walker_walk seed=3" are passed on
 # make test    run the tests
 # make check   formatter, linter, type checker, layering
+# make gpu-check   the tests that need a GPU, and training timed on it, in under eight minutes
 #
 # Each builds .venv on first use, from the pins in requirements.txt, and reuses it while they are unchanged.
 
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 PRESET := $(if $(filter 0,$(HAS_GPU)),preset=cpu)
 
-.PHONY: train test check
+.PHONY: train test check gpu gpu-check
 .DEFAULT_GOAL := train
 
 train: $(VENV)/train.stamp
@@ -26,6 +27,13 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layering.py
+
+gpu-check: gpu $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python benchmarks/gpu.py
+
+gpu:
+	$(if $(filter 0,$(HAS_GPU)),$(error gpu-check needs an NVIDIA GPU, and nvidia-smi lists none here))@:
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' || \

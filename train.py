@@ -295,7 +295,8 @@ def check_machine(runs: list[Settings]) -> None:
         agent = build_agent(cfg, shapes, torch.device("cpu"))
         device = resolve_device(cfg.device)
         choose_execution(cfg.execution, agent, device)
-        choose_storage(cfg, shapes, device)
+        if cfg.replay_storage != "auto":  # which always finds something, and would start a GPU here to look
+            choose_storage(cfg, shapes, device)
         if not cfg.sample_with_replacement and agent.batch_size > cfg.replay_buffer_capacity:
             raise UserError(
                 f"replay_buffer_capacity={cfg.replay_buffer_capacity}: "

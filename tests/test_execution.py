@@ -1,7 +1,7 @@
 """Captured and compiled updates against eager ones. A stand-in for CUDA graphs captures here, on the CPU."""
 
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}
 
 class StandInGraphs:
     """Captures as CUDA does: a capture changes no tensor and no generator's place in its sequence, and a replay runs
-    the work that was captured on the memory that it was captured on, whatever Python's variables say by then.
+    the captured work with the numbers and on the memory that it was captured with, and touches no Python variable.
     """
 
     def __init__(self, agent: Any):
@@ -43,30 +43,32 @@ class StandInGraphs:
         self, update: execution.Update, generators: list[torch.Generator]
     ) -> tuple[execution.Result, Callable[[], None]]:
         self.captures += 1
-        pattern = dict(self.agent.pattern)
+        assert self.agent.policy.generator in generators
+        constants = {"pattern": dict(self.agent.pattern), "numbers": copy(self.agent.numbers)}
         states, kept = [generator.get_state() for generator in generators], deepcopy(self.agent.state_dict())
-        unregistered = torch.get_rng_state()
+        unregistered, memory = torch.get_rng_state(), self._memory()
         result = update()
         gradients = self._gradients()
         assert torch.equal(torch.get_rng_state(), unregistered), "drew from a generator that was not registered"
         self.agent.load_state_dict(kept)
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
-        self._spoil(result)  # what a capture returns holds nothing yet
+        for tensor in self._tensors(result):
+            tensor.fill_(torch.nan)  # what a capture returns holds nothing yet
 
         def replay() -> None:
             self.replays += 1
-            now, self.agent.pattern = self.agent.pattern, pattern
-            new, before = update(), gradients
-            for old_values, new_values in zip(result, new, strict=True):
-                assert old_values.keys() == new_values.keys()
-                for key, value in new_values.items():
-                    if isinstance(value, torch.Tensor):
-                        old_values[key].copy_(value)
-            for parameter, gradient in before.items():
-                if parameter.grad is not gradient:
+            assert self._memory() == memory, "the graph would work on what was there before"
+            now, gradients_now = {name: getattr(self.agent, name) for name in constants}, self._gradients()
+            vars(self.agent).update(constants)
+            new = update()
+            for tensor, value in zip(self._tensors(result), self._tensors(new), strict=True):
+                tensor.copy_(value)
+            for parameter, gradient in gradients.items():
+                if parameter.grad is not gradients_now[parameter]:
                     gradient.copy_(parameter.grad)
-            self.agent.pattern = now
+                parameter.grad = gradients_now[parameter]
+            vars(self.agent).update(now)
 
         return result, replay
 
@@ -74,12 +76,17 @@ class StandInGraphs:
         modules = self.agent.modules.values()
         return {p: p.grad for module in modules for p in module.parameters() if p.grad is not None}
 
-    @staticmethod
-    def _spoil(result: execution.Result) -> None:
-        for values in result:
-            for value in values.values():
-                if isinstance(value, torch.Tensor):
-                    value.fill_(torch.nan)
+    def _memory(self) -> list[int]:
+        """Where the networks and the optimizers keep what they keep."""
+        networks = [module.state_dict() for module in self.agent.modules.values()]
+        return [t.data_ptr() for t in self._tensors([networks, [vars(o) for o in self.agent.optimizers.values()]])]
+
+    def _tensors(self, of: Any) -> list[torch.Tensor]:
+        if isinstance(of, dict):
+            of = list(of.values())
+        if isinstance(of, list | tuple):
+            return [tensor for part in of for tensor in self._tensors(part)]
+        return [of] if isinstance(of, torch.Tensor) else []
 
 
 def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
@@ -103,10 +110,16 @@ class Histograms(Silent):
         return True
 
 
-def train(agent: Any, storage: str, updates: int) -> list[dict[str, Any]]:
-    """Updates with additions between them; what was logged at each."""
-    buffer = STORAGES[storage]((OBS_DIM,), (ACTION_DIM,), 60, CPU)
+def make_buffer(storage: str, device: torch.device = CPU) -> ReplayBuffer:
+    """A ring of 60 that holds 40."""
+    buffer = STORAGES[storage]((OBS_DIM,), (ACTION_DIM,), 60, device)
     fill(buffer, 40, seed=0)
+    return buffer
+
+
+def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str, Any]]:
+    """Updates on a buffer, or a fresh one of that storage, with additions between; what was logged at each."""
+    buffer = make_buffer(buffer, agent.device) if isinstance(buffer, str) else buffer
     logged = []
     for step in range(updates):
         log = Histograms()
@@ -147,19 +160,29 @@ def test_each_pattern_of_what_is_due_has_a_graph_of_its_own() -> None:
     assert graphs.captures == 4  # both, either, neither
 
 
-def test_graphs_go_on_after_a_state_was_loaded() -> None:
+def test_graphs_go_on_from_a_state_that_was_loaded() -> None:
     eager, captured = (make_agent(*SMALL, *DELAYED) for _ in range(2))
     graphs = StandInGraphs(captured)
     captured.execution = Captured(graphs)
-    saved = deepcopy(eager.state_dict())
+    found = []
     for agent in (eager, captured):
-        train(agent, "device", 12)
-        agent.load_state_dict(deepcopy(saved))
-    replays = graphs.replays
-    # The buffer is another, so it is captured anew.
-    assert_same(train(captured, "device", 12), train(eager, "device", 12))
-    assert_same(learned(captured), learned(eager))
-    assert graphs.replays > replays
+        buffer = make_buffer("device")
+        saved = deepcopy([agent.state_dict(), buffer.state_dict()])
+        train(agent, buffer, 13)
+        for part, state in zip((agent, buffer), saved, strict=True):
+            part.load_state_dict(state)
+        assert agent.due(2)  # an odd number of updates is forgotten
+        found.append((train(agent, buffer, 6), learned(agent)))
+    assert_same(found[1], found[0])
+    assert graphs.captures == 2  # in the first 13 updates; the last 6 are replays
+    assert graphs.replays == 13 - 1 - 2 * WARM_UPS + 6
+
+
+def test_another_buffer_is_captured_anew() -> None:
+    eager, captured = (make_agent(*SMALL) for _ in range(2))
+    captured.execution = Captured(StandInGraphs(captured))
+    for _ in range(2):
+        assert_same(train(captured, make_buffer("device"), 8), train(eager, make_buffer("device"), 8))
 
 
 def test_learning_rates_and_the_temperature_follow_their_schedules_in_a_graph() -> None:
