@@ -5,6 +5,7 @@
 # make check   formatter, linter, type checker, layering
 # make bench   how fast it is, beside Stable-Baselines3, SBX and the machine itself (five minutes; .venv-bench is theirs)
 # make profile a profiler's trace of some updates, for Perfetto or TensorBoard
+# make gpu-check   the tests that need a GPU, and training timed on it, in under eight minutes
 #
 # Each builds .venv on first use, from the pins in requirements.txt, and reuses it while they are unchanged.
 
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 PRESET := $(if $(filter 0,$(HAS_GPU)),preset=cpu)
 
-.PHONY: train test check bench profile crash-test soak
+.PHONY: train test check bench profile crash-test soak gpu gpu-check
 .DEFAULT_GOAL := train
 
 train: $(VENV)/train.stamp
@@ -43,6 +44,13 @@ crash-test: $(VENV)/dev.stamp
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/soak.py $(ARGS)
+
+gpu-check: gpu $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python benchmarks/gpu.py
+
+gpu:
+	$(if $(filter 0,$(HAS_GPU)),$(error gpu-check needs an NVIDIA GPU, and nvidia-smi lists none here))@:
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' || \

@@ -70,6 +70,7 @@ class ReplayBuffer:
         require_memory(obs_shape, action_shape, capacity)
         self._rows = np.zeros((capacity, width), np.float32)
         self._rng = np.random.default_rng(seed)
+        self._staged: torch.Tensor | None = None
         self.num_added = 0  # ever; the newest transition lies in row (num_added - 1) % capacity
 
     def __len__(self) -> int:
@@ -113,14 +114,45 @@ class ReplayBuffer:
         Raises:
             ValueError: if nothing has been stored or, without replacement, less than a batch.
         """
+        return self._gather(self._draw(batch_size))
+
+    def stage(self, batch_size: int) -> None:
+        """The host's part of a sample: draws, and sends the rows to a place on the device that stays where it is.
+
+        `stage`, then `staged`, is one `sample` in two halves; a captured CUDA graph replays the second.
+
+        Raises:
+            ValueError: as `sample`.
+        """
+        indices = self._draw(batch_size)
+        if self._staged is None or len(self._staged) != batch_size:
+            self._staged = torch.empty(batch_size, self._width, device=self.device)
+        self._send(indices, self._staged)
+
+    def staged(self) -> Batch:
+        """The device's part: views of the rows that `stage` sent, which the next `stage` overwrites."""
+        assert self._staged is not None, "stage(batch_size) comes first"
+        return self._unpack(self._staged)
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """Those that `staged` draws from on the device."""
+        return []
+
+    def _draw(self, batch_size: int) -> np.ndarray:
+        """Row numbers, (B,)."""
         if not self.num_added:
             raise ValueError("nothing to sample: the replay buffer is empty")
         if self._with_replacement:
-            return self._gather(self._rng.integers(0, len(self), batch_size))
-        return self._gather(self._rng.choice(len(self), batch_size, replace=False, shuffle=False))
+            return self._rng.integers(0, len(self), batch_size)
+        return self._rng.choice(len(self), batch_size, replace=False, shuffle=False)
 
     def _gather(self, indices: np.ndarray) -> Batch:
-        return self._unpack(torch.from_numpy(self._rows.take(indices, axis=0)).to(self.device, non_blocking=True))
+        return self._unpack(torch.from_numpy(self._rows.take(indices, axis=0)).to(self.device))
+
+    def _send(self, indices: np.ndarray, packed: torch.Tensor) -> None:
+        """Copies rows into `packed`, (B, width), on the device."""
+        packed.copy_(torch.from_numpy(self._rows.take(indices, axis=0)))
 
     def _unpack(self, packed: torch.Tensor) -> Batch:
         """Rows (B, width) as views of them."""

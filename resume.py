@@ -62,6 +62,9 @@ def settings_of(folder: Path, overrides: list[str], config_name: str = "train") 
             )
         for changed in (key, *MAY_CHANGE[key]):
             _put(saved, changed, value)
+        if key == "device":  # what the other device chose
+            saved |= {"execution": "auto", "replay_storage": "auto"}
+            saved["precision"] = "auto" if saved["precision"] == "tf32" else saved["precision"]
     return settings.check(saved)
 
 

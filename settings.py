@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from annotated_types import Ge, Lt
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, UserError
+from utils import Execution, Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, Storage, UserError
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
 SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"}
@@ -52,6 +52,8 @@ class Settings:
     grace_s: PositiveFloat
     device: str
     precision: Literal["auto", "fp32", "tf32", "bf16"]
+    execution: Execution
+    replay_storage: Storage
     num_threads: PositiveInt | None
     log_frequency: NonNegativeInt
     log_every_steps: NonNegativeInt

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 import checkpoint
 import cli
+import device_buffer
 import replay_buffer
 import resume
 import run_folder
@@ -28,6 +29,7 @@ import run_state
 import settings
 import video
 import wandb_sink
+from agent.execution import choose_execution, set_execution
 from agent.policy import UniformPolicy, load_policy
 from checkpoint import Checkpoints
 from settings import Settings
@@ -95,8 +97,13 @@ class Workspace:
         self.envs = envs.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs, cfg.env_timeout_s)
         shapes = shapes_of(self.envs.single_observation_space, self.envs.single_action_space)
         self.agent = build_agent(cfg, shapes, device)
+        execution, why_eager = choose_execution(cfg.execution, self.agent, device)
+        if why_eager:
+            print(why_eager)
+        set_execution(self.agent, execution, device)
         self.seed_policy = build_seed_policy(cfg, self.agent, shapes, device)
-        self.replay_buffer = replay_buffer.ReplayBuffer(
+        storage = choose_storage(cfg, shapes, device)
+        self.replay_buffer = device_buffer.STORAGES[storage](
             (shapes["obs_dim"],),
             (shapes["action_dim"],),
             cfg.replay_buffer_capacity,
@@ -115,8 +122,8 @@ class Workspace:
         )
 
         self.agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-        chosen = {"device": str(device), "precision": precision, "num_threads": torch.get_num_threads()}
-        used = dataclasses.asdict(cfg) | chosen
+        used = dataclasses.asdict(cfg) | {"device": str(device), "num_threads": torch.get_num_threads()}
+        used |= {"precision": precision, "execution": execution, "replay_storage": storage}
         used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
         if cfg.seed_policy not in ("agent", "uniform"):
             used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
@@ -343,6 +350,12 @@ def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
     return instantiate(node, _convert_="all")(**shapes, device=device)
 
 
+def choose_storage(cfg: Settings, shapes: Shapes, device: torch.device) -> str:
+    """What `replay_storage` means for this run."""
+    sizes = (shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity
+    return device_buffer.choose_storage(cfg.replay_storage, device, cfg.sample_with_replacement, *sizes)
+
+
 def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.device) -> Any:
     """Who acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy saved in a file of that name.
 
@@ -402,6 +415,10 @@ def check_machine(runs: list[Settings]) -> None:
         env.close()
         replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity)
         agent = build_agent(cfg, shapes, torch.device("cpu"))
+        device = resolve_device(cfg.device)
+        choose_execution(cfg.execution, agent, device)
+        if cfg.replay_storage != "auto":  # which always finds something, and would start a GPU here to look
+            choose_storage(cfg, shapes, device)
         if not cfg.sample_with_replacement and agent.batch_size > cfg.replay_buffer_capacity:
             raise UserError(
                 f"replay_buffer_capacity={cfg.replay_buffer_capacity}: "

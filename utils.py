@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ def _increasing(bounds: tuple[float, float]) -> tuple[float, float]:
 Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
 Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
+Execution = Literal["auto", "eager", "compiled", "captured", "compiled_captured"]  # see agent/execution.py
+Storage = Literal["auto", "host", "pinned", "device"]  # see device_buffer.py
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from agent import Agent
 from agent.adam import Adam
+from agent.execution import Eager
 from agent.mlp import Linear
 from agent.policy import Policy, recipe, save_policy
 from agent.schedule import Scheduled
@@ -57,6 +58,9 @@ class OffPolicyAgent(Agent):
         self._follow_step: list[Any] = []  # modules with numbers of their own on a schedule
         self.numbers = Scheduled()
         self.num_updates = 0
+        self.pattern: dict[int, bool] = {}  # by each frequency asked about so far: is it due in this update?
+        self.execution: Any = Eager()  # see agent.execution
+        self.run_update_step = self.update_step  # or that, compiled
         self._histograms_due = False
         # Its own generator, so that nothing else that draws (an environment, an evaluation) shifts the noise.
         generator = torch.Generator(device).manual_seed(torch.initial_seed())
@@ -113,17 +117,21 @@ class OffPolicyAgent(Agent):
 
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
         self.set_step(step)
-        batch = replay_buffer.sample(self.batch_size)
-        noises = self.policy.noise(self.noises_per_update * self.batch_size).chunk(self.noises_per_update)
-        with torch.autocast(self.device.type, self.autocast_dtype) if self.autocast_dtype else nullcontext():
-            metrics, histograms = self.update_step(batch, *noises)
-        metrics["train/batch_reward"] = batch.reward.mean()
+        metrics, histograms = self.execution(self, replay_buffer)
         logger.log_all(metrics, step)
         self._histograms_due |= logger.histograms_due(step)
         if self._histograms_due and self.due(self.actor_update_frequency):  # the first update that has them all
             self._log_histograms(histograms, logger, step)
             self._histograms_due = False
-        self.num_updates += 1
+        self._count_updates(self.num_updates + 1)
+
+    def update_on(self, batch: Any) -> tuple[Metrics, Histograms]:
+        """What an update does on the device, from the batch on."""
+        noises = self.policy.noise(self.noises_per_update * self.batch_size).chunk(self.noises_per_update)
+        with torch.autocast(self.device.type, self.autocast_dtype) if self.autocast_dtype else nullcontext():
+            metrics, histograms = self.run_update_step(batch, *noises)
+        metrics["train/batch_reward"] = batch.reward.mean()
+        return metrics, histograms
 
     def set_step(self, step: int) -> None:
         """Gives numbers and learning rates on a schedule their values at this environment step."""
@@ -135,7 +143,18 @@ class OffPolicyAgent(Agent):
 
     def due(self, frequency: int) -> bool:
         """Whether what happens every `frequency` updates happens in this one."""
-        return self.num_updates % frequency == 0
+        if frequency not in self.pattern:
+            self.pattern[frequency] = self.num_updates % frequency == 0
+        return self.pattern[frequency]
+
+    def _count_updates(self, num_updates: int) -> None:
+        self.num_updates = num_updates
+        self.pattern = {frequency: num_updates % frequency == 0 for frequency in self.pattern}
+
+    def constants_on_schedule(self) -> list[str]:
+        """Numbers that change with the step and are no tensors: compiled or captured, an update would freeze them."""
+        in_tensors = {f"{name}_lr" for name in self.optimizers}
+        return [name for name in self.numbers.on_schedule if name not in in_tensors]
 
     def _log_histograms(self, histograms: Histograms, logger: Any, step: int) -> None:
         for key, values in histograms.items():
@@ -164,5 +183,5 @@ class OffPolicyAgent(Agent):
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.policy.load_state_dict(state["policy"])
-        self.num_updates = state["num_updates"]
+        self._count_updates(state["num_updates"])
         self._histograms_due = state["histograms_due"]

@@ -48,6 +48,7 @@ class Policy:
         self.action_range = action_range
         self.device = device
         self.generator = generator
+        self._pinned = torch.empty(0)  # where observations leave for a GPU from
 
     def noise(self, batch_size: int) -> torch.Tensor:
         """Standard normal, (B, noise_dim): what one sample of the actor takes."""
@@ -56,7 +57,7 @@ class Policy:
     @torch.inference_mode()
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
         """As Agent.act: (obs_dim,) or (B, obs_dim) in, (|A|,) or (B, |A|) float32 out."""
-        obs_tensor = torch.as_tensor(obs, dtype=torch.float32, device=self.device)
+        obs_tensor = self._to_device(torch.as_tensor(obs, dtype=torch.float32))
         batch = obs_tensor if obs_tensor.dim() == 2 else obs_tensor.unsqueeze(0)
         dist = self.actor(batch)
         if sample:
@@ -65,6 +66,15 @@ class Policy:
             action = dist.greedy(lambda actions: self._q1(batch, actions))
         action = action.clamp(*self.action_range).cpu().numpy()
         return action if obs_tensor.dim() == 2 else action[0]
+
+    def _to_device(self, obs: torch.Tensor) -> torch.Tensor:
+        """Without waiting for what a GPU does just now; the copy of the actions back is the only wait of a step."""
+        if self.device.type != "cuda":
+            return obs
+        if self._pinned.shape != obs.shape:
+            self._pinned = torch.empty(obs.shape, pin_memory=True)
+        self._pinned.copy_(obs)  # the copy before has arrived: `act` returned its actions
+        return self._pinned.to(self.device, non_blocking=True)
 
     def state_dict(self) -> dict[str, Any]:
         return {"generator": self.generator.get_state()}

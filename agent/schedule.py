@@ -54,6 +54,11 @@ class Scheduled:
         self.__dict__.update({name: value for name, value in values.items() if not callable(value)})
         self.set_step(0)
 
+    @property
+    def on_schedule(self) -> list[str]:
+        """The names of the numbers that change with the step."""
+        return list(self._schedules)
+
     def set_step(self, step: int) -> None:
         """Gives every number on a schedule its value at this environment step."""
         self._step = step

@@ -13,7 +13,7 @@ from utils import dotted
 # kept. The agent's shapes come from the task.
 CHANGES_NO_TRAINING_STEP = (
     *("seed", "evaluator.seed", "agent.obs_dim", "agent.action_dim", "agent.action_range"),
-    *("device", "num_threads", "async_envs", "env_timeout_s", "num_train_steps"),
+    *("device", "num_threads", "execution", "replay_storage", "async_envs", "env_timeout_s", "num_train_steps"),
     *("eval_frequency", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
     *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
 )

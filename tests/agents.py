@@ -13,11 +13,11 @@ OBS_DIM, ACTION_DIM = 17, 6
 SMALL = ("agent.batch_size=32", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16")
 
 
-def make_agent(*overrides: str, obs_dim: int = OBS_DIM, action_dim: int = ACTION_DIM) -> Any:
+def make_agent(*overrides: str, obs_dim: int = OBS_DIM, action_dim: int = ACTION_DIM, device: str = "cpu") -> Any:
     torch.manual_seed(0)
     cfg = settings.check(cli.plain(cli.compose_config("train", list(overrides))))
     shapes = {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": (-1.0, 1.0)}
-    return build_agent(cfg, shapes, torch.device("cpu"))
+    return build_agent(cfg, shapes, torch.device(device))
 
 
 def make_batch(size: int) -> Batch:

@@ -8,13 +8,25 @@ import pytest
 ROOT = Path(__file__).parents[1]
 AGENT_PARTS = {"agent"} | {
     f"agent.{part}"
-    for part in ("actor", "adam", "critic", "losses", "mlp", "off_policy", "policy", "schedule", "temperature")
+    for part in (
+        "actor",
+        "adam",
+        "critic",
+        "execution",
+        "losses",
+        "mlp",
+        "off_policy",
+        "policy",
+        "schedule",
+        "temperature",
+    )
 }
 MAY_IMPORT = {
     "utils": set(),
     "video": set(),
     "dmc2gym": {"dmc2gym"},
     "replay_buffer": {"utils"},
+    "device_buffer": {"replay_buffer", "utils"},
     "log_sinks": {"utils"},
     "logger": {"log_sinks", "utils"},
     "wandb_sink": {"log_sinks", "utils"},
@@ -35,6 +47,7 @@ MAY_IMPORT = {
     "train": {
         "checkpoint",
         "cli",
+        "device_buffer",
         "envs",
         "evaluator",
         "logger",
@@ -48,6 +61,7 @@ MAY_IMPORT = {
         "utils",
         "video",
         "wandb_sink",
+        "agent.execution",
         "agent.policy",
     },
 }
