@@ -33,6 +33,8 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "save_video": (),
     "save_figure": (),
 }
+# What asks for the machine's choice; the saved configuration has what was chosen.
+LEFT_TO_THE_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
 SHAPES = ("obs_dim", "action_dim", "action_range")  # in the saved agent; the environment gives them again
 
 
@@ -53,7 +55,7 @@ def settings_of(folder: Path, overrides: list[str], config_name: str = "train") 
     for key, value in _asked_for(overrides, config_name).items():
         if key == "seed_policy" and value not in ("agent", "uniform"):
             value = str(Path(value).resolve())
-        if value == values.get(key) or (key == "num_threads" and value is None):
+        if value == values.get(key) or value == LEFT_TO_THE_MACHINE.get(key, ...):
             continue
         if key not in MAY_CHANGE:
             raise UserError(

@@ -199,7 +199,14 @@ def test_what_would_change_the_run_is_refused_by_name(tmp_path: Path, override: 
 def test_the_same_command_is_no_change(tmp_path: Path) -> None:
     command = (
         *("preset=cpu", "env=ProbeTimeLimit-v0", *probes.SMALL, *RUN, "num_train_steps=40", "agent=sac", "seed=1"),
-        *("agent.actor_betas=[0.8,0.9]", "reward_scale=2", "device=auto", "num_threads=1"),
+        *(
+            "agent.actor_betas=[0.8,0.9]",
+            "reward_scale=2",
+            "device=auto",
+            "num_threads=1",
+            "precision=auto",
+            "execution=auto",
+        ),
     )
     probes.train(tmp_path, *command)
     assert resume.settings_of(tmp_path, list(command)).reward_scale == 2
