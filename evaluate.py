@@ -15,9 +15,10 @@ import numpy as np
 import checkpoint
 import resume
 import video
+from build import build_agent, identity_of, shapes_of
 from checkpoint import BrokenError, Checkpoint
 from evaluator import Evaluator
-from train import NO_OPENGL, build_agent, identity_of, shapes_of
+from train import NO_OPENGL
 from utils import UserError, resolve_device
 
 

@@ -27,6 +27,8 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "save_replay_buffer": (),
     "log_frequency": ("logger.log_frequency",),
     "device": (),
+    "execution": (),
+    "replay_storage": (),
     "async_envs": (),
     "env_timeout_s": (),
     "grace_s": (),

@@ -128,7 +128,9 @@ class OffPolicyAgent(Agent):
     def update_on(self, batch: Any) -> tuple[Metrics, Histograms]:
         """What an update does on the device, from the batch on."""
         noises = self.policy.noise(self.noises_per_update * self.batch_size).chunk(self.noises_per_update)
-        with torch.autocast(self.device.type, self.autocast_dtype) if self.autocast_dtype else nullcontext():
+        # No cache of casts: one that a captured graph filled would be read after its memory was reused.
+        dtype = self.autocast_dtype
+        with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
             metrics, histograms = self.run_update_step(batch, *noises)
         metrics["train/batch_reward"] = batch.reward.mean()
         return metrics, histograms

@@ -11,6 +11,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -68,6 +70,30 @@ def compare(units: int, rounds: int, updates_a_turn: int) -> Times:
     return times
 
 
+TO_THE_FIRST_STEP = """
+import os, sys, time
+import gymnasium as gym
+def first(self, actions):
+    print(time.time(), file=sys.stderr)
+    os._exit(0)
+gym.vector.SyncVectorEnv.step = first
+import runpy
+runpy.run_path("train.py", run_name="__main__")
+"""
+
+
+def start_s(repeats: int = 5) -> float:
+    """Median seconds from `python train.py preset=cpu` to its first environment step, caches warm."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(repeats):
+            command = [sys.executable, "-c", TO_THE_FIRST_STEP, "preset=cpu", f"hydra.run.dir={folder}/{i}"]
+            began = time.time()
+            run = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+            seconds.append(float(run.stderr.split()[-1]) - began)
+    return median(seconds)
+
+
 def ratio(times: Times, ours: str, other: str) -> float:
     return round(median(a / b for a, b in zip(times[ours], times[other], strict=True)), 3)
 
@@ -104,6 +130,7 @@ def main() -> None:
             for units, times in sizes.items()
         },
         "whole_training": whole,
+        "start_s": round(start_s(), 2),
     }
     (ROOT / "benchmarks" / "results" / "speed.json").write_text(json.dumps(record, indent=1) + "\n")
     for size, systems in record["update_ms"].items():
@@ -111,6 +138,8 @@ def main() -> None:
         for name, ms in systems.items():
             print(f"  {name:10} {ms['median']:8.2f} {ms['lowest']:8.2f}")
     print("a step of training, milliseconds:", whole["step_ms"])
+    print("evaluation and logging, share of a run's time:", whole["share_of_evaluation_and_logging"])
+    print("from the command to the first environment step, seconds:", record["start_s"])
     print(json.dumps(ratios))
 
 

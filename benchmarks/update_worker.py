@@ -42,9 +42,9 @@ def floor(units: int, batch: int, precision: str) -> Update:
 def ours(overrides: list[str]) -> Update:
     import cli
     import settings
+    from build import build_agent
     from logger import Logger
     from replay_buffer import ReplayBuffer
-    from train import build_agent
     from utils import keep_freed_memory, resolve_device, set_precision
 
     cfg = settings.check(cli.plain(cli.compose_config("train", overrides)))

@@ -6,8 +6,8 @@ import torch
 
 import cli
 import settings
+from build import build_agent
 from replay_buffer import Batch
-from train import build_agent
 
 OBS_DIM, ACTION_DIM = 17, 6
 SMALL = ("agent.batch_size=32", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import build
 import cli
 import settings
-import train
 from utils import UserError
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +80,7 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
-        cli.preflight([argument], train.check_machine)
+        cli.preflight([argument], build.check_machine)
     text = str(caught.value)
     assert message in text
     assert "\n" not in text
@@ -98,14 +98,14 @@ def test_every_swept_value_is_checked_before_anything_is_created(
         ["--multirun", "seed=1,-2"],
     ):
         with pytest.raises(UserError):
-            cli.preflight(sweep, train.check_machine)
+            cli.preflight(sweep, build.check_machine)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sweeps_folders_are_named_by_what_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     many = [f"agent.{name}_lr=1e-3" for name in ("actor", "critic", "alpha")]
-    *_, exclude, folder = cli.preflight(["-m", "env=Pendulum-v1", "seed=1,2", *many], train.check_machine)
+    *_, exclude, folder = cli.preflight(["-m", "env=Pendulum-v1", "seed=1,2", *many], build.check_machine)
     assert exclude == (
         "hydra.job.config.override_dirname.exclude_keys=['env', 'agent.actor_lr', 'agent.critic_lr', 'agent.alpha_lr']"
     )
@@ -117,8 +117,8 @@ def test_showing_the_configuration_checks_it_and_creates_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="there are cpu"):
-        cli.preflight(["--cfg", "job", "preset=foo"], train.check_machine)
-    assert cli.preflight(["--cfg", "job"], train.check_machine) == ["--cfg", "job"]
+        cli.preflight(["--cfg", "job", "preset=foo"], build.check_machine)
+    assert cli.preflight(["--cfg", "job"], build.check_machine) == ["--cfg", "job"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -144,7 +144,7 @@ def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
 def test_the_folder_names_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["env=Pendulum-v1", "experiment=a/b", "seed=7", "save_video=false"]
-    *same, folder = cli.preflight(arguments, train.check_machine)
+    *same, folder = cli.preflight(arguments, build.check_machine)
     assert same == arguments
     (run,) = tmp_path.glob("exp/*/*")
     assert folder == f"hydra.run.dir='{run.relative_to(tmp_path)}'"

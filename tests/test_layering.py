@@ -37,7 +37,11 @@ MAY_IMPORT = {
     "stopping": {"utils"},
     "run_state": {"checkpoint", "run_folder", "utils"},
     "resume": {"checkpoint", "cli", "settings", "utils"},
-    "evaluate": {"checkpoint", "envs", "evaluator", "resume", "train", "utils", "video"},
+    "evaluate": {"build", "checkpoint", "envs", "evaluator", "resume", "train", "utils", "video"},
+    "build": {
+        *("device_buffer", "envs", "replay_buffer", "settings", "utils", "video", "wandb_sink"),
+        *("agent.execution", "agent.policy"),
+    },
     "envs": {"dmc2gym", "utils"},
     "evaluator": {"utils", "video"},
     "cli": {"settings", "utils"},
@@ -45,6 +49,7 @@ MAY_IMPORT = {
     "study": {"study", "utils"},
     "plot": {"study", "utils"},
     "train": {
+        "build",
         "checkpoint",
         "cli",
         "device_buffer",
@@ -52,7 +57,6 @@ MAY_IMPORT = {
         "evaluator",
         "logger",
         "plot",
-        "replay_buffer",
         "resume",
         "run_folder",
         "run_state",
@@ -60,9 +64,7 @@ MAY_IMPORT = {
         "stopping",
         "utils",
         "video",
-        "wandb_sink",
         "agent.execution",
-        "agent.policy",
     },
 }
 FILES = sorted([*ROOT.glob("*.py"), *ROOT.glob("agent/*.py"), *ROOT.glob("dmc2gym/*.py"), *ROOT.glob("study/*.py")])

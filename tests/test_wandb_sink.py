@@ -10,8 +10,8 @@ import numpy as np
 import probes
 import pytest
 
+import build
 import cli
-import train
 import wandb_sink
 from logger import Logger
 from utils import UserError
@@ -120,7 +120,7 @@ def test_what_is_missing_is_one_line_before_anything_is_created(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"log_save_wandb=true: .*pip install -r requirements-wandb\.txt"):
-        cli.preflight(["log_save_wandb=true"], train.check_machine)
+        cli.preflight(["log_save_wandb=true"], build.check_machine)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -130,7 +130,7 @@ def test_nobody_logged_in_is_one_line_too(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises(UserError, match=r"log_save_wandb=true: .*API key.*mode=offline needs no account"):
-        cli.preflight(["log_save_wandb=true"], train.check_machine)
+        cli.preflight(["log_save_wandb=true"], build.check_machine)
     assert not (tmp_path / "exp").exists()
     wandb_sink.require("offline")
     monkeypatch.setenv("WANDB_MODE", "offline")
