@@ -21,6 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import cli
+import envs
 import settings
 from train import Workspace
 
@@ -89,7 +90,7 @@ def alone(workspace: Workspace) -> tuple[list[float], list[float]]:
     """Seconds of updates, and of environment steps with random actions, with nothing in between."""
     clock = Clock()
     clock.around(workspace.agent, "update", "update")
-    env = workspace.evaluator.make_env()
+    env = envs.make_env("cheetah_run", seed=1)
     clock.around(env, "step", "step")
     for _ in range(600):
         workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
