@@ -1,5 +1,6 @@
 """Scalars in, averages out, to whatever sinks the configuration names (see log_sinks.py)."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ def fetch(meters: dict[str, Meter]) -> Row:
         here = {key: total for key, total in tensors.items() if total.device == device}
         totals |= dict(zip(here, torch.stack(list(here.values())).tolist(), strict=True))
     return {key: totals[key] if meter.count == 1 else totals[key] / meter.count for key, meter in meters.items()}
+
+
+def _spread(keys: tuple[str, ...], bundle: Meter, meters: dict[str, Meter]) -> None:
+    """Adds what was summed as one tensor to the meters of its keys."""
+    for key, total in zip(keys, bundle.total, strict=True):
+        meters.setdefault(key, Meter()).add(total, bundle.count)
 
 
 class Logger:
@@ -101,9 +108,7 @@ class Logger:
     def _unbundle(self, group: str) -> None:
         """To each its own meter. Not before its group's dump: another order of additions rounds otherwise."""
         for keys in [keys for keys in self._bundles if group_of(keys[0]) == group]:
-            bundle = self._bundles.pop(keys)
-            for key, total in zip(keys, bundle.total, strict=True):
-                self._meters.setdefault(key, Meter()).add(total, bundle.count)
+            _spread(keys, self._bundles.pop(keys), self._meters)
 
     def log_param(
         self, key: str, module: Any, step: int, log_frequency: int | None = None, member: int | None = None
@@ -175,7 +180,10 @@ class Logger:
 
     def peek(self) -> Row:
         """What a dump of every group would average now; nothing is written or cleared."""
-        return fetch(self._meters)
+        meters = {key: copy.copy(meter) for key, meter in self._meters.items()}
+        for keys, bundle in self._bundles.items():
+            _spread(keys, bundle, meters)
+        return fetch(meters)
 
     def _scalars(self, meters: dict[str, Meter], step: int) -> None:
         if meters:

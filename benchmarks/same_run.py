@@ -51,7 +51,9 @@ def timeless(path: Path) -> list[list[str]]:
 def events(folder: Path) -> list[tuple[int, bytes]]:
     """(step, summary) of every scalar and histogram in the order of writing, without the tags that measure time."""
     found = []
-    for path in sorted(folder.glob("events.*")):
+    # events.out.tfevents.<second>.<host>.<process>.<number>
+    written = sorted(folder.glob("events.*"), key=lambda path: [int(path.name.split(".")[part]) for part in (3, -1)])
+    for path in written:
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
                 if not value.tag.endswith(CLOCKS) and not value.tag.startswith("_hparams_"):  # the run's settings

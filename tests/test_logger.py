@@ -219,6 +219,7 @@ def test_values_logged_together_are_those_logged_one_by_one(tmp_path: Path) -> N
         if step == 3:
             state, together = together.state_dict(), Logger(tmp_path, {})
             together.load_state_dict(state)
+    assert together.peek() == alone.peek()
     assert together.dump(5) == alone.dump(5)
 
 
