@@ -49,6 +49,8 @@ def ours(overrides: list[str]) -> Update:
 
     cfg = settings.check(cli.plain(cli.compose_config("train", overrides)))
     device = resolve_device(cfg.device)
+    if cfg.num_threads is not None:
+        torch.set_num_threads(cfg.num_threads)
     keep_freed_memory()
     precision = set_precision(cfg.precision, device)
     shapes = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
