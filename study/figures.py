@@ -26,7 +26,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     with matplotlib.rc_context({"svg.hashsalt": "study"}):
         for target in targets:
             metadata: dict[str, Any] = {"Date": None} if target.suffix == ".svg" else {"Software": None}
-            figure.savefig(target, dpi=120, metadata=metadata)
+            figure.savefig(target, dpi=120, metadata=metadata, bbox_inches="tight")  # legends may be wider
     return targets
 
 
