@@ -232,7 +232,8 @@ def main() -> None:
 
 def report(seed: int, minutes: float, outcomes: dict[str, Outcome], path: Path) -> None:
     for name, outcome in outcomes.items():
-        verdict = "DIFFERS: " + "; ".join(outcome.faults) if outcome.faults else "every byte the same"
+        unharmed = "every byte the same" if outcome.runs else "no time for it"
+        verdict = "DIFFERS: " + "; ".join(outcome.faults) if outcome.faults else unharmed
         print(
             f"{name:17} {outcome.runs:3} runs, {outcome.sigkills:3} SIGKILL ({outcome.inside_a_write} inside a write), "
             f"{outcome.sigterms:3} SIGTERM, {outcome.fresh_interpreters} in a fresh interpreter: {verdict}"
