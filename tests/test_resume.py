@@ -10,6 +10,7 @@ import numpy as np
 import probes
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 import build
 import checkpoint
@@ -343,3 +344,15 @@ def test_a_folder_that_hydra_could_not_parse() -> None:
         ["num_train_steps=5"],
         "exp/seed=1,(x)",
     )
+
+
+def test_another_device_chooses_for_itself(tmp_path: Path) -> None:
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40")
+    path = tmp_path / "config.yaml"
+    saved = OmegaConf.load(path)
+    gpu = {"device": "cuda", "precision": "tf32", "execution": "captured", "replay_storage": "device"}
+    OmegaConf.save(OmegaConf.merge(saved, gpu), path)
+    cfg = resume.settings_of(tmp_path, ["device=cpu"])
+    assert (cfg.device, cfg.precision, cfg.execution, cfg.replay_storage) == ("cpu", "auto", "auto", "auto")
+    OmegaConf.save(OmegaConf.merge(saved, gpu | {"precision": "bf16"}), path)
+    assert resume.settings_of(tmp_path, ["device=cpu"]).precision == "bf16"

@@ -326,3 +326,13 @@ def test_an_evaluator_of_ones_own(tmp_path: Path) -> None:
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides)
     written = [(row["step"], row["episode_reward"], row["episode_length"]) for row in rows(tmp_path / "eval.csv")]
     assert written == [("50", "50.0", "7.0"), ("100", "100.0", "7.0")]
+
+
+@pytest.mark.parametrize(("precision", "chosen", "dtype"), [("auto", "fp32", None), ("bf16", "bf16", torch.bfloat16)])
+def test_the_precision_reaches_the_agent_and_the_saved_configuration(
+    tmp_path: Path, precision: str, chosen: str, dtype: torch.dtype | None
+) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", f"precision={precision}")
+    run.close()
+    assert run.agent.autocast_dtype is dtype
+    assert OmegaConf.load(tmp_path / "config.yaml").precision == chosen

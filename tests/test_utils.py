@@ -33,3 +33,10 @@ def test_every_fires_where_a_multiple_is_crossed() -> None:
 def test_a_device_that_is_not_here_is_refused(name: str, message: str) -> None:
     with pytest.raises(UserError, match=f"device={name}.*{message}"):
         utils.resolve_device(name)
+
+
+def test_precision_is_chosen_anew_for_every_run() -> None:
+    torch.set_float32_matmul_precision("high")
+    assert utils.set_precision("auto", torch.device("cpu")) == "fp32"
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert utils.set_precision("bf16", torch.device("cpu")) == "bf16"
