@@ -34,7 +34,7 @@ def _increasing(bounds: tuple[float, float]) -> tuple[float, float]:
 Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
 Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
-Execution = Literal["auto", "eager", "compiled", "captured", "compiled_captured"]  # see agent/execution.py
+Execution = Literal["auto", "eager", "recorded", "compiled", "captured", "compiled_captured"]  # see agent/execution.py
 Storage = Literal["auto", "host", "pinned", "device"]  # see device_buffer.py
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)

@@ -1,7 +1,8 @@
-"""How an agent's updates run: operation by operation, compiled, or as CUDA graphs. The numbers are the same.
+"""How an agent's updates run: operation by operation, recorded, compiled, or as CUDA graphs. The numbers are the same.
 
-On a GPU an update is some two hundred kernels of microseconds each, and Python needs longer to launch them than the GPU
-to run them. A captured CUDA graph launches them all at once.
+On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (agent/recording.py) leaves them
+out. On a GPU an update is some two hundred kernels of microseconds each, and Python needs longer to launch them than
+the GPU to run them; a captured CUDA graph launches them all at once.
 """
 
 from collections import Counter
@@ -10,9 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from agent.recording import CannotRecordError, record
 from utils import Execution, UserError
 
-Result = tuple[dict[str, Any], dict[str, torch.Tensor]]  # metrics and histograms, as OffPolicyAgent.update_step's
+Result = tuple[dict[str, Any], dict[str, torch.Tensor]]  # as OffPolicyAgent.update_step's
 Update = Callable[[], Result]
 WARM_UPS = 3  # eager updates before a capture: libraries load kernels and choose algorithms in them
 COMPILE_BACKEND = "inductor"
@@ -22,7 +24,65 @@ class Eager:
     """Operation by operation."""
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
-        return agent.update_on(replay_buffer.sample(agent.batch_size))
+        return agent.update_on(replay_buffer.sample(agent.batch_size), agent.draw_noise())
+
+
+class _Recording(NamedTuple):
+    program: Callable[[list[torch.Tensor]], list[torch.Tensor]]
+    numbers: dict[str, Any]  # the metrics that are no tensors
+    metrics: list[str]  # keys of the program's first results
+    seen: list[str]  # of the next
+    parameters: list[torch.nn.Parameter]  # whose gradients the last results are
+
+
+class Recorded:
+    """One recording for each pattern of what is due in an update, made while the first update of that pattern runs."""
+
+    def __init__(self) -> None:
+        self._recordings: dict[Any, _Recording] = {}
+        self._able = True
+
+    def __call__(self, agent: Any, replay_buffer: Any) -> Result:
+        batch, noise = replay_buffer.sample(agent.batch_size), agent.draw_noise()
+        key = tuple(sorted(agent.pattern.items()))
+        if key in self._recordings:
+            program, numbers, metrics, seen, parameters = self._recordings[key]
+            found = program([*batch, noise])
+            rest = len(metrics) + len(seen)
+            for parameter, gradient in zip(parameters, found[rest:], strict=True):
+                parameter.grad = gradient
+            return numbers | dict(zip(metrics, found, strict=False)), dict(
+                zip(seen, found[len(metrics) :], strict=False)
+            )
+        # An agent says what it asks about by asking: an empty pattern is the first update after a start.
+        if not (agent.pattern and self._able):
+            return agent.update_on(batch, noise)
+        return self._record(key, agent, batch, noise)
+
+    def _record(self, key: Any, agent: Any, batch: Any, noise: torch.Tensor) -> Result:
+        parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
+        before = [parameter.grad for parameter in parameters]
+        results: list[Result] = []
+        written: list[torch.nn.Parameter] = []
+
+        def update(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            metrics, seen = agent.update_on(type(batch)(*inputs[:-1]), inputs[-1])
+            results.append((metrics, seen))
+            written.extend(p for p, old in zip(parameters, before, strict=True) if p.grad is not old)
+            tensors = [value for value in metrics.values() if isinstance(value, torch.Tensor)]
+            return [*tensors, *seen.values(), *(parameter.grad for parameter in written)]
+
+        try:
+            _, program = record(update, [*batch, noise])
+        except CannotRecordError as error:
+            print(f"Updates run eagerly: {error} cannot be recorded.")
+            self._able = False
+        else:
+            metrics, seen = results[0]
+            keys = [key for key, value in metrics.items() if isinstance(value, torch.Tensor)]
+            numbers = {key: value for key, value in metrics.items() if key not in keys}
+            self._recordings[key] = _Recording(program, numbers, keys, list(seen), written)
+        return results[0]
 
 
 class CudaGraphs:
@@ -89,7 +149,7 @@ class Captured:
         replay_buffer.stage(agent.batch_size)
 
         def update() -> Result:
-            return agent.update_on(replay_buffer.staged())
+            return agent.update_on(replay_buffer.staged(), agent.draw_noise())
 
         key = replay_buffer, tuple(sorted(agent.pattern.items()))
         if key not in self._graphs:
@@ -134,7 +194,7 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
         UserError: for an execution that cannot be had here.
     """
     on_gpu = device.type == "cuda"
-    if execution == "eager" or (execution == "auto" and not on_gpu):
+    if execution == "eager":
         return "eager", ""
     follows = getattr(agent, "constants_on_schedule", None)
     if follows is None:
@@ -145,9 +205,14 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
     else:
         obstacle = ""
     if execution == "auto":
-        return ("eager", f"Updates run eagerly: {obstacle}.") if obstacle else ("captured", "")
+        best = "captured" if on_gpu else "recorded"
+        return ("eager", f"Updates run eagerly: {obstacle}.") if obstacle else (best, "")
     if obstacle:
         raise UserError(f"execution={execution}: {obstacle}; choose eager")
+    if execution == "recorded" and on_gpu:
+        raise UserError(
+            f"execution={execution}: recordings are for a CPU, and device={device}; choose auto or captured"
+        )
     if "captured" in execution and not on_gpu:
         raise UserError(f"execution={execution}: CUDA graphs need a GPU, and device={device}; choose auto or eager")
     if "compiled" in execution and not _can_compile(on_gpu):
@@ -160,6 +225,8 @@ def set_execution(agent: Any, execution: str, device: torch.device) -> None:
     """Lets an agent's updates run as `choose_execution` said."""
     if "compiled" in execution:
         agent.run_update_step = compiled(agent.update_step)
+    if execution == "recorded":
+        agent.execution = Recorded()
     if "captured" in execution:
         agent.execution = Captured(CudaGraphs(device))
 

@@ -19,7 +19,7 @@ from utils import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule
 
 LearningRate = NonNegativeFloat | Schedule
 Metrics = dict[str, Any]  # log key -> detached scalar tensor, or a number
-Histograms = dict[str, torch.Tensor]  # log key -> detached tensor
+Seen = dict[str, torch.Tensor]  # what an update saw, for histograms: q (N, B, 1), mu and log_std; not all in each
 
 
 class OffPolicyAgent(Agent):
@@ -68,15 +68,19 @@ class OffPolicyAgent(Agent):
         self._recipes = {"actor": recipe(actor, **shapes), "critic": recipe(critic, **shapes)}
 
     @abstractmethod
-    def update_step(self, batch: Any, *noises: torch.Tensor) -> tuple[Metrics, Histograms]:
+    def update_step(self, batch: Any, noise: torch.Tensor) -> tuple[Metrics, Seen]:
         """One update from given tensors alone.
+
+        Python runs in the first updates only, until the operations are recorded or captured (see agent.execution). So
+        what changes with time is a tensor, a number of `self.numbers`, or asked of `due`; `execution=eager` runs every
+        line every time, for a breakpoint or a print.
 
         Args:
             batch: obs, action, reward, next_obs, not_done (see replay_buffer.Batch).
-            noises: `noises_per_update` tensors, standard normal, (B, actor.noise_dim).
+            noise: standard normal, (`noises_per_update` * B, actor.noise_dim).
 
         Returns:
-            Scalars to average and tensors for histograms, both by log key, detached and on the device.
+            Scalars to average, by log key, and what histograms are made of; detached and on the device.
         """
 
     def add_optimizer(self, name: str, module: nn.Module, betas: Betas) -> None:
@@ -92,15 +96,16 @@ class OffPolicyAgent(Agent):
     def descend(self, **loss_of: torch.Tensor) -> None:
         """A gradient step of each named module on its loss, all from the values before any step.
 
-        Only the named modules' gradients are computed: a critic's are not while the actor climbs it.
+        Only the named modules' gradients are computed: a critic's are not while the actor climbs it. One pass back for
+        all, so no loss may depend on the parameters of another's module.
         """
-        for name, loss in loss_of.items():
-            parameters = self.optimizers[name].parameters
-            gradients = torch.autograd.grad(loss, parameters, retain_graph=len(loss_of) > 1)
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
-        for name in loss_of:
-            self.optimizers[name].step()
+        optimizers = [self.optimizers[name] for name in loss_of]
+        parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
+        gradients = torch.autograd.grad(tuple(loss_of.values()), parameters)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        for optimizer in optimizers:
+            optimizer.step()
 
     def train(self, training: bool = True) -> None:
         super().train(training)
@@ -117,23 +122,26 @@ class OffPolicyAgent(Agent):
 
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
         self.set_step(step)
-        metrics, histograms = self.execution(self, replay_buffer)
+        metrics, seen = self.execution(self, replay_buffer)
         logger.log_all(metrics, step)
         self._histograms_due |= logger.histograms_due(step)
         if self._histograms_due and self.due(self.actor_update_frequency):  # the first update that has them all
-            self._log_histograms(histograms, logger, step)
+            self._log_histograms(seen, logger, step)
             self._histograms_due = False
         self._count_updates(self.num_updates + 1)
 
-    def update_on(self, batch: Any) -> tuple[Metrics, Histograms]:
-        """What an update does on the device, from the batch on."""
-        noises = self.policy.noise(self.noises_per_update * self.batch_size).chunk(self.noises_per_update)
+    def draw_noise(self) -> torch.Tensor:
+        """An update's, as `update_step` takes it."""
+        return self.policy.noise(self.noises_per_update * self.batch_size)
+
+    def update_on(self, batch: Any, noise: torch.Tensor) -> tuple[Metrics, Seen]:
+        """What an update does on the device, from a batch and noise."""
         # No cache of casts: one that a captured graph filled would be read after its memory was reused.
         dtype = self.autocast_dtype
         with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
-            metrics, histograms = self.run_update_step(batch, *noises)
+            metrics, seen = self.run_update_step(batch, noise)
         metrics["train/batch_reward"] = batch.reward.mean()
-        return metrics, histograms
+        return metrics, seen
 
     def set_step(self, step: int) -> None:
         """Gives numbers and learning rates on a schedule their values at this environment step."""
@@ -158,9 +166,11 @@ class OffPolicyAgent(Agent):
         in_tensors = {f"{name}_lr" for name in self.optimizers}
         return [name for name in self.numbers.on_schedule if name not in in_tensors]
 
-    def _log_histograms(self, histograms: Histograms, logger: Any, step: int) -> None:
-        for key, values in histograms.items():
-            logger.log_histogram(key, values, step, log_frequency=1)
+    def _log_histograms(self, seen: Seen, logger: Any, step: int) -> None:
+        values = {f"train_critic/q{i}_hist": member for i, member in enumerate(seen["q"], start=1)}
+        values |= {"train_actor/mu_hist": seen["mu"], "train_actor/std_hist": seen["log_std"].exp()}
+        for key, tensor in values.items():
+            logger.log_histogram(key, tensor, step, log_frequency=1)
         for name, module in self.modules.items():
             if name not in self.optimizers or not hasattr(module, "trunk"):
                 continue

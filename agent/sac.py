@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 
 from agent import losses
-from agent.off_policy import Histograms, LearningRate, Metrics, OffPolicyAgent
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen
 from agent.schedule import Scheduled
 from utils import (
     Betas,
@@ -101,20 +101,20 @@ class SACAgent(OffPolicyAgent):
         self.add_optimizer("alpha", self.temperature, alpha_betas)
         self.train()
 
-    def update_step(self, batch: Any, *noises: torch.Tensor) -> tuple[Metrics, Histograms]:
-        """As OffPolicyAgent says; the first noise is for the actions at next_obs, the second for those at obs."""
-        next_noise, noise = noises
+    def update_step(self, batch: Any, noise: torch.Tensor) -> tuple[Metrics, Seen]:
+        """As OffPolicyAgent says; the first half of the noise is for the actions at next_obs, the second at obs."""
+        next_noise, noise = noise.chunk(2)
         alpha = self.temperature().detach().clone()  # the value before its step below
-        metrics, histograms = self._update_critic(batch, next_noise, alpha)
+        metrics, seen = self._update_critic(batch, next_noise, alpha)
         if self.due(self.actor_update_frequency):
-            actor_metrics, actor_histograms = self._update_actor_and_temperature(batch.obs, noise, alpha)
+            actor_metrics, actor_seen = self._update_actor_and_temperature(batch.obs, noise, alpha)
             metrics |= actor_metrics
-            histograms |= actor_histograms
+            seen |= actor_seen
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.numbers.critic_tau)
-        return metrics, histograms
+        return metrics, seen
 
-    def _update_critic(self, batch: Any, next_noise: torch.Tensor, alpha: torch.Tensor) -> tuple[Metrics, Histograms]:
+    def _update_critic(self, batch: Any, next_noise: torch.Tensor, alpha: torch.Tensor) -> tuple[Metrics, Seen]:
         with torch.no_grad():
             next_action, next_log_prob = self.actor(batch.next_obs).rsample_with_log_prob(next_noise)
             next_q = self.critic_target(batch.next_obs, next_action)
@@ -123,16 +123,15 @@ class SACAgent(OffPolicyAgent):
         q = self.critic(batch.obs, batch.action)
         loss = losses.squared_error(q, target)
         self.descend(critic=loss)
-        histograms = {f"train_critic/q{i}_hist": member for i, member in enumerate(q.detach(), start=1)}
-        return {"train_critic/loss": loss.detach()}, histograms
+        return {"train_critic/loss": loss.detach()}, {"q": q.detach()}
 
     def _update_actor_and_temperature(
         self, obs: torch.Tensor, noise: torch.Tensor, alpha: torch.Tensor
-    ) -> tuple[Metrics, Histograms]:
+    ) -> tuple[Metrics, Seen]:
         dist = self.actor(obs)
         action, log_prob = dist.rsample_with_log_prob(noise)
         loss = losses.actor_loss(log_prob, losses.minimum(self.constant_critic(obs, action)), alpha)
-        self.descend(actor=loss)
+        to_step = {"actor": loss}
         entropy = -log_prob.detach().mean()
         metrics: Metrics = {
             "train_actor/loss": loss.detach(),
@@ -142,7 +141,9 @@ class SACAgent(OffPolicyAgent):
         }
         if self.learnable_temperature and "alpha" in self.optimizers:
             alpha_loss = losses.temperature_loss(self.temperature.multiplier(), entropy, self.numbers.target_entropy)
-            self.descend(alpha=alpha_loss)
-            self.temperature.project()
+            to_step["alpha"] = alpha_loss
             metrics["train_alpha/loss"] = alpha_loss.detach()
-        return metrics, {"train_actor/mu_hist": dist.mu.detach(), "train_actor/std_hist": dist.std.detach()}
+        self.descend(**to_step)
+        if "alpha" in to_step:
+            self.temperature.project()
+        return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from agent import losses
-from agent.off_policy import Histograms, LearningRate, Metrics, OffPolicyAgent
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen
 from agent.schedule import Scheduled
 from utils import (
     Betas,
@@ -127,9 +127,9 @@ class SACVAgent(OffPolicyAgent):
         self.add_optimizer("alpha", self.temperature, alpha_betas)
         self.train()
 
-    def update_step(self, batch: Any, *noises: torch.Tensor) -> tuple[Metrics, Histograms]:
+    def update_step(self, batch: Any, noise: torch.Tensor) -> tuple[Metrics, Seen]:
         """As OffPolicyAgent says; the noise is for the actions at obs."""
-        dist, action, log_prob = self._sample(batch.obs, noises[0])
+        dist, action, log_prob = self._sample(batch.obs, noise)
         q_of_action = self.constant_critic(batch.obs, action)
         v = self.value(batch.obs)
         q = self.critic(batch.obs, batch.action)
@@ -173,9 +173,7 @@ class SACVAgent(OffPolicyAgent):
             self.temperature.project()
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.numbers.critic_tau)
-        histograms = {f"train_critic/q{i}_hist": member for i, member in enumerate(q.detach(), start=1)}
-        histograms |= {"train_actor/mu_hist": dist.mu.detach(), "train_actor/std_hist": dist.std.detach()}
-        return metrics, histograms
+        return metrics, {"q": q.detach(), "mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
 
     def _sample(self, obs: torch.Tensor, noise: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor]:
         """The distribution, an action (B, |A|) and its log-density (B, 1), as the policy gradient needs them."""

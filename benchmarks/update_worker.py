@@ -42,6 +42,7 @@ def floor(units: int, batch: int, precision: str) -> Update:
 def ours(overrides: list[str]) -> Update:
     import cli
     import settings
+    from agent.execution import choose_execution, set_execution
     from build import build_agent
     from logger import Logger
     from replay_buffer import ReplayBuffer
@@ -56,6 +57,7 @@ def ours(overrides: list[str]) -> Update:
     shapes = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
     agent = build_agent(cfg, shapes, device)
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
+    set_execution(agent, choose_execution(cfg.execution, agent, device)[0], device)
     buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device)
     for obs, action, reward, next_obs in transitions():
         buffer.add(obs, action, reward, next_obs, False, False)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import copy, deepcopy
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -178,6 +179,42 @@ def test_graphs_go_on_from_a_state_that_was_loaded() -> None:
     assert graphs.replays == 13 - 1 - 2 * WARM_UPS + 6
 
 
+@pytest.mark.parametrize("overrides", [DELAYED, OUT_OF_STEP, ("agent.learnable_temperature=false",)])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("name", AGENTS)
+def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: Any, overrides: Any) -> None:
+    eager, recorded = (make_agent(*AGENTS[name], *overrides) for _ in range(2))
+    eager.autocast_dtype = recorded.autocast_dtype = dtype
+    set_execution(recorded, "recorded", CPU)
+    recorded.run_update_step = counted = Mock(side_effect=recorded.update_step)
+    buffers = [make_buffer("host") for _ in range(2)]
+    saved = deepcopy([recorded.state_dict(), buffers[1].state_dict()])
+    expected, found = (train(*pair, 16) for pair in zip((eager, recorded), buffers, strict=True))
+    assert_same(found, expected)  # metrics, histograms and gradients, of every update
+    assert_same(learned(recorded), learned(eager))
+    assert counted.call_count < 8  # once for the first, and once a pattern
+
+    for part, state in zip((recorded, buffers[1]), saved, strict=True):
+        part.load_state_dict(state)  # recordings go on from a state that was loaded
+    found = train(recorded, make_buffer("host"), 16)
+    assert_same(found, expected)
+
+
+def test_what_cannot_be_recorded_runs_eagerly(capsys: pytest.CaptureFixture[str]) -> None:
+    eager, recorded = (make_agent(*SMALL) for _ in range(2))
+    set_execution(recorded, "recorded", CPU)
+    generator = torch.Generator().manual_seed(0)
+    step = recorded.update_step
+
+    def with_a_draw(batch: Any, noise: torch.Tensor) -> Any:
+        torch.rand(1, generator=generator)
+        return step(batch, noise)
+
+    recorded.run_update_step = with_a_draw
+    assert_same(train(recorded, "host", 6), train(eager, "host", 6))
+    assert capsys.readouterr().out == "Updates run eagerly: an argument of type Generator cannot be recorded.\n"
+
+
 def test_another_buffer_is_captured_anew() -> None:
     eager, captured = (make_agent(*SMALL) for _ in range(2))
     captured.execution = Captured(StandInGraphs(captured))
@@ -206,7 +243,9 @@ def test_what_a_graph_would_freeze_is_not_captured() -> None:
 
 def test_what_cannot_be_had_here_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = make_agent(*SMALL)
-    assert choose_execution("auto", agent, CPU) == ("eager", "")
+    assert choose_execution("auto", agent, CPU) == ("recorded", "")
+    with pytest.raises(UserError, match=r"execution=recorded: recordings are for a CPU, and device=cuda"):
+        choose_execution("recorded", agent, GPU)
     with pytest.raises(UserError, match=r"execution=captured: CUDA graphs need a GPU, and device=cpu"):
         choose_execution("captured", agent, CPU)
     monkeypatch.setenv("PATH", "")

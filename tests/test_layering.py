@@ -17,6 +17,7 @@ AGENT_PARTS = {"agent"} | {
         "mlp",
         "off_policy",
         "policy",
+        "recording",
         "schedule",
         "temperature",
     )

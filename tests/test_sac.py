@@ -113,7 +113,7 @@ def test_the_actors_update_leaves_the_critics_gradients_alone() -> None:
 
 def test_an_unlearnable_temperature_stays() -> None:
     agent = small_agent("agent.learnable_temperature=false", "agent.init_temperature=0.3")
-    metrics, _ = agent.update_step(make_batch(32), noise(32), noise(32))
+    metrics, _ = agent.update_step(make_batch(32), noise(64))
     assert agent.temperature().item() == pytest.approx(0.3)
     assert "train_alpha/loss" not in metrics
 

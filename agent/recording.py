@@ -1,0 +1,131 @@
+"""A function's tensor operations, recorded once and run again by TorchScript's interpreter.
+
+At 256 units half of an update on a CPU is what leads from one operation to the next: Python, modules, autograd's graph
+and engine. A recording has none of it left. It makes the same operations in the same order, so it gives the same bytes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+Tensors = list[torch.Tensor]
+
+
+class CannotRecordError(Exception):
+    """An operation that a recording cannot hold; the message names it."""
+
+
+def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tensors, Callable[[Tensors], Tensors]]:
+    """Runs a function and records its operations.
+
+    Args:
+        function: of the inputs, and of other tensors that stay where they are, which it may change in place. Numbers
+            and branches in Python are frozen as they are in this run.
+        inputs: as every later call has them: shapes, types, strides.
+
+    Returns:
+        This run's result, and what does the same on new inputs, without gradients.
+
+    Raises:
+        CannotRecordError: the function ran, but it cannot be recorded.
+    """
+    result: Tensors = []
+
+    def run(arguments: Tensors) -> Tensors:
+        result.extend(function(arguments))
+        return result
+
+    written = _Source(make_fx(run, tracing_mode="real")(inputs))
+    try:
+        program = torch.jit.CompilationUnit(written.text()).program
+    except RuntimeError as error:
+        raise CannotRecordError(str(error).strip().split("\n")[0]) from error
+    kept = str(program.graph)
+    for name, count in written.changes.items():
+        if kept.count(f" {name}(") != count:
+            raise CannotRecordError(name)
+
+    def again(new: Tensors) -> Tensors:
+        # What TorchScript's optimiser would make of it rounds in another way.
+        with torch.no_grad(), torch.jit.optimized_execution(False):
+            return program(new, written.constants, written.lists)
+
+    return result, again
+
+
+class _Source:
+    """A graph as TorchScript's source of `program(inputs, constants, lists)`.
+
+    Tensors from outside come in `constants`. Lists of them come whole, in `lists`: to a list that the program makes
+    itself TorchScript thinks that nothing outside holds on, and leaves out what changes it.
+    """
+
+    def __init__(self, graph: GraphModule):
+        self.constants: Tensors = []
+        self.lists: list[Tensors] = []
+        self.changes: Counter[str] = Counter()  # operations that change a tensor in place
+        self._lines: list[str] = []
+        self._names: dict[Node, str] = {}
+        self._place_of: dict[Any, int] = {}  # of a constant, by its name in the graph
+        nodes = list(graph.graph.nodes)
+        for i, node in enumerate(node for node in nodes if node.op == "placeholder"):
+            self._names[node] = f"inputs[{i}]"
+        for node in nodes:
+            if node.op == "get_attr":
+                self._add_constant(node, getattr(graph, node.target))
+            elif node.op == "call_function":
+                self._add_call(node)
+            elif node.op == "output":
+                self._lines.append(f"return {self._argument(list(node.args[0]))}")
+
+    def text(self) -> str:
+        head = "def program(inputs: List[Tensor], constants: List[Tensor], lists: List[List[Tensor]]) -> List[Tensor]:"
+        return "\n    ".join([head, *self._lines]) + "\n"
+
+    def _add_constant(self, node: Node, tensor: Any) -> None:
+        if not isinstance(tensor, torch.Tensor):
+            raise CannotRecordError(f"an argument of type {type(tensor).__name__}")
+        if node.target not in self._place_of:
+            self._place_of[node.target] = len(self.constants)
+            self.constants.append(tensor.detach())
+        self._names[node] = f"constants[{self._place_of[node.target]}]"
+
+    def _add_call(self, node: Node) -> None:
+        target: Any = node.target
+        if target is torch.ops.aten.detach.default:  # without gradients there is nothing to detach from
+            self._names[node] = self._argument(node.args[0])
+            return
+        name = self._names[node] = f"v{len(self._names)}"
+        if not isinstance(target, torch._ops.OpOverload):  # one of an operation's several results
+            self._lines.append(f"{name} = {self._argument(node.args[0])}[{node.args[1]}]")
+            return
+        arguments = [self._argument(value) for value in node.args]
+        arguments += [f"{key}={self._argument(value)}" for key, value in node.kwargs.items()]
+        operation = target._schema.name  # aten::mm
+        call = f"torch.ops.{operation.replace('::', '.')}({', '.join(arguments)})"
+        self._lines.append(f"{name} = {call}" if target._schema.returns else call)
+        if target._schema.is_mutable:
+            self.changes[operation] += 1
+
+    def _argument(self, value: Any) -> str:
+        if isinstance(value, Node):
+            return self._names[value]
+        if isinstance(value, list | tuple):
+            return self._list(value)
+        if isinstance(value, torch.device):
+            return f'torch.device("{value}")'
+        if isinstance(value, bool | int | float | torch.dtype | torch.layout | torch.memory_format) or value is None:
+            return repr(value)
+        raise CannotRecordError(f"an argument of type {type(value).__name__}")
+
+    def _list(self, values: Sequence[Any]) -> str:
+        if values and all(isinstance(value, Node) and value.op == "get_attr" for value in values):
+            self.lists.append([self.constants[self._place_of[value.target]] for value in values])
+            return f"lists[{len(self.lists) - 1}]"
+        if not values:
+            return "torch.jit.annotate(List[Tensor], [])"
+        return f"[{', '.join(map(self._argument, values))}]"

@@ -1,0 +1,42 @@
+"""Recordings against the functions that they were made of."""
+
+import pytest
+import torch
+
+from agent import recording
+from agent.recording import CannotRecordError, record
+
+
+def test_a_recording_does_the_same_on_new_inputs_and_on_tensors_that_stay() -> None:
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    moments = [torch.zeros(2), torch.zeros(2)]
+
+    def function(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        (gradient,) = torch.autograd.grad((weight * inputs[0]).square().sum(), [weight])
+        torch._foreach_add_(moments, [gradient, 2 * gradient])
+        with torch.no_grad():
+            weight.sub_(gradient, alpha=0.5)
+        low, high = inputs[0].sort().values.split(1)
+        return [gradient, low + 10 * high]
+
+    expected_weight = 1 - 0.5 * 2 * 9, 2 - 0.5 * 4 * 1
+    result, again = record(function, [torch.tensor([3.0, 1.0])])
+    assert [r.tolist() for r in result] == [[18.0, 4.0], [31.0]]
+    assert weight.tolist() == list(expected_weight)  # it ran, once
+    assert moments[1].tolist() == [36.0, 8.0]
+
+    result = again([torch.tensor([1.0, 2.0])])
+    gradient = [2 * expected_weight[0], 8 * expected_weight[1]]
+    assert [r.tolist() for r in result] == [gradient, [21.0]]
+    assert not any(r.requires_grad for r in result)
+    assert weight.tolist() == [w - 0.5 * g for w, g in zip(expected_weight, gradient, strict=True)]
+    assert moments[1].tolist() == [36.0 + 2 * gradient[0], 8.0 + 2 * gradient[1]]
+
+
+def test_a_change_that_would_be_left_out_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = [torch.zeros(1), torch.zeros(1)]
+    monkeypatch.setattr(  # as a list that the program makes itself
+        recording._Source, "_list", lambda self, values: f"[{', '.join(map(self._argument, values))}]"
+    )
+    with pytest.raises(CannotRecordError, match="aten::_foreach_add_"):
+        record(lambda inputs: [torch._foreach_add_(kept, 1.0), inputs[0]][1:], [torch.ones(1)])
