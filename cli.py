@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
@@ -18,6 +17,7 @@ from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+import launchers
 import run_folder
 import settings
 from settings import Settings
@@ -27,21 +27,8 @@ CONFIG_DIR = Path(__file__).resolve().parent / "config"
 EXIT_USER_ERROR, EXIT_STOPPED, EXIT_INTERRUPTED = 2, 3, 130
 AUTO = "auto"
 
-PLUGINS = {  # what an engine behind a configuration of Hydra's own needs
-    "hydra/launcher/joblib": "requirements-joblib.txt",
-    "hydra/launcher/submitit_slurm": "requirements-slurm.txt",
-    "hydra/launcher/submitit_local": "requirements-slurm.txt",
-    "hydra/launcher/ray": "requirements-ray.txt",
-}
-
 OmegaConf.register_new_resolver("slug", lambda text: str(text).replace("/", "_").replace(":", "_"), replace=True)
-OmegaConf.register_new_resolver("runs_at_once", lambda device: runs_at_once(device), replace=True)
-
-
-def runs_at_once(device: str) -> int:
-    """How many runs share a machine: one a GPU, or one a core where none is used."""
-    gpus = 0 if device == "cpu" else torch.cuda.device_count()
-    return gpus or len(os.sched_getaffinity(0))
+OmegaConf.register_new_resolver("runs_at_once", launchers.runs_at_once, replace=True)
 
 
 def run(
@@ -90,18 +77,18 @@ def run_sweep(hydra_main: Callable[[], Any], folder: Path) -> None:
     paths = [str(CONFIG_DIR.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for workers that start elsewhere
     before = run_folder.failures(folder)
-    broken = False
+    broke_off = []
     try:
         hydra_main()
-    except Exception:  # not a run's, but the launcher's or the sweeper's
-        traceback.print_exc()
-        broken = True
+    except Exception as error:  # not a run's, but the launcher's or the sweeper's
+        if not isinstance(error, UserError | RunError):
+            traceback.print_exc()
+        broke_off = [f"the sweep broke off: {_one_line(error) or type(error).__name__}"]
     failed = run_folder.new_failures(folder, before)
-    again = f"what is missing is done by the same command with resume={AUTO} hydra.sweep.dir={folder}"
-    if broken:
-        raise RunError("\n  ".join(["the sweep broke off, for the reason above", *failed, again]))
-    if failed:
-        raise RunError("\n  ".join([f"{len(failed)} of the sweep's runs failed:", *failed, again]))
+    if broke_off or failed:
+        count = [f"{len(failed)} of the sweep's runs failed:"] if failed else []
+        again = f"what is missing is done by the same command with resume={AUTO} hydra.sweep.dir={folder}"
+        raise RunError("\n  ".join([*broke_off, *count, *failed, again]))
 
 
 def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
@@ -186,15 +173,28 @@ def preflight(
     folder = Path(OmegaConf.select(config, key))
     if sweeping and named and not may_continue and next(folder.rglob("train.csv"), None):
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
+    if sweeping:
+        launchers.require(OmegaConf.to_container(config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
     folder = claim(folder, key, may_exist=named, may_continue=may_continue)
     if sweeping:
         # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so
         # each may; and a worker may be elsewhere, so the folder is absolute.
         fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()] + ["resume"]
+        fixed = [name for name in fixed if name not in _names_before(folder)]
         argv = [*argv, f"+resume={AUTO}", f"hydra.job.config.override_dirname.exclude_keys={fixed}"]
         return [*argv, f"{key}={quoted(str(folder.resolve()))}"]
     argv = [*argv, f"+resume={AUTO}"] if may_continue else argv
     return argv if named else [*argv, f"{key}={quoted(str(folder))}"]
+
+
+def _names_before(folder: Path) -> set[str]:
+    """The keys that the subfolders of an earlier sweep in this folder are named by: one value of them still names."""
+    path = folder / "multirun.yaml"
+    if not path.exists():
+        return set()
+    before = OmegaConf.load(path).hydra
+    given = {override.key_or_group for override in parse(list(before.overrides.task))}
+    return given - set(before.job.config.override_dirname.exclude_keys)
 
 
 def _sweep_folder(argv: list[str]) -> Path | None:
@@ -318,8 +318,8 @@ def _what_was_wrong(error: HydraException, config_name: str) -> str:
 
 def _missing(error: MissingConfigException) -> str:
     name = str(error.missing_cfg_file)
-    if name in PLUGINS:
-        return f"{name.replace('launcher/', 'launcher=')}: not installed; pip install -r {PLUGINS[name]}"
+    if name in launchers.REQUIREMENTS:
+        return f"{name.replace('er/', 'er=')}: not installed; pip install -r {launchers.REQUIREMENTS[name]}"
     group, _, choice = name.rpartition("/")
     choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
     if choices:

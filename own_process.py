@@ -27,9 +27,13 @@ def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None
         start = console.tell()
         command = [sys.executable, str(Path(__file__).resolve()), str(os.getpid()), *arguments]
         environment = {**os.environ, **environment}
-        code = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment, check=False
-        ).returncode
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment)
+        try:
+            code = process.wait()
+        except BaseException:  # this worker is to end: the run saves, within its grace_s
+            process.terminate()
+            process.wait()
+            raise
     if code < 0:
         raise RunError(f"killed by {signal.Signals(-code).name}")
     if code:

@@ -13,16 +13,13 @@ import torch
 
 import own_process
 import run_folder
+from launchers import JOBLIB, RAY
 from settings import Settings
 from utils import RunError, UserError
 
-# Engines whose worker processes serve one run after another. There a run gets a process of its own: a crash is that run's
-# alone, and threads and GPUs are set before torch is there to read them.
-POOLS = (
-    "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher",
-    "hydra_plugins.hydra_ray_launcher.ray_launcher.RayLauncher",
-)
-JOBLIB = POOLS[0]
+# Engines whose worker processes serve one run after another. There a run gets a process of its own: a crash is that
+# run's alone, and threads and GPUs are set before torch is there to read them.
+POOLS = (JOBLIB, RAY)
 LOCK_WAIT_S = 120  # longer than a lost node's run may take to save (grace_s), or a file server to give up its lock
 
 

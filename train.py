@@ -361,7 +361,7 @@ def _job(config: DictConfig, folder: Path) -> float:
     overrides += [f"hydra.searchpath=[{','.join(f'file://{path}' for path in added)}]"] if added else []
     name = hydra_config.job.config_name
     begun = auto and bool(checkpoint.newest_first(folder))
-    cfg = resume.settings_of(folder, overrides, name) if begun else settings.check(values)
+    cfg = resume.settings_of(folder, overrides, name or "train") if begun else settings.check(values)
     if begun and (last_return := _already_finished(cfg, folder)) is not None:
         return last_return
     launcher = hydra_config.launcher.get("_target_")
