@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 from typing import Any
 
 import torch
@@ -37,15 +38,23 @@ def require(launcher: dict[str, Any]) -> None:
             "or try hydra/launcher=slurm_local"
         )
     if launcher["_target_"] == RAY:
+        _require_ray(launcher["ray"]["init"])
+
+
+def _require_ray(init: dict[str, Any]) -> None:
+    """Joins the cluster; the plugin goes on with it."""
+    address = str(init.get("address") or "auto")
+    address = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    host, _, port = address.rpartition(":")
+    try:
+        if host and port.isdecimal() and "/" not in host:  # Ray itself would try for more than a minute
+            socket.create_connection((host, int(port)), timeout=10).close()
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # or of all runs that end in a second one is told of
         import ray
 
-        init = launcher["ray"]["init"]
-        try:
-            ray.init(**init)  # the plugin goes on with it
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            said = " ".join(str(error).split())
-            raise UserError(
-                f"hydra.launcher.ray.init.address={init.get('address')}: no Ray cluster answers there ({said}); "
-                "start one with: ray start --head"
-            ) from None
+        ray.init(**init)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"hydra.launcher.ray.init.address={address}: no Ray cluster answers there "
+            f"({' '.join(str(error).split())}); start one with: ray start --head"
+        ) from None
