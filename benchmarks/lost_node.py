@@ -41,9 +41,12 @@ def sweep_and_kill(arguments: list[str], folder: Path, cpus: int) -> tuple[int, 
     Returns:
         The sweep's exit code, and the names of the runs that were under way on the node.
     """
-    cluster = Cluster()
+    noticing = {
+        "health_check_initial_delay_ms": 500,
+        "health_check_period_ms": 500,
+    }  # a loss, in seconds, not in twenty
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "_system_config": noticing})
     try:
-        cluster.add_node(num_cpus=cpus)
         node = cluster.add_node(num_cpus=cpus)
         raylet = node.all_processes["raylet"][0].process.pid
         ray_is = ["hydra/launcher=cluster", f"hydra.launcher.ray.init.address={cluster.address}"]

@@ -97,7 +97,7 @@ def test_submitit_a_preempted_run_is_queued_again_and_goes_on(tmp_path: Path, st
 
 def test_ray_a_lost_nodes_runs_go_on_elsewhere(tmp_path: Path, straight: Callable[..., Path]) -> None:
     script = own_process.ROOT / "benchmarks/lost_node.py"
-    command = [sys.executable, str(script), "--cpus=2", *RUN, "seed=1,2,3,4"]
+    command = [sys.executable, str(script), "--cpus=1", *RUN, "seed=1,2,3,4"]
     ended = subprocess.run([*command, "hydra.sweep.dir=sw"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     for seed in (1, 2, 3, 4):
