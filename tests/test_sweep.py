@@ -174,7 +174,7 @@ def test_a_run_ends_with_the_worker_that_wanted_it() -> None:
     run = (
         "import os, signal, own_process; own_process.end_with(os.getppid());"
         "signal.signal(signal.SIGTERM, lambda *_: (print('told', flush=True), os._exit(0)));"
-        "print('begun', flush=True); signal.pause()"
+        "print('begun', flush=True); signal.alarm(60); signal.pause()"  # which ends it if nobody tells it
     )
     worker = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {run!r}]).wait()"
     process = subprocess.Popen([sys.executable, "-c", worker], cwd=own_process.ROOT, stdout=subprocess.PIPE, text=True)
@@ -190,19 +190,22 @@ def test_a_run_ends_with_the_worker_that_wanted_it() -> None:
 def test_an_interrupted_worker_lets_its_run_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted(subprocess.Popen):
         waits = 0
+        ended: int | None = None
 
         def wait(self, timeout: float | None = None) -> int:
             self.waits += 1
             if self.waits == 1:
                 raise KeyboardInterrupt
-            return super().wait(timeout)
+            Interrupted.ended = super().wait(timeout)
+            return Interrupted.ended
 
     script = tmp_path / "script.py"
-    script.write_text("import signal; signal.pause()")
+    script.write_text("import signal; signal.alarm(60); signal.pause()")
     monkeypatch.setattr(own_process, "__file__", str(script))
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         own_process.run([], tmp_path, {})
+    assert Interrupted.ended == -signal.SIGTERM
 
 
 def test_the_runs_of_a_sweep_are_those_of_single_commands(tmp_path: Path, command: Callable[..., int]) -> None:
