@@ -1,5 +1,6 @@
 # make train   train on cheetah_run; ARGS="env=walker_walk seed=3" are passed on
 # make test    run the tests
+# make cluster-test   sweeps through joblib, submitit and Ray: a run killed, one preempted, a node lost (two minutes)
 # make crash-test MINUTES=5   kill runs at random instants, resume them, compare every byte
 # make soak    a run of 100 000 steps in which nothing may grow
 # make check   formatter, linter, type checker, layering
@@ -18,7 +19,7 @@ BIN := $(VENV)/bin
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 PRESET := $(if $(filter 0,$(HAS_GPU)),preset=cpu)
 
-.PHONY: train test check bench profile crash-test soak gpu gpu-check
+.PHONY: train test cluster-test check bench profile crash-test soak gpu gpu-check
 .DEFAULT_GOAL := train
 
 train: $(VENV)/train.stamp
@@ -26,6 +27,9 @@ train: $(VENV)/train.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest
+
+cluster-test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m cluster
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
@@ -61,7 +65,8 @@ $(VENV)/train.stamp: requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt
 	@touch $@
 
-$(VENV)/dev.stamp: requirements-dev.txt requirements-box2d.txt requirements-wandb.txt requirements.txt | $(BIN)/python
+OPTIONAL := $(addsuffix .txt,$(addprefix requirements-,box2d wandb joblib slurm ray))
+$(VENV)/dev.stamp: requirements-dev.txt $(OPTIONAL) requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
 	@touch $@ $(VENV)/train.stamp
 

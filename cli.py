@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+import launchers
+import run_folder
 import settings
 from settings import Settings
 from utils import RunError, Stopped, UserError
@@ -25,6 +28,7 @@ EXIT_USER_ERROR, EXIT_STOPPED, EXIT_INTERRUPTED = 2, 3, 130
 AUTO = "auto"
 
 OmegaConf.register_new_resolver("slug", lambda text: str(text).replace("/", "_").replace(":", "_"), replace=True)
+OmegaConf.register_new_resolver("runs_at_once", launchers.runs_at_once, replace=True)
 
 
 def run(
@@ -47,7 +51,11 @@ def run(
             continue_run(*there)
         else:
             sys.argv[1:] = preflight(argv, check_machine, resume == AUTO)
-            hydra_main()
+            folder = _sweep_folder(sys.argv[1:])
+            if folder is None:
+                hydra_main()
+            else:
+                run_sweep(hydra_main, folder)
     except (UserError, RunError) as error:
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
         return EXIT_USER_ERROR if isinstance(error, UserError) else EXIT_STOPPED
@@ -58,6 +66,29 @@ def run(
         print(f"\n{str(interrupt) or 'interrupted before training began'}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
+
+
+def run_sweep(hydra_main: Callable[[], Any], folder: Path) -> None:
+    """Runs a sweep to its end, and says what failed in it.
+
+    Raises:
+        RunError: if anything did; the message has a line for each.
+    """
+    paths = [str(CONFIG_DIR.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for workers that start elsewhere
+    before = run_folder.failures(folder)
+    broke_off = []
+    try:
+        hydra_main()
+    except Exception as error:  # not a run's, but the launcher's or the sweeper's
+        if not isinstance(error, UserError | RunError):
+            traceback.print_exc()
+        broke_off = [f"the sweep broke off: {_one_line(error) or type(error).__name__}"]
+    failed = run_folder.new_failures(folder, before)
+    if broke_off or failed:
+        count = [f"{len(failed)} of the sweep's runs failed:"] if failed else []
+        again = f"what is missing is done by the same command with resume={AUTO} hydra.sweep.dir={folder}"
+        raise RunError("\n  ".join([*broke_off, *count, *failed, again]))
 
 
 def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
@@ -136,17 +167,40 @@ def preflight(
     config = configs[0]
     sweeping = sweeping or str(config.hydra.mode) == "RunMode.MULTIRUN"
     key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
-    if sweeping:  # subfolders are named by what differs between them
-        fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()]
-        fixed += ["resume"] if may_continue else []
-        argv = [*argv, f"hydra.job.config.override_dirname.exclude_keys={fixed}"] if fixed else argv
-    if any(override.key_or_group == key for override in parsed):
-        claim(Path(OmegaConf.select(config, key)), key, may_exist=True, may_continue=may_continue)
-        return [*argv, f"+resume={AUTO}"] if may_continue else argv
-    if may_continue:
+    named = any(override.key_or_group == key for override in parsed)
+    if may_continue and not named:
         raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
-    folder = claim(Path(OmegaConf.select(config, key)), key)
-    return [*argv, f"{key}={_quoted(str(folder))}"]
+    folder = Path(OmegaConf.select(config, key))
+    if sweeping and named and not may_continue and next(folder.rglob("train.csv"), None):
+        raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
+    if sweeping:
+        launchers.require(OmegaConf.to_container(config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
+    folder = claim(folder, key, may_exist=named, may_continue=may_continue)
+    if sweeping:
+        # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so
+        # each may; and a worker may be elsewhere, so the folder is absolute.
+        fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()] + ["resume"]
+        fixed = [name for name in fixed if name not in _names_before(folder)]
+        argv = [*argv, f"+resume={AUTO}", f"hydra.job.config.override_dirname.exclude_keys={fixed}"]
+        return [*argv, f"{key}={quoted(str(folder.resolve()))}"]
+    argv = [*argv, f"+resume={AUTO}"] if may_continue else argv
+    return argv if named else [*argv, f"{key}={quoted(str(folder))}"]
+
+
+def _names_before(folder: Path) -> set[str]:
+    """The keys that the subfolders of an earlier sweep in this folder are named by: one value of them still names."""
+    path = folder / "multirun.yaml"
+    if not path.exists():
+        return set()
+    before = OmegaConf.load(path).hydra
+    given = {override.key_or_group for override in parse(list(before.overrides.task))}
+    return given - set(before.job.config.override_dirname.exclude_keys)
+
+
+def _sweep_folder(argv: list[str]) -> Path | None:
+    """The folder that `preflight` claimed for a sweep; None for anything else."""
+    last = argv[-1] if argv else ""
+    return Path(str(parse([last])[0].value())) if last.startswith("hydra.sweep.dir=") else None
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
@@ -264,6 +318,8 @@ def _what_was_wrong(error: HydraException, config_name: str) -> str:
 
 def _missing(error: MissingConfigException) -> str:
     name = str(error.missing_cfg_file)
+    if name in launchers.REQUIREMENTS:
+        return f"{name.replace('er/', 'er=')}: not installed; pip install -r {launchers.REQUIREMENTS[name]}"
     group, _, choice = name.rpartition("/")
     choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
     if choices:
@@ -275,5 +331,5 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

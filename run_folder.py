@@ -5,11 +5,12 @@ import fcntl
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 from utils import UserError, write_atomically
 
-FINISHED = "finished.json"
+FINISHED, FAILED = "finished.json", "failed.json"
 
 
 class Lock:
@@ -53,3 +54,35 @@ def finished(folder: Path) -> tuple[int, float] | None:
 
 def unmark_finished(folder: Path) -> None:
     (folder / FINISHED).unlink(missing_ok=True)
+
+
+def mark_failed(folder: Path, overrides: list[str], reason: str) -> None:
+    """Says why a run of a sweep ended before its time; what it begins with again is `unmark_failed`."""
+    write_atomically(folder / FAILED, json.dumps({"overrides": overrides, "reason": reason}))
+
+
+def unmark_failed(folder: Path) -> None:
+    (folder / FAILED).unlink(missing_ok=True)
+
+
+def failures(sweep: Path) -> dict[Path, int]:
+    """Where a sweep's failures are written down, and when (ns), so that new ones can be told from old."""
+    return {path: path.stat().st_mtime_ns for path in sorted(sweep.rglob(FAILED))}
+
+
+def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
+    """A line for each failure that is not one of `before`: the run's overrides, and the reason."""
+    new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
+    said = [(path, json.loads(path.read_text())) for path in new]
+    return [f"{' '.join(what['overrides']) or path.parent.name}: {what['reason']}" for path, what in said]
+
+
+def wait_until_free(folder: Path, seconds: float) -> None:
+    """Returns when nobody works in a folder, or after so many seconds."""
+    until_s = time.monotonic() + seconds
+    while (folder / ".lock").exists() and time.monotonic() < until_s:
+        try:
+            Lock(folder).release()
+            return
+        except UserError:
+            time.sleep(0.2)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import os
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ import hydra
 import numpy as np
 import torch
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
@@ -25,6 +27,7 @@ import resume
 import run_folder
 import run_state
 import settings
+import sweep
 import video
 from agent.execution import choose_execution, set_execution
 from build import (
@@ -333,19 +336,40 @@ class Workspace:
         self.lock.release()
 
 
-@hydra.main(version_base="1.3", config_path="config", config_name="train")
 def train(config: DictConfig) -> float:
-    """Hydra's job: one run in the folder that Hydra made."""
+    """Hydra's job: one run in the folder that Hydra made.
+
+    Returns:
+        The mean return of the final evaluation; in a sweep nan for a run that failed.
+    """
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
+    if hydra_config.mode != RunMode.MULTIRUN:
+        return _job(config, folder)
+    os.chdir(hydra_config.runtime.cwd)  # where relative names in the settings count from; a worker may be elsewhere
+    fixed = hydra_config.job.config.override_dirname.exclude_keys
+    swept = [text for text in hydra_config.overrides.task if cli.parse([text])[0].key_or_group not in fixed]
+    return sweep.guarded(lambda: _job(config, folder), folder, swept)
+
+
+def _job(config: DictConfig, folder: Path) -> float:
+    hydra_config = HydraConfig.get()
     values = cli.plain(config)
     auto = values.pop("resume", None) == cli.AUTO
-    if auto and checkpoint.newest_first(folder):
-        overrides = [override for override in hydra_config.overrides.task if not override.startswith("+resume=")]
-        added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
-        overrides += [f"hydra.searchpath=[{','.join(f'file://{path}' for path in added)}]"] if added else []
-        return continue_run(folder, overrides, hydra_config.job.config_name)
-    return _run(settings.check(values), folder, reuse=auto)
+    overrides = [override for override in hydra_config.overrides.task if not override.startswith("+resume=")]
+    added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
+    overrides += [f"hydra.searchpath=[{','.join(f'file://{path}' for path in added)}]"] if added else []
+    name = hydra_config.job.config_name
+    begun = auto and bool(checkpoint.newest_first(folder))
+    cfg = resume.settings_of(folder, overrides, name or "train") if begun else settings.check(values)
+    if begun and (last_return := _already_finished(cfg, folder)) is not None:
+        return last_return
+    launcher = hydra_config.launcher.get("_target_")
+    if hydra_config.mode == RunMode.MULTIRUN and launcher in sweep.POOLS:
+        command = [f"--config-name={name}", "resume=auto", *overrides]
+        command += ["hydra.mode=RUN", f"hydra.run.dir={cli.quoted(str(folder))}"]
+        return sweep.in_own_process(command, folder, cfg, launcher, Path(hydra_config.sweep.dir))
+    return _run(cfg, folder, resume=True) if begun else _run(cfg, folder, reuse=auto)
 
 
 def continue_run(folder: Path, overrides: list[str], config_name: str | None = None) -> float:
@@ -358,11 +382,17 @@ def continue_run(folder: Path, overrides: list[str], config_name: str | None = N
         UserError: if there is nothing to continue, or an override would change what the run means.
     """
     cfg = resume.settings_of(folder, overrides, config_name or "train")
+    last_return = _already_finished(cfg, folder)
+    return _run(cfg, folder, resume=True) if last_return is None else last_return
+
+
+def _already_finished(cfg: Settings, folder: Path) -> float | None:
+    """The final return of a run that has nothing left to do, said in a line; None for any other."""
     finished = run_folder.finished(folder)
-    if finished and finished[0] >= cfg.num_train_steps:
-        print(f"{folder}: finished at step {finished[0]}; nothing is left to do")
-        return finished[1]
-    return _run(cfg, folder, resume=True)
+    if finished is None or finished[0] < cfg.num_train_steps:
+        return None
+    print(f"{folder}: finished at step {finished[0]}; nothing is left to do", flush=True)
+    return finished[1]
 
 
 def _run(cfg: Settings, folder: Path, **how: bool) -> float:
@@ -373,5 +403,15 @@ def _run(cfg: Settings, folder: Path, **how: bool) -> float:
         workspace.close()
 
 
+main = hydra.main(version_base="1.3", config_path=str(cli.CONFIG_DIR), config_name="train")(train)
+
+
+def command() -> int:
+    """What the command line asks for; returns the exit code."""
+    return cli.run(main, check_machine, continue_run)
+
+
 if __name__ == "__main__":
-    sys.exit(cli.run(train, check_machine, continue_run))
+    import train as by_its_name  # under which a worker of a sweep, elsewhere, can import what it is to do
+
+    sys.exit(by_its_name.command())

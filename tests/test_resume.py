@@ -12,7 +12,6 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-import build
 import checkpoint
 import cli
 import evaluate
@@ -332,7 +331,7 @@ def test_mistakes_on_the_command_line(
     monkeypatch.setattr(sys, "argv", ["train.py", "env=Pendulum-v1", *arguments])
     if "resume=nowhere" in arguments:
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
-    assert cli.run(train.train, build.check_machine, train.continue_run) == 2
+    assert train.command() == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert re.search(message, said)
