@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException, MissingConfigException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
@@ -47,7 +47,7 @@ def run(
             continue_run(*there)
         else:
             sys.argv[1:] = preflight(argv, check_machine, resume == AUTO)
-            hydra_main()
+            _hydra(hydra_main)
     except (UserError, RunError) as error:
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
         return EXIT_USER_ERROR if isinstance(error, UserError) else EXIT_STOPPED
@@ -58,6 +58,15 @@ def run(
         print(f"\n{str(interrupt) or 'interrupted before training began'}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
+
+
+def _hydra(hydra_main: Callable[[], Any]) -> None:
+    try:
+        hydra_main()
+    except ValueError as error:
+        if str(error) in ("Record does not exist.", "No trials are completed yet."):  # Optuna's, of the best trial
+            raise RunError("every trial failed; the lines above say why") from None
+        raise
 
 
 def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
@@ -125,28 +134,43 @@ def preflight(
         moved = settings.new_path(override.key_or_group)
         if moved:
             raise UserError(f"{override.key_or_group}: that is called {moved} here")
-    sweeping = args.multirun
     if args.cfg or args.info:
         compose_config(config_name, base)  # for its error, if it has one
         return argv
-    configs = [
-        compose_config(config_name, overrides) for overrides in (_variants(parsed, base) if sweeping else [base])
-    ]
-    check_machine([settings.check(plain(config)) for config in configs])
+    configs = [compose_config(config_name, _variants(parsed, base)[0])]
     config = configs[0]
-    sweeping = sweeping or str(config.hydra.mode) == "RunMode.MULTIRUN"
-    key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
-    if sweeping:  # subfolders are named by what differs between them
+    sweeping = args.multirun or str(config.hydra.mode) == "RunMode.MULTIRUN"
+    tunes = sweeping and str(config.hydra.sweeper.get("_target_")).endswith(".OptunaSweeper")
+    ranges = {}
+    if sweeping:
+        base = [*_preset_sweep(config, parsed), *base]
+        every = parse(base)
+        ranges = {o.get_key_element(): o.input_line.partition("=")[2] for o in every if o.is_sweep_override()}
+        configs = [compose_config(config_name, overrides) for overrides in _variants(every, base, tunes)]
+        # Subfolders are named by what differs between them.
         fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()]
-        fixed += ["resume"] if may_continue else []
+        fixed += ["resume"] if may_continue or tunes else []
         argv = [*argv, f"hydra.job.config.override_dirname.exclude_keys={fixed}"] if fixed else argv
+    elif any(override.is_sweep_override() for override in parsed):
+        compose_config(config_name, base)  # for its error
+    if tunes:
+        os.environ.setdefault("SQLALCHEMY_SILENCE_UBER_WARNING", "1")  # that Optuna wants the version that is pinned
+        import tuning  # not before: Optuna is optional
+
+        tuning.require(config.hydra.sweeper, ranges)
+    check_machine([settings.check(plain(config)) for config in configs])
+    key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
     if any(override.key_or_group == key for override in parsed):
-        claim(Path(OmegaConf.select(config, key)), key, may_exist=True, may_continue=may_continue)
-        return [*argv, f"+resume={AUTO}"] if may_continue else argv
-    if may_continue:
+        folder = claim(Path(OmegaConf.select(config, key)), key, may_exist=True, may_continue=may_continue)
+    elif may_continue:
         raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
-    folder = claim(Path(OmegaConf.select(config, key)), key)
-    return [*argv, f"{key}={_quoted(str(folder))}"]
+    else:
+        folder = claim(Path(OmegaConf.select(config, key)), key)
+        argv = [*argv, f"{key}={_quoted(str(folder))}"]
+    if tunes:
+        left = tuning.open_study(folder, config.hydra.sweeper, ranges, plain(configs[0]), may_continue)
+        argv = [*argv, f"hydra.sweeper.n_trials={left}"]
+    return [*argv, f"+resume={AUTO}"] if may_continue or tunes else argv  # two trials of the same values are one run
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
@@ -210,14 +234,32 @@ def parse(overrides: list[str]) -> list[Override]:
         raise UserError(f"{_one_line(error).split(' See https')[0]}; an override reads key=value") from None
 
 
-def _variants(parsed: list[Override], overrides: list[str]) -> list[list[str]]:
-    """One list of overrides for each swept value, with every other sweep at its first value."""
+def _preset_sweep(config: DictConfig, parsed: list[Override]) -> list[str]:
+    """What a preset sweeps, less what the command line gives values or a range of its own."""
+    given = {override.get_key_element() for override in parsed}
+    params = config.hydra.sweeper.get("params") or {}
+    return [f"{key}={value}" for key, value in params.items() if key not in given]
+
+
+def _variants(parsed: list[Override], overrides: list[str], intervals: bool = True) -> list[list[str]]:
+    """One list of overrides for each swept value, with every other sweep at its first value.
+
+    Args:
+        intervals: whether what sweeps can take one; its ends are checked, and a fraction between them.
+    """
     first = list(overrides)
     values: dict[int, list[str]] = {}  # by index into overrides
     for index, override in enumerate(parsed):
         if override.is_sweep_override():
             try:
-                values[index] = [f"{override.get_key_element()}={v}" for v in override.sweep_string_iterator()]
+                choices = override.value()
+                if intervals and isinstance(choices, IntervalSweep):
+                    ends = choices.start, choices.end
+                    between = () if all(isinstance(end, int) for end in ends) else (0.6 * ends[0] + 0.4 * ends[1],)
+                    tried: Any = (*ends, *between)
+                else:
+                    tried = override.sweep_string_iterator()
+                values[index] = [f"{override.get_key_element()}={value}" for value in tried]
             except HydraException as error:
                 raise UserError(f"{override.input_line}: {_one_line(error)}") from None
             first[index] = values[index][0]
@@ -264,6 +306,8 @@ def _what_was_wrong(error: HydraException, config_name: str) -> str:
 
 def _missing(error: MissingConfigException) -> str:
     name = str(error.missing_cfg_file)
+    if name == "hydra/sweeper/optuna":
+        return "hydra/sweeper=tuning: its package is missing; pip install -r requirements-optuna.txt"
     group, _, choice = name.rpartition("/")
     choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
     if choices:
