@@ -61,7 +61,7 @@ $(VENV)/train.stamp: requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt
 	@touch $@
 
-$(VENV)/dev.stamp: requirements-dev.txt requirements-box2d.txt requirements-wandb.txt requirements.txt | $(BIN)/python
+$(VENV)/dev.stamp: requirements-dev.txt requirements-box2d.txt requirements-wandb.txt requirements-optuna.txt requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
 	@touch $@ $(VENV)/train.stamp
 

@@ -145,7 +145,14 @@ def preflight(
     if sweeping:
         base = [*_preset_sweep(config, parsed), *base]
         every = parse(base)
-        ranges = {o.get_key_element(): o.input_line.partition("=")[2] for o in every if o.is_sweep_override()}
+        ranges = {o.get_key_element(): str(o.input_line).partition("=")[2] for o in every if o.is_sweep_override()}
+        if tunes:
+            os.environ.setdefault(
+                "SQLALCHEMY_SILENCE_UBER_WARNING", "1"
+            )  # that Optuna wants the version that is pinned
+            import tuning  # not before: Optuna is optional
+
+            tuning.require(config.hydra.sweeper, ranges)
         configs = [compose_config(config_name, overrides) for overrides in _variants(every, base, tunes)]
         # Subfolders are named by what differs between them.
         fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()]
@@ -153,11 +160,6 @@ def preflight(
         argv = [*argv, f"hydra.job.config.override_dirname.exclude_keys={fixed}"] if fixed else argv
     elif any(override.is_sweep_override() for override in parsed):
         compose_config(config_name, base)  # for its error
-    if tunes:
-        os.environ.setdefault("SQLALCHEMY_SILENCE_UBER_WARNING", "1")  # that Optuna wants the version that is pinned
-        import tuning  # not before: Optuna is optional
-
-        tuning.require(config.hydra.sweeper, ranges)
     check_machine([settings.check(plain(config)) for config in configs])
     key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
     if any(override.key_or_group == key for override in parsed):
@@ -254,9 +256,10 @@ def _variants(parsed: list[Override], overrides: list[str], intervals: bool = Tr
             try:
                 choices = override.value()
                 if intervals and isinstance(choices, IntervalSweep):
-                    ends = choices.start, choices.end
-                    between = () if all(isinstance(end, int) for end in ends) else (0.6 * ends[0] + 0.4 * ends[1],)
-                    tried: Any = (*ends, *between)
+                    low, high = choices.start, choices.end
+                    assert low is not None and high is not None
+                    whole = isinstance(low, int) and isinstance(high, int)
+                    tried: Any = (low, high) if whole else (low, high, 0.6 * low + 0.4 * high)
                 else:
                     tried = override.sweep_string_iterator()
                 values[index] = [f"{override.get_key_element()}={value}" for value in tried]

@@ -32,6 +32,7 @@ TINY = (
     *("agent.batch_size=8", "agent.critic.hidden_dim=8", "agent.critic_lr=1e-3,1e30", "updates_per_step=1"),
     *("hydra.sweeper.n_trials=4", "hydra.sweeper.sampler.n_startup_trials=1"),
 )
+FEW = ("preset=tune", "updates_per_step=1", "agent.critic.hidden_dim=8", "agent.critic_lr=1e-3")  # of what is searched
 
 
 def trials(folder: Path) -> list[tuple[Any, ...]]:
@@ -153,13 +154,13 @@ def test_lunar_landers_own_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("preset=tune", "hydra.sweeper.n_trials=0"), r"hydra.sweeper.n_trials=0: at least 1"),
-        (("preset=tune", "hydra.sweeper.n_jobs=0"), r"hydra.sweeper.n_jobs=0: at least 1"),
-        (("preset=tune", "hydra.sweeper.direction=up"), r"direction=up: maximize or minimize"),
+        ((*FEW, "hydra.sweeper.n_trials=0"), r"hydra.sweeper.n_trials=0: at least 1"),
+        ((*FEW, "hydra.sweeper.n_jobs=0"), r"hydra.sweeper.n_jobs=0: at least 1"),
+        ((*FEW, "hydra.sweeper.direction=up"), r"direction=up: maximize or minimize"),
         (("-m", "hydra/sweeper=tuning"), r"nothing to search; give a key a range"),
-        (("preset=tune", "agent.critic_tau=interval(0.5,2)"), r"agent.critic_tau=2.0: .*less than or equal to 1"),
-        (("preset=tune", "agent.batch_size=interval(8,15)"), r"agent.batch_size=10.8: .*valid integer"),
-        (("preset=tune", "resume=auto"), r"name the folder to look into, such as hydra.sweep.dir"),
+        ((*FEW, "agent.critic_tau=interval(0.5,2)"), r"agent.critic_tau=2.0: .*less than or equal to 1"),
+        ((*FEW, "agent.batch_size=interval(8,15)"), r"agent.batch_size=10.8: .*valid integer"),
+        ((*FEW, "resume=auto"), r"name the folder to look into, such as hydra.sweep.dir"),
         (("-m", "seed=interval(1,2)"), r"INTERVAL_SWEEP"),  # Hydra's own sweeper has a grid
     ],
 )
