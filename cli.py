@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException, MissingConfigException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
@@ -81,6 +81,8 @@ def run_sweep(hydra_main: Callable[[], Any], folder: Path) -> None:
     try:
         hydra_main()
     except Exception as error:  # not a run's, but the launcher's or the sweeper's
+        if str(error) in ("Record does not exist.", "No trials are completed yet."):  # Optuna's, of the best trial
+            error = RunError("every trial failed")
         if not isinstance(error, UserError | RunError):
             traceback.print_exc()
         broke_off = [f"the sweep broke off: {_one_line(error) or type(error).__name__}"]
@@ -156,35 +158,49 @@ def preflight(
         moved = settings.new_path(override.key_or_group)
         if moved:
             raise UserError(f"{override.key_or_group}: that is called {moved} here")
-    sweeping = args.multirun
     if args.cfg or args.info:
         compose_config(config_name, base)  # for its error, if it has one
         return argv
-    configs = [
-        compose_config(config_name, overrides) for overrides in (_variants(parsed, base) if sweeping else [base])
-    ]
-    check_machine([settings.check(plain(config)) for config in configs])
+    configs = [compose_config(config_name, _variants(parsed, base)[0])]
     config = configs[0]
-    sweeping = sweeping or str(config.hydra.mode) == "RunMode.MULTIRUN"
+    sweeping = args.multirun or str(config.hydra.mode) == "RunMode.MULTIRUN"
+    tunes = sweeping and str(config.hydra.sweeper.get("_target_")).endswith(".OptunaSweeper")
+    ranges = {}
+    if sweeping:
+        base = [*_preset_sweep(config, parsed), *base]
+        every = parse(base)
+        ranges = {o.get_key_element(): str(o.input_line).partition("=")[2] for o in every if o.is_sweep_override()}
+        if tunes:
+            os.environ.setdefault("SQLALCHEMY_SILENCE_UBER_WARNING", "1")  # Optuna wants the version that is pinned
+            import tuning  # not before: Optuna is optional
+
+            tuning.require(config.hydra.sweeper, ranges)
+        configs = [compose_config(config_name, overrides) for overrides in _variants(every, base, tunes)]
+    elif any(override.is_sweep_override() for override in parsed):
+        compose_config(config_name, base)  # for its error
+    check_machine([settings.check(plain(config)) for config in configs])
     key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
     named = any(override.key_or_group == key for override in parsed)
     if may_continue and not named:
         raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
     folder = Path(OmegaConf.select(config, key))
-    if sweeping and named and not may_continue and next(folder.rglob("train.csv"), None):
+    if sweeping and named and not may_continue and not tunes and next(folder.rglob("train.csv"), None):
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
     if sweeping:
         launchers.require(OmegaConf.to_container(config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
     folder = claim(folder, key, may_exist=named, may_continue=may_continue)
-    if sweeping:
-        # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so
-        # each may; and a worker may be elsewhere, so the folder is absolute.
-        fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()] + ["resume"]
-        fixed = [name for name in fixed if name not in _names_before(folder)]
-        argv = [*argv, f"+resume={AUTO}", f"hydra.job.config.override_dirname.exclude_keys={fixed}"]
-        return [*argv, f"{key}={quoted(str(folder.resolve()))}"]
-    argv = [*argv, f"+resume={AUTO}"] if may_continue else argv
-    return argv if named else [*argv, f"{key}={quoted(str(folder))}"]
+    if not sweeping:
+        argv = [*argv, f"+resume={AUTO}"] if may_continue else argv
+        return argv if named else [*argv, f"{key}={quoted(str(folder))}"]
+    if tunes:
+        left = tuning.open_study(folder, config.hydra.sweeper, ranges, plain(configs[0]), may_continue)
+        argv = [*argv, f"hydra.sweeper.n_trials={left}"]
+    # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so each
+    # may; and a worker may be elsewhere, so the folder is absolute.
+    fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()] + ["resume"]
+    fixed = [name for name in fixed if name not in _names_before(folder)]
+    argv = [*argv, f"+resume={AUTO}", f"hydra.job.config.override_dirname.exclude_keys={fixed}"]
+    return [*argv, f"{key}={quoted(str(folder.resolve()))}"]
 
 
 def _names_before(folder: Path) -> set[str]:
@@ -264,14 +280,33 @@ def parse(overrides: list[str]) -> list[Override]:
         raise UserError(f"{_one_line(error).split(' See https')[0]}; an override reads key=value") from None
 
 
-def _variants(parsed: list[Override], overrides: list[str]) -> list[list[str]]:
-    """One list of overrides for each swept value, with every other sweep at its first value."""
+def _preset_sweep(config: DictConfig, parsed: list[Override]) -> list[str]:
+    """What a preset sweeps, less what the command line gives values or a range of its own."""
+    given = {override.get_key_element() for override in parsed}
+    params = config.hydra.sweeper.get("params") or {}
+    return [f"{key}={value}" for key, value in params.items() if key not in given]
+
+
+def _variants(parsed: list[Override], overrides: list[str], intervals: bool = True) -> list[list[str]]:
+    """One list of overrides for each swept value, with every other sweep at its first value.
+
+    Args:
+        intervals: whether what sweeps can take one; its ends are checked, and a fraction between them.
+    """
     first = list(overrides)
     values: dict[int, list[str]] = {}  # by index into overrides
     for index, override in enumerate(parsed):
         if override.is_sweep_override():
             try:
-                values[index] = [f"{override.get_key_element()}={v}" for v in override.sweep_string_iterator()]
+                choices = override.value()
+                if intervals and isinstance(choices, IntervalSweep):
+                    low, high = choices.start, choices.end
+                    assert low is not None and high is not None
+                    whole = isinstance(low, int) and isinstance(high, int)
+                    tried: Any = (low, high) if whole else (low, high, 0.6 * low + 0.4 * high)
+                else:
+                    tried = override.sweep_string_iterator()
+                values[index] = [f"{override.get_key_element()}={value}" for value in tried]
             except HydraException as error:
                 raise UserError(f"{override.input_line}: {_one_line(error)}") from None
             first[index] = values[index][0]

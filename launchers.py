@@ -9,11 +9,12 @@ import torch
 
 from utils import UserError
 
-REQUIREMENTS = {  # by the plugin's own configuration
+REQUIREMENTS = {  # of launchers and sweepers, by the plugin's own configuration
     "hydra/launcher/joblib": "requirements-joblib.txt",
     "hydra/launcher/submitit_slurm": "requirements-slurm.txt",
     "hydra/launcher/submitit_local": "requirements-slurm.txt",
     "hydra/launcher/ray": "requirements-ray.txt",
+    "hydra/sweeper/optuna": "requirements-optuna.txt",
 }
 JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
 RAY = "hydra_plugins.hydra_ray_launcher.ray_launcher.RayLauncher"
