@@ -87,7 +87,11 @@ class OffPolicyAgent(Agent):
 
     def _build_shared(self, obs_dim: int, **shared: Unpack[Shared]) -> None:
         of_critics = shared.get("critic_weight_decay", 0.0)
-        self._weight_decays = {"actor": shared.get("actor_weight_decay", 0.0), "critic": of_critics, "value": of_critics}
+        self._weight_decays = {
+            "actor": shared.get("actor_weight_decay", 0.0),
+            "critic": of_critics,
+            "value": of_critics,
+        }
         normaliser, rewards = shared.get("observation_normaliser"), shared.get("reward_normaliser")
         exploration = shared.get("exploration")
         self.observation_normaliser = normaliser(obs_dim=obs_dim).to(self.device) if normaliser else None
