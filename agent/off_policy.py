@@ -86,12 +86,8 @@ class OffPolicyAgent(Agent):
         self._build_shared(obs_dim, **shared)
 
     def _build_shared(self, obs_dim: int, **shared: Unpack[Shared]) -> None:
-        of_critics = shared.get("critic_weight_decay", 0.0)
-        self._weight_decays = {
-            "actor": shared.get("actor_weight_decay", 0.0),
-            "critic": of_critics,
-            "value": of_critics,
-        }
+        actor_decay, critic_decay = shared.get("actor_weight_decay", 0.0), shared.get("critic_weight_decay", 0.0)
+        self._weight_decays = {"actor": actor_decay, "critic": critic_decay, "value": critic_decay}
         normaliser, rewards = shared.get("observation_normaliser"), shared.get("reward_normaliser")
         exploration = shared.get("exploration")
         self.observation_normaliser = normaliser(obs_dim=obs_dim).to(self.device) if normaliser else None
