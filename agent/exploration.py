@@ -24,7 +24,7 @@ class HeldNoise:
     def __init__(self, device: torch.device, exponent: PositiveFloat = 2.0, max_steps: PositiveInt = 16):
         self._device = device
         weights = np.arange(1.0, max_steps + 1) ** -exponent
-        self._law = weights / weights.sum()
+        self._up_to = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …; the last is 1
         self._rng = np.random.default_rng(torch.initial_seed())  # its own, as the policy's generator is
         self._steps_left = np.zeros(0, int)  # (num_envs,)
         self._noise = torch.zeros(0, device=device)  # (num_envs, noise_dim)
@@ -39,12 +39,14 @@ class HeldNoise:
         if len(self._steps_left) != num_envs:
             self._steps_left = np.zeros(num_envs, int)
         over = np.flatnonzero(self._steps_left == 0)
-        if len(over) == num_envs:
-            self._noise = draw(num_envs)
-        elif len(over):
-            for index, row in zip(over.tolist(), draw(len(over)), strict=True):
-                self._noise[index] = row
-        self._steps_left[over] = 1 + self._rng.choice(len(self._law), len(over), p=self._law)
+        if len(over):
+            fresh = draw(len(over))
+            if len(over) == num_envs:
+                self._noise = fresh
+            else:
+                for index, row in zip(over.tolist(), fresh, strict=True):
+                    self._noise[index] = row
+            self._steps_left[over] = 1 + np.searchsorted(self._up_to, self._rng.random(len(over)), side="right")
         self._steps_left -= 1
         return self._noise
 

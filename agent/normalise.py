@@ -16,19 +16,11 @@ from utils import PositiveFloat
 EPSILON = 1e-8  # beside the variance: an element that never changes is divided by 1e-4, not by 0
 
 
-def merged(mean: Any, variance: Any, new_mean: Any, new_variance: Any, share: Any) -> tuple[Any, Any]:
-    """Mean and variance of two samples together, of numbers or tensors; `share` is the new one's part of both.
-
-    The pairwise form of Chan, Golub and LeVeque: nothing large cancels, however far the mean is from 0.
-    """
-    step = new_mean - mean
-    return mean + share * step, (1 - share) * variance + share * new_variance + share * (1 - share) * step * step
-
-
 class ObservationNormaliser(nn.Module):
     """(o - mean) / sqrt(variance + 1e-8), each element by itself, over all observations so far (arXiv 2410.09754).
 
-    Before the first one it changes nothing.
+    Before the first one it changes nothing. Samples are put together pairwise (Chan, Golub and LeVeque), in float64:
+    nothing large cancels, however far the mean is from 0.
 
     Args:
         obs_dim: width of the observation.
@@ -36,12 +28,11 @@ class ObservationNormaliser(nn.Module):
 
     def __init__(self, obs_dim: int):
         super().__init__()
-        self.count: torch.Tensor
         self.mean: torch.Tensor
         self.variance: torch.Tensor
         self.shift: torch.Tensor
         self.scale: torch.Tensor
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.count = 0
         self.register_buffer("mean", torch.zeros(obs_dim, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(obs_dim, dtype=torch.float64))
         self.register_buffer("shift", torch.zeros(obs_dim))  # what is subtracted, and then multiplied by
@@ -49,7 +40,7 @@ class ObservationNormaliser(nn.Module):
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """(..., obs_dim) -> (..., obs_dim), float32."""
-        return (obs - self.shift) * self.scale
+        return (obs - self.shift).mul_(self.scale)
 
     @torch.no_grad()
     def observe(self, obs: np.ndarray) -> None:
@@ -59,11 +50,19 @@ class ObservationNormaliser(nn.Module):
             rows = rows.pin_memory().to(self.mean.device, non_blocking=True)
         new_variance, new_mean = torch.var_mean(rows.double(), dim=0, correction=0)
         self.count += len(obs)
-        mean, variance = merged(self.mean, self.variance, new_mean, new_variance, len(obs) / self.count)
-        self.mean.copy_(mean)
-        self.variance.copy_(variance)
-        self.shift.copy_(mean)
-        self.scale.copy_(torch.rsqrt(variance + EPSILON))
+        share = len(obs) / self.count  # the new ones' part of all
+        step = new_mean - self.mean
+        self.mean.lerp_(new_mean, share)
+        self.variance.lerp_(new_variance, share).addcmul_(step, step, value=share * (1 - share))
+        self.shift.copy_(self.mean)
+        self.scale.copy_(torch.rsqrt(self.variance + EPSILON))
+
+    def get_extra_state(self) -> int:
+        """The count, which the buffers in `state_dict` go with."""
+        return self.count
+
+    def set_extra_state(self, state: int) -> None:
+        self.count = state
 
 
 class RewardNormaliser:
@@ -100,10 +99,9 @@ class RewardNormaliser:
         before = self._running if self._count else np.zeros(len(reward))
         returns = reward + discount * before
         self._count += len(returns)
-        share = len(returns) / self._count
-        self._mean, self._variance = merged(
-            self._mean, self._variance, float(returns.mean()), float(returns.var()), share
-        )
+        share, step = len(returns) / self._count, float(returns.mean()) - self._mean
+        self._mean += share * step
+        self._variance += share * (float(returns.var()) - self._variance + (1 - share) * step * step)
         self._largest = max(self._largest, float(np.abs(returns).max()))
         self._running = np.where(ended, 0.0, returns)
         self._show()
