@@ -129,7 +129,7 @@ def test_one_step_is_what_it_always_was() -> None:
 
 @pytest.mark.parametrize(
     ("env", "n", "value"),
-    [("ProbeTwoSteps-v0", 2, 0.5), ("ProbeTwoSteps-v0", 3, 0.5), ("ProbeTimeLimit-v0", 3, 1 / (1 - 0.5))],
+    [("ProbeTwoSteps-v0", 3, 0.5), ("ProbeTimeLimit-v0", 3, 1 / (1 - 0.5))],
 )
 def test_values_that_are_known(tmp_path: Path, env: str, n: int, value: float) -> None:
     """Discounted 0.5: a reward behind the second step; a reward of 1 for ever, which a time limit does not end."""
