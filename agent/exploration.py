@@ -25,7 +25,9 @@ class HeldNoise:
         self._device = device
         weights = np.arange(1.0, max_steps + 1) ** -exponent
         self._up_to = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …; the last is 1
-        self._rng = np.random.default_rng(torch.initial_seed())  # its own, as the policy's generator is
+        # Its own, and not seeded as the policy's is: the times would be made of the same numbers as the noise.
+        seed = int(np.random.SeedSequence([torch.initial_seed(), 1]).generate_state(1)[0])
+        self._generator = torch.Generator().manual_seed(seed)
         self._steps_left = np.zeros(0, int)  # (num_envs,)
         self._noise = torch.zeros(0, device=device)  # (num_envs, noise_dim)
 
@@ -46,7 +48,8 @@ class HeldNoise:
             else:
                 for index, row in zip(over.tolist(), fresh, strict=True):
                     self._noise[index] = row
-            self._steps_left[over] = 1 + np.searchsorted(self._up_to, self._rng.random(len(over)), side="right")
+            uniform = torch.rand(len(over), dtype=torch.float64, generator=self._generator).numpy()
+            self._steps_left[over] = 1 + np.searchsorted(self._up_to, uniform, side="right")
         self._steps_left -= 1
         return self._noise
 
@@ -57,12 +60,12 @@ class HeldNoise:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "rng": self._rng.bit_generator.state,
+            "generator": self._generator.get_state(),
             "steps_left": self._steps_left.tolist(),
             "noise": self._noise.clone(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._rng.bit_generator.state = state["rng"]
+        self._generator.set_state(state["generator"].cpu())
         self._steps_left = np.array(state["steps_left"], int)
         self._noise = state["noise"].to(self._device, copy=True)
