@@ -14,6 +14,7 @@ import video
 import wandb_sink
 from agent.execution import choose_execution
 from agent.policy import UniformPolicy, load_policy
+from n_step import NStep
 from settings import Settings
 from utils import UserError, resolve_device, set_precision
 
@@ -45,6 +46,23 @@ def choose_storage(cfg: Settings, shapes: Shapes, device: torch.device) -> str:
     """What `replay_storage` means for this run."""
     sizes = (shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity
     return device_buffer.choose_storage(cfg.replay_storage, device, cfg.sample_with_replacement, *sizes)
+
+
+def build_n_step(cfg: Settings) -> NStep:
+    """What turns steps into the replay buffer's rows.
+
+    Raises:
+        UserError: for several steps and a discount that is no number.
+    """
+    if cfg.n_step == 1:
+        return NStep(1)
+    discount = cfg.agent.get("discount")
+    if not isinstance(discount, float | int):
+        raise UserError(
+            f"n_step={cfg.n_step}: rewards are discounted as they are stored, so agent.discount has to be a number, "
+            "not a schedule; choose n_step=1"
+        )
+    return NStep(cfg.n_step, discount)
 
 
 def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.device) -> Any:
@@ -106,6 +124,7 @@ def check_machine(runs: list[Settings]) -> None:
         env.close()
         replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer_capacity)
         agent = build_agent(cfg, shapes, torch.device("cpu"))
+        build_n_step(cfg)
         device = resolve_device(cfg.device)
         choose_execution(cfg.execution, agent, device)
         if cfg.replay_storage != "auto":  # which always finds something, and would start a GPU here to look

@@ -326,6 +326,7 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
     try:
         with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
             try:
+                _refuse_no_choice(overrides)
                 return compose(config_name, overrides, return_hydra_config=True)
             except MissingConfigException as error:
                 raise UserError(_missing(error)) from None
@@ -349,6 +350,15 @@ def _what_was_wrong(error: HydraException, config_name: str) -> str:
             f"{key}: unknown key; {settings.nearest(key, ['preset', *settings.flatten(plain(compose(config_name)))])}"
         )
     return f"{key}: {_one_line(cause or error)}"
+
+
+def _refuse_no_choice(overrides: list[str]) -> None:
+    """Hydra fails on `group/of/agent=null` with an error that names nothing."""
+    for override in parse(overrides):
+        group = override.key_or_group
+        if "/" in group and not override.is_delete() and not override.is_sweep_override() and override.value() is None:
+            choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
+            raise UserError(f"{group}=null: the name of a choice goes here; there are {', '.join(choices)}")
 
 
 def _missing(error: MissingConfigException) -> str:

@@ -17,7 +17,8 @@ class Batch(NamedTuple):
     """What `sample` returns, on the buffer's device.
 
     Shapes and dtypes: obs and next_obs (B, *obs_shape), float32 or, for images, uint8; action (B, |A|) float32;
-    reward (B, 1) float32; not_done (B, 1) float32, 0 where the episode terminated (a time limit is no termination).
+    reward (B, 1) float32; not_done (B, 1) float32, 0 where the episode terminated (a time limit is no termination), 1
+    elsewhere. Of k steps in one row (see n_step.py) reward is their discounted sum, and gamma^(k-1) stands for the 1.
     """
 
     obs: torch.Tensor
@@ -84,6 +85,7 @@ class ReplayBuffer:
         next_obs: np.ndarray,
         done: bool,
         done_no_max: bool,
+        discount_before_last: float = 1.0,
     ) -> None:
         """Stores one transition, over the oldest one when the ring is full.
 
@@ -93,12 +95,13 @@ class ReplayBuffer:
             reward: of this step, unscaled.
             done: whether the episode ended here, for whatever reason. One-step targets do not ask.
             done_no_max: whether it *terminated*; a time limit does not, so its last step bootstraps.
+            discount_before_last: of k steps in one, gamma^(k-1); the target multiplies by gamma once more.
         """
         row = self._rows[self.num_added % self.capacity]
         self._put_obs(row, 0, obs)
         row[self._action_at : self._reward_at] = action
         row[self._reward_at] = reward
-        row[self._reward_at + 1] = not done_no_max
+        row[self._reward_at + 1] = 0.0 if done_no_max else discount_before_last
         self._put_obs(row, self._next_obs_at, next_obs)
         self.num_added += 1
 

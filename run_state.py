@@ -35,6 +35,7 @@ def state_dict(run: Any) -> dict[str, Any]:
         "random": random_state(run.device),
         "envs": list(run.envs.call("state_dict")),
         "seed_policy": {} if run.seed_policy is run.agent else run.seed_policy.state_dict(),
+        "n_step": run.n_step.state_dict(),
         "buffer": run.replay_buffer.state_dict(),
         "evaluator": run.evaluator.state_dict() if hasattr(run.evaluator, "state_dict") else {},
         "logger": run.logger.state_dict(),
@@ -54,6 +55,7 @@ def load_state_dict(run: Any, state: dict[str, Any]) -> None:
     run.obs = run.envs.reset(options={"reset_mask": everyone, "states": state["envs"]})[0]
     if run.seed_policy is not run.agent:
         run.seed_policy.load_state_dict(state["seed_policy"])
+    run.n_step.load_state_dict(state["n_step"])
     run.replay_buffer.load_state_dict(state["buffer"])
     if state["evaluator"]:
         run.evaluator.load_state_dict(state["evaluator"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Unpack, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Lt
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -33,6 +33,7 @@ class Settings:
     experiment: str
     num_train_steps: PositiveInt
     replay_buffer_capacity: PositiveInt
+    n_step: PositiveInt
     sample_with_replacement: bool
     reward_scale: float | Schedule
     num_seed_steps: NonNegativeInt
@@ -92,25 +93,44 @@ def check(config: dict[str, Any]) -> Settings:
 
 def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any]:
     """Checks one node's values against the target's parameters and returns them converted."""
-    signature = inspect.signature(target)
-    function = target.func if isinstance(target, partial) else target
-    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function, include_extras=True)
+    parameters = _parameters(target)
     checked = {}
     for key, value in values.items():
         if key in NOT_PARAMETERS:
             checked[key] = value
         elif key in SUPPLIED and path:
             raise UserError(f"{path}{key}={value}: it comes from the environment and the run, not from the user")
-        elif key not in signature.parameters:
-            known = signature.parameters if path else flatten(values)
+        elif key not in parameters:
+            known = parameters if path else flatten(values)
             raise UserError(f"{path}{key}={value}: unknown key; {nearest(key, set(known) - {key}, path)}")
         else:
-            checked[key] = _check_value(hints.get(key, Any), value, path + key)
-    for key, parameter in signature.parameters.items():
+            checked[key] = _check_value(parameters[key].hint, value, path + key)
+    for key, parameter in parameters.items():
         given = key in values or key in SUPPLIED or key in FROM_AGENT
-        if not given and parameter.default is parameter.empty:
+        if not given and parameter.required:
             raise UserError(f"{path}{key} is missing; it has no default")
     return checked
+
+
+class _Parameter(NamedTuple):
+    hint: Any
+    required: bool
+
+
+def _parameters(target: Any) -> dict[str, _Parameter]:
+    """What a class or a function can be called with; of `**shared: Unpack[Keys]`, what the TypedDict Keys names."""
+    function = target.func if isinstance(target, partial) else target
+    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function, include_extras=True)
+    found: dict[str, _Parameter] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        hint = hints.get(name, Any)
+        if get_origin(hint) is Unpack:
+            (keys,) = get_args(hint)
+            named = get_type_hints(keys, include_extras=True)
+            found |= {key: _Parameter(kind, key in keys.__required_keys__) for key, kind in named.items()}
+        else:
+            found[name] = _Parameter(hint, parameter.default is parameter.empty)
+    return found
 
 
 def _check_value(hint: Any, value: Any, path: str) -> Any:
@@ -123,7 +143,7 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
             return {
                 key: _check_value(Factory, child, f"{path}.{key}") if child else None for key, child in value.items()
             }
-    if hint == Factory:
+    if Factory in (hint, *get_args(hint)) and value is not None:
         raise UserError(
             f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
             f"or choose another group where there are several, {path.replace('.', '/')}=<name>"

@@ -32,6 +32,7 @@ import video
 from agent.execution import choose_execution, set_execution
 from build import (
     build_agent,
+    build_n_step,
     build_seed_policy,
     check_machine,
     choose_storage,
@@ -105,6 +106,7 @@ class Workspace:
             print(why_eager)
         set_execution(self.agent, execution, device)
         self.seed_policy = build_seed_policy(cfg, self.agent, shapes, device)
+        self.n_step = build_n_step(cfg)
         storage = choose_storage(cfg, shapes, device)
         self.replay_buffer = device_buffer.STORAGES[storage](
             (shapes["obs_dim"],),
@@ -224,7 +226,8 @@ class Workspace:
             require_finite("observation", next_obs)
             require_finite("reward", rewards)
             done = terminated | truncated
-            for row in zip(obs, actions, rewards, next_obs, done, terminated, strict=True):
+            agent.observe(obs, actions, rewards, next_obs, terminated, truncated)
+            for row in self.n_step.rows(obs, actions, rewards, next_obs, done, terminated):
                 self.replay_buffer.add(*row)
             obs = next_obs
             steps = int(info["repeats"].sum())
@@ -266,7 +269,7 @@ class Workspace:
 
     def _update(self) -> None:
         """A burst, every `update_every` transitions: `updates_per_step` for each; of a fraction, what has added up."""
-        every, added = self.cfg.update_every, self.replay_buffer.num_added
+        every, added = self.cfg.update_every, self.replay_buffer.num_added + self.n_step.num_pending
         self.bursts += added // every - (added - self.cfg.num_envs) // every
         due = math.floor(self.bursts * every * self.cfg.updates_per_step + 1e-9)
         for _ in range(due - self.updates_made):

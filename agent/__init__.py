@@ -39,6 +39,25 @@ class Agent(ABC):
             step: environment steps so far.
         """
 
+    def observe(  # noqa: B027 - most agents learn from the buffer alone
+        self,
+        obs: np.ndarray,
+        action: np.ndarray,
+        reward: np.ndarray,
+        next_obs: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> None:
+        """Shown every training transition once, in order, before it is stored: for what follows the data itself.
+
+        Args:
+            obs, next_obs: (num_envs, obs_dim), float32, of every environment's step; next_obs is the episode's last
+                where it ended.
+            action: (num_envs, action_dim), float32, whoever chose it.
+            reward: (num_envs,), float, raw.
+            terminated, truncated: (num_envs,), bool: whether the episode ended, by itself or by a limit.
+        """
+
     def reset(self) -> None:  # noqa: B027 - most agents carry nothing from episode to episode
         """Called at the start of every training episode."""
 

@@ -1,4 +1,4 @@
-"""Adam as one fused call for all parameters of a module."""
+"""Adam as one fused call for all parameters of a module, with decoupled weight decay where it is asked for."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,10 @@ import torch
 
 
 class Adam:
-    """Adam (arXiv 1412.6980, algorithm 1), eps 1e-8, without weight decay; the arithmetic is torch's fused kernel.
+    """Adam (arXiv 1412.6980, algorithm 1), eps 1e-8; the arithmetic is torch's fused kernel.
+
+    With a weight decay it is AdamW (arXiv 1711.05101, algorithm 2 as torch has it): before each step the parameters
+    shrink by lr * weight_decay, and the gradients and their moments know nothing of it.
 
     torch.optim.Adam spends three times as long around that kernel as in it at 256 units. The learning rate is a tensor,
     so that a captured CUDA graph reads the newest one.
@@ -16,11 +19,20 @@ class Adam:
         parameters: of one module, float32, on one device.
         lr: learning rate.
         betas: decay of the first and the second moment.
+        weight_decay: of every parameter, biases too.
     """
 
-    def __init__(self, parameters: Iterable[torch.nn.Parameter], lr: float, betas: tuple[float, float]):
+    def __init__(
+        self,
+        parameters: Iterable[torch.nn.Parameter],
+        lr: float,
+        betas: tuple[float, float],
+        weight_decay: float = 0.0,
+    ):
         self.parameters: list[torch.Tensor] = list(parameters)
         self._betas = betas
+        self._weight_decay = weight_decay
+        self._kernel = torch._fused_adamw_ if weight_decay else torch._fused_adam_
         self._moments = [[torch.zeros_like(p, requires_grad=False) for p in self.parameters] for _ in range(2)]
         device = self.parameters[0].device
         self._num_steps = torch.zeros((), device=device)  # float32, as the kernel asks
@@ -40,7 +52,7 @@ class Adam:
         """Moves the parameters against their gradients, each in its `.grad`."""
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         self._num_steps += 1
-        torch._fused_adam_(
+        self._kernel(
             self.parameters,
             gradients,
             self._moments[0],
@@ -50,7 +62,7 @@ class Adam:
             lr=self.lr,
             beta1=self._betas[0],
             beta2=self._betas[1],
-            weight_decay=0.0,
+            weight_decay=self._weight_decay,
             eps=1e-8,
             amsgrad=False,
             maximize=False,

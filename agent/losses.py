@@ -26,7 +26,8 @@ def soft_q_target(
     """y = r + gamma (1 - d) (min_i Q'_i(o', a') - alpha log pi(a'|o')), with a' ~ pi(o').  [L] (3), (5)
 
     Args:
-        reward, not_done, next_log_prob: (B, 1); not_done is 0 where the episode terminated.
+        reward, not_done, next_log_prob: (B, 1); not_done is 0 where the episode terminated, else 1; over k steps reward
+            is their discounted sum and not_done is gamma^(k-1).
         discount: gamma.
         next_q: the target critics' values of (o', a'), (N, B, 1).
         alpha: the temperature, scalar.

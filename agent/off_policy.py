@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -22,6 +22,21 @@ Metrics = dict[str, Any]  # log key -> detached scalar tensor, or a number
 Seen = dict[str, torch.Tensor]  # what an update saw, for histograms: q (N, B, 1), mu and log_std; not all in each
 
 
+class Shared(TypedDict, total=False):
+    """Keys of every off-policy agent, each off unless it is given; a subclass passes them on as `**shared`.
+
+    observation_normaliser, reward_normaliser: factories of what is in agent.normalise.
+    exploration: factory of what holds the noise of training's actions (agent.exploration).
+    actor_weight_decay, critic_weight_decay: AdamW's; a value network has the critic's.
+    """
+
+    observation_normaliser: Factory | None
+    reward_normaliser: Factory | None
+    exploration: Factory | None
+    actor_weight_decay: NonNegativeFloat
+    critic_weight_decay: NonNegativeFloat
+
+
 class OffPolicyAgent(Agent):
     """An actor that acts, and an update step on batches; subclasses say which networks and what step.
 
@@ -32,6 +47,7 @@ class OffPolicyAgent(Agent):
         device: where networks and batches live.
         batch_size: transitions an update.
         actor_update_frequency: updates between two of the actor.
+        shared: see Shared.
     """
 
     noises_per_update = 1  # how often an update step samples the policy
@@ -46,6 +62,7 @@ class OffPolicyAgent(Agent):
         device: torch.device,
         batch_size: PositiveInt,
         actor_update_frequency: PositiveInt,
+        **shared: Unpack[Shared],
     ):
         shapes = {"obs_dim": obs_dim, "action_dim": action_dim}
         self.device = device
@@ -66,6 +83,19 @@ class OffPolicyAgent(Agent):
         generator = torch.Generator(device).manual_seed(torch.initial_seed())
         self.policy = Policy(self.actor, self.critic, action_range, device, generator)
         self._recipes = {"actor": recipe(actor, **shapes), "critic": recipe(critic, **shapes)}
+        self._build_shared(obs_dim, **shared)
+
+    def _build_shared(self, obs_dim: int, **shared: Unpack[Shared]) -> None:
+        actor_decay, critic_decay = shared.get("actor_weight_decay", 0.0), shared.get("critic_weight_decay", 0.0)
+        self._weight_decays = {"actor": actor_decay, "critic": critic_decay, "value": critic_decay}
+        normaliser, rewards = shared.get("observation_normaliser"), shared.get("reward_normaliser")
+        exploration = shared.get("exploration")
+        self.observation_normaliser = normaliser(obs_dim=obs_dim).to(self.device) if normaliser else None
+        self.reward_normaliser = rewards(device=self.device) if rewards else None
+        self.exploration = exploration(device=self.device) if exploration else None
+        if normaliser:
+            self.modules["observation_normaliser"] = self.policy.normaliser = self.observation_normaliser
+            self._recipes["observation_normaliser"] = recipe(normaliser, obs_dim=obs_dim)
 
     @abstractmethod
     def update_step(self, batch: Any, noise: torch.Tensor) -> tuple[Metrics, Seen]:
@@ -91,7 +121,7 @@ class OffPolicyAgent(Agent):
         parameters = list(module.parameters())
         if parameters:
             lr = getattr(self.numbers, f"{name}_lr")
-            self.optimizers[name] = Adam(parameters, lr, betas)
+            self.optimizers[name] = Adam(parameters, lr, betas, self._weight_decays.get(name, 0.0))
 
     def descend(self, **loss_of: torch.Tensor) -> None:
         """A gradient step of each named module on its loss, all from the values before any step.
@@ -113,11 +143,27 @@ class OffPolicyAgent(Agent):
             module.train(training)
 
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
-        return self.policy.act(obs, sample)
+        return self.policy.act(obs, sample, self.exploration if self.training else None)
+
+    def observe(
+        self,
+        obs: np.ndarray,
+        action: np.ndarray,
+        reward: np.ndarray,
+        next_obs: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> None:
+        if self.observation_normaliser is not None:  # what the networks may be given, as often as it lies in the buffer
+            self.observation_normaliser.observe(np.concatenate([obs, next_obs]))
+        if self.reward_normaliser is not None:
+            self.reward_normaliser.observe(reward, terminated | truncated, self.numbers.discount)
+        if self.exploration is not None:
+            self.exploration.release(terminated | truncated)
 
     def save_policy(self, path: Path) -> None:
         """Writes the policy alone (see agent.policy.load_policy), the critic with it where acting asks it."""
-        needed = ["actor"] if self.actor.acts_alone else ["actor", "critic"]
+        needed = [name for name in self._recipes if name != "critic" or not self.actor.acts_alone]
         save_policy(self.policy, {name: self._recipes[name] for name in needed}, path)
 
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
@@ -139,9 +185,18 @@ class OffPolicyAgent(Agent):
         # No cache of casts: one that a captured graph filled would be read after its memory was reused.
         dtype = self.autocast_dtype
         with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
-            metrics, seen = self.run_update_step(batch, noise)
+            metrics, seen = self.run_update_step(self._normalised(batch), noise)
         metrics["train/batch_reward"] = batch.reward.mean()
         return metrics, seen
+
+    def _normalised(self, batch: Any) -> Any:
+        """The batch as the losses see it; what is stored and logged is raw."""
+        if self.observation_normaliser is not None:
+            obs, next_obs = self.observation_normaliser(batch.obs), self.observation_normaliser(batch.next_obs)
+            batch = batch._replace(obs=obs, next_obs=next_obs)
+        if self.reward_normaliser is not None:
+            batch = batch._replace(reward=self.reward_normaliser(batch.reward))
+        return batch
 
     def set_step(self, step: int) -> None:
         """Gives numbers and learning rates on a schedule their values at this environment step."""
@@ -184,7 +239,9 @@ class OffPolicyAgent(Agent):
 
     def _parts(self) -> dict[str, Any]:
         optimizers = {f"{name}_optimizer": optimizer for name, optimizer in self.optimizers.items()}
-        return {**self.modules, **optimizers, "numbers": self.numbers}
+        followers = {"reward_normaliser": self.reward_normaliser, "exploration": self.exploration}
+        present = {name: part for name, part in followers.items() if part is not None}
+        return {**self.modules, **optimizers, "numbers": self.numbers, **present}
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}

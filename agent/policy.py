@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from agent.exploration import HeldNoise
 from utils import UserError
 
 FORMAT = "policy-2"
-NETWORK_MODULES = ("agent.actor", "agent.critic")  # where a saved policy's classes may come from
+NETWORK_MODULES = ("agent.actor", "agent.critic", "agent.normalise")  # where a saved policy's classes may come from
 Rebuild = dict[str, Any]  # {"target": dotted name, "kwargs": plain values}
 
 
@@ -33,6 +34,7 @@ class Policy:
         action_range: (low, high) that actions are clamped to.
         device: where the networks are.
         generator: of the samples' noise.
+        normaliser: what observations go through first (agent.normalise); None is nothing.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class Policy:
         action_range: tuple[float, float],
         device: torch.device,
         generator: torch.Generator,
+        normaliser: nn.Module | None = None,
     ):
         self.actor: Any = actor
+        self.normaliser = normaliser
         self.critic = critic
         self.action_range = action_range
         self.device = device
@@ -55,13 +59,20 @@ class Policy:
         return torch.randn(batch_size, self.actor.noise_dim, device=self.device, generator=self.generator)
 
     @torch.inference_mode()
-    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
-        """As Agent.act: (obs_dim,) or (B, obs_dim) in, (|A|,) or (B, |A|) float32 out."""
+    def act(self, obs: np.ndarray, sample: bool = False, held: HeldNoise | None = None) -> np.ndarray:
+        """As Agent.act: (obs_dim,) or (B, obs_dim) in, (|A|,) or (B, |A|) float32 out.
+
+        Args:
+            held: what holds the samples' noise for several steps; None draws it anew in each.
+        """
         obs_tensor = self._to_device(torch.as_tensor(obs, dtype=torch.float32))
         batch = obs_tensor if obs_tensor.dim() == 2 else obs_tensor.unsqueeze(0)
+        if self.normaliser is not None:
+            batch = self.normaliser(batch)
         dist = self.actor(batch)
         if sample:
-            action = dist.sample(self.noise(len(batch)))
+            noise = self.noise(len(batch)) if held is None else held(self.noise, len(batch))
+            action = dist.sample(noise)
         else:
             action = dist.greedy(lambda actions: self._q1(batch, actions))
         action = action.clamp(*self.action_range).cpu().numpy()
@@ -99,7 +110,7 @@ def save_policy(policy: Policy, recipes: dict[str, Rebuild], path: Path) -> None
 
     Args:
         policy: what is saved.
-        recipes: `actor` and, for a mixture, `critic` (see `recipe`).
+        recipes: `actor`, for a mixture `critic`, and `observation_normaliser` if there is one (see `recipe`).
         path: of the file.
 
     Raises:
@@ -107,7 +118,7 @@ def save_policy(policy: Policy, recipes: dict[str, Rebuild], path: Path) -> None
     """
     for made in recipes.values():
         _network_class(made["target"], path)
-    networks = {"actor": policy.actor, "critic": policy.critic}
+    networks = {"actor": policy.actor, "critic": policy.critic, "observation_normaliser": policy.normaliser}
     parts = {name: {**made, "weights": networks[name].state_dict()} for name, made in recipes.items()}
     torch.save({"format": FORMAT, "networks": parts, "action_range": list(policy.action_range)}, path)
 
@@ -130,7 +141,8 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not a whole policy ({type(error).__name__})") from None
     generator = torch.Generator(device).manual_seed(seed)
-    return Policy(actor, networks.get("critic"), (low, high), torch.device(device), generator)
+    critic, normaliser = networks.get("critic"), networks.get("observation_normaliser")
+    return Policy(actor, critic, (low, high), torch.device(device), generator, normaliser)
 
 
 def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:

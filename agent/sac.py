@@ -1,12 +1,12 @@
 """Soft actor-critic with a temperature (arXiv 1812.05905): critics, their slow targets, an actor."""
 
 import copy
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import torch
 
 from agent import losses
-from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen, Shared
 from agent.schedule import Scheduled
 from utils import (
     Betas,
@@ -43,6 +43,7 @@ class SACAgent(OffPolicyAgent):
         critic_tau: the share of the online critics that moves into their targets.
         critic_target_update_frequency: updates between two such moves.
         batch_size: transitions an update.
+        shared: what every off-policy agent can have (see agent.off_policy.Shared).
 
     Raises:
         UserError: for a mixture policy, whose samples carry no gradient.
@@ -74,8 +75,11 @@ class SACAgent(OffPolicyAgent):
         critic_tau: UnitInterval | Schedule = 0.005,
         critic_target_update_frequency: PositiveInt = 2,
         batch_size: PositiveInt = 1024,
+        **shared: Unpack[Shared],
     ):
-        super().__init__(obs_dim, action_dim, actor, critic, action_range, device, batch_size, actor_update_frequency)
+        super().__init__(
+            obs_dim, action_dim, actor, critic, action_range, device, batch_size, actor_update_frequency, **shared
+        )
         if not self.actor.acts_alone:
             raise UserError(
                 "agent.actor: agent=sac has no gradient for a mixture; choose agent=sac_2018, or one component"

@@ -5,12 +5,12 @@ gradient) and the later one with a learned temperature and delayed policy update
 """
 
 import copy
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import torch
 
 from agent import losses
-from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen, Shared
 from agent.schedule import Scheduled
 from utils import (
     Betas,
@@ -54,6 +54,7 @@ class SACVAgent(OffPolicyAgent):
         actor_q: the critic that the actor climbs: the `min` over all, or the `first`.
         action_prior: p(a), `uniform` or a unit `normal`.
         output_regularisation: the weight on the squared outputs of the actor.
+        shared: what every off-policy agent can have (see agent.off_policy.Shared).
 
     Raises:
         UserError: for a reparameterised mixture, whose choice of a component has no such gradient.
@@ -91,8 +92,11 @@ class SACVAgent(OffPolicyAgent):
         actor_q: Literal["min", "first"],
         action_prior: Literal["uniform", "normal"],
         output_regularisation: NonNegativeFloat,
+        **shared: Unpack[Shared],
     ):
-        super().__init__(obs_dim, action_dim, actor, critic, action_range, device, batch_size, actor_update_frequency)
+        super().__init__(
+            obs_dim, action_dim, actor, critic, action_range, device, batch_size, actor_update_frequency, **shared
+        )
         if policy_gradient == "reparameterised" and not self.actor.acts_alone:
             raise UserError(
                 "agent.policy_gradient=reparameterised: a mixture's choice of a component has no such gradient; "

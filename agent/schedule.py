@@ -15,6 +15,17 @@ class Linear:
         return self.start + (self.final - self.start) * min(step / self.steps, 1.0)
 
 
+class Cosine:
+    """From `start` to `final` along half a cosine over `steps` steps, and `final` from then on."""
+
+    def __init__(self, start: float, final: float, steps: PositiveInt):
+        self.start, self.final, self.steps = start, final, steps
+
+    def __call__(self, step: int) -> float:
+        done = min(step / self.steps, 1.0)
+        return self.final + (self.start - self.final) * (1 + math.cos(math.pi * done)) / 2
+
+
 class Exponential:
     """final + (start - final) exp(-step / decay)."""
 

@@ -55,6 +55,10 @@ SCENARIOS: dict[str, list[str]] = {
     "four_envs": [PENDULUM, "num_envs=4", "checkpoint_frequency=30"],
     "four_processes": [PENDULUM, "num_envs=4", "async_envs=true", "checkpoint_frequency=30"],
     "ring": [PENDULUM, "replay_buffer_capacity=170", "sample_with_replacement=false", "update_every=7"],
+    "followers": [
+        *(PENDULUM, "num_envs=3", "n_step=3", "agent/observation_normaliser=running", "checkpoint_frequency=30"),
+        *("agent/reward_normaliser=returns", "agent/exploration=held", "agent.critic_weight_decay=0.01"),
+    ],
     "cartpole_balance": ["env=cartpole_balance", "num_train_steps=1100", "num_eval_episodes=1"],
     "reacher_easy": ["env=reacher_easy", "num_train_steps=1100", "action_repeat=2", "num_eval_episodes=1"],
 }

@@ -21,7 +21,17 @@ def result(folder: Path) -> dict[str, Any]:
     """Everything that has to be the same: by name, comparable with `same`."""
     found, _ = checkpoint.newest_whole(folder, "agent", "run", "policy", rows=True)
     run = found.load("run")
-    kept = ("counters", "episode_reward", "episode_length", "eval_due", "random", "envs", "seed_policy", "buffer")
+    kept = (
+        "counters",
+        "episode_reward",
+        "episode_length",
+        "eval_due",
+        "random",
+        "envs",
+        "seed_policy",
+        "n_step",
+        "buffer",
+    )
     return {
         "finished": run_folder.finished(folder),
         "step": found.step,

@@ -19,10 +19,12 @@ from utils import UserError
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 DELAYED = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=2")
 OUT_OF_STEP = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=3")
+FOLLOWERS = ("agent/observation_normaliser=running", "agent/reward_normaliser=returns", "agent.critic_weight_decay=0.1")
 AGENTS = {
     "sac": SMALL,
     "sac_v": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16"),
     "sac_2018": ("agent=sac_2018", *SMALL, "agent.value.hidden_dim=16"),
+    "followers": (*SMALL, *FOLLOWERS),
 }
 LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
 
@@ -119,7 +121,10 @@ def make_buffer(storage: str, device: torch.device = CPU) -> ReplayBuffer:
 
 
 def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str, Any]]:
-    """Updates on a buffer, or a fresh one of that storage, with additions between; what was logged at each."""
+    """Updates on a buffer, or a fresh one of that storage, with additions between; what was logged at each.
+
+    The agent observes other numbers than the buffer gets, so that a scale it follows changes by much.
+    """
     buffer = make_buffer(buffer, agent.device) if isinstance(buffer, str) else buffer
     logged = []
     for step in range(updates):
@@ -127,6 +132,9 @@ def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str
         agent.update(buffer, log, step)
         logged.append(log.values)
         fill(buffer, 3, seed=step + 1)
+        obs = np.random.default_rng(step).normal(step, 3, (2, OBS_DIM)).astype(np.float32)
+        ends = np.array([False, step % 3 == 0])
+        agent.observe(obs, np.zeros((2, ACTION_DIM)), obs[:, 0], obs + 1, ends, ends)
     return logged
 
 

@@ -75,6 +75,10 @@ CASES = {
     "held": ("env=cartpole_balance", "action_repeat=3"),
     "four": ("env=probes:ProbeDrawn-v0", "num_envs=4"),
     "agent_first": ("env=Pendulum-v1", "seed_policy=agent", "agent/temperature=exponential"),
+    "followers": (
+        *("env=probes:ProbeDrawn-v0", "num_envs=2", "n_step=3", "agent/observation_normaliser=running"),
+        *("agent/reward_normaliser=returns", "agent/exploration=held", "agent.critic_weight_decay=0.01"),
+    ),
     "bursts": ("env=Pendulum-v1", "min_buffer_size=55", "update_every=20"),
 }
 

@@ -307,6 +307,22 @@ def test_no_transition_reaches_across_episodes(tmp_path: Path, num_envs: int, as
     assert [int(row["episode"]) for row in train] == list(range(1, len(train) + 1))
 
 
+def test_the_agent_observes_every_transition_once_before_it_is_stored(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=probes:ProbeNumbered-v0", "num_envs=2", "num_train_steps=240")
+    shown: list[np.ndarray] = []
+
+    def observe(*step: np.ndarray) -> None:
+        assert 2 * len(shown) == run.replay_buffer.num_added
+        obs, action, reward, next_obs, terminated, truncated = step
+        assert not truncated.any()  # these episodes end by themselves
+        shown.append(np.column_stack([obs, action, reward, ~terminated, next_obs]))
+
+    run.agent.observe = observe
+    run.run()
+    run.close()
+    np.testing.assert_array_equal(np.concatenate(shown), run.replay_buffer._rows[:240])
+
+
 def test_processes_change_no_byte(tmp_path: Path) -> None:
     run = ("env=probes:ProbeNumbered-v0", "num_envs=2", "num_train_steps=160")
     probes.train(tmp_path / "together", *run)
