@@ -14,7 +14,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from utils import Execution, Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, Storage, UserError
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
-SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"}
+SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"} | {
+    *("shape", "width", "num_members")  # of networks and layers, from their actor or critic
+}
 FROM_AGENT = {"init_temperature"}
 NOT_PARAMETERS = {"_target_", "_partial_"}
 OLD_PATHS = (  # system A's, and where they went

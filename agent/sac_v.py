@@ -169,8 +169,6 @@ class SACVAgent(OffPolicyAgent):
             metrics["train_alpha/loss"] = to_step["alpha"].detach()
 
         self.descend(**to_step)
-        if "alpha" in to_step:
-            self.temperature.project()
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.numbers.critic_tau)
         histograms = {f"train_critic/q{i}_hist": member for i, member in enumerate(q.detach(), start=1)}

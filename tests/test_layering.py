@@ -11,10 +11,14 @@ AGENT_PARTS = {"agent"} | {
     for part in (
         "actor",
         "adam",
+        "batch_norm",
         "critic",
         "execution",
+        "heads",
+        "layers",
         "losses",
         "mlp",
+        "networks",
         "off_policy",
         "policy",
         "schedule",
@@ -112,6 +116,7 @@ def test_agents_know_torch_and_nothing_of_the_framework_around_them(path: Path) 
         "math",
         "pathlib",
         "typing",
+        "annotated_types",
         "numpy",
         "torch",
     }
