@@ -33,16 +33,17 @@ class Statistics(NamedTuple):
 class BatchNorm(nn.Module):
     """Features to mean 0 and variance 1 over the batch, then scaled and shifted: (B, width) or (N, B, width).
 
-    In training by the statistics of the batch (variances biased), which the running ones follow; in evaluation by the
-    running ones, which stay. With `renorm_after`, from that many training passes on a batch is renormalised: values are
-    those that the running statistics would give, up to the limits, gradients still those of the batch's statistics.
+    In training by the statistics of the batch (variances biased), which the running ones follow when the optimizer has
+    stepped; in evaluation by the running ones, which stay. With `renorm_after`, from that many steps on a batch is
+    renormalised: values are those that the running statistics would give, up to the limits, gradients still those of the
+    batch's statistics.
 
     Args:
         width: features.
         num_members: N, of an ensemble; None for one network.
-        momentum: what the running statistics keep at each training pass.
+        momentum: what the running statistics keep at each step.
         eps: added to variances.
-        renorm_after: training passes before batches are renormalised; null is never.
+        renorm_after: steps before batches are renormalised; null is never.
         r_max, d_max: the most by which deviations differ, as a factor, and means, in running deviations.
     """
 
@@ -64,10 +65,11 @@ class BatchNorm(nn.Module):
         self.shift = nn.Parameter(torch.zeros(shape))
         self.running_mean: torch.Tensor
         self.running_var: torch.Tensor
-        self.num_passes: torch.Tensor
+        self.num_steps: torch.Tensor
         self.register_buffer("running_mean", torch.zeros(shape))
         self.register_buffer("running_var", torch.ones(shape))
-        self.register_buffer("num_passes", torch.zeros(()))
+        self.register_buffer("num_steps", torch.zeros(()))
+        self._of_batch: tuple[torch.Tensor, torch.Tensor] | None = None  # the newest mean and variance
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         statistics = self.statistics(x)
@@ -84,7 +86,7 @@ class BatchNorm(nn.Module):
 
     @torch.no_grad()
     def statistics(self, x: torch.Tensor) -> Statistics:
-        """Of this batch in training, where the running ones move with it; the running ones in evaluation."""
+        """Of this batch in training; the running ones in evaluation."""
         if not self.training:
             return Statistics(self.running_mean, torch.rsqrt(self.running_var + self.eps), None, None, False)
         mean = x.mean(-2, keepdim=True)
@@ -94,13 +96,25 @@ class BatchNorm(nn.Module):
         inv_std, r, d = torch.rsqrt(var + self.eps), None, None
         if self.renorm_after is not None:
             running = torch.rsqrt(self.running_var + self.eps)
-            warm = self.num_passes >= self.renorm_after
+            warm = self.num_steps >= self.renorm_after
             r = torch.where(warm, (running / inv_std).clamp_(1 / self.r_max, self.r_max), 1.0)
             d = torch.where(warm, ((mean - self.running_mean) * running).clamp_(-self.d_max, self.d_max), 0.0)
-            self.num_passes += 1
+        self._of_batch = mean, var
+        return Statistics(mean, inv_std, r, d, True)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """The running statistics follow the batch's.
+
+        Not before: what is compiled may read them again in the backward pass.
+        """
+        if self._of_batch is None:
+            return
+        mean, var = self._of_batch
         self.running_mean.lerp_(mean.expand_as(self.running_mean), 1 - self.momentum)
         self.running_var.lerp_(var.expand_as(self.running_var), 1 - self.momentum)
-        return Statistics(mean, inv_std, r, d, True)
+        self.num_steps += 1
+        self._of_batch = None
 
 
 def refuse_batch_norm(**networks: nn.Module) -> None:

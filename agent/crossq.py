@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from agent import losses
+from agent.batch_norm import BatchNorm
 from agent.off_policy import Histograms, LearningRate, Metrics, OffPolicyAgent
 from agent.schedule import Scheduled
 from utils import (
@@ -114,6 +115,10 @@ class CrossQAgent(OffPolicyAgent):
         self.add_optimizer("actor", self.actor, actor_betas)
         self.add_optimizer("critic", self.critic, critic_betas)
         self.add_optimizer("alpha", self.temperature, alpha_betas)
+        if self.critic_target is not None:  # it sees the same batch, and its statistics follow it at the same time
+            self._after_step["critic"] += [
+                n.after_step for n in self.critic_target.modules() if isinstance(n, BatchNorm)
+            ]
         self.draws(self.actor, (self.noises_per_update - 1) * batch_size)
         self.draws(self.critic, 2 * batch_size)
         self.train()

@@ -38,7 +38,7 @@ class Network(nn.Sequential):
     def __init__(self, *layers: nn.Module, unit_length: bool):
         super().__init__(*layers)
         self.unit_length = unit_length
-        self.project()
+        self.after_step()
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         x = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
@@ -51,8 +51,8 @@ class Network(nn.Sequential):
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
         raise NotImplementedError
 
-    def project(self) -> None:
-        """After a step of the optimizer: back to unit lengths, if they are asked for."""
+    def after_step(self) -> None:
+        """Back to unit lengths, if they are asked for."""
         if self.unit_length:
             to_unit_lengths(self)
 

@@ -57,7 +57,7 @@ class OffPolicyAgent(Agent):
         self.modules: dict[str, Any] = {}  # by name; those with an optimizer have a learning rate <name>_lr
         self.optimizers: dict[str, Adam] = {}
         self._follow_step: list[Any] = []  # modules with numbers of their own on a schedule
-        self._project: dict[str, list[Any]] = {}  # by name of a module: what brings it back to where it has to be
+        self._after_step: dict[str, list[Any]] = {}  # by name of a module: what its parts do behind an optimizer's step
         self._drawn: list[tuple[Any, int]] = []  # what draws before an update, and for how many rows
         self.numbers = Scheduled()
         self.num_updates = 0
@@ -88,7 +88,7 @@ class OffPolicyAgent(Agent):
         self.modules[name] = module
         if hasattr(module, "set_step"):
             self._follow_step.append(module)
-        self._project[name] = [part.project for part in module.modules() if hasattr(part, "project")]
+        self._after_step[name] = [part.after_step for part in module.modules() if hasattr(part, "after_step")]
         parameters = list(module.parameters())
         if parameters:
             lr = getattr(self.numbers, f"{name}_lr")
@@ -106,8 +106,8 @@ class OffPolicyAgent(Agent):
                 parameter.grad = gradient
         for name in loss_of:
             self.optimizers[name].step()
-            for project in self._project[name]:
-                project()
+            for after_step in self._after_step[name]:
+                after_step()
 
     def draws(self, module: nn.Module, num_rows: int) -> None:
         """Lets a module that an update step passes `num_rows` rows through once draw what it drops before each."""
