@@ -83,6 +83,7 @@ def check(config: dict[str, Any]) -> Settings:
     """
     agent = dict(config.get("agent") or {})
     name = agent.pop("name", None)
+    agent.pop("updates_per_step", None)  # what an agent asks for arrives in the key of that name, unless that is set
     checked = _check_call(Settings, {**config, "agent": agent}, "")
     for key in ("agent", "logger", "evaluator"):
         _require_partial(checked[key], key)

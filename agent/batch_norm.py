@@ -35,8 +35,8 @@ class BatchNorm(nn.Module):
 
     In training by the statistics of the batch (variances biased), which the running ones follow when the optimizer has
     stepped; in evaluation by the running ones, which stay. With `renorm_after`, from that many steps on a batch is
-    renormalised: values are those that the running statistics would give, up to the limits, gradients still those of the
-    batch's statistics.
+    renormalised: values are those that the running statistics would give, up to the limits, and gradients still those
+    of the batch's statistics.
 
     Args:
         width: features.

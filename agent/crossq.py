@@ -44,7 +44,8 @@ class CrossQAgent(OffPolicyAgent):
         reward_scale: rewards are multiplied by it in the target.
         init_temperature: alpha at the start.
         learnable_temperature: whether a learned temperature is adjusted at all.
-        target_entropy: what it is adjusted towards; `auto` is -action_dim.
+        target_entropy: what it is adjusted towards; `auto` is action_dim times the next.
+        target_entropy_per_dim: see there.
         alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
         actor_update_frequency: updates between two of actor and temperature.
         actor_q: what the actor climbs: the `min` or the `mean` over the critics.
@@ -71,6 +72,7 @@ class CrossQAgent(OffPolicyAgent):
         init_temperature: NonNegativeFloat | Schedule,
         learnable_temperature: bool,
         target_entropy: float | Literal["auto"] | Schedule,
+        target_entropy_per_dim: float,
         alpha_lr: LearningRate,
         alpha_betas: Betas,
         actor_lr: LearningRate,
@@ -97,7 +99,7 @@ class CrossQAgent(OffPolicyAgent):
         self.numbers = Scheduled(
             discount=discount,
             reward_scale=reward_scale,
-            target_entropy=-float(action_dim) if target_entropy == "auto" else target_entropy,
+            target_entropy=action_dim * target_entropy_per_dim if target_entropy == "auto" else target_entropy,
             critic_tau=0.0 if critic_tau is None else critic_tau,
             alpha_lr=alpha_lr,
             actor_lr=actor_lr,

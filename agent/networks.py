@@ -173,9 +173,10 @@ class PostNormBlock(nn.Module):
     def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4):
         super().__init__()
         width, members = shape.hidden_dim, shape.num_members
-        self.up = linear(width, expansion * width, shape)
+        # Of batch statistics a bias is no part: with no gradient but rounding's, Adam would let it wander.
+        self.up = linear(width, expansion * width, shape, bias=False)
         self.up_norm = norm(width=expansion * width, num_members=members)
-        self.down = linear(expansion * width, width, shape)
+        self.down = linear(expansion * width, width, shape, bias=False)
         self.down_norm = norm(width=width, num_members=members)
 
     def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -183,10 +184,14 @@ class PostNormBlock(nn.Module):
         return x + torch.relu(self.down_norm(product(self.down, h, dtype)))
 
 
-def linear(fan_in: int, fan_out: int, shape: Shape) -> Linear:
-    """A layer of the shape's members, with its first weights."""
+def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
+    """A layer of the shape's members, with its first weights; without a bias, that is 0 and nothing to learn."""
     layer = Linear(fan_in, fan_out, shape.num_members)
     initialise(layer, shape.init)
+    if not bias:
+        zeros = torch.zeros_like(layer.bias, requires_grad=False)
+        del layer.bias
+        layer.register_buffer("bias", zeros, persistent=False)
     return layer
 
 

@@ -39,7 +39,8 @@ class SACAgent(OffPolicyAgent):
         reward_scale: rewards are multiplied by it in the target.
         init_temperature: alpha at the start.
         learnable_temperature: whether a learned temperature is adjusted at all.
-        target_entropy: what it is adjusted towards; `auto` is -action_dim.
+        target_entropy: what it is adjusted towards; `auto` is action_dim times the next.
+        target_entropy_per_dim: see there.
         alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
         actor_update_frequency: updates between two of actor and temperature.
         actor_q: what the actor climbs: the `min` or the `mean` over the critics.
@@ -69,6 +70,7 @@ class SACAgent(OffPolicyAgent):
         init_temperature: NonNegativeFloat | Schedule = 0.1,
         learnable_temperature: bool = True,
         target_entropy: float | Literal["auto"] | Schedule = "auto",
+        target_entropy_per_dim: float = -1.0,
         alpha_lr: LearningRate = 1e-4,
         alpha_betas: Betas = (0.9, 0.999),
         actor_lr: LearningRate = 1e-4,
@@ -94,7 +96,7 @@ class SACAgent(OffPolicyAgent):
         self.numbers = Scheduled(
             discount=discount,
             reward_scale=reward_scale,
-            target_entropy=-float(action_dim) if target_entropy == "auto" else target_entropy,
+            target_entropy=action_dim * target_entropy_per_dim if target_entropy == "auto" else target_entropy,
             critic_tau=critic_tau,
             alpha_lr=alpha_lr,
             actor_lr=actor_lr,

@@ -25,8 +25,13 @@ AGENTS = {
     "sac_v": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16"),
     "sac_2018": ("agent=sac_2018", *SMALL, "agent.value.hidden_dim=16"),
     "crossq": ("agent=crossq", *SMALL, *RENORM, *SLOW),
+    "flash_sac": ("agent=flash_sac", *SMALL, *SLOW),
+    "simba": ("agent=simba", *SMALL),
+    "redq": ("agent=redq", *SMALL, *SLOW),
+    "droq": ("agent=droq", *SMALL, *SLOW),
+    "tqc": ("agent=tqc", *SMALL, *SLOW),
 }
-NORMALISED = ("crossq",)  # what a normalisation divides by grows rounding too
+NORMALISED = ("crossq", "flash_sac", "simba", "droq")  # what a normalisation divides by grows rounding too
 LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
 
 
@@ -238,7 +243,8 @@ def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch:
     # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
     monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
     torch._dynamo.reset()
-    eager, compiled = (make_agent(*AGENTS[name], *DELAYED) for _ in range(2))
+    delayed = DELAYED if name.startswith("sac") else DELAYED[:1]
+    eager, compiled = (make_agent(*AGENTS[name], *delayed) for _ in range(2))
     set_execution(compiled, "compiled", CPU)
     near = {"rtol": 1e-4, "atol": 1e-6} if name not in NORMALISED else {"rtol": 1e-3, "atol": 1e-5}
     assert_same(train(compiled, "host", 6), train(eager, "host", 6), **near)
