@@ -4,6 +4,8 @@ Normalising is an affine map of each feature, x -> x s + t. In front of a linear
 (x s + t) W + b = x (s W) + (t W + b): of the normalisation, only its statistics ever look at the whole batch.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +16,7 @@ from agent.mlp import Linear
 from utils import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval, UserError
 
 Gradient = torch.Tensor | None
+Backward = Callable[[Any, torch.Tensor], tuple[Gradient, ...]]
 
 
 class Statistics(NamedTuple):
@@ -154,6 +157,19 @@ def _gradients(
     return of_scale, of_t, c1, c2
 
 
+def _in_full(backward: Backward) -> Backward:
+    """Lets autocast, which would round every product in a backward pass, round none."""
+
+    @wraps(backward)
+    def exact(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        if not torch.is_autocast_enabled(gradient.device.type):
+            return backward(ctx, gradient)
+        with torch.autocast(gradient.device.type, enabled=False):
+            return backward(ctx, gradient)
+
+    return exact
+
+
 class _BatchNorm(torch.autograd.Function):
     """x s + t."""
 
@@ -166,6 +182,7 @@ class _BatchNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @_in_full
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
         x, scale, s, mean, inv_std, r, d = ctx.saved_tensors
         of_t = gradient.sum(-2, keepdim=True)
@@ -207,6 +224,7 @@ class _BatchNormLinear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @_in_full
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
         x, out, folded, weight, scale, s, t, mean, inv_std, r, d = ctx.saved_tensors
         statistics = Statistics(mean, inv_std, r, d, ctx.of_batch)

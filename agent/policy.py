@@ -127,7 +127,7 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
     if not isinstance(saved, dict) or saved.get("format") != FORMAT:
         raise UserError(f"{path}: not a policy of format {FORMAT}")
     try:
-        networks = {name: _rebuild(part, path).to(device) for name, part in saved["networks"].items()}
+        networks = {name: _rebuild(part, path).to(device).eval() for name, part in saved["networks"].items()}
         actor, (low, high) = networks["actor"], saved["action_range"]
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not a whole policy ({type(error).__name__})") from None
