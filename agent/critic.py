@@ -69,12 +69,13 @@ class RandomSubset:
         if count > num_critics:
             raise UserError(f"agent.num_target_critics={count}: agent.critic.num_critics={num_critics} is the most")
         self._trunk, self._count = critic.trunk, count
-        self._weight = next(critic.parameters()).new_ones(num_critics)
-        self._members = torch.arange(count, device=self._weight.device)
+        self._chances = next(critic.parameters()).new_zeros(num_critics)
+        self._members = torch.arange(count, device=self._chances.device)
 
     def draw(self, num_rows: int, generator: torch.Generator) -> None:
         """Which members, for the update to come."""
-        torch.multinomial(self._weight, self._count, generator=generator, out=self._members)
+        # Not torch.multinomial, which may look at the weights it is given, and a GPU would be waited for.
+        self._members.copy_(self._chances.uniform_(generator=generator).topk(self._count).indices)
 
     def __call__(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """(count, B, head.out_dim)."""
