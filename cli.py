@@ -331,14 +331,14 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
             except MissingConfigException as error:
                 raise UserError(_missing(error)) from None
             except HydraException as error:
-                raise UserError(_what_was_wrong(error, config_name)) from None
+                raise UserError(_what_was_wrong(error, config_name, overrides)) from None
             except OmegaConfBaseException as error:
                 raise UserError(_one_line(error)) from None
     finally:
         restore_gh_from_backup(around)
 
 
-def _what_was_wrong(error: HydraException, config_name: str) -> str:
+def _what_was_wrong(error: HydraException, config_name: str, overrides: list[str]) -> str:
     cause = error.__cause__
     key = getattr(cause, "full_key", None)
     if not key:
@@ -346,9 +346,9 @@ def _what_was_wrong(error: HydraException, config_name: str) -> str:
     if key.rsplit(".", 1)[-1] in settings.SUPPLIED:
         return f"{key}: it comes from the environment and the run, not from the user"
     if "not in struct" in str(cause):
-        return (
-            f"{key}: unknown key; {settings.nearest(key, ['preset', *settings.flatten(plain(compose(config_name)))])}"
-        )
+        choices = [text for text in overrides if (CONFIG_DIR / text.partition("=")[0]).is_dir()]  # agent=crossq
+        known = ["preset", *settings.flatten(plain(compose(config_name, choices)))]
+        return f"{key}: unknown key; {settings.nearest(key, known)}"
     return f"{key}: {_one_line(cause or error)}"
 
 

@@ -14,7 +14,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from utils import Execution, Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, Storage, UserError
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
-SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"}
+SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"} | {
+    *("shape", "width", "num_members")  # of networks and layers, from their actor or critic
+}
 FROM_AGENT = {"init_temperature"}
 NOT_PARAMETERS = {"_target_", "_partial_"}
 OLD_PATHS = (  # system A's, and where they went
@@ -82,6 +84,7 @@ def check(config: dict[str, Any]) -> Settings:
     """
     agent = dict(config.get("agent") or {})
     name = agent.pop("name", None)
+    agent.pop("updates_per_step", None)  # what an agent asks for arrives in the key of that name, unless that is set
     checked = _check_call(Settings, {**config, "agent": agent}, "")
     for key in ("agent", "logger", "evaluator"):
         _require_partial(checked[key], key)

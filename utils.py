@@ -142,6 +142,12 @@ def constant_view(module: torch.nn.Module) -> Any:
     return copy.deepcopy(module, shared)
 
 
+def evaluation_view(module: torch.nn.Module) -> Any:
+    """The same module on the same parameters and buffers, in evaluation mode whatever mode the other is in."""
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    return copy.deepcopy(module, shared).eval()
+
+
 class SoftUpdate:
     """Moves a target network towards another in place: `target += tau * (net - target)`, in one multi-tensor call."""
 

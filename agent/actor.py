@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from agent.mlp import Init, mlp
-from utils import Bounds, NonNegativeInt, PositiveFloat, PositiveInt
+from agent.mlp import Init
+from agent.networks import build
+from utils import Bounds, Factory, NonNegativeInt, PositiveFloat, PositiveInt
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 LogStdLimit = Literal["tanh", "clamp"]
@@ -179,6 +180,7 @@ class DiagGaussianActor(nn.Module):
         log_std_limit: `tanh` squashes it into them, lo + (hi - lo) / 2 * (tanh(s) + 1); `clamp` cuts it off.
         tanh_mu: squash mu before sampling too; the greedy action then stays below tanh(1) = 0.76.
         init, last_init_bound: of the layers and of the last one (see agent.mlp).
+        network: factory of another network than the MLP (see agent.networks).
     """
 
     def __init__(
@@ -192,6 +194,7 @@ class DiagGaussianActor(nn.Module):
         tanh_mu: bool = False,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.acts_alone = True  # the greedy action needs no critic, and samples carry a gradient
@@ -199,7 +202,7 @@ class DiagGaussianActor(nn.Module):
         self.log_std_bounds = log_std_bounds
         self.log_std_limit: LogStdLimit = log_std_limit
         self.tanh_mu = tanh_mu
-        self.trunk = mlp(obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound)
+        self.trunk = build(network, obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound)
 
     def forward(self, obs: torch.Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
@@ -227,6 +230,7 @@ class GaussianMixtureActor(nn.Module):
         log_std_limit: LogStdLimit = "clamp",
         init: Init = "torch",
         last_init_bound: PositiveFloat | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.acts_alone = num_components == 1
@@ -235,7 +239,7 @@ class GaussianMixtureActor(nn.Module):
         self.log_std_bounds = log_std_bounds
         self.log_std_limit: LogStdLimit = log_std_limit
         out_dim = num_components * (2 * action_dim + 1)
-        self.trunk = mlp(obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
+        self.trunk = build(network, obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
 
     def forward(self, obs: torch.Tensor) -> SquashedMixture | SquashedNormal:
         head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)

@@ -4,19 +4,24 @@ from functools import partial
 
 import torch
 from torch import nn
+from torch.func import functional_call
 
+from agent.heads import ScalarHead
 from agent.mlp import Init, mlp
-from utils import NonNegativeInt, PositiveFloat, PositiveInt
+from agent.networks import build
+from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, UserError
 
 
 class CriticEnsemble(nn.Module):
-    """`num_critics` independent MLPs on [o, a], as one batched product.
+    """`num_critics` independent networks on [o, a], as one batched product.
 
     Args:
         obs_dim, action_dim: widths of observation and action.
         hidden_dim, hidden_depth: of each member's hidden layers.
         num_critics: members; their minimum is what targets and the actor use.
         init, last_init_bound: of the layers and of the last one (see agent.mlp).
+        network: factory of another network than the MLP (see agent.networks).
+        head: factory of what the outputs mean (see agent.heads); null is values.
     """
 
     def __init__(
@@ -28,16 +33,55 @@ class CriticEnsemble(nn.Module):
         num_critics: PositiveInt = 2,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
+        network: Factory | None = None,
+        head: Factory | None = None,
     ):
         super().__init__()
-        self.trunk = mlp(obs_dim + action_dim, hidden_dim, 1, hidden_depth, num_critics, init, last_init_bound)
+        self.head = ScalarHead() if head is None else head()
+        shape = obs_dim + action_dim, hidden_dim, self.head.out_dim, hidden_depth, num_critics, init, last_init_bound
+        self.trunk = build(network, *shape)
 
     def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """All members' values, (N, B, 1); `q1, q2 = critic(obs, action)` unpacks the two of a double critic."""
+        return self.head.values(self.trunk(obs, action))
+
+    def outputs(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        """What the head makes values, targets and losses of, (N, B, head.out_dim)."""
         return self.trunk(obs, action)
 
 
 DoubleQCritic = partial(CriticEnsemble, num_critics=2)
+
+
+class RandomSubset:
+    """The outputs of some of an ensemble's members, drawn anew before each update; the others are not computed.
+
+    Args:
+        critic: the ensemble.
+        count: how many.
+
+    Raises:
+        UserError: if there are fewer.
+    """
+
+    def __init__(self, critic: CriticEnsemble, count: int):
+        num_critics = next(critic.parameters()).shape[0]
+        if count > num_critics:
+            raise UserError(f"agent.num_target_critics={count}: agent.critic.num_critics={num_critics} is the most")
+        self._trunk, self._count = critic.trunk, count
+        self._chances = next(critic.parameters()).new_zeros(num_critics)
+        self._members = torch.arange(count, device=self._chances.device)
+
+    def draw(self, num_rows: int, generator: torch.Generator) -> None:
+        """Which members, for the update to come."""
+        # Not torch.multinomial, which may look at the weights it is given, and a GPU would be waited for.
+        self._members.copy_(self._chances.uniform_(generator=generator).topk(self._count).indices)
+
+    def __call__(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        """(count, B, head.out_dim)."""
+        tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())
+        chosen = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
+        return functional_call(self._trunk, chosen, (obs, action))
 
 
 class ValueNetwork(nn.Module):

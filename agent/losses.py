@@ -1,7 +1,8 @@
 """The equations, as pure functions of tensors. Noise comes in with the samples; nothing here draws or stores.
 
 Shapes: B transitions, N critics. Rewards, values and log-probabilities are (B, 1), critics' values (N, B, 1); losses
-are scalars. Equations: [L] arXiv 1812.05905 (a learned temperature), [V] arXiv 1801.01290 (a value network).
+are scalars. Equations: [L] arXiv 1812.05905 (a learned temperature), [V] arXiv 1801.01290 (a value network), [T] arXiv
+2005.04269 (quantiles).
 """
 
 import math
@@ -13,6 +14,11 @@ import torch.nn.functional as F
 def minimum(q: torch.Tensor) -> torch.Tensor:
     """min_i Q_i(o, a), (N, B, 1) -> (B, 1); of equal values the gradient is one critic's."""
     return q.min(dim=0).values
+
+
+def mean(q: torch.Tensor) -> torch.Tensor:
+    """mean_i Q_i(o, a), (N, B, 1) -> (B, 1)."""
+    return q.mean(dim=0)
 
 
 def soft_q_target(
@@ -103,3 +109,59 @@ def temperature_loss(multiplier: torch.Tensor, entropy: torch.Tensor, target_ent
 def log_normal_prior(action: torch.Tensor) -> torch.Tensor:
     """log p(a) of a unit normal, (B, |A|) -> (B, 1)."""
     return (-0.5 * action.square() - 0.5 * math.log(2 * math.pi)).sum(-1, keepdim=True)
+
+
+def truncated_pool(quantiles: torch.Tensor, drop_per_critic: int) -> torch.Tensor:
+    """All critics' quantiles, (N, B, K), in one pool without its N drop_per_critic largest: (B, N (K - drop)), sorted.
+
+    [T] (9): against overestimation.
+    """
+    num_critics, _, num_quantiles = quantiles.shape
+    pool = quantiles.transpose(0, 1).flatten(1).sort(dim=1).values
+    return pool[:, : num_critics * (num_quantiles - drop_per_critic)]
+
+
+def quantile_huber(quantiles: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """sum_i mean_B,k,m |tau_k - 1[delta < 0]| huber(delta), delta = target_m - quantile_ik, tau_k = (k + 1/2) / K.
+
+    [T] (11), (12), with the Huber loss's change from square to line at 1.
+
+    Args:
+        quantiles: (N, B, K).
+        target: samples of the return, (B, M), constants.
+    """
+    count = quantiles.shape[-1]
+    tau = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
+    total = quantiles.new_zeros(())
+    for of_critic in quantiles:  # one after the other: B K M differences are as many as a cache holds
+        delta = target.unsqueeze(1) - of_critic.unsqueeze(2)  # (B, K, M)
+        clipped = delta.detach().clamp(-1, 1)
+        weight = torch.where(delta.detach() < 0, 1 - tau[:, None], tau[:, None])
+        # With delta clipped to c, huber(delta) = c (delta - c / 2), and c is its derivative.
+        total = total + (weight * clipped * (delta - 0.5 * clipped)).mean()
+    return total
+
+
+def project_to_bins(probabilities: torch.Tensor, returns: torch.Tensor, bounds: tuple[float, float]) -> torch.Tensor:
+    """Moves probability mass from where it lies to evenly spread bins: to the two next to it, the nearer the more.
+
+    Mass is kept, and the mean too as long as all lies within the bounds; what lies beyond goes to the last bin.
+    (arXiv 1707.06887, (7))
+
+    Args:
+        probabilities, returns: (B, K), of points and where they lie.
+        bounds: the centres of the first and of the last bin.
+    """
+    (low, high), last = bounds, probabilities.shape[-1] - 1
+    place = (returns.clamp(low, high) - low) * (last / (high - low))  # in bins
+    below = place.floor().clamp(max=last - 1)
+    above_share = (place - below) * probabilities
+    index = below.long()
+    projected = torch.zeros_like(probabilities)
+    projected.scatter_add_(1, index, probabilities - above_share)
+    return projected.scatter_add_(1, index + 1, above_share)
+
+
+def cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """sum_i mean_B -sum_k target_k log softmax(logits_i)_k; logits (N, B, K), target (B, K), constants."""
+    return -(torch.log_softmax(logits, -1) * target).sum() / len(target)

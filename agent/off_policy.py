@@ -12,10 +12,11 @@ from torch import nn
 from agent import Agent
 from agent.adam import Adam
 from agent.execution import Eager
+from agent.layers import Dropout
 from agent.mlp import Linear
 from agent.policy import Policy, recipe, save_policy
 from agent.schedule import Scheduled
-from utils import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule
+from utils import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, evaluation_view
 
 LearningRate = NonNegativeFloat | Schedule
 Metrics = dict[str, Any]  # log key -> detached scalar tensor, or a number
@@ -73,6 +74,8 @@ class OffPolicyAgent(Agent):
         self.modules: dict[str, Any] = {}  # by name; those with an optimizer have a learning rate <name>_lr
         self.optimizers: dict[str, Adam] = {}
         self._follow_step: list[Any] = []  # modules with numbers of their own on a schedule
+        self._after_step: dict[str, list[Any]] = {}  # by name of a module: what its parts do behind an optimizer's step
+        self._drawn: list[tuple[Any, int]] = []  # what draws before an update, and for how many rows
         self.numbers = Scheduled()
         self.num_updates = 0
         self.pattern: dict[int, bool] = {}  # by each frequency asked about so far: is it due in this update?
@@ -81,7 +84,8 @@ class OffPolicyAgent(Agent):
         self._histograms_due = False
         # Its own generator, so that nothing else that draws (an environment, an evaluation) shifts the noise.
         generator = torch.Generator(device).manual_seed(torch.initial_seed())
-        self.policy = Policy(self.actor, self.critic, action_range, device, generator)
+        acting = evaluation_view(self.actor), evaluation_view(self.critic)  # which no batch's statistics enter
+        self.policy = Policy(*acting, action_range, device, generator)
         self._recipes = {"actor": recipe(actor, **shapes), "critic": recipe(critic, **shapes)}
         self._build_shared(obs_dim, **shared)
 
@@ -118,6 +122,7 @@ class OffPolicyAgent(Agent):
         self.modules[name] = module
         if hasattr(module, "set_step"):
             self._follow_step.append(module)
+        self._after_step[name] = [part.after_step for part in module.modules() if hasattr(part, "after_step")]
         parameters = list(module.parameters())
         if parameters:
             lr = getattr(self.numbers, f"{name}_lr")
@@ -134,8 +139,14 @@ class OffPolicyAgent(Agent):
         gradients = torch.autograd.grad(tuple(loss_of.values()), parameters)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
-        for optimizer in optimizers:
+        for name, optimizer in zip(loss_of, optimizers, strict=True):
             optimizer.step()
+            for after_step in self._after_step[name]:
+                after_step()
+
+    def draws(self, module: nn.Module, num_rows: int) -> None:
+        """Lets a module that an update step passes `num_rows` rows through once draw what it drops before each."""
+        self._drawn += [(part, num_rows) for part in module.modules() if isinstance(part, Dropout)]
 
     def train(self, training: bool = True) -> None:
         super().train(training)
@@ -177,7 +188,9 @@ class OffPolicyAgent(Agent):
         self._count_updates(self.num_updates + 1)
 
     def draw_noise(self) -> torch.Tensor:
-        """An update's, as `update_step` takes it."""
+        """An update's, as `update_step` takes it; what drops or picks at random draws too."""
+        for part, num_rows in self._drawn:
+            part.draw(num_rows, self.policy.generator)
         return self.policy.noise(self.noises_per_update * self.batch_size)
 
     def update_on(self, batch: Any, noise: torch.Tensor) -> tuple[Metrics, Seen]:
@@ -229,7 +242,7 @@ class OffPolicyAgent(Agent):
         for name, module in self.modules.items():
             if name not in self.optimizers or not hasattr(module, "trunk"):
                 continue
-            for index, layer in enumerate(module.trunk):
+            for index, layer in module.trunk.named_modules():
                 if not isinstance(layer, Linear):
                     continue
                 for member in [None] if layer.num_members is None else range(layer.num_members):

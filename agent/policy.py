@@ -13,15 +13,19 @@ from agent.exploration import HeldNoise
 from utils import UserError
 
 FORMAT = "policy-2"
-NETWORK_MODULES = ("agent.actor", "agent.critic", "agent.normalise")  # where a saved policy's classes may come from
+# Where a saved policy's classes may come from.
+NETWORK_MODULES = tuple(
+    f"agent.{name}" for name in ("actor", "critic", "networks", "layers", "batch_norm", "heads", "normalise")
+)
 Rebuild = dict[str, Any]  # {"target": dotted name, "kwargs": plain values}
 
 
 def recipe(factory: Any, **shapes: int) -> Rebuild:
-    """How to build a network again: its class by name, and the plain values it was given."""
+    """How to build a network again: its class by name, and the plain values, or the recipes of parts, it was given."""
     kwargs: dict[str, Any] = {}
     while isinstance(factory, partial):
         factory, kwargs = factory.func, {**factory.keywords, **kwargs}
+    kwargs = {name: recipe(value) if callable(value) else value for name, value in kwargs.items()}
     return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
 
 
@@ -117,7 +121,7 @@ def save_policy(policy: Policy, recipes: dict[str, Rebuild], path: Path) -> None
         UserError: for a network that `load_policy` would refuse.
     """
     for made in recipes.values():
-        _network_class(made["target"], path)
+        _factory(made, path)
     networks = {"actor": policy.actor, "critic": policy.critic, "observation_normaliser": policy.normaliser}
     parts = {name: {**made, "weights": networks[name].state_dict()} for name, made in recipes.items()}
     torch.save({"format": FORMAT, "networks": parts, "action_range": list(policy.action_range)}, path)
@@ -136,7 +140,7 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
     if not isinstance(saved, dict) or saved.get("format") != FORMAT:
         raise UserError(f"{path}: not a policy of format {FORMAT}")
     try:
-        networks = {name: _rebuild(part, path).to(device) for name, part in saved["networks"].items()}
+        networks = {name: _rebuild(part, path).to(device).eval() for name, part in saved["networks"].items()}
         actor, (low, high) = networks["actor"], saved["action_range"]
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not a whole policy ({type(error).__name__})") from None
@@ -146,9 +150,17 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
 
 
 def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
-    network = _network_class(part["target"], path)(**part["kwargs"])
+    network = _factory(part, path)()
     network.load_state_dict(part["weights"])
     return network
+
+
+def _factory(made: Rebuild, path: str | Path) -> partial[nn.Module]:
+    """What `recipe` was made of; parts of a network are factories in their turn."""
+    kwargs = {
+        name: _factory(value, path) if isinstance(value, dict) else value for name, value in made["kwargs"].items()
+    }
+    return partial(_network_class(made["target"], path), **kwargs)
 
 
 def _network_class(target: str, path: str | Path) -> type[nn.Module]:

@@ -6,6 +6,8 @@ from typing import Any, Literal, Unpack
 import torch
 
 from agent import losses
+from agent.batch_norm import refuse_batch_norm
+from agent.critic import RandomSubset
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen, Shared
 from agent.schedule import Scheduled
 from utils import (
@@ -37,16 +39,20 @@ class SACAgent(OffPolicyAgent):
         reward_scale: rewards are multiplied by it in the target.
         init_temperature: alpha at the start.
         learnable_temperature: whether a learned temperature is adjusted at all.
-        target_entropy: what it is adjusted towards; `auto` is -action_dim.
+        target_entropy: what it is adjusted towards; `auto` is action_dim times the next.
+        target_entropy_per_dim: see there.
         alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
         actor_update_frequency: updates between two of actor and temperature.
+        actor_q: what the actor climbs: the `min` or the `mean` over the critics.
         critic_tau: the share of the online critics that moves into their targets.
         critic_target_update_frequency: updates between two such moves.
+        num_target_critics: how many target critics, drawn anew for every update, a target is made of; None is all.
         batch_size: transitions an update.
         shared: what every off-policy agent can have (see agent.off_policy.Shared).
 
     Raises:
-        UserError: for a mixture policy, whose samples carry no gradient.
+        UserError: for a mixture policy, whose samples carry no gradient, for more target critics than there are, or for
+            batch normalisation, which has to see both halves of what it normalises at once (see agent.crossq).
     """
 
     noises_per_update = 2
@@ -65,15 +71,18 @@ class SACAgent(OffPolicyAgent):
         init_temperature: NonNegativeFloat | Schedule = 0.1,
         learnable_temperature: bool = True,
         target_entropy: float | Literal["auto"] | Schedule = "auto",
+        target_entropy_per_dim: float = -1.0,
         alpha_lr: LearningRate = 1e-4,
         alpha_betas: Betas = (0.9, 0.999),
         actor_lr: LearningRate = 1e-4,
         actor_betas: Betas = (0.9, 0.999),
         actor_update_frequency: PositiveInt = 1,
+        actor_q: Literal["min", "mean"] = "min",
         critic_lr: LearningRate = 1e-4,
         critic_betas: Betas = (0.9, 0.999),
         critic_tau: UnitInterval | Schedule = 0.005,
         critic_target_update_frequency: PositiveInt = 2,
+        num_target_critics: PositiveInt | None = None,
         batch_size: PositiveInt = 1024,
         **shared: Unpack[Shared],
     ):
@@ -84,19 +93,29 @@ class SACAgent(OffPolicyAgent):
             raise UserError(
                 "agent.actor: agent=sac has no gradient for a mixture; choose agent=sac_2018, or one component"
             )
+        refuse_batch_norm(actor=self.actor, critic=self.critic)
         self.critic_target_update_frequency = critic_target_update_frequency
+        self.climbed = losses.minimum if actor_q == "min" else losses.mean
         self.learnable_temperature = learnable_temperature
         self.numbers = Scheduled(
             discount=discount,
             reward_scale=reward_scale,
-            target_entropy=-float(action_dim) if target_entropy == "auto" else target_entropy,
+            target_entropy=action_dim * target_entropy_per_dim if target_entropy == "auto" else target_entropy,
             critic_tau=critic_tau,
             alpha_lr=alpha_lr,
             actor_lr=actor_lr,
             critic_lr=critic_lr,
         )
+        self.head = self.critic.head
         self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
         self.constant_critic = constant_view(self.critic)  # for the actor, which climbs it and changes nothing in it
+        self.target_outputs = self.critic_target.outputs
+        if num_target_critics is not None:
+            subset = RandomSubset(self.critic_target, num_target_critics)
+            self.target_outputs = subset
+            self._drawn.append((subset, batch_size))
+        for critics in (self.critic, self.critic_target, self.constant_critic):
+            self.draws(critics, batch_size)
         self.temperature = temperature(init_temperature=init_temperature).to(device)
         self.modules["critic_target"] = self.critic_target
         self.soft_update = SoftUpdate(self.critic, self.critic_target)
@@ -121,20 +140,20 @@ class SACAgent(OffPolicyAgent):
     def _update_critic(self, batch: Any, next_noise: torch.Tensor, alpha: torch.Tensor) -> tuple[Metrics, Seen]:
         with torch.no_grad():
             next_action, next_log_prob = self.actor(batch.next_obs).rsample_with_log_prob(next_noise)
-            next_q = self.critic_target(batch.next_obs, next_action)
+            next_q = self.target_outputs(batch.next_obs, next_action)
             reward = self.numbers.reward_scale * batch.reward
-            target = losses.soft_q_target(reward, batch.not_done, self.numbers.discount, next_q, next_log_prob, alpha)
-        q = self.critic(batch.obs, batch.action)
-        loss = losses.squared_error(q, target)
+            target = self.head.target(reward, batch.not_done, self.numbers.discount, next_q, next_log_prob, alpha)
+        outputs = self.critic.outputs(batch.obs, batch.action)
+        loss = self.head.loss(outputs, target)
         self.descend(critic=loss)
-        return {"train_critic/loss": loss.detach()}, {"q": q.detach()}
+        return {"train_critic/loss": loss.detach()}, {"q": self.head.values(outputs.detach())}
 
     def _update_actor_and_temperature(
         self, obs: torch.Tensor, noise: torch.Tensor, alpha: torch.Tensor
     ) -> tuple[Metrics, Seen]:
         dist = self.actor(obs)
         action, log_prob = dist.rsample_with_log_prob(noise)
-        loss = losses.actor_loss(log_prob, losses.minimum(self.constant_critic(obs, action)), alpha)
+        loss = losses.actor_loss(log_prob, self.climbed(self.constant_critic(obs, action)), alpha)
         to_step = {"actor": loss}
         entropy = -log_prob.detach().mean()
         metrics: Metrics = {
@@ -148,6 +167,4 @@ class SACAgent(OffPolicyAgent):
             to_step["alpha"] = alpha_loss
             metrics["train_alpha/loss"] = alpha_loss.detach()
         self.descend(**to_step)
-        if "alpha" in to_step:
-            self.temperature.project()
         return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}

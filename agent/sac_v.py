@@ -173,8 +173,6 @@ class SACVAgent(OffPolicyAgent):
             metrics["train_alpha/loss"] = to_step["alpha"].detach()
 
         self.descend(**to_step)
-        if "alpha" in to_step:
-            self.temperature.project()
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.numbers.critic_tau)
         return metrics, {"q": q.detach(), "mu": dist.mu.detach(), "log_std": dist.log_std.detach()}

@@ -42,8 +42,8 @@ class LearnedTemperature(nn.Module):
         return self.parameter.exp() if self.form == "exp" else self.parameter
 
     @torch.no_grad()
-    def project(self) -> None:
-        """After a step: alpha is never below 0."""
+    def after_step(self) -> None:
+        """alpha is never below 0."""
         if self.form == "direct":
             self.parameter.clamp_(min=0)
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
         ("agent.class=x", "called agent._target_ here"),
         ("agent.obs_dim=3", "comes from the environment"),
         ("+agent.critic.action_dim=3", "comes from the environment"),
-        ("agent=sca", "there are sac"),
+        ("agent=sca", "there are crossq"),
         ("preset=fsat", "there are cpu"),
         ("preset=[cpu,nope]", "preset=nope"),
         ("agent.critic=5", "a group of keys"),
@@ -90,6 +90,29 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
     text = str(caught.value)
     assert message in text
     assert "\n" not in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("agent=crossq agent.critic.network.norm.momentun=0.9", "did you mean agent.critic.network.norm.momentum"),
+        ("agent=crossq agent.critic.network.norm.momentum=2", "agent.critic.network.norm.momentum=2"),
+        ("agent=crossq agent.actor.network.norm_position=under", "'behind' or 'before'"),
+        ("agent=tqc agent.critic.head.drop_per_critic=25", "below num_quantiles=25"),
+        ("agent=flash_sac agent.critic.head.bounds=[5,-5]", "the lower bound comes first"),
+        ("agent=redq agent.num_target_critics=11", "agent.critic.num_critics=10 is the most"),
+        ("agent=droq agent.critic.network.dropout=1", "less than 1"),
+        ("agent=redq agent.updates_per_step=often", "updates_per_step=often"),
+    ],
+)
+def test_a_mistake_in_a_part_is_one_line_too(
+    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        cli.preflight(arguments.split(), build.check_machine)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -162,6 +185,20 @@ def test_the_folder_names_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_every_yaml_composes_and_checks(agent: str, preset: str | None) -> None:
     overrides = [f"agent={agent}"] + ([f"preset={preset}"] if preset else [])
     assert settings.check(cli.plain(cli.compose_config("train", overrides))).num_train_steps > 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["agent=sac"], 1),
+        (["agent=redq"], 20),
+        (["agent=redq", "updates_per_step=3"], 3),
+        (["agent=redq", "preset=cpu"], 2),
+    ],
+)
+def test_an_agent_may_ask_for_more_updates(overrides: list[str], expected: int) -> None:
+    cfg = settings.check(cli.plain(cli.compose_config("train", overrides)))
+    assert cfg.updates_per_step == expected and "updates_per_step" not in cfg.agent
 
 
 def test_the_defaults_are_system_as() -> None:

@@ -20,12 +20,21 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 DELAYED = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=2")
 OUT_OF_STEP = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=3")
 FOLLOWERS = ("agent/observation_normaliser=running", "agent/reward_normaliser=returns", "agent.critic_weight_decay=0.1")
+RENORM = tuple(f"agent.{part}.network.norm.renorm_after=3" for part in ("actor", "critic"))
+SLOW = tuple(f"agent.{part}_lr=1e-4" for part in ("alpha", "actor", "critic"))  # Adam's first steps magnify rounding
 AGENTS = {
     "sac": SMALL,
     "sac_v": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16"),
     "sac_2018": ("agent=sac_2018", *SMALL, "agent.value.hidden_dim=16"),
     "followers": (*SMALL, *FOLLOWERS),
+    "crossq": ("agent=crossq", *SMALL, *RENORM, *SLOW),
+    "flash_sac": ("agent=flash_sac", *SMALL, *SLOW),
+    "simba": ("agent=simba", *SMALL),
+    "redq": ("agent=redq", *SMALL, *SLOW),
+    "droq": ("agent=droq", *SMALL, *SLOW),
+    "tqc": ("agent=tqc", *SMALL, *SLOW),
 }
+NORMALISED = ("crossq", "flash_sac", "simba", "droq")  # what a normalisation divides by grows rounding too
 LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
 
 
@@ -281,7 +290,9 @@ def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch:
     # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
     monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
     torch._dynamo.reset()
-    eager, compiled = (make_agent(*AGENTS[name], *DELAYED) for _ in range(2))
+    delayed = DELAYED if name.startswith("sac") else DELAYED[:1]
+    eager, compiled = (make_agent(*AGENTS[name], *delayed) for _ in range(2))
     set_execution(compiled, "compiled", CPU)
-    assert_same(train(compiled, "host", 6), train(eager, "host", 6), rtol=1e-4, atol=1e-6)
-    assert_same(learned(compiled), learned(eager), rtol=1e-4, atol=1e-6)
+    near = {"rtol": 1e-4, "atol": 1e-6} if name not in NORMALISED else {"rtol": 1e-3, "atol": 1e-5}
+    assert_same(train(compiled, "host", 6), train(eager, "host", 6), **near)
+    assert_same(learned(compiled), learned(eager), **near)

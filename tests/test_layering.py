@@ -11,11 +11,15 @@ AGENT_PARTS = {"agent"} | {
     for part in (
         "actor",
         "adam",
+        "batch_norm",
         "critic",
         "execution",
         "exploration",
+        "heads",
+        "layers",
         "losses",
         "mlp",
+        "networks",
         "normalise",
         "off_policy",
         "policy",
@@ -122,6 +126,7 @@ def test_agents_know_torch_and_nothing_of_the_framework_around_them(path: Path) 
         "math",
         "pathlib",
         "typing",
+        "annotated_types",
         "numpy",
         "torch",
     }

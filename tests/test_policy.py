@@ -12,7 +12,9 @@ from agent.policy import UniformPolicy, load_policy
 from utils import UserError
 
 
-@pytest.mark.parametrize("overrides", [(), ("agent=sac_v",), ("agent=sac_2018", "agent.actor.num_components=3")])
+@pytest.mark.parametrize(
+    "overrides", [(), ("agent=sac_v",), ("agent=simba",), ("agent=sac_2018", "agent.actor.num_components=3")]
+)
 def test_a_loaded_policy_acts_as_the_agent_does(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     agent = make_agent(*overrides, *SMALL)
     agent.save_policy(tmp_path / "policy.pt")

@@ -30,7 +30,7 @@ def test_a_direct_alpha_stays_at_0_or_above() -> None:
     temperature = LearnedTemperature(0.0, "direct")
     with torch.no_grad():
         temperature.parameter.sub_(1.0)
-    temperature.project()
+    temperature.after_step()
     assert temperature().item() == 0.0
     with pytest.raises(UserError, match="init_temperature=0"):
         LearnedTemperature(0.0, "exp")
