@@ -118,29 +118,71 @@ class _ReLUStack(torch.autograd.Function):
     @staticmethod
     def gradients(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
         """Of the loss in the arguments of `forward`, from that in its output."""
-        saved, widths, dtype = ctx.saved_tensors, ctx.widths, gradient.dtype
-        depth = len(saved) // 2
-        needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(widths)], ctx.needs_input_grad[-1]
-        of_inputs: list[Gradient] = [None] * len(widths)
-        of_weights: list[Gradient] = [None] * depth
-        of_biases: list[Gradient] = [None] * depth
-        for i in range(depth - 1, -1, -1):
-            h, weight = saved[i], saved[depth + i]
-            if i > 0 and gradient.dtype is not h.dtype:
-                gradient = gradient.to(h.dtype)
-            if gradient.dtype is not dtype:  # autocast
-                h, weight = h.to(gradient.dtype), weight.to(gradient.dtype)
-            if needs_parameters:
-                of_weights[i] = _weight_gradient(h, gradient).to(dtype)
-                of_biases[i] = gradient.sum(-2, keepdim=gradient.dim() == 3, dtype=dtype)
-            if i > 0:
-                gradient = gradient * weight.mT if weight.shape[-1] == 1 else _product(gradient, weight.mT)
-                torch.ops.aten.threshold_backward.grad_input(gradient, h, 0, grad_input=gradient)  # ReLU's, in place
-        if any(needs_inputs):
-            for k, rows in enumerate(weight.split(widths, dim=-2)):
-                if needs_inputs[k]:
-                    of_inputs[k] = _first_input_gradient(gradient, rows).to(dtype)
-        return None, None, *of_inputs, *of_weights, *of_biases
+        needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(ctx.widths)], ctx.needs_input_grad[-1]
+        depth = len(ctx.saved_tensors) // 2
+        layer_inputs, weights = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
+        by_member = gradient.dim() == 3 and gradient.device.type == "cpu" and not torch.compiler.is_compiling()
+        if by_member and not needs_parameters:
+            of_inputs = _of_inputs_by_member(layer_inputs, weights, ctx.widths, needs_inputs, gradient)
+            return None, None, *of_inputs, *[None] * (2 * depth)
+        found = _backward(layer_inputs, weights, ctx.widths, needs_inputs, needs_parameters, gradient)
+        return None, None, *found
+
+
+def _backward(
+    layer_inputs: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    widths: list[int],
+    needs_inputs: Sequence[bool],
+    needs_parameters: bool,
+    gradient: torch.Tensor,
+) -> list[Gradient]:
+    """The gradients in the inputs, the weights and the biases, None where they are not needed."""
+    dtype, depth = gradient.dtype, len(weights)
+    of_inputs: list[Gradient] = [None] * len(widths)
+    of_weights: list[Gradient] = [None] * depth
+    of_biases: list[Gradient] = [None] * depth
+    for i in range(depth - 1, -1, -1):
+        h, weight = layer_inputs[i], weights[i]
+        if i > 0 and gradient.dtype is not h.dtype:
+            gradient = gradient.to(h.dtype)
+        if gradient.dtype is not dtype:  # autocast
+            h, weight = h.to(gradient.dtype), weight.to(gradient.dtype)
+        if needs_parameters:
+            of_weights[i] = _weight_gradient(h, gradient).to(dtype)
+            of_biases[i] = gradient.sum(-2, keepdim=gradient.dim() == 3, dtype=dtype)
+        if i > 0:
+            gradient = gradient * weight.mT if weight.shape[-1] == 1 else _product(gradient, weight.mT)
+            torch.ops.aten.threshold_backward.grad_input(gradient, h, 0, grad_input=gradient)  # ReLU's, in place
+    if any(needs_inputs):
+        for k, rows in enumerate(weight.split(widths, dim=-2)):
+            if needs_inputs[k]:
+                of_inputs[k] = _first_input_gradient(gradient, rows).to(dtype)
+    return [*of_inputs, *of_weights, *of_biases]
+
+
+def _of_inputs_by_member(
+    layer_inputs: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    widths: list[int],
+    needs_inputs: Sequence[bool],
+    gradient: torch.Tensor,
+) -> list[Gradient]:
+    """An ensemble's gradients in its inputs, by the rows that have one.
+
+    Of the minimum of two critics each row's gradient goes through one of them, so half of the products would be by 0.
+    """
+    found = [gradient.new_zeros(gradient.shape[1], w) if n else None for w, n in zip(widths, needs_inputs, strict=True)]
+    for member in range(len(gradient)):
+        rows = gradient[member].any(-1).nonzero().squeeze(-1)
+        # The first layer's input is not looked at where no parameter needs a gradient.
+        hidden = [layer_inputs[0], *(h[member].index_select(0, rows) for h in layer_inputs[1:])]
+        own = [weight[member] for weight in weights]
+        for_rows = gradient[member].index_select(0, rows)
+        for total, part in zip(found, _backward(hidden, own, widths, needs_inputs, False, for_rows), strict=False):
+            if total is not None:
+                total.index_add_(0, rows, part)
+    return found
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
