@@ -44,10 +44,12 @@ def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Ten
         program = torch.jit.CompilationUnit(written.text()).program
     except RuntimeError as error:
         raise CannotRecordError(str(error).strip().split("\n")[0]) from error
-    kept = str(program.graph)
-    for name, count in written.changes.items():
-        if kept.count(f" {name}(") != count:
-            raise CannotRecordError(name)
+    kept = list(program.graph.nodes())
+    results = {value.debugName().partition(".")[0] for node in kept for value in node.outputs()}
+    without_result = Counter(node.kind() for node in kept)
+    for operation, result_name in written.changes:
+        if result_name not in results if result_name else without_result[operation] < written.without_result[operation]:
+            raise CannotRecordError(operation)
 
     def again(new: Tensors) -> Tensors:
         # What TorchScript's optimiser would make of it rounds in another way.
@@ -67,13 +69,18 @@ class _Source:
     def __init__(self, graph: GraphModule):
         self.constants: Tensors = []
         self.lists: list[Tensors] = []
-        self.changes: Counter[str] = Counter()  # operations that change a tensor in place
+        self.changes: list[
+            tuple[str, str]
+        ] = []  # calls that change a tensor from outside, and what their result is called
+        self.without_result: Counter[str] = Counter()  # calls that have none, by operation
         self._lines: list[str] = []
         self._names: dict[Node, str] = {}
         self._place_of: dict[Any, int] = {}  # of a constant, by its name in the graph
+        self._outside: set[Node] = set()  # tensors from outside, and views of them
         nodes = list(graph.graph.nodes)
         for i, node in enumerate(node for node in nodes if node.op == "placeholder"):
             self._names[node] = f"inputs[{i}]"
+            self._outside.add(node)
         for node in nodes:
             if node.op == "get_attr":
                 self._add_constant(node, getattr(graph, node.target))
@@ -93,39 +100,62 @@ class _Source:
             self._place_of[node.target] = len(self.constants)
             self.constants.append(tensor.detach())
         self._names[node] = f"constants[{self._place_of[node.target]}]"
+        self._outside.add(node)
 
     def _add_call(self, node: Node) -> None:
         target: Any = node.target
         if target is torch.ops.aten.detach.default:  # without gradients there is nothing to detach from
             self._names[node] = self._argument(node.args[0])
+            self._follow(node)
             return
         name = self._names[node] = f"v{len(self._names)}"
         if not isinstance(target, torch._ops.OpOverload):  # one of an operation's several results
             self._lines.append(f"{name} = {self._argument(node.args[0])}[{node.args[1]}]")
+            self._follow(node)
             return
-        arguments = [self._argument(value) for value in node.args]
-        arguments += [f"{key}={self._argument(value)}" for key, value in node.kwargs.items()]
-        operation = target._schema.name  # aten::mm
-        call = f"torch.ops.{operation.replace('::', '.')}({', '.join(arguments)})"
-        self._lines.append(f"{name} = {call}" if target._schema.returns else call)
-        if target._schema.is_mutable:
-            self.changes[operation] += 1
+        schema = target._schema
+        given = {
+            argument.name: value for argument, value in zip(schema.arguments, node.args, strict=False)
+        } | node.kwargs
+        types = {argument.name: argument.type for argument in schema.arguments}
+        arguments = [self._argument(value, types[key]) for key, value in given.items()]
+        first_named = len(node.args)
+        arguments[first_named:] = [
+            f"{key}={text}" for key, text in list(zip(given, arguments, strict=True))[first_named:]
+        ]
+        call = f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
+        self._lines.append(f"{name} = {call}" if schema.returns else call)
+        self._note_aliases(node, schema, given)
 
-    def _argument(self, value: Any) -> str:
+    def _follow(self, node: Node) -> None:
+        if node.args[0] in self._outside:
+            self._outside.add(node)
+
+    def _note_aliases(self, node: Node, schema: Any, given: dict[str, Any]) -> None:
+        self.without_result[schema.name] += not schema.returns
+        for argument in schema.arguments:
+            value = given.get(argument.name)
+            values = value if isinstance(value, list | tuple) else [value]
+            if argument.alias_info and any(isinstance(one, Node) and one in self._outside for one in values):
+                self._outside.add(node)  # a view, or what was changed
+                if argument.alias_info.is_write:
+                    self.changes.append((schema.name, self._names[node] if schema.returns else ""))
+
+    def _argument(self, value: Any, kind: Any = None) -> str:
         if isinstance(value, Node):
             return self._names[value]
         if isinstance(value, list | tuple):
-            return self._list(value)
+            return self._list(value, kind)
         if isinstance(value, torch.device):
             return f'torch.device("{value}")'
         if isinstance(value, bool | int | float | torch.dtype | torch.layout | torch.memory_format) or value is None:
             return repr(value)
         raise CannotRecordError(f"an argument of type {type(value).__name__}")
 
-    def _list(self, values: Sequence[Any]) -> str:
+    def _list(self, values: Sequence[Any], kind: Any) -> str:
         if values and all(isinstance(value, Node) and value.op == "get_attr" for value in values):
             self.lists.append([self.constants[self._place_of[value.target]] for value in values])
             return f"lists[{len(self.lists) - 1}]"
         if not values:
-            return "torch.jit.annotate(List[Tensor], [])"
+            return f"torch.jit.annotate({str(kind).replace('SymInt', 'int')}, [])"
         return f"[{', '.join(map(self._argument, values))}]"

@@ -36,7 +36,7 @@ def test_a_recording_does_the_same_on_new_inputs_and_on_tensors_that_stay() -> N
 def test_a_change_that_would_be_left_out_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [torch.zeros(1), torch.zeros(1)]
     monkeypatch.setattr(  # as a list that the program makes itself
-        recording._Source, "_list", lambda self, values: f"[{', '.join(map(self._argument, values))}]"
+        recording._Source, "_list", lambda self, values, kind: f"[{', '.join(map(self._argument, values))}]"
     )
     with pytest.raises(CannotRecordError, match="aten::_foreach_add_"):
         record(lambda inputs: [torch._foreach_add_(kept, 1.0), inputs[0]][1:], [torch.ones(1)])
