@@ -29,7 +29,7 @@ class Eager:
 
 class _Recording(NamedTuple):
     program: Callable[[list[torch.Tensor]], list[torch.Tensor]]
-    numbers: dict[str, Any]  # the metrics that are no tensors
+    frame: dict[str, Any]  # the metrics in their order, numbers filled in
     metrics: list[str]  # keys of the program's first results
     seen: list[str]  # of the next
     parameters: list[torch.nn.Parameter]  # whose gradients the last results are
@@ -46,14 +46,12 @@ class Recorded:
         batch, noise = replay_buffer.sample(agent.batch_size), agent.draw_noise()
         key = tuple(sorted(agent.pattern.items()))
         if key in self._recordings:
-            program, numbers, metrics, seen, parameters = self._recordings[key]
+            program, frame, metrics, seen, parameters = self._recordings[key]
             found = program([*batch, noise])
             rest = len(metrics) + len(seen)
             for parameter, gradient in zip(parameters, found[rest:], strict=True):
                 parameter.grad = gradient
-            return numbers | dict(zip(metrics, found, strict=False)), dict(
-                zip(seen, found[len(metrics) :], strict=False)
-            )
+            return frame | dict(zip(metrics, found, strict=False)), dict(zip(seen, found[len(metrics) :], strict=False))
         # An agent says what it asks about by asking: an empty pattern is the first update after a start.
         if not (agent.pattern and self._able):
             return agent.update_on(batch, noise)
@@ -80,8 +78,8 @@ class Recorded:
         else:
             metrics, seen = results[0]
             keys = [key for key, value in metrics.items() if isinstance(value, torch.Tensor)]
-            numbers = {key: value for key, value in metrics.items() if key not in keys}
-            self._recordings[key] = _Recording(program, numbers, keys, list(seen), written)
+            frame = {key: None if key in keys else value for key, value in metrics.items()}
+            self._recordings[key] = _Recording(program, frame, keys, list(seen), written)
         return results[0]
 
 

@@ -214,6 +214,7 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: A
     saved = deepcopy([recorded.state_dict(), buffers[1].state_dict()])
     expected, found = (train(*pair, 16) for pair in zip((eager, recorded), buffers, strict=True))
     assert_same(found, expected)  # metrics, histograms and gradients, of every update
+    assert [list(logged) for logged in found] == [list(logged) for logged in expected]  # in their order too
     assert_same(learned(recorded), learned(eager))
     assert counted.call_count < 8  # once for the first, and once a pattern
 
