@@ -82,11 +82,12 @@ def run_sweep(hydra_main: Callable[[], Any], folder: Path) -> None:
         hydra_main()
     except Exception as error:  # not a run's, but the launcher's or the sweeper's
         if str(error) in ("Record does not exist.", "No trials are completed yet."):  # Optuna's, of the best trial
-            error = RunError("every trial failed")
+            raise RunError("every trial failed; the lines above say why") from None
         if not isinstance(error, UserError | RunError):
             traceback.print_exc()
         broke_off = [f"the sweep broke off: {_one_line(error) or type(error).__name__}"]
-    failed = run_folder.new_failures(folder, before)
+    # A trial that failed is one of a study's results.
+    failed = [] if (folder / "tuning.yaml").exists() else run_folder.new_failures(folder, before)
     if broke_off or failed:
         count = [f"{len(failed)} of the sweep's runs failed:"] if failed else []
         again = f"what is missing is done by the same command with resume={AUTO} hydra.sweep.dir={folder}"

@@ -23,13 +23,14 @@ POOLS = (JOBLIB, RAY)
 LOCK_WAIT_S = 120  # longer than a lost node's run may take to save (grace_s), or a file server to give up its lock
 
 
-def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> float:
+def guarded(work: Callable[[], float], folder: Path, overrides: list[str], is_trial: bool = False) -> float:
     """One run of a sweep. What goes wrong in it is written into its folder, and ends nothing else.
 
     Args:
         work: does the run.
         folder: the run's.
         overrides: what tells it from the others, for the report.
+        is_trial: whether it is one of Optuna's, whose plugin takes no nan and goes on after an exception.
 
     Returns:
         The mean return of the final evaluation; nan of a run that failed.
@@ -42,6 +43,8 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
             traceback.print_exc()
         reason = str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
         run_folder.mark_failed(folder, overrides, " ".join(reason.split()))
+        if is_trial:
+            raise
         return math.nan
 
 

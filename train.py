@@ -352,7 +352,8 @@ def train(config: DictConfig) -> float:
     os.chdir(hydra_config.runtime.cwd)  # where relative names in the settings count from; a worker may be elsewhere
     fixed = hydra_config.job.config.override_dirname.exclude_keys
     swept = [text for text in hydra_config.overrides.task if cli.parse([text])[0].key_or_group not in fixed]
-    return sweep.guarded(lambda: _job(config, folder), folder, swept)
+    is_trial = str(hydra_config.sweeper.get("_target_")).endswith(".OptunaSweeper")
+    return sweep.guarded(lambda: _job(config, folder), folder, swept, is_trial)
 
 
 def _job(config: DictConfig, folder: Path) -> float:

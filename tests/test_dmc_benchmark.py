@@ -23,7 +23,7 @@ def test_it_is_the_suites_list_with_five_seeds_at_full_size(tmp_path: Path, monk
     assert sorted({run.env for run in runs}) == sorted("_".join(task) for task in suite.BENCHMARKING)
     assert sorted({run.seed for run in runs}) == [1, 2, 3, 4, 5]
     assert {(run.num_train_steps, run.agent["batch_size"]) for run in runs} == {(1_000_000, 1024)}
-    assert argv[-1].startswith("hydra.sweep.dir='exp/")
+    assert argv[-1].startswith(f"hydra.sweep.dir='{tmp_path}/exp/")
     assert [path.name for path in tmp_path.glob("exp/*/*")] == [Path(argv[-1].strip("'")).name]
 
 
@@ -32,7 +32,10 @@ def test_a_part_of_it_with_another_preset_and_a_launcher(tmp_path: Path, monkeyp
     runs, argv = asked_for(tmp_path, monkeypatch, *command, "hydra.sweep.dir=study")
     assert {(run.env, run.seed) for run in runs} == {("cheetah_run", 7), ("walker_walk", 7), ("cheetah_run", 8)}
     assert {run.num_train_steps for run in runs} == {60_000}
-    assert "hydra.job.config.override_dirname.exclude_keys=['preset', 'hydra/launcher', 'hydra.sweep.dir']" in argv
+    assert (
+        "hydra.job.config.override_dirname.exclude_keys=['preset', 'hydra/launcher', 'hydra.sweep.dir', 'resume']"
+        in argv
+    )
 
 
 def test_what_a_preset_sweeps_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

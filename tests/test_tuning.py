@@ -18,7 +18,6 @@ from omegaconf import OmegaConf
 from test_cli import ROOT
 from test_resume import assert_same
 
-import build
 import cli
 import train
 import tuning
@@ -63,10 +62,9 @@ def command(folder: Path, arguments: tuple[str, ...], log: Path, die: bool) -> N
             os.kill(os.getpid(), signal.SIGKILL)
         return step(run, index)
 
-    train.train.__wrapped__.__module__ = "__main__"  # type: ignore[attr-defined]  # as Hydra finds it otherwise
     if die:
         train.Workspace._end_episode = killed  # type: ignore[method-assign]
-    os._exit(cli.run(train.train, build.check_machine, train.continue_run))
+    os._exit(train.command())
 
 
 def forked(folder: Path, *arguments: str, die: bool = False) -> tuple[int | None, str]:
@@ -132,7 +130,7 @@ def test_it_searches_around_another_preset(tmp_path: Path, monkeypatch: pytest.M
     for checked in runs:
         assert checked.agent["alpha_lr"] == checked.agent["actor_lr"] == checked.agent["critic_lr"]
         assert checked.agent["actor"]["hidden_dim"] == checked.agent["critic"]["hidden_dim"]
-    assert argv[-2:] == ["hydra.sweeper.n_trials=40", "+resume=auto"]
+    assert {"hydra.sweeper.n_trials=40", "+resume=auto"} < set(argv)
     (folder,) = tmp_path.glob("exp/*/*")
     assert set(OmegaConf.load(folder / "tuning.yaml").searched) == {
         *("agent.critic_lr", "agent.batch_size", "agent.critic.hidden_dim", "reward_scale", "updates_per_step")
@@ -175,7 +173,9 @@ def test_a_mistake_is_one_line_and_nothing_is_created(
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["sweeper"], "optuna.yaml", raising=False)
-    with pytest.raises(UserError, match=r"its package is missing; pip install -r requirements-optuna.txt"):
+    with pytest.raises(
+        UserError, match=r"hydra/sweeper=optuna: not installed; pip install -r requirements-optuna\.txt"
+    ):
         preflight(tmp_path, monkeypatch, "preset=tune")
     assert list(tmp_path.iterdir()) == []
 
@@ -249,7 +249,7 @@ def test_one_process_a_study(tmp_path: Path) -> None:
 def test_where_every_trial_failed_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "preflight", lambda *_: [])
+    monkeypatch.setattr(cli, "preflight", lambda *_: [f"hydra.sweep.dir={tmp_path}"])
     for storage in (None, f"sqlite:///{tmp_path}/study.db"):
         study = optuna.create_study(storage=storage)
         study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
