@@ -26,7 +26,7 @@ train: $(VENV)/train.stamp
 	$(BIN)/python train.py env=cheetah_run $(if $(findstring preset=,$(ARGS)),,$(PRESET)) $(ARGS)
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 cluster-test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m cluster

@@ -180,7 +180,7 @@ def _of_inputs_by_member(
         own = [weight[member] for weight in weights]
         for_rows = gradient[member].index_select(0, rows)
         for total, part in zip(found, _backward(hidden, own, widths, needs_inputs, False, for_rows), strict=False):
-            if total is not None:
+            if total is not None and part is not None:
                 total.index_add_(0, rows, part)
     return found
 
