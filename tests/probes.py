@@ -144,6 +144,7 @@ class ConstantEvaluator:
 SMALL = (
     *(
         "device=cpu",
+        "execution=eager",  # a recording takes longer than most of these runs
         "save_video=false",
         "save_figure=false",
         "log_save_tb=false",

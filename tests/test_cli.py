@@ -233,6 +233,7 @@ def test_the_command_itself(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
     small = ("num_train_steps=40", "num_seed_steps=20", "save_video=false", "agent.batch_size=8", "num_eval_episodes=1")
+    small = (*small, "agent.actor.hidden_dim=32", "agent.critic.hidden_dim=32")
     right = run(tmp_path, "env=Pendulum-v1", *small)
     assert right.returncode == 0, right.stderr
     assert right.stderr == ""  # no progress bar where there is no terminal

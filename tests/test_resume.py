@@ -67,19 +67,20 @@ def assert_same(folder: Path, straight: Path) -> None:
 
 
 CASES = {
-    "sac": ("env=ProbeTimeLimit-v0", "log_save_tb=true", "log_frequency=50", "log_every_steps=20"),
+    "sac": ("env=ProbeTimeLimit-v0", "execution=auto", "log_save_tb=true", "log_frequency=50", "log_every_steps=20"),
     "sac_v": ("env=Pendulum-v1", "agent=sac_v", "agent.value.hidden_dim=16"),
     "sac_2018": ("env=Pendulum-v1", "agent=sac_2018", "agent.value.hidden_dim=16"),
-    "crossq": ("env=Pendulum-v1", "agent=crossq", "agent.critic.network.norm.renorm_after=50"),
-    "flash_sac": ("env=Pendulum-v1", "agent=flash_sac"),
-    "droq": ("env=Pendulum-v1", "agent=droq", "updates_per_step=1", "agent.num_target_critics=1"),
+    "crossq": ("env=Pendulum-v1", "execution=auto", "agent=crossq", "agent.critic.network.norm.renorm_after=50"),
+    "flash_sac": ("env=Pendulum-v1", "execution=auto", "agent=flash_sac"),
+    "droq": ("env=Pendulum-v1", "execution=auto", "agent=droq", "updates_per_step=1", "agent.num_target_critics=1"),
     "ring": ("env=Pendulum-v1", "replay_buffer_capacity=50", "sample_with_replacement=false", "update_every=7"),
     "fraction": ("env=ProbeTimeLimit-v0", "updates_per_step=0.3", "agent.actor_update_frequency=3"),
     "held": ("env=cartpole_balance", "action_repeat=3"),
     "four": ("env=probes:ProbeDrawn-v0", "num_envs=4"),
     "agent_first": ("env=Pendulum-v1", "seed_policy=agent", "agent/temperature=exponential"),
     "followers": (
-        *("env=probes:ProbeDrawn-v0", "num_envs=2", "n_step=3", "agent/observation_normaliser=running"),
+        *("env=probes:ProbeDrawn-v0", "execution=auto", "num_envs=2", "n_step=3"),
+        "agent/observation_normaliser=running",
         *("agent/reward_normaliser=returns", "agent/exploration=held", "agent.critic_weight_decay=0.01"),
     ),
     "bursts": ("env=Pendulum-v1", "min_buffer_size=55", "update_every=20"),
