@@ -42,9 +42,13 @@ class Recorded:
         self._recordings: dict[Any, _Recording] = {}
         self._able = True
 
+    def __deepcopy__(self, memo: Any) -> "Recorded":
+        return Recorded()  # recordings change the agent that they are of
+
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
         batch, noise = replay_buffer.sample(agent.batch_size), agent.draw_noise()
-        key = tuple(sorted(agent.pattern.items()))
+        what = agent.batch_size, agent.autocast_dtype, agent.training
+        key = (what, *sorted(agent.pattern.items()))
         if key in self._recordings:
             program, frame, metrics, seen, parameters = self._recordings[key]
             found = program([*batch, noise])

@@ -106,8 +106,8 @@ class OffPolicyAgent(Agent):
         """One update from given tensors alone.
 
         Python runs in the first updates only, until the operations are recorded or captured (see agent.execution). So
-        what changes with time is a tensor, a number of `self.numbers`, or asked of `due`; `execution=eager` runs every
-        line every time, for a breakpoint or a print.
+        what changes with time is a tensor, a number of `self.numbers` (a rate: `optimizers[name].lr.clone()`), or
+        asked of `due`; `execution=eager` runs every line every time, for a breakpoint or a print.
 
         Args:
             batch: obs, action, reward, next_obs, not_done (see replay_buffer.Batch).

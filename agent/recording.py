@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
 Tensors = list[torch.Tensor]
 
@@ -34,12 +35,17 @@ def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Ten
         CannotRecordError: the function ran, but it cannot be recorded.
     """
     result: Tensors = []
+    looks = _LooksAtValues()
 
     def run(arguments: Tensors) -> Tensors:
-        result.extend(function(arguments))
+        with looks:
+            result.extend(function(arguments))
         return result
 
-    written = _Source(make_fx(run, tracing_mode="real")(inputs))
+    # The function runs to its end whatever it does; what speaks against the recording is said afterwards.
+    written = _Source(make_fx(run, tracing_mode="real", _error_on_data_dependent_ops=False)(inputs))
+    if looks.found:
+        raise CannotRecordError(looks.found)
     try:
         program = torch.jit.CompilationUnit(written.text()).program
     except RuntimeError as error:
@@ -51,12 +57,39 @@ def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Ten
         if result_name not in results if result_name else without_result[operation] < written.without_result[operation]:
             raise CannotRecordError(operation)
 
+    constants, lists = written.constants, written.lists
+
     def again(new: Tensors) -> Tensors:
         # What TorchScript's optimiser would make of it rounds in another way.
         with torch.no_grad(), torch.jit.optimized_execution(False):
-            return program(new, written.constants, written.lists)
+            return program(new, constants, lists)
 
     return result, again
+
+
+class _LooksAtValues(TorchDispatchMode):
+    """Notes an operation that Python learns a tensor's value from, or how many of its elements are something.
+
+    A recording would repeat what was learnt in this run. Where such numbers stay in tensors, `nonzero` and an index of
+    whole numbers are fine.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = ""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.data_dependent_output in function.tags:
+            self.found = function.name()
+        if torch.Tag.dynamic_output_shape in function.tags and not _of_known_shape(function, args):
+            self.found = function.name()
+        return function(*args, **(kwargs or {}))
+
+
+def _of_known_shape(function: Any, args: Any) -> bool:
+    if function is torch.ops.aten.index.Tensor:
+        return all(index is None or index.dtype not in (torch.bool, torch.uint8) for index in args[1])
+    return function is torch.ops.aten.nonzero.default
 
 
 class _Source:

@@ -224,6 +224,19 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: A
     assert_same(found, expected)
 
 
+def test_a_copy_of_an_agent_and_one_that_is_changed_are_recorded_anew() -> None:
+    eager, recorded = (make_agent("agent=crossq", *SMALL) for _ in range(2))
+    set_execution(recorded, "recorded", CPU)
+    assert_same(train(recorded, "host", 5), train(eager, "host", 5))
+    copied = deepcopy(recorded.execution)
+    assert not copied._recordings
+    for change in ({"training": False}, {"autocast_dtype": torch.bfloat16}, {"batch_size": 8}):
+        for agent in (eager, recorded):
+            agent.train(change.get("training", True))
+            vars(agent).update(change)
+        assert_same(train(recorded, "host", 5), train(eager, "host", 5))
+
+
 def test_what_cannot_be_recorded_runs_eagerly(capsys: pytest.CaptureFixture[str]) -> None:
     eager, recorded = (make_agent(*SMALL) for _ in range(2))
     set_execution(recorded, "recorded", CPU)

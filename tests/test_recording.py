@@ -1,5 +1,7 @@
 """Recordings against the functions that they were made of."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -31,6 +33,25 @@ def test_a_recording_does_the_same_on_new_inputs_and_on_tensors_that_stay() -> N
     assert not any(r.requires_grad for r in result)
     assert weight.tolist() == [w - 0.5 * g for w, g in zip(expected_weight, gradient, strict=True)]
     assert moments[1].tolist() == [36.0 + 2 * gradient[0], 8.0 + 2 * gradient[1]]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [lambda x, kept: kept.item(), lambda x, kept: float(x.sum()), lambda x, kept: 1 if x.sum() > 0 else 2,
+     lambda x, kept: x[x > 0].mean()],
+    ids=["item", "float", "branch", "mask"],
+)  # fmt: skip
+def test_what_python_learns_from_a_tensor_is_not_recorded(look: Any) -> None:
+    kept, steps = torch.ones(()), torch.zeros(())
+
+    def function(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        found = inputs[0] * look(inputs[0], kept)
+        steps.add_(1)
+        return [found]
+
+    with pytest.raises(CannotRecordError, match=r"aten::(_local_scalar_dense|index)"):
+        record(function, [torch.ones(3)])
+    assert steps == 1  # it ran to its end, once
 
 
 def test_a_change_that_would_be_left_out_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
