@@ -25,7 +25,7 @@ import envs
 import settings
 from train import Workspace
 
-NUM_STEPS, SEED_STEPS, ROUNDS = 2500, 500, 3
+NUM_STEPS, SEED_STEPS, ROUNDS = 2500, 500, 5
 OVERRIDES = [
     "env=cheetah_run",
     "agent.batch_size=256",

@@ -2,7 +2,7 @@
 // Draws the panels described by the JSON in #data as SVG, with a crosshair and a legend that switches.
 
 const NS = "http://www.w3.org/2000/svg";
-const MARGIN = { left: 46, right: 10, top: 8, bottom: 34 };
+const MARGIN = { left: 46, right: 20, top: 8, bottom: 34 };
 const HEIGHT = 230;
 const data = JSON.parse(document.getElementById("data").textContent);
 const hidden = new Set(); // labels switched off in the legend
