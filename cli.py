@@ -189,7 +189,7 @@ def preflight(
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
     if sweeping:
         launchers.require(OmegaConf.to_container(config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
-    folder = claim(folder, key, may_exist=named, may_continue=may_continue)
+    folder = run_folder.claim(folder, key, may_exist=named, may_continue=may_continue)
     if not sweeping:
         argv = [*argv, f"+resume={AUTO}"] if may_continue else argv
         return argv if named else [*argv, f"{key}={quoted(str(folder))}"]
@@ -231,46 +231,6 @@ def plain(config: DictConfig) -> dict[str, Any]:
         return OmegaConf.to_container(job, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         raise UserError(_one_line(error)) from None
-
-
-def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = False) -> Path:
-    """Creates an output folder that no other run has, with `_2`, `_3`, … behind its name where it is taken.
-
-    Args:
-        may_exist: take the folder as named, even if it is there; a run in it is still never overwritten.
-        may_continue: a run in it is fine.
-
-    Raises:
-        UserError: if it cannot be created, or holds a run.
-    """
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if may_exist:
-            folder.mkdir(exist_ok=True)
-            if not may_continue:
-                refuse_used(folder)
-            if not os.access(folder, os.W_OK):
-                raise PermissionError(13, "Permission denied")
-            return folder
-        for attempt in range(1, 10_000):
-            candidate = folder if attempt == 1 else folder.with_name(f"{folder.name}_{attempt}")
-            try:
-                candidate.mkdir()
-                return candidate
-            except FileExistsError:
-                continue
-    except OSError as error:
-        raise UserError(f"{key}={folder}: the folder cannot be created or written ({error.strerror})") from None
-    raise UserError(f"{key}={folder}: too many folders of that name")
-
-
-def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.csv", "eval.csv")) -> None:
-    """Raises UserError if the folder holds a run already."""
-    if any((folder / name).exists() for name in names):
-        raise UserError(
-            f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
-            f"with resume={folder}"
-        )
 
 
 def parse(overrides: list[str]) -> list[Override]:

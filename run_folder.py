@@ -1,4 +1,4 @@
-"""What a run's folder says of it: who works in it now, and whether it is finished."""
+"""A run's folder: claimed for it, and what it says of it: who works in it now, whether it is finished."""
 
 import contextlib
 import fcntl
@@ -11,6 +11,46 @@ from pathlib import Path
 from utils import UserError, write_atomically
 
 FINISHED, FAILED = "finished.json", "failed.json"
+
+
+def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = False) -> Path:
+    """Creates an output folder that no other run has, with `_2`, `_3`, … behind its name where it is taken.
+
+    Args:
+        may_exist: take the folder as named, even if it is there; a run in it is still never overwritten.
+        may_continue: a run in it is fine.
+
+    Raises:
+        UserError: if it cannot be created, or holds a run.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if may_exist:
+            folder.mkdir(exist_ok=True)
+            if not may_continue:
+                refuse_used(folder)
+            if not os.access(folder, os.W_OK):
+                raise PermissionError(13, "Permission denied")
+            return folder
+        for attempt in range(1, 10_000):
+            candidate = folder if attempt == 1 else folder.with_name(f"{folder.name}_{attempt}")
+            try:
+                candidate.mkdir()
+                return candidate
+            except FileExistsError:
+                continue
+    except OSError as error:
+        raise UserError(f"{key}={folder}: the folder cannot be created or written ({error.strerror})") from None
+    raise UserError(f"{key}={folder}: too many folders of that name")
+
+
+def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.csv", "eval.csv")) -> None:
+    """Raises UserError if the folder holds a run already."""
+    if any((folder / name).exists() for name in names):
+        raise UserError(
+            f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
+            f"with resume={folder}"
+        )
 
 
 class Lock:

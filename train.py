@@ -82,7 +82,7 @@ class Workspace:
 
     def _build(self, cfg: Settings, work_dir: Path, resume: bool, reuse: bool) -> None:
         if not resume:
-            cli.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
+            run_folder.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
         device = resolve_device(cfg.device)
         if cfg.num_threads is not None:
             torch.set_num_threads(cfg.num_threads)

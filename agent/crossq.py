@@ -12,6 +12,7 @@ from typing import Any, Literal, Unpack
 import torch
 
 from agent import losses
+from agent.actor_step import update_actor_and_temperature
 from agent.batch_norm import BatchNorm
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen, Shared
 from agent.schedule import Scheduled
@@ -137,7 +138,7 @@ class CrossQAgent(OffPolicyAgent):
         metrics, seen = self._update_critic(batch, joint_obs, next_noise, alpha)
         if self.due(self.actor_update_frequency):
             obs = joint_obs if self.at_both else batch.obs
-            actor_metrics, actor_seen = self._update_actor_and_temperature(obs, actor_noise, alpha)
+            actor_metrics, actor_seen = update_actor_and_temperature(self, obs, actor_noise, alpha)
             metrics |= actor_metrics
             seen |= actor_seen
         if self.critic_target is not None and self.due(self.critic_target_update_frequency):
@@ -159,24 +160,3 @@ class CrossQAgent(OffPolicyAgent):
         loss = self.head.loss(outputs, target)
         self.descend(critic=loss)
         return {"train_critic/loss": loss.detach()}, {"q": self.head.values(outputs.detach())}
-
-    def _update_actor_and_temperature(
-        self, obs: torch.Tensor, noise: torch.Tensor, alpha: torch.Tensor
-    ) -> tuple[Metrics, Seen]:
-        dist = self.actor(obs)
-        action, log_prob = dist.rsample_with_log_prob(noise)
-        loss = losses.actor_loss(log_prob, self.climbed(self.constant_critic(obs, action)), alpha)
-        to_step = {"actor": loss}
-        entropy = -log_prob.detach().mean()
-        metrics: Metrics = {
-            "train_actor/loss": loss.detach(),
-            "train_actor/target_entropy": self.numbers.target_entropy,
-            "train_actor/entropy": entropy,
-            "train_alpha/value": alpha,
-        }
-        if self.learnable_temperature and "alpha" in self.optimizers:
-            alpha_loss = losses.temperature_loss(self.temperature.multiplier(), entropy, self.numbers.target_entropy)
-            to_step["alpha"] = alpha_loss
-            metrics["train_alpha/loss"] = alpha_loss.detach()
-        self.descend(**to_step)
-        return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}

@@ -3,6 +3,7 @@
 A network maps `(B, in)`, or several inputs that are `in` wide together, to `(B, out)` or, an ensemble, `(N, B, out)`.
 """
 
+from abc import ABC, abstractmethod
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -32,7 +33,7 @@ def build(network: Factory | None, *shape: Any) -> nn.Module:
     return mlp(*shape) if network is None else network(shape=Shape(*shape))
 
 
-class Network(nn.Sequential):
+class Network(nn.Sequential, ABC):
     """Layers one after the other. Under autocast the products between hidden layers are made in its type."""
 
     def __init__(self, *layers: nn.Module, unit_length: bool):
@@ -48,8 +49,9 @@ class Network(nn.Sequential):
                 return self._compute(x, torch.get_autocast_dtype(device))
         return self._compute(x, None)
 
+    @abstractmethod
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
-        raise NotImplementedError
+        """(…, in) -> (…, out), products between hidden layers in `hidden_dtype` (None: as they come)."""
 
     def after_step(self) -> None:
         """Back to unit lengths, if they are asked for."""

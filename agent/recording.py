@@ -102,9 +102,8 @@ class _Source:
     def __init__(self, graph: GraphModule):
         self.constants: Tensors = []
         self.lists: list[Tensors] = []
-        self.changes: list[
-            tuple[str, str]
-        ] = []  # calls that change a tensor from outside, and what their result is called
+        # Calls that change a tensor from outside, and what their result is called.
+        self.changes: list[tuple[str, str]] = []
         self.without_result: Counter[str] = Counter()  # calls that have none, by operation
         self._lines: list[str] = []
         self._names: dict[Node, str] = {}
@@ -147,15 +146,11 @@ class _Source:
             self._follow(node)
             return
         schema = target._schema
-        given = {
-            argument.name: value for argument, value in zip(schema.arguments, node.args, strict=False)
-        } | node.kwargs
         types = {argument.name: argument.type for argument in schema.arguments}
-        arguments = [self._argument(value, types[key]) for key, value in given.items()]
-        first_named = len(node.args)
-        arguments[first_named:] = [
-            f"{key}={text}" for key, text in list(zip(given, arguments, strict=True))[first_named:]
-        ]
+        positional = dict(zip(types, node.args, strict=False))
+        arguments = [self._argument(value, types[key]) for key, value in positional.items()]
+        arguments += [f"{key}={self._argument(value, types[key])}" for key, value in node.kwargs.items()]
+        given = positional | node.kwargs
         call = f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
         self._lines.append(f"{name} = {call}" if schema.returns else call)
         self._note_aliases(node, schema, given)

@@ -6,6 +6,7 @@ from typing import Any, Literal, Unpack
 import torch
 
 from agent import losses
+from agent.actor_step import update_actor_and_temperature
 from agent.batch_norm import refuse_batch_norm
 from agent.critic import RandomSubset
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, Seen, Shared
@@ -130,7 +131,7 @@ class SACAgent(OffPolicyAgent):
         alpha = self.temperature().detach().clone()  # the value before its step below
         metrics, seen = self._update_critic(batch, next_noise, alpha)
         if self.due(self.actor_update_frequency):
-            actor_metrics, actor_seen = self._update_actor_and_temperature(batch.obs, noise, alpha)
+            actor_metrics, actor_seen = update_actor_and_temperature(self, batch.obs, noise, alpha)
             metrics |= actor_metrics
             seen |= actor_seen
         if self.due(self.critic_target_update_frequency):
@@ -147,24 +148,3 @@ class SACAgent(OffPolicyAgent):
         loss = self.head.loss(outputs, target)
         self.descend(critic=loss)
         return {"train_critic/loss": loss.detach()}, {"q": self.head.values(outputs.detach())}
-
-    def _update_actor_and_temperature(
-        self, obs: torch.Tensor, noise: torch.Tensor, alpha: torch.Tensor
-    ) -> tuple[Metrics, Seen]:
-        dist = self.actor(obs)
-        action, log_prob = dist.rsample_with_log_prob(noise)
-        loss = losses.actor_loss(log_prob, self.climbed(self.constant_critic(obs, action)), alpha)
-        to_step = {"actor": loss}
-        entropy = -log_prob.detach().mean()
-        metrics: Metrics = {
-            "train_actor/loss": loss.detach(),
-            "train_actor/target_entropy": self.numbers.target_entropy,
-            "train_actor/entropy": entropy,
-            "train_alpha/value": alpha,
-        }
-        if self.learnable_temperature and "alpha" in self.optimizers:
-            alpha_loss = losses.temperature_loss(self.temperature.multiplier(), entropy, self.numbers.target_entropy)
-            to_step["alpha"] = alpha_loss
-            metrics["train_alpha/loss"] = alpha_loss.detach()
-        self.descend(**to_step)
-        return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}

@@ -10,6 +10,7 @@ import pytest
 
 import build
 import cli
+import run_folder
 import settings
 from utils import UserError
 
@@ -165,7 +166,7 @@ def test_numbers_as_people_write_them() -> None:
 
 
 def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
-    claimed = [cli.claim(tmp_path / "exp/day/run", "hydra.run.dir") for _ in range(3)]
+    claimed = [run_folder.claim(tmp_path / "exp/day/run", "hydra.run.dir") for _ in range(3)]
     assert [path.name for path in claimed] == ["run", "run_2", "run_3"]
 
 

@@ -9,6 +9,7 @@ import torch
 from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Silent, double, make_agent, make_batch, relative
 from torch import nn
 
+from agent.actor_step import update_actor_and_temperature
 from agent.mlp import Linear
 from agent.networks import Network
 from agent.policy import load_policy
@@ -127,7 +128,7 @@ def test_the_actors_update_equals_the_formulas_in_float64(renormalised: bool) ->
     before = copy.deepcopy(agent.critic.state_dict())
 
     alpha = agent.temperature().detach()
-    metrics, _ = agent._update_actor_and_temperature(obs, eps, alpha)
+    metrics, _ = update_actor_and_temperature(agent, obs, eps, alpha)
 
     action, log_prob = policy64(actor, obs.double(), eps.double(), training=True)
     values = torch.stack([critic(torch.cat([obs.double(), action], 1), training=False)[:, 0] for critic in critics])

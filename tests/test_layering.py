@@ -10,6 +10,7 @@ AGENT_PARTS = {"agent"} | {
     f"agent.{part}"
     for part in (
         "actor",
+        "actor_step",
         "adam",
         "batch_norm",
         "critic",

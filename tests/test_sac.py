@@ -8,6 +8,7 @@ import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Silent, double, make_agent, make_batch, mlp64, q64, relative
 
+from agent.actor_step import update_actor_and_temperature
 from agent.layers import Dropout
 from utils import UserError
 
@@ -63,7 +64,7 @@ def test_full_size_actor_and_temperature_update_equals_the_formulas_in_float64()
     obs, eps = obs[clear], eps[clear]
     assert len(obs) == 1024
 
-    metrics, _ = agent._update_actor_and_temperature(obs, eps, agent.temperature().detach())
+    metrics, _ = update_actor_and_temperature(agent, obs, eps, agent.temperature().detach())
 
     action, log_prob, _ = policy64(actor, obs.double(), eps.double())
     loss = (0.1 * log_prob - q64(critic, obs.double(), action)[0].min(0).values).mean()
@@ -108,7 +109,7 @@ def test_the_actors_update_leaves_the_critics_gradients_alone() -> None:
     agent, batch = small_agent(), make_batch(32)
     agent._update_critic(batch, noise(32), agent.temperature().detach())
     before = [p.grad.clone() for p in agent.critic.parameters()]
-    agent._update_actor_and_temperature(batch.obs, noise(32), agent.temperature().detach())
+    update_actor_and_temperature(agent, batch.obs, noise(32), agent.temperature().detach())
     assert all(torch.equal(p.grad, b) for p, b in zip(agent.critic.parameters(), before, strict=True))
 
 
@@ -212,7 +213,7 @@ def test_redqs_actor_climbs_the_mean_and_its_critics_one_target() -> None:
     with torch.no_grad():
         action, log_prob = agent.actor(batch.obs).rsample_with_log_prob(eps)
         actor_loss = (alpha * log_prob - agent.critic(batch.obs, action).mean(0)).mean()
-    metrics, _ = agent._update_actor_and_temperature(batch.obs, eps, alpha)
+    metrics, _ = update_actor_and_temperature(agent, batch.obs, eps, alpha)
     torch.testing.assert_close(metrics["train_actor/loss"], actor_loss)
 
 
