@@ -77,3 +77,17 @@ def test_autocast_rounds_the_products_between_hidden_layers_only(members: int | 
     with torch.autocast("cpu", torch.bfloat16):  # with one hidden layer there is nothing between two
         shallow = mlp(6, 64, 1, 1, members)
         torch.testing.assert_close(shallow(x), textbook(shallow.double(), x.double()).float())
+
+
+@pytest.mark.parametrize("out_dim", [1, 3])
+@pytest.mark.parametrize("judge", ["min", "mean"])
+def test_gradients_in_the_inputs_of_a_constant_ensemble(judge: str, out_dim: int) -> None:
+    """By the rows that have one: of a minimum in one member each, of a mean in every member."""
+    torch.manual_seed(0)
+    network = mlp(5, 16, out_dim, 2, num_members=3).requires_grad_(False)
+    obs, action = torch.randn(20, 3), torch.randn(20, 2, requires_grad=True)
+    judged = {"min": lambda q: q.min(0).values, "mean": lambda q: q.mean(0)}[judge]
+    (found,) = torch.autograd.grad(judged(network(obs, action)).square().sum(), [action])
+
+    (expected,) = torch.autograd.grad(judged(textbook(network, torch.cat([obs, action], 1))).square().sum(), [action])
+    torch.testing.assert_close(found, expected)
