@@ -224,11 +224,12 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
 
 
 def set_execution(agent: Any, execution: str, device: torch.device) -> None:
-    """Lets an agent's updates run as `choose_execution` said."""
+    """Lets an agent's updates run as `choose_execution` said, and its acting with them."""
     if "compiled" in execution:
         agent.run_update_step = compiled(agent.update_step)
     if execution == "recorded":
         agent.execution = Recorded()
+        agent.policy.record()
     if "captured" in execution:
         agent.execution = Captured(CudaGraphs(device))
 

@@ -1,5 +1,6 @@
 """A policy alone: acting, and a file that holds what acting needs and nothing else."""
 
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from agent.exploration import HeldNoise
+from agent.recording import RecordedByShape, Tensors
 from utils import UserError
 
 FORMAT = "policy-2"
@@ -56,13 +58,14 @@ class Policy:
         self.action_range = action_range
         self.device = device
         self.generator = generator
+        self.choose: Callable[[Tensors], Tensors] = self.actions  # or that, recorded
         self._pinned = torch.empty(0)  # where observations leave for a GPU from
 
     def noise(self, batch_size: int) -> torch.Tensor:
         """Standard normal, (B, noise_dim): what one sample of the actor takes."""
         return torch.randn(batch_size, self.actor.noise_dim, device=self.device, generator=self.generator)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def act(self, obs: np.ndarray, sample: bool = False, held: HeldNoise | None = None) -> np.ndarray:
         """As Agent.act: (obs_dim,) or (B, obs_dim) in, (|A|,) or (B, |A|) float32 out.
 
@@ -71,16 +74,24 @@ class Policy:
         """
         obs_tensor = self._to_device(torch.as_tensor(obs, dtype=torch.float32))
         batch = obs_tensor if obs_tensor.dim() == 2 else obs_tensor.unsqueeze(0)
-        if self.normaliser is not None:
-            batch = self.normaliser(batch)
-        dist = self.actor(batch)
+        inputs = [batch]
         if sample:
-            noise = self.noise(len(batch)) if held is None else held(self.noise, len(batch))
-            action = dist.sample(noise)
-        else:
-            action = dist.greedy(lambda actions: self._q1(batch, actions))
-        action = action.clamp(*self.action_range).cpu().numpy()
+            inputs.append(self.noise(len(batch)) if held is None else held(self.noise, len(batch)))
+        action = self.choose(inputs)[0].cpu().numpy()
         return action if obs_tensor.dim() == 2 else action[0]
+
+    def actions(self, inputs: Tensors) -> Tensors:
+        """Acting's tensor operations: [obs (B, obs_dim)], and to sample noise (B, noise_dim) -> [actions (B, |A|)]."""
+        obs, *noise = inputs
+        if self.normaliser is not None:
+            obs = self.normaliser(obs)
+        dist = self.actor(obs)
+        action = dist.sample(*noise) if noise else dist.greedy(lambda actions: self._q1(obs, actions))
+        return [action.clamp(*self.action_range)]
+
+    def record(self) -> None:
+        """Lets a CPU act by a recording of `actions` for each number of rows, which gives the same bytes."""
+        self.choose = RecordedByShape(self.actions)
 
     def _to_device(self, obs: torch.Tensor) -> torch.Tensor:
         """Without waiting for what a GPU does just now; the copy of the actions back is the only wait of a step."""

@@ -4,6 +4,7 @@ At 256 units half of an update on a CPU is what leads from one operation to the 
 and engine. A recording has none of it left. It makes the same operations in the same order, so it gives the same bytes.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -65,6 +66,34 @@ def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Ten
             return program(new, constants, lists)
 
     return result, again
+
+
+class RecordedByShape:
+    """A function of tensors that records itself for each shape of its inputs; what cannot be recorded runs as it is.
+
+    Args:
+        function: as for `record`; without gradients.
+    """
+
+    def __init__(self, function: Callable[[Tensors], Tensors]):
+        self._function = function
+        self.recorded = 0  # shapes
+        self._programs: dict[Any, Callable[[Tensors], Tensors]] = {}
+
+    def __deepcopy__(self, memo: Any) -> "RecordedByShape":
+        return RecordedByShape(copy.deepcopy(self._function, memo))  # recordings read the tensors that they are of
+
+    def __call__(self, inputs: Tensors) -> Tensors:
+        key = tuple((tensor.shape, tensor.stride()) for tensor in inputs)
+        if key in self._programs:
+            return self._programs[key](inputs)
+        try:
+            result, self._programs[key] = record(self._function, inputs)
+            self.recorded += 1
+        except CannotRecordError:
+            self._programs[key] = self._function
+            return self._function(inputs)
+        return result
 
 
 class _LooksAtValues(TorchDispatchMode):

@@ -4,7 +4,8 @@ Runs the Workspace that train.py runs, with a clock around what its loop calls, 
 and the environment alone. Prints one JSON object:
 
     step_ms         median milliseconds of a step of the loop, and of its parts
-    train_overhead  a whole step over an update and an environment step alone
+    train_overhead  a whole step over an update and an environment step alone, each timed by itself, caches warm
+    train_overhead_in_turns   the same where the two take turns, as in training, and find the caches full of the other
     share_of_evaluation_and_logging   of a run's time at the default frequencies, video off
 """
 
@@ -86,8 +87,8 @@ def train_once(clock: Clock | None) -> tuple[list[float], Workspace]:
     return between[SEED_STEPS + 100 :], workspace
 
 
-def alone(workspace: Workspace) -> tuple[list[float], list[float]]:
-    """Seconds of updates, and of environment steps with random actions, with nothing in between."""
+def alone(workspace: Workspace) -> tuple[list[float], list[float], list[float]]:
+    """Seconds of updates, of environment steps with random actions, and of one of each, with nothing in between."""
     clock = Clock()
     clock.around(workspace.agent, "update", "update")
     env = envs.make_env("cheetah_run", seed=1)
@@ -97,17 +98,26 @@ def alone(workspace: Workspace) -> tuple[list[float], list[float]]:
     env.reset(seed=0)
     for _ in range(900):
         env.step(env.action_space.sample())
+    env.reset(seed=0)
+    turns_s = []
+    for _ in range(600):
+        action = env.action_space.sample()
+        began_s = time.perf_counter()
+        workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
+        env.step(action)
+        turns_s.append(time.perf_counter() - began_s)
     env.close()
-    return clock.seconds["update"][100:], clock.seconds["step"][100:]
+    return clock.seconds["update"][100:600], clock.seconds["step"][100:900], turns_s
 
 
 def main() -> None:
-    ratios, parts = [], Clock()
+    ratios, in_turns, parts = [], [], Clock()
     for _ in range(ROUNDS):
         steps_s, workspace = train_once(None)
-        updates_s, env_s = alone(workspace)
+        updates_s, env_s, turns_s = alone(workspace)
         workspace.close()
         ratios.append(median(steps_s) / (median(updates_s) + median(env_s)))
+        in_turns.append(median(steps_s) / median(turns_s))
     timed_s, workspace = train_once(parts)
     workspace.close()
     milliseconds = {name: round(1e3 * median(seconds), 4) for name, seconds in parts.seconds.items()}
@@ -119,6 +129,7 @@ def main() -> None:
         json.dumps(
             {
                 "train_overhead": round(median(ratios), 3),
+                "train_overhead_in_turns": round(median(in_turns), 3),
                 "steps_per_second": round(1e3 / step_ms, 1),
                 "step_ms": {"whole": round(step_ms, 3)} | milliseconds,
                 "evaluation_ms": per_evaluation,

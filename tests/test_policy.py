@@ -1,5 +1,6 @@
 """A policy alone: saved, loaded, and no more than that."""
 
+import copy
 import os
 from pathlib import Path
 
@@ -58,3 +59,29 @@ def test_uniform_actions_fill_the_range_and_continue_after_a_restart() -> None:
     assert abs(actions.mean()) < 0.02 and actions.min() < -0.99 and actions.max() > 0.99
     other.load_state_dict(policy.state_dict())
     np.testing.assert_array_equal(policy.act(np.zeros(3)), other.act(np.zeros(3)))
+
+
+MIXTURE = ("agent=sac_2018", "agent.actor.num_components=3")
+FOLLOWERS = ("agent/observation_normaliser=running", "agent/exploration=held")
+
+
+@pytest.mark.parametrize("overrides", [(), MIXTURE, ("agent=simba",), ("agent=crossq",), FOLLOWERS])
+def test_recorded_acting_is_the_eager_one_to_the_last_bit(overrides: tuple[str, ...]) -> None:
+    plain, other = make_agent(*overrides, *SMALL), make_agent(*overrides, *SMALL)
+    recorded = copy.deepcopy(plain)
+    recorded.policy.record()
+    copied = copy.deepcopy(recorded)
+    with torch.no_grad():
+        for parameter in other.actor.parameters():
+            parameter.add_(0.1)
+    random = np.random.default_rng(0)
+    for state in (plain, other, plain):  # a recording reads the networks as they are now
+        for agent in (plain, recorded, copied):
+            agent.load_state_dict(copy.deepcopy(state.state_dict()))
+        for shape in [(OBS_DIM,), (1, OBS_DIM), (5, OBS_DIM)] * 2:
+            obs = random.normal(size=shape).astype(np.float32)
+            for sample in (False, True):
+                expected = plain.act(obs, sample)
+                for agent in (recorded, copied):
+                    np.testing.assert_array_equal(agent.act(obs, sample), expected)
+    assert all(agent.policy.choose.recorded == 4 for agent in (recorded, copied))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agent import recording
-from agent.recording import CannotRecordError, record
+from agent.recording import CannotRecordError, RecordedByShape, record
 
 
 def test_a_recording_does_the_same_on_new_inputs_and_on_tensors_that_stay() -> None:
@@ -61,3 +61,20 @@ def test_a_change_that_would_be_left_out_is_an_error(monkeypatch: pytest.MonkeyP
     )
     with pytest.raises(CannotRecordError, match="aten::_foreach_add_"):
         record(lambda inputs: [torch._foreach_add_(kept, 1.0), inputs[0]][1:], [torch.ones(1)])
+
+
+def test_each_shape_has_a_recording_and_what_has_none_runs_as_it_is() -> None:
+    runs: list[int] = []
+
+    def twice(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        runs.append(len(inputs[0]))
+        return [2 * inputs[0], inputs[0].mean(0).expand(len(inputs[0]))]
+
+    def signs(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [inputs[0] * (1 if inputs[0].sum() > 0 else -1)]
+
+    recorded, eager = RecordedByShape(twice), RecordedByShape(signs)
+    for x in (torch.tensor([1.0, 3.0]), torch.ones(3), torch.tensor([2.0, 6.0]), -torch.ones(3)):
+        assert [result.tolist() for result in recorded([x])] == [(2 * x).tolist(), [x.mean().item()] * len(x)]
+        assert (eager([x])[0].sum() > 0).item()
+    assert runs == [2, 3] and (recorded.recorded, eager.recorded) == (2, 0)
