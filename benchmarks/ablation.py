@@ -1,0 +1,84 @@
+"""What each part of preset=fast contributes: one is taken out at a time, on three tasks with three seeds.
+
+    python benchmarks/ablation.py [--tasks …] [--seeds 1 2 3] [--steps 20000]
+
+A run's score is the mean of its evaluations, the area under its learning curve. Writes benchmarks/results/ablation.json
+and prints a table: each task's mean and deviation over seeds, the interquartile mean of all runs, and the milliseconds
+of a decision (two environment steps). Runs in exp/benchmarks/ablation that are finished are not made again.
+"""
+
+import argparse
+import datetime
+import json
+import os
+from pathlib import Path
+from statistics import mean, median, stdev
+
+import torch
+from machine import processor
+from scipy.stats import trim_mean
+from training import ROOT, curve, finish, ours
+
+FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "ablation", ROOT / "benchmarks" / "results" / "ablation.json"
+TASKS = ("cheetah_run", "walker_run", "quadruped_walk")
+EVERY, ACTION_REPEAT = 5_000, 2
+WITHOUT: dict[str, tuple[str, ...]] = {
+    "preset=fast": (),
+    "batch normalisation": ("agent.critic.network=null", "agent.actor.network=null"),
+    "3-step targets": ("n_step=1",),
+    "the lower target entropy": ("agent.target_entropy_per_dim=-1",),
+    "the second update a step": ("updates_per_step=1", "agent.actor_update_frequency=1"),
+}
+
+
+def folder(part: str, task: str, seed: int) -> Path:
+    return FOLDER / f"{part.replace(' ', '_').replace('=', '_')}__{task}_s{seed}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--steps", type=int, default=20_000)
+    args = parser.parse_args()
+    lengths = ["preset=fast", f"num_train_steps={args.steps}", f"eval_frequency={EVERY}"]
+    finish(
+        [
+            ours(folder(part, task, seed), task, seed, [*lengths, *overrides])
+            for seed in args.seeds
+            for task in args.tasks
+            for part, overrides in WITHOUT.items()
+        ]
+    )
+    print(f"| without | {' | '.join(args.tasks)} | all | ms a decision |\n|{' --- |' * (len(args.tasks) + 3)}")
+    parts = {}
+    for part in WITHOUT:
+        runs = {task: [curve(folder(part, task, seed)) for seed in args.seeds] for task in args.tasks}
+        scores = {task: [mean(run.returns) for run in of_task] for task, of_task in runs.items()}
+        everything = [score for of_task in scores.values() for score in of_task]
+        overall = float(trim_mean(everything, 0.25))
+        per_decision_ms = median(
+            1e3 * ACTION_REPEAT * run.seconds[-1] / run.steps[-1] for of_task in runs.values() for run in of_task
+        )
+        cells = [f"{mean(of_task):.0f} ± {stdev(of_task):.0f}" for of_task in scores.values()]
+        name = "nothing" if part == "preset=fast" else part
+        print(f"| {name} | {' | '.join(cells)} | {overall:.0f} | {per_decision_ms:.1f} |")
+        parts[name] = {
+            "overrides": WITHOUT[part],
+            "scores": scores,
+            "interquartile_mean": overall,
+            "ms_per_decision": per_decision_ms,
+            "curves": {task: [run._asdict() for run in of_task] for task, of_task in runs.items()},
+        }
+    made = {
+        "command": f"python benchmarks/ablation.py --steps {args.steps}",
+        "date": str(datetime.date.today()),
+        "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
+        "torch": torch.__version__,
+        "seeds": args.seeds,
+    }
+    RESULT.write_text(json.dumps({**made, "without": parts}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

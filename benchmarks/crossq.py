@@ -1,0 +1,101 @@
+"""This project's CrossQ beside SBX's, of the same sizes on the same tasks: returns, and environment steps a second.
+
+    python benchmarks/crossq.py [--tasks …] [--seeds 1 2 3] [--steps 20000]
+
+Three tasks, three seeds; actor 2 x 128, critics 2 x 256, batches of 256, two environment steps an action. One of each
+trains side by side, each on a core of its own. Writes benchmarks/results/crossq.json and crossq.png, and prints the
+table. Needs .venv-bench (`make bench` builds it). Runs in exp/benchmarks/crossq that are finished are not made again.
+"""
+
+import argparse
+import csv
+import datetime
+import json
+import os
+from pathlib import Path
+from statistics import mean, median, stdev
+
+import matplotlib
+import torch
+from machine import processor
+from training import ROOT, Job, curve, finish, ours
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "crossq", ROOT / "benchmarks" / "results"
+TASKS = ("cheetah_run", "walker_walk", "finger_spin")
+EVERY = 5_000
+SIZES = ("agent=crossq", "agent.critic.hidden_dim=256", "agent.actor.hidden_dim=128", "action_repeat=2")
+WARM = 2_000  # environment steps before the speed counts: random ones, and those in which updates compile
+COLORS = {"ours": "#d1495b", "sbx": "#30638e"}
+
+
+def job(system: str, task: str, seed: int, steps: int) -> Job:
+    folder = FOLDER / f"{system}_{task}_s{seed}"
+    if system == "ours":
+        lengths = [f"num_train_steps={steps}", f"eval_frequency={EVERY}", "num_seed_steps=1000"]
+        return ours(folder, task, seed, [*SIZES, *lengths])
+    worker = [ROOT / ".venv-bench/bin/python", ROOT / "benchmarks/sbx_crossq.py"]
+    return Job(folder, [str(word) for word in (*worker, task, seed, steps, EVERY, folder)], "result.json")
+
+
+def found_by(system: str, folder: Path) -> tuple[list[float], list[float], float]:
+    """Steps and returns of the evaluations, and environment steps a second of training, evaluations apart."""
+    if system == "sbx":
+        result = json.loads((folder / "result.json").read_text())
+        rows = result["evaluations"]
+        return [row["step"] for row in rows], [row["episode_reward"] for row in rows], result["steps_per_second"]
+    found = curve(folder)
+    with (folder / "train.csv").open(newline="") as file:
+        rows = [{key: float(row[key]) for key in ("step", "duration")} for row in csv.DictReader(file)]
+    before_s = sum(row["duration"] for row in rows if row["step"] <= WARM)
+    return found.steps, found.returns, (found.steps[-1] - WARM) / (found.seconds[-1] - before_s)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--steps", type=int, default=20_000)
+    args = parser.parse_args()
+    pairs = [(task, seed) for seed in args.seeds for task in args.tasks]
+    finish([job(system, task, seed, args.steps) for task, seed in pairs for system in COLORS])
+    runs = {
+        task: {s: [found_by(s, job(s, task, seed, args.steps).folder) for seed in args.seeds] for s in COLORS}
+        for task in args.tasks
+    }
+    figure, axes = plt.subplots(1, len(runs), figsize=(4 * len(runs), 3.6), layout="constrained", squeeze=False)
+    tasks = {}
+    print("| task | ours | SBX | steps/s, ours over SBX |\n| --- | --- | --- | --- |")
+    for axis, (task, of_system) in zip(axes[0], runs.items(), strict=True):
+        last = {s: [returns[-1] for _, returns, _ in found] for s, found in of_system.items()}
+        speed = {s: [speed for *_, speed in found] for s, found in of_system.items()}
+        ratio = median(a / b for a, b in zip(speed["ours"], speed["sbx"], strict=True))
+        cells = [f"{mean(last[s]):.0f} ± {stdev(last[s]):.0f}" for s in COLORS]
+        print(f"| {task} | {cells[0]} | {cells[1]} | {ratio:.2f} |")
+        curves = {s: [{"steps": steps, "returns": returns} for steps, returns, _ in f] for s, f in of_system.items()}
+        tasks[task] = {"last_returns": last, "steps_per_second": speed, "speed_ratio": ratio, "curves": curves}
+        for system, found in of_system.items():
+            for steps, returns, _ in found:
+                axis.plot(steps, returns, color=COLORS[system], alpha=0.3, linewidth=1)
+            means = [mean(values) for values in zip(*(returns for _, returns, _ in found), strict=True)]
+            axis.plot(found[0][0], means, color=COLORS[system], linewidth=2.2, label=system)
+        axis.set(title=task, xlabel="environment steps", ylim=(0, None))
+        axis.grid(alpha=0.25)
+    axes[0, 0].legend(frameon=False)
+    axes[0, 0].set_ylabel("return")
+    figure.savefig(RESULTS / "crossq.png", dpi=100)
+    result = {
+        "command": f"python benchmarks/crossq.py --steps {args.steps}",
+        "date": str(datetime.date.today()),
+        "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
+        "torch": torch.__version__,
+        "seeds": args.seeds,
+        "tasks": tasks,
+    }
+    (RESULTS / "crossq.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""What preset=fast learns in the time that it takes, beside what preset=cpu learns in the same time.
+
+    python benchmarks/fast.py [--tasks …] [--seeds 1 2 3]
+
+Six tasks of different kinds, three seeds. The two presets train side by side, each on a core of its own, so that what
+else the machine does falls on both. A pair is compared at the seconds of training (evaluations apart) that preset=fast
+took for its steps; preset=cpu, which is given more steps, is interpolated there. Writes benchmarks/results/fast.json
+and fast.png, and prints the table. Runs in exp/benchmarks/fast that are finished are not made again.
+"""
+
+import argparse
+import datetime
+import json
+import os
+from statistics import mean, stdev
+
+import matplotlib
+import numpy as np
+import torch
+from machine import processor
+from scipy.stats import trim_mean
+from training import ROOT, Curve, Job, curve, finish, ours
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "fast", ROOT / "benchmarks" / "results"
+TASKS = ("cheetah_run", "walker_run", "hopper_stand", "quadruped_walk", "finger_turn_hard", "reacher_hard")
+STEPS = {"fast": 40_000, "cpu": 60_000}
+EVERY = 5_000
+COLORS = {"fast": "#d1495b", "cpu": "#30638e"}
+RESAMPLES = 2000
+
+
+def job(preset: str, task: str, seed: int) -> Job:
+    lengths = [f"num_train_steps={STEPS[preset]}", f"eval_frequency={EVERY}"]
+    return ours(FOLDER / f"{preset}_{task}_s{seed}", task, seed, [f"preset={preset}", *lengths])
+
+
+def at(found: Curve, seconds: float) -> float:
+    """The return after so many seconds, on the line between two evaluations, from 0 at the start; at last the last."""
+    return float(np.interp(seconds, [0.0, *found.seconds], [0.0, *found.returns]))
+
+
+def ratio_of_interquartile_means(scores: dict[str, np.ndarray]) -> dict[str, float]:
+    """Of `fast` over `cpu`, each (tasks, seeds), and its 95 % interval over resampled seeds of each task."""
+    random = np.random.default_rng(0)
+    seeds = scores["fast"].shape[1]
+    ratios = []
+    for _ in range(RESAMPLES):
+        drawn = {name: np.take_along_axis(s, random.integers(seeds, size=s.shape), 1) for name, s in scores.items()}
+        ratios.append(trim_mean(drawn["fast"].ravel(), 0.25) / trim_mean(drawn["cpu"].ravel(), 0.25))
+    middle = {name: float(trim_mean(s.ravel(), 0.25)) for name, s in scores.items()}
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return {**middle, "ratio": middle["fast"] / middle["cpu"], "low": float(low), "high": float(high)}
+
+
+def draw(curves: dict[str, dict[str, list[Curve]]]) -> None:
+    figure, axes = plt.subplots(2, -(-len(curves) // 2), figsize=(12, 6.5), layout="constrained", squeeze=False)
+    for axis, (task, of_preset) in zip(axes.flat, curves.items(), strict=False):
+        for preset, found in of_preset.items():
+            for one in found:
+                minutes = [0.0, *(second / 60 for second in one.seconds)]
+                axis.plot(minutes, [0.0, *one.returns], color=COLORS[preset], alpha=0.3, linewidth=1)
+            grid = np.linspace(0, min(one.seconds[-1] for one in found), 40)
+            value = np.mean([[at(one, second) for second in grid] for one in found], axis=0)
+            axis.plot(grid / 60, value, color=COLORS[preset], linewidth=2.2, label=f"preset={preset}")
+        axis.set(title=task, ylim=(0, None), xlabel="minutes of training, one core")
+        axis.grid(alpha=0.25)
+    axes[0, 0].set_ylabel("return")
+    axes[1, 0].set_ylabel("return")
+    axes[0, 0].legend(frameon=False)
+    figure.savefig(RESULTS / "fast.png", dpi=100)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    args = parser.parse_args()
+    finish([job(preset, task, seed) for seed in args.seeds for task in args.tasks for preset in STEPS])
+    curves = {t: {p: [curve(job(p, t, s).folder) for s in args.seeds] for p in STEPS} for t in args.tasks}
+    tasks: dict[str, object] = {}
+    scores: dict[str, list[list[float]]] = {preset: [] for preset in STEPS}
+    print("| task | preset=fast | preset=cpu, same time | minutes |\n| --- | --- | --- | --- |")
+    for task, of_preset in curves.items():
+        limits = [one.seconds[-1] for one in of_preset["fast"]]
+        found = {p: [at(one, limit) for one, limit in zip(of_preset[p], limits, strict=True)] for p in STEPS}
+        for preset in STEPS:
+            scores[preset].append(found[preset])
+        cells = [f"{mean(found[p]):.0f} ± {stdev(found[p]):.0f}" for p in STEPS]
+        print(f"| {task} | {cells[0]} | {cells[1]} | {mean(limits) / 60:.1f} |")
+        cpu_steps = [
+            float(np.interp(limit, c.seconds, c.steps)) for c, limit in zip(of_preset["cpu"], limits, strict=True)
+        ]
+        tasks[task] = {"seconds": limits, "cpu_steps": cpu_steps, "returns": found}
+    overall = ratio_of_interquartile_means({preset: np.array(found) for preset, found in scores.items()})
+    print("interquartile means: {fast:.0f} and {cpu:.0f}, ratio {ratio:.2f} [{low:.2f}, {high:.2f}]".format(**overall))
+    made = {
+        "command": "python benchmarks/fast.py",
+        "date": str(datetime.date.today()),
+        "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
+        "torch": torch.__version__,
+        "steps": STEPS,
+        "seeds": args.seeds,
+    }
+    found_curves = {t: {p: [c._asdict() for c in cs] for p, cs in of.items()} for t, of in curves.items()}
+    result = {**made, "interquartile_means": overall, "at_equal_time": tasks, "curves": found_curves}
+    (RESULTS / "fast.json").write_text(json.dumps(result, indent=1) + "\n")
+    draw(curves)
+
+
+if __name__ == "__main__":
+    main()

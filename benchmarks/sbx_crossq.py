@@ -1,0 +1,96 @@
+"""Trains SBX's CrossQ on a suite task as this project's runs are trained; benchmarks/crossq.py starts it.
+
+    .venv-bench/bin/python benchmarks/sbx_crossq.py TASK SEED STEPS EVERY FOLDER
+
+The environment, its seeds and the evaluations are this project's, and so are the sizes: actor 2 x 128, critics 2 x 256,
+batches of 256, two environment steps an action. Writes FOLDER/result.json: the evaluations, and steps a second.
+"""
+
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from sbx import CrossQ
+from stable_baselines3.common.callbacks import BaseCallback
+
+import envs
+from evaluator import Evaluator
+
+ACTION_REPEAT, SEED_STEPS, EPISODES = 2, 1000, 10
+
+
+class Evaluate(BaseCallback):
+    """Evaluates every so many environment steps; the seconds that it takes are not training's."""
+
+    def __init__(self, task: str, seed: int, every: int):
+        super().__init__()
+        make_env = partial(envs.make_env, task, seed, ACTION_REPEAT)
+        self._evaluator = Evaluator(make_env, seed, EPISODES, None, ACTION_REPEAT)
+        self._every = every
+        self.started_s = 0.0
+        self.began_at = 0
+        self.rows: list[dict[str, float]] = []
+        self._apart_s = 0.0
+
+    def _on_step(self) -> bool:
+        step = self.num_timesteps * ACTION_REPEAT
+        if step == SEED_STEPS + 500 * ACTION_REPEAT:  # everything is compiled
+            self.started_s, self.began_at = time.perf_counter(), step
+        if step % self._every == 0:
+            began_s = time.perf_counter()
+            returns = self._evaluator.evaluate(Greedy(self.model), step).returns
+            self._apart_s += time.perf_counter() - began_s
+            self.rows.append({"step": step, "episode_reward": float(np.mean(returns))})
+        return True
+
+    def steps_per_second(self) -> float:
+        seconds = time.perf_counter() - self.started_s - self._apart_s
+        return (self.num_timesteps * ACTION_REPEAT - self.began_at) / seconds
+
+
+class Greedy:
+    """A peer's model as an evaluator wants it."""
+
+    training = False
+
+    def __init__(self, model: Any):
+        self._model = model
+
+    def train(self, training: bool = True) -> None:
+        pass
+
+    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        return self._model.predict(obs, deterministic=not sample)[0]
+
+
+def main() -> None:
+    task, seed, steps, every = sys.argv[1], *(int(word) for word in sys.argv[2:5])
+    torch.set_num_threads(1)
+    env = envs.make_env(task, seed, ACTION_REPEAT)
+    model = CrossQ(
+        "MlpPolicy",
+        env,
+        learning_starts=SEED_STEPS // ACTION_REPEAT,
+        buffer_size=steps // ACTION_REPEAT,
+        batch_size=256,
+        policy_kwargs={"net_arch": {"pi": [128, 128], "qf": [256, 256]}},
+        seed=seed,
+    )
+    callback = Evaluate(task, seed, every)
+    model.learn(steps // ACTION_REPEAT, callback, log_interval=1000)
+    result = {"evaluations": callback.rows, "steps_per_second": callback.steps_per_second()}
+    folder = Path(sys.argv[5])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

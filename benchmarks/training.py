@@ -1,0 +1,88 @@
+"""Whole trainings for the benchmarks that compare them: one to a core, and their curves over seconds of training."""
+
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from study.runs import read
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Nothing that takes time and is not training, evaluations apart, whose seconds are subtracted.
+BARE = ("num_threads=1", "save_video=false", "save_figure=false", "checkpoint_frequency=0")
+
+
+class Job(NamedTuple):
+    """A training: a command that writes its folder, and what is there once it is done."""
+
+    folder: Path
+    command: list[str]
+    result: str = "finished.json"
+
+
+def ours(folder: Path, task: str, seed: int, overrides: Sequence[str]) -> Job:
+    run = [f"env={task}", f"seed={seed}", *overrides, *BARE, f"hydra.run.dir={folder}"]
+    return Job(folder, [sys.executable, "train.py", *run])
+
+
+def finish(jobs: Sequence[Job]) -> None:
+    """Runs the jobs that are not done, in order, each alone on a core.
+
+    Raises:
+        RuntimeError: for one that failed; those that had begun are finished first.
+    """
+    cores: queue.Queue[int] = queue.Queue()
+    for core in sorted(os.sched_getaffinity(0)):
+        cores.put(core)
+    failed: list[str] = []
+
+    def one(job: Job) -> None:
+        if failed or (job.folder / job.result).exists():
+            return
+        core = cores.get()
+        shutil.rmtree(job.folder, ignore_errors=True)
+        log = job.folder.with_suffix(".log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        began_s = time.perf_counter()
+        with log.open("w") as file:
+            bound = ["taskset", "-c", str(core), *job.command]
+            code = subprocess.run(bound, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT).returncode
+        cores.put(core)
+        if code:
+            failed.append(str(log))
+        print(f"{job.folder.name}: exit code {code}, {time.perf_counter() - began_s:.0f} s", flush=True)
+
+    with ThreadPoolExecutor(cores.qsize()) as pool:
+        list(pool.map(one, jobs))
+    if failed:
+        raise RuntimeError(f"a training failed; its last words are in {', '.join(failed)}")
+
+
+class Curve(NamedTuple):
+    """A run's evaluations: environment steps, seconds of training until then, mean returns."""
+
+    steps: list[float]
+    seconds: list[float]
+    returns: list[float]
+
+
+def curve(folder: Path) -> Curve:
+    """Of one of our runs; an episode's seconds hold the evaluation before it, which is taken out again."""
+    training, evaluations = read(folder / "train.csv"), read(folder / "eval.csv")
+    episodes = list(zip(*training["duration"], strict=True))
+    apart = list(zip(*evaluations["duration"], strict=True))
+    steps, returns = evaluations["episode_reward"]
+    seconds = [
+        sum(taken for at, taken in episodes if at <= step) - sum(taken for at, taken in apart if at < step)
+        for step in steps
+    ]
+    return Curve(steps, seconds, returns)
