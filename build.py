@@ -101,7 +101,7 @@ def note_if_slow(cfg: Settings, device: torch.device) -> None:
     steps_per_second = 1 / ((time.perf_counter() - started_s) * PRODUCTS_PER_UPDATE * cfg.updates_per_step)
     print(
         f"This agent is made for a GPU: expect about {steps_per_second:.1f} steps per second on this CPU. "
-        "preset=cpu learns in minutes."
+        "preset=fast learns in minutes."
     )
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import os
 import signal
 import sys
 import time
@@ -14,20 +13,15 @@ from typing import Any
 import hydra
 import numpy as np
 import torch
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-import checkpoint
 import cli
 import device_buffer
-import resume
+import job
 import run_folder
 import run_state
-import settings
-import sweep
 import video
 from agent.execution import choose_execution, set_execution
 from build import (
@@ -339,72 +333,23 @@ class Workspace:
         self.lock.release()
 
 
-def train(config: DictConfig) -> float:
-    """Hydra's job: one run in the folder that Hydra made.
-
-    Returns:
-        The mean return of the final evaluation; in a sweep nan for a run that failed.
-    """
-    hydra_config = HydraConfig.get()
-    folder = Path(hydra_config.runtime.output_dir)
-    if hydra_config.mode != RunMode.MULTIRUN:
-        return _job(config, folder)
-    os.chdir(hydra_config.runtime.cwd)  # where relative names in the settings count from; a worker may be elsewhere
-    fixed = hydra_config.job.config.override_dirname.exclude_keys
-    swept = [text for text in hydra_config.overrides.task if cli.parse([text])[0].key_or_group not in fixed]
-    is_trial = str(hydra_config.sweeper.get("_target_")).endswith(".OptunaSweeper")
-    return sweep.guarded(lambda: _job(config, folder), folder, swept, is_trial)
-
-
-def _job(config: DictConfig, folder: Path) -> float:
-    hydra_config = HydraConfig.get()
-    values = cli.plain(config)
-    auto = values.pop("resume", None) == cli.AUTO
-    overrides = [override for override in hydra_config.overrides.task if not override.startswith("+resume=")]
-    added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
-    overrides += [f"hydra.searchpath=[{','.join(f'file://{path}' for path in added)}]"] if added else []
-    name = hydra_config.job.config_name
-    begun = auto and bool(checkpoint.newest_first(folder))
-    cfg = resume.settings_of(folder, overrides, name or "train") if begun else settings.check(values)
-    if begun and (last_return := _already_finished(cfg, folder)) is not None:
-        return last_return
-    launcher = hydra_config.launcher.get("_target_")
-    if hydra_config.mode == RunMode.MULTIRUN and launcher in sweep.POOLS:
-        command = [f"--config-name={name}", "resume=auto", *overrides]
-        command += ["hydra.mode=RUN", f"hydra.run.dir={cli.quoted(str(folder))}"]
-        return sweep.in_own_process(command, folder, cfg, launcher, Path(hydra_config.sweep.dir))
-    return _run(cfg, folder, resume=True) if begun else _run(cfg, folder, reuse=auto)
-
-
-def continue_run(folder: Path, overrides: list[str], config_name: str | None = None) -> float:
-    """Continues the run in a folder, unless it is finished.
-
-    Returns:
-        The mean return of the final evaluation.
-
-    Raises:
-        UserError: if there is nothing to continue, or an override would change what the run means.
-    """
-    cfg = resume.settings_of(folder, overrides, config_name or "train")
-    last_return = _already_finished(cfg, folder)
-    return _run(cfg, folder, resume=True) if last_return is None else last_return
-
-
-def _already_finished(cfg: Settings, folder: Path) -> float | None:
-    """The final return of a run that has nothing left to do, said in a line; None for any other."""
-    finished = run_folder.finished(folder)
-    if finished is None or finished[0] < cfg.num_train_steps:
-        return None
-    print(f"{folder}: finished at step {finished[0]}; nothing is left to do", flush=True)
-    return finished[1]
-
-
 def _run(cfg: Settings, folder: Path, **how: bool) -> float:
+    """A run from its start, or its newest checkpoint, to its end; returns the mean return of the final evaluation."""
     workspace = Workspace(cfg, folder, **how)
     try:
         return workspace.run()
     finally:
         workspace.close()
+
+
+def train(config: DictConfig) -> float:
+    """Hydra's job; returns the mean return of the final evaluation."""
+    return job.run(config, _run)
+
+
+def continue_run(folder: Path, overrides: list[str], config_name: str | None = None) -> float:
+    """The same of the run in a folder (see job.continue_run)."""
+    return job.continue_run(folder, overrides, config_name, _run)
 
 
 main = hydra.main(version_base="1.3", config_path=str(cli.CONFIG_DIR), config_name="train")(train)

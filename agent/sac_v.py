@@ -43,7 +43,8 @@ class SACVAgent(OffPolicyAgent):
         reward_scale: rewards are multiplied by it in the target; the original's inverse temperature.
         init_temperature: alpha at the start.
         learnable_temperature: whether a learned temperature is adjusted at all.
-        target_entropy: what it is adjusted towards; `auto` is -action_dim.
+        target_entropy: what it is adjusted towards; `auto` is action_dim times the next.
+        target_entropy_per_dim: see there.
         alpha_lr, actor_lr, critic_lr, value_lr and betas: of the Adam optimizers.
         actor_update_frequency: updates between two of the actor.
         critic_tau: the share of the value network that moves into its slow copy.
@@ -75,6 +76,7 @@ class SACVAgent(OffPolicyAgent):
         init_temperature: NonNegativeFloat | Schedule,
         learnable_temperature: bool,
         target_entropy: float | Literal["auto"] | Schedule,
+        target_entropy_per_dim: float,
         alpha_lr: LearningRate,
         alpha_betas: Betas,
         actor_lr: LearningRate,
@@ -112,7 +114,7 @@ class SACVAgent(OffPolicyAgent):
         self.numbers = Scheduled(
             discount=discount,
             reward_scale=reward_scale,
-            target_entropy=-float(action_dim) if target_entropy == "auto" else target_entropy,
+            target_entropy=action_dim * target_entropy_per_dim if target_entropy == "auto" else target_entropy,
             critic_tau=critic_tau,
             alpha_lr=alpha_lr,
             actor_lr=actor_lr,

@@ -17,7 +17,7 @@ from study.runs import read
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Nothing that takes time and is not training, evaluations apart, whose seconds are subtracted.
+# Nothing that takes time and is not training, evaluations apart.
 BARE = ("num_threads=1", "save_video=false", "save_figure=false", "checkpoint_frequency=0")
 
 
@@ -76,13 +76,8 @@ class Curve(NamedTuple):
 
 
 def curve(folder: Path) -> Curve:
-    """Of one of our runs; an episode's seconds hold the evaluation before it, which is taken out again."""
+    """Of one of our runs, whose episodes' durations leave evaluations out."""
     training, evaluations = read(folder / "train.csv"), read(folder / "eval.csv")
     episodes = list(zip(*training["duration"], strict=True))
-    apart = list(zip(*evaluations["duration"], strict=True))
     steps, returns = evaluations["episode_reward"]
-    seconds = [
-        sum(taken for at, taken in episodes if at <= step) - sum(taken for at, taken in apart if at < step)
-        for step in steps
-    ]
-    return Curve(steps, seconds, returns)
+    return Curve(steps, [sum(taken for at, taken in episodes if at <= step) for step in steps], returns)

@@ -190,3 +190,11 @@ def test_state_dict_continues_the_same_training(which: str) -> None:
     assert torch.equal(agent.value(obs), other.value(obs)) and torch.equal(
         agent.value_target(obs), other.value_target(obs)
     )
+
+
+@pytest.mark.parametrize("name", ["sac", "sac_v", "sac_2018", "crossq"])
+def test_the_target_entropy_is_so_much_for_each_action(name: str) -> None:
+    per_dim = (f"agent={name}", "agent.target_entropy_per_dim=-0.5")
+    assert make_agent(*per_dim, *SMALL).numbers.target_entropy == -0.5 * ACTION_DIM
+    assert make_agent(f"agent={name}", *SMALL).numbers.target_entropy == -ACTION_DIM
+    assert make_agent(*per_dim, "agent.target_entropy=-2", *SMALL).numbers.target_entropy == -2
