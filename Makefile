@@ -15,17 +15,17 @@ ARGS ?=
 MINUTES ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
-# Full size needs a GPU; without one, train what a CPU can.
+# Full size needs a GPU; without one, train what a CPU can. Presets bring an agent; one that is named gets plain SAC's.
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
-PRESET := $(if $(filter 0,$(HAS_GPU)),preset=fast)
-# Whose settings are given already: by a preset, or by the run that is resumed.
-SETTLED := $(findstring preset=,$(ARGS))$(filter-out resume=auto,$(filter resume=%,$(ARGS)))
+PRESET := $(if $(filter 0,$(HAS_GPU)),preset=$(if $(filter agent=%,$(ARGS)),cpu,fast))
+RESUMED := $(filter-out resume=auto,$(filter resume=%,$(ARGS)))
+DEFAULTS := $(if $(RESUMED),,env=cheetah_run $(if $(filter preset=%,$(ARGS)),,$(PRESET)))
 
 .PHONY: train test cluster-test check bench profile crash-test soak gpu gpu-check
 .DEFAULT_GOAL := train
 
 train: $(VENV)/train.stamp
-	$(BIN)/python train.py env=cheetah_run $(if $(SETTLED),,$(PRESET)) $(ARGS)
+	$(BIN)/python train.py $(DEFAULTS) $(ARGS)
 
 # wandb's own process answers no process that xdist started.
 test: $(VENV)/dev.stamp

@@ -348,7 +348,7 @@ def train(config: DictConfig) -> float:
 
 
 def continue_run(folder: Path, overrides: list[str], config_name: str | None = None) -> float:
-    """The same of the run in a folder (see job.continue_run)."""
+    """Continues the run in a folder (see job.continue_run)."""
     return job.continue_run(folder, overrides, config_name, _run)
 
 

@@ -1,8 +1,8 @@
 """How an agent's updates run: operation by operation, recorded, compiled, or as CUDA graphs. The numbers are the same.
 
 On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (agent/recording.py) leaves them
-out. On a GPU an update is some two hundred kernels of microseconds each, and Python needs longer to launch them than
-the GPU to run them; a captured CUDA graph launches them all at once.
+out, of acting too. On a GPU an update is some two hundred kernels of microseconds each, and Python needs longer to
+launch them than the GPU to run them; a captured CUDA graph launches them all at once.
 """
 
 from collections import Counter

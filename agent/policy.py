@@ -90,7 +90,7 @@ class Policy:
         return [action.clamp(*self.action_range)]
 
     def record(self) -> None:
-        """Lets a CPU act by a recording of `actions` for each number of rows, which gives the same bytes."""
+        """Acting, on a CPU, goes by recordings of `actions`, one for each number of rows: the same bytes."""
         self.choose = RecordedByShape(self.actions)
 
     def _to_device(self, obs: torch.Tensor) -> torch.Tensor:

@@ -72,7 +72,7 @@ class RecordedByShape:
     """A function of tensors that records itself for each shape of its inputs; what cannot be recorded runs as it is.
 
     Args:
-        function: as for `record`; without gradients.
+        function: as for `record`, without gradients or side effects.
     """
 
     def __init__(self, function: Callable[[Tensors], Tensors]):
@@ -84,7 +84,7 @@ class RecordedByShape:
         return RecordedByShape(copy.deepcopy(self._function, memo))  # recordings read the tensors that they are of
 
     def __call__(self, inputs: Tensors) -> Tensors:
-        key = tuple((tensor.shape, tensor.stride()) for tensor in inputs)
+        key = tuple((tensor.shape, tensor.stride(), tensor.dtype) for tensor in inputs)
         if key in self._programs:
             return self._programs[key](inputs)
         try:

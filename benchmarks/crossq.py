@@ -3,8 +3,9 @@
     python benchmarks/crossq.py [--tasks …] [--seeds 1 2 3] [--steps 20000]
 
 Three tasks, three seeds; actor 2 x 128, critics 2 x 256, batches of 256, two environment steps an action. One of each
-trains side by side, each on a core of its own. Writes benchmarks/results/crossq.json and crossq.png, and prints the
-table. Needs .venv-bench (`make bench` builds it). Runs in exp/benchmarks/crossq that are finished are not made again.
+trains side by side, each on a core of its own. Networks start as each project starts them, orthogonal ours and normal
+SBX's. Writes benchmarks/results/crossq.json and crossq.png, and prints the table. Needs .venv-bench (`make
+.venv-bench/stamp` builds it). Runs in exp/benchmarks/crossq that are finished are not made again.
 """
 
 import argparse
@@ -32,7 +33,7 @@ COLORS = {"ours": "#d1495b", "sbx": "#30638e"}
 
 
 def job(system: str, task: str, seed: int, steps: int) -> Job:
-    folder = FOLDER / f"{system}_{task}_s{seed}"
+    folder = FOLDER / f"{steps}" / f"{system}_{task}_s{seed}"
     if system == "ours":
         lengths = [f"num_train_steps={steps}", f"eval_frequency={EVERY}", "num_seed_steps=1000"]
         return ours(folder, task, seed, [*SIZES, *lengths])
@@ -60,7 +61,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20_000)
     args = parser.parse_args()
     pairs = [(task, seed) for seed in args.seeds for task in args.tasks]
-    finish([job(system, task, seed, args.steps) for task, seed in pairs for system in COLORS])
+    for task, seed in pairs:  # the next begins when both have finished
+        finish([job(system, task, seed, args.steps) for system in (COLORS if seed % 2 else reversed(COLORS))])
     runs = {
         task: {s: [found_by(s, job(s, task, seed, args.steps).folder) for seed in args.seeds] for s in COLORS}
         for task in args.tasks

@@ -1,11 +1,12 @@
-"""What preset=fast learns in the time that it takes, beside what preset=cpu learns in the same time.
+"""What preset=fast learns in some minutes, beside what preset=cpu learns in the same time.
 
     python benchmarks/fast.py [--tasks …] [--seeds 1 2 3]
 
-Six tasks of different kinds, three seeds. The two presets train side by side, each on a core of its own, so that what
-else the machine does falls on both. A pair is compared at the seconds of training (evaluations apart) that preset=fast
-took for its steps; preset=cpu, which is given more steps, is interpolated there. Writes benchmarks/results/fast.json
-and fast.png, and prints the table. Runs in exp/benchmarks/fast that are finished are not made again.
+Six tasks of different kinds, three seeds; a run on each core, the presets in turn, so that what else the machine does
+falls on both. preset=cpu, whose updates are faster, is given half as many steps again. A run of each is compared after
+as many seconds of training (evaluations apart) as the first of the two took to its end; between two evaluations a
+return is interpolated. Writes benchmarks/results/fast.json and fast.png, and prints the table. Runs in
+exp/benchmarks/fast that are finished are not made again.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def job(preset: str, task: str, seed: int) -> Job:
 
 
 def at(found: Curve, seconds: float) -> float:
-    """The return after so many seconds, on the line between two evaluations, from 0 at the start; at last the last."""
+    """The return after so many seconds, on the line between two evaluations; 0 at the start."""
     return float(np.interp(seconds, [0.0, *found.seconds], [0.0, *found.returns]))
 
 
@@ -84,16 +85,13 @@ def main() -> None:
     scores: dict[str, list[list[float]]] = {preset: [] for preset in STEPS}
     print("| task | preset=fast | preset=cpu, same time | minutes |\n| --- | --- | --- | --- |")
     for task, of_preset in curves.items():
-        limits = [one.seconds[-1] for one in of_preset["fast"]]
+        limits = [min(a.seconds[-1], b.seconds[-1]) for a, b in zip(*of_preset.values(), strict=True)]
         found = {p: [at(one, limit) for one, limit in zip(of_preset[p], limits, strict=True)] for p in STEPS}
         for preset in STEPS:
             scores[preset].append(found[preset])
         cells = [f"{mean(found[p]):.0f} ± {stdev(found[p]):.0f}" for p in STEPS]
         print(f"| {task} | {cells[0]} | {cells[1]} | {mean(limits) / 60:.1f} |")
-        cpu_steps = [
-            float(np.interp(limit, c.seconds, c.steps)) for c, limit in zip(of_preset["cpu"], limits, strict=True)
-        ]
-        tasks[task] = {"seconds": limits, "cpu_steps": cpu_steps, "returns": found}
+        tasks[task] = {"seconds": limits, "returns": found}
     overall = ratio_of_interquartile_means({preset: np.array(found) for preset, found in scores.items()})
     print("interquartile means: {fast:.0f} and {cpu:.0f}, ratio {ratio:.2f} [{low:.2f}, {high:.2f}]".format(**overall))
     made = {

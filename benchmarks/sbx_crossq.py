@@ -35,15 +35,15 @@ class Evaluate(BaseCallback):
         make_env = partial(envs.make_env, task, seed, ACTION_REPEAT)
         self._evaluator = Evaluator(make_env, seed, EPISODES, None, ACTION_REPEAT)
         self._every = every
-        self.started_s = 0.0
-        self.began_at = 0
+        self._started_s = 0.0
+        self._began_at = 0
         self.rows: list[dict[str, float]] = []
         self._apart_s = 0.0
 
     def _on_step(self) -> bool:
         step = self.num_timesteps * ACTION_REPEAT
         if step == SEED_STEPS + 500 * ACTION_REPEAT:  # everything is compiled
-            self.started_s, self.began_at = time.perf_counter(), step
+            self._started_s, self._began_at = time.perf_counter(), step
         if step % self._every == 0:
             began_s = time.perf_counter()
             returns = self._evaluator.evaluate(Greedy(self.model), step).returns
@@ -52,8 +52,8 @@ class Evaluate(BaseCallback):
         return True
 
     def steps_per_second(self) -> float:
-        seconds = time.perf_counter() - self.started_s - self._apart_s
-        return (self.num_timesteps * ACTION_REPEAT - self.began_at) / seconds
+        seconds = time.perf_counter() - self._started_s - self._apart_s
+        return (self.num_timesteps * ACTION_REPEAT - self._began_at) / seconds
 
 
 class Greedy:
@@ -74,7 +74,7 @@ class Greedy:
 def main() -> None:
     task, seed, steps, every = sys.argv[1], *(int(word) for word in sys.argv[2:5])
     torch.set_num_threads(1)
-    env = envs.make_env(task, seed, ACTION_REPEAT)
+    env = envs.SeededEpisodes(envs.make_env(task, seed, ACTION_REPEAT), seed)
     model = CrossQ(
         "MlpPolicy",
         env,

@@ -53,10 +53,12 @@ def finish(jobs: Sequence[Job]) -> None:
         log = job.folder.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         began_s = time.perf_counter()
-        with log.open("w") as file:
-            bound = ["taskset", "-c", str(core), *job.command]
-            code = subprocess.run(bound, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT).returncode
-        cores.put(core)
+        try:
+            with log.open("w") as file:
+                bound = ["taskset", "-c", str(core), *job.command]
+                code = subprocess.run(bound, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT).returncode
+        finally:
+            cores.put(core)
         if code:
             failed.append(str(log))
         print(f"{job.folder.name}: exit code {code}, {time.perf_counter() - began_s:.0f} s", flush=True)
