@@ -1,6 +1,6 @@
 """What parts of preset=fast contribute: one is taken out at a time, on three tasks with three seeds.
 
-    python benchmarks/ablation.py [--tasks …] [--seeds 1 2 3] [--steps 20000]
+    python benchmarks/ablation.py [--tasks …] [--seeds 1 2 3] [--steps 15000]
 
 A run's score is the mean of its evaluations, the area under its learning curve. Writes benchmarks/results/ablation.json
 and prints a table: each task's mean and deviation over seeds, the interquartile mean of all runs, and the milliseconds
@@ -21,7 +21,7 @@ from training import ROOT, curve, finish, ours
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "ablation", ROOT / "benchmarks" / "results" / "ablation.json"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk")
-EVERY, ACTION_REPEAT = 5_000, 2
+EVERY, ACTION_REPEAT = 3_000, 2
 WITHOUT: dict[str, tuple[str, ...]] = {
     "preset=fast": (),
     "batch normalisation": ("agent.critic.network=null", "agent.actor.network=null"),
@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--steps", type=int, default=15_000)
     args = parser.parse_args()
     lengths = ["preset=fast", f"num_train_steps={args.steps}", f"eval_frequency={EVERY}"]
     finish(
