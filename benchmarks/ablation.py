@@ -20,14 +20,13 @@ from scipy.stats import trim_mean
 from training import ROOT, curve, finish, ours
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "ablation", ROOT / "benchmarks" / "results" / "ablation.json"
-TASKS = ("cheetah_run", "walker_run", "quadruped_walk")
+TASKS = ("cheetah_run", "walker_run", "reacher_hard")
 EVERY, ACTION_REPEAT = 3_000, 2
 WITHOUT: dict[str, tuple[str, ...]] = {
     "preset=fast": (),
     "batch normalisation": ("agent.critic.network=null", "agent.actor.network=null"),
     "3-step targets": ("n_step=1",),
-    "the higher target entropy": ("agent.target_entropy_per_dim=-1",),
-    "the low first temperature": ("agent.init_temperature=1",),
+    "its temperature's start and target": ("agent.init_temperature=1", "agent.target_entropy_per_dim=-1"),
     "the second update a step": ("updates_per_step=1", "agent.actor_update_frequency=1"),
 }
 
