@@ -11,6 +11,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 from pathlib import Path
 from statistics import mean, median, stdev
 
@@ -26,13 +27,13 @@ WITHOUT: dict[str, tuple[str, ...]] = {
     "preset=fast": (),
     "batch normalisation": ("agent.critic.network=null", "agent.actor.network=null"),
     "3-step targets": ("n_step=1",),
-    "its temperature's start and target": ("agent.init_temperature=1", "agent.target_entropy_per_dim=-1"),
+    "the temperature: its start and target": ("agent.init_temperature=1", "agent.target_entropy_per_dim=-1"),
     "the second update a step": ("updates_per_step=1", "agent.actor_update_frequency=1"),
 }
 
 
 def folder(steps: int, part: str, task: str, seed: int) -> Path:
-    return FOLDER / f"{steps}" / f"{part.replace(' ', '_').replace('=', '_')}__{task}_s{seed}"
+    return FOLDER / f"{steps}" / f"{re.sub(r'[^a-z0-9]+', '_', part)}__{task}_s{seed}"
 
 
 def main() -> None:
