@@ -3,8 +3,8 @@
     python benchmarks/gpu.py
 
 cheetah_run at full size (1024 units, batches of 1024, one update a step; agent=flash_sac at its own), logs on,
-evaluation and videos off. Each variant trains in a process of its own, the variants in turn, twice. Writes benchmarks/results/gpu.json (the machine,
-the versions, every number) and prints, last, its summary as one line of JSON.
+evaluation and videos off. Each variant trains in a process of its own, the variants in turn, twice. Writes
+benchmarks/results/gpu.json (the machine, the versions, every number) and prints, last, its summary as one line of JSON.
 """
 
 import datetime
