@@ -28,7 +28,6 @@ WITHOUT: dict[str, tuple[str, ...]] = {
     "batch normalisation": ("agent.critic.network=null", "agent.actor.network=null"),
     "3-step targets": ("n_step=1",),
     "the temperature: its start and target": ("agent.init_temperature=1", "agent.target_entropy_per_dim=-1"),
-    "the second update a step": ("updates_per_step=1", "agent.actor_update_frequency=1"),
 }
 
 
