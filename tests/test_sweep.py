@@ -173,8 +173,8 @@ def test_a_run_ends_with_the_worker_that_wanted_it() -> None:
     """A worker starts a run and is killed: the kernel tells the run, which here answers through a pipe."""
     run = (
         "import os, signal, own_process; own_process.end_with(os.getppid());"
-        "signal.signal(signal.SIGTERM, lambda *_: (print('told', flush=True), os._exit(0)));"
-        "print('begun', flush=True); signal.alarm(60); signal.pause()"  # which ends it if nobody tells it
+        "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'told\\n'), os._exit(0)));"
+        "os.write(1, b'begun\\n'); signal.alarm(60); signal.pause()"  # which ends it if nobody tells it
     )
     worker = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {run!r}]).wait()"
     process = subprocess.Popen([sys.executable, "-c", worker], cwd=own_process.ROOT, stdout=subprocess.PIPE, text=True)
