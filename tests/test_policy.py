@@ -3,12 +3,14 @@
 import copy
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from agents import OBS_DIM, SMALL, make_agent
 
+from agent.execution import set_execution
 from agent.policy import UniformPolicy, load_policy
 from utils import UserError
 
@@ -68,20 +70,25 @@ FOLLOWERS = ("agent/observation_normaliser=running", "agent/exploration=held")
 @pytest.mark.parametrize("overrides", [(), MIXTURE, ("agent=simba",), ("agent=crossq",), FOLLOWERS])
 def test_recorded_acting_is_the_eager_one_to_the_last_bit(overrides: tuple[str, ...]) -> None:
     plain, other = make_agent(*overrides, *SMALL), make_agent(*overrides, *SMALL)
-    recorded = copy.deepcopy(plain)
-    recorded.policy.record()
-    copied = copy.deepcopy(recorded)
     with torch.no_grad():
         for parameter in other.actor.parameters():
             parameter.add_(0.1)
+    recorded = copy.deepcopy(plain)
+    set_execution(recorded, "recorded", torch.device("cpu"))
     random = np.random.default_rng(0)
-    for state in (plain, other, plain):  # a recording reads the networks as they are now
-        for agent in (plain, recorded, copied):
-            agent.load_state_dict(copy.deepcopy(state.state_dict()))
-        for shape in [(OBS_DIM,), (1, OBS_DIM), (5, OBS_DIM)] * 2:
-            obs = random.normal(size=shape).astype(np.float32)
-            for sample in (False, True):
-                expected = plain.act(obs, sample)
-                for agent in (recorded, copied):
-                    np.testing.assert_array_equal(agent.act(obs, sample), expected)
-    assert all(agent.policy.choose.recorded == 4 for agent in (recorded, copied))
+
+    def compare(agent: Any) -> None:
+        for state in (plain, other, plain):  # a recording reads the networks as they are now
+            for one in (eager, agent):
+                one.load_state_dict(copy.deepcopy(state.state_dict()))
+            for shape in [(OBS_DIM,), (1, OBS_DIM), (5, OBS_DIM)] * 2:
+                obs = random.normal(size=shape).astype(np.float32)
+                for sample in (False, True):
+                    np.testing.assert_array_equal(agent.act(obs, sample), eager.act(obs, sample))
+        assert agent.policy.choose.recorded == 4
+
+    eager = copy.deepcopy(plain)
+    compare(recorded)
+    copied = copy.deepcopy(recorded)
+    recorded.load_state_dict(copy.deepcopy(other.state_dict()))  # which the copy has nothing to do with
+    compare(copied)
