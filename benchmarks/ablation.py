@@ -7,18 +7,13 @@ and prints a table: each task's mean and deviation over seeds, the interquartile
 of a decision (two environment steps). Runs in exp/benchmarks/ablation that are finished are not made again.
 """
 
-import argparse
-import datetime
 import json
-import os
 import re
 from pathlib import Path
 from statistics import mean, median, stdev
 
-import torch
-from machine import processor
 from scipy.stats import trim_mean
-from training import ROOT, curve, finish, ours
+from training import ROOT, circumstances, curve, finish, options, ours
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "ablation", ROOT / "benchmarks" / "results" / "ablation.json"
 TASKS = ("cheetah_run", "walker_run", "reacher_hard")
@@ -36,9 +31,7 @@ def folder(steps: int, part: str, task: str, seed: int) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", default=TASKS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser = options(__doc__, TASKS)
     parser.add_argument("--steps", type=int, default=15_000)
     args = parser.parse_args()
     lengths = ["preset=fast", f"num_train_steps={args.steps}", f"eval_frequency={EVERY}"]
@@ -70,14 +63,8 @@ def main() -> None:
             "ms_per_decision": per_decision_ms,
             "curves": {task: [run._asdict() for run in of_task] for task, of_task in runs.items()},
         }
-    made = {
-        "command": f"python benchmarks/ablation.py --steps {args.steps}",
-        "date": str(datetime.date.today()),
-        "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
-        "torch": torch.__version__,
-        "seeds": args.seeds,
-    }
-    RESULT.write_text(json.dumps({**made, "without": parts}, indent=1) + "\n")
+    result = {**circumstances(), "seeds": args.seeds, "without": parts}
+    RESULT.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,18 +8,12 @@ SBX's. Writes benchmarks/results/crossq.json and crossq.png, and prints the tabl
 .venv-bench/stamp` builds it). Runs in exp/benchmarks/crossq that are finished are not made again.
 """
 
-import argparse
-import csv
-import datetime
 import json
-import os
 from pathlib import Path
 from statistics import mean, median, stdev
 
 import matplotlib
-import torch
-from machine import processor
-from training import ROOT, Job, curve, finish, ours
+from training import ROOT, Job, circumstances, curve, finish, options, ours, read
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -48,16 +42,13 @@ def found_by(system: str, folder: Path) -> tuple[list[float], list[float], float
         rows = result["evaluations"]
         return [row["step"] for row in rows], [row["episode_reward"] for row in rows], result["steps_per_second"]
     found = curve(folder)
-    with (folder / "train.csv").open(newline="") as file:
-        rows = [{key: float(row[key]) for key in ("step", "duration")} for row in csv.DictReader(file)]
-    before_s = sum(row["duration"] for row in rows if row["step"] <= WARM)
+    episodes = zip(*read(folder / "train.csv")["duration"], strict=True)
+    before_s = sum(taken for step, taken in episodes if step <= WARM)
     return found.steps, found.returns, (found.steps[-1] - WARM) / (found.seconds[-1] - before_s)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", default=TASKS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser = options(__doc__, TASKS)
     parser.add_argument("--steps", type=int, default=20_000)
     args = parser.parse_args()
     pairs = [(task, seed) for seed in args.seeds for task in args.tasks]
@@ -88,14 +79,8 @@ def main() -> None:
     axes[0, 0].legend(frameon=False)
     axes[0, 0].set_ylabel("return")
     figure.savefig(RESULTS / "crossq.png", dpi=100)
-    result = {
-        "command": f"python benchmarks/crossq.py --steps {args.steps}",
-        "date": str(datetime.date.today()),
-        "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
-        "torch": torch.__version__,
-        "seeds": args.seeds,
-        "tasks": tasks,
-    }
+    peer = json.loads((job("sbx", args.tasks[0], args.seeds[0], args.steps).folder / "result.json").read_text())
+    result = {**circumstances(), "versions": peer["versions"], "seeds": args.seeds, "tasks": tasks}
     (RESULTS / "crossq.json").write_text(json.dumps(result, indent=1) + "\n")
 
 

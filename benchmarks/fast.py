@@ -9,18 +9,13 @@ return is interpolated. Writes benchmarks/results/fast.json and fast.png, and pr
 exp/benchmarks/fast that are finished are not made again.
 """
 
-import argparse
-import datetime
 import json
-import os
 from statistics import mean, stdev
 
 import matplotlib
 import numpy as np
-import torch
-from machine import processor
 from scipy.stats import trim_mean
-from training import ROOT, Curve, Job, curve, finish, ours
+from training import ROOT, Curve, Job, at, circumstances, curve, finish, options, ours
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -36,11 +31,6 @@ RESAMPLES = 2000
 def job(preset: str, task: str, seed: int) -> Job:
     lengths = [f"num_train_steps={STEPS[preset]}", f"eval_frequency={EVERY}"]
     return ours(FOLDER / f"{preset}_{task}_s{seed}", task, seed, [f"preset={preset}", *lengths])
-
-
-def at(found: Curve, seconds: float) -> float:
-    """The return after so many seconds, on the line between two evaluations; 0 at the start."""
-    return float(np.interp(seconds, [0.0, *found.seconds], [0.0, *found.returns]))
 
 
 def ratio_of_interquartile_means(scores: dict[str, np.ndarray]) -> dict[str, float]:
@@ -75,10 +65,7 @@ def draw(curves: dict[str, dict[str, list[Curve]]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", default=TASKS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    args = parser.parse_args()
+    args = options(__doc__, TASKS).parse_args()
     finish([job(preset, task, seed) for seed in args.seeds for task in args.tasks for preset in STEPS])
     curves = {t: {p: [curve(job(p, t, s).folder) for s in args.seeds] for p in STEPS} for t in args.tasks}
     tasks: dict[str, object] = {}
@@ -94,14 +81,7 @@ def main() -> None:
         tasks[task] = {"seconds": limits, "returns": found}
     overall = ratio_of_interquartile_means({preset: np.array(found) for preset, found in scores.items()})
     print("interquartile means: {fast:.0f} and {cpu:.0f}, ratio {ratio:.2f} [{low:.2f}, {high:.2f}]".format(**overall))
-    made = {
-        "command": "python benchmarks/fast.py",
-        "date": str(datetime.date.today()),
-        "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
-        "torch": torch.__version__,
-        "steps": STEPS,
-        "seeds": args.seeds,
-    }
+    made = {**circumstances(), "steps": STEPS, "seeds": args.seeds}
     found_curves = {t: {p: [c._asdict() for c in cs] for p, cs in of.items()} for t, of in curves.items()}
     result = {**made, "interquartile_means": overall, "at_equal_time": tasks, "curves": found_curves}
     (RESULTS / "fast.json").write_text(json.dumps(result, indent=1) + "\n")

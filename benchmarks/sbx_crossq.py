@@ -3,13 +3,14 @@
     .venv-bench/bin/python benchmarks/sbx_crossq.py TASK SEED STEPS EVERY FOLDER
 
 The environment, its seeds and the evaluations are this project's, and so are the sizes: actor 2 x 128, critics 2 x 256,
-batches of 256, two environment steps an action. Writes FOLDER/result.json: the evaluations, and steps a second.
+batches of 256, two environment steps an action. Writes FOLDER/result.json: the evaluations, steps a second, and versions.
 """
 
 import json
 import sys
 import time
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ def main() -> None:
     callback = Evaluate(task, seed, every)
     model.learn(steps // ACTION_REPEAT, callback, log_interval=1000)
     result = {"evaluations": callback.rows, "steps_per_second": callback.steps_per_second()}
+    result["versions"] = {name: version(name) for name in ("sbx-rl", "stable-baselines3", "jax")}
     folder = Path(sys.argv[5])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "result.json").write_text(json.dumps(result) + "\n")

@@ -1,5 +1,7 @@
 """Whole trainings for the benchmarks that compare them: one to a core, and their curves over seconds of training."""
 
+import argparse
+import datetime
 import os
 import queue
 import shutil
@@ -9,7 +11,11 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from machine import processor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -19,6 +25,24 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Nothing that takes time and is not training, evaluations apart.
 BARE = ("num_threads=1", "save_video=false", "save_figure=false", "checkpoint_frequency=0")
+
+
+def options(doc: str, tasks: Sequence[str], seeds: Sequence[int] = (1, 2, 3)) -> argparse.ArgumentParser:
+    """A benchmark's command line: its tasks and its seeds."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=tasks)
+    parser.add_argument("--seeds", type=int, nargs="+", default=seeds)
+    return parser
+
+
+def circumstances() -> dict[str, Any]:
+    """How a result came about: the command as it was given, the day, the machine."""
+    return {
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "date": str(datetime.date.today()),
+        "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
+        "torch": torch.__version__,
+    }
 
 
 class Job(NamedTuple):
@@ -83,3 +107,8 @@ def curve(folder: Path) -> Curve:
     episodes = list(zip(*training["duration"], strict=True))
     steps, returns = evaluations["episode_reward"]
     return Curve(steps, [sum(taken for at, taken in episodes if at <= step) for step in steps], returns)
+
+
+def at(found: Curve, seconds: float) -> float:
+    """The return after so many seconds, on the line between two evaluations; 0 at the start."""
+    return float(np.interp(seconds, [0.0, *found.seconds], [0.0, *found.returns]))

@@ -17,7 +17,7 @@ def test_a_curve_counts_the_seconds_of_the_episodes_before_each_evaluation(tmp_p
     (tmp_path / "eval.csv").write_text("step,episode_reward,duration\n2000,10,100\n4000,30,100\n")
     found = training.curve(tmp_path)
     assert found == ([2000, 4000], [2.5, 9.5], [10, 30])
-    assert [fast.at(found, seconds) for seconds in (0, 1.25, 2.5, 6, 9.5)] == [0, 5, 10, 20, 30]
+    assert [training.at(found, seconds) for seconds in (0, 1.25, 2.5, 6, 9.5)] == [0, 5, 10, 20, 30]
 
 
 def test_a_job_that_is_done_is_not_made_again_and_one_that_fails_is_told_of(tmp_path: Path) -> None:
