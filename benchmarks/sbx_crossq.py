@@ -3,7 +3,7 @@
     .venv-bench/bin/python benchmarks/sbx_crossq.py TASK SEED STEPS EVERY FOLDER
 
 The environment, its seeds and the evaluations are this project's, and so are the sizes: actor 2 x 128, critics 2 x 256,
-batches of 256, two environment steps an action. Writes FOLDER/result.json: the evaluations, steps a second, and versions.
+batches of 256, two environment steps an action. Writes FOLDER/result.json: evaluations, steps a second, versions.
 """
 
 import json
