@@ -4,12 +4,13 @@
 
 A candidate's score on a task is its mean return over the second half of the seconds of training that all of them had
 there (evaluations apart), so a cheaper decision counts as much as a better one. Seeds are not those of fast.py, which
-measures what was chosen. Writes benchmarks/results/search.json and prints the table, best first. Runs in
-exp/benchmarks/search that are finished are not made again.
+measures what was chosen. Writes benchmarks/results/search.json and prints the table. Runs in exp/benchmarks/search that
+are finished are not made again, and are in the table too.
 """
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from statistics import mean, median
 
@@ -19,15 +20,19 @@ from training import ROOT, Curve, at, circumstances, curve, finish, options, our
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "search", ROOT / "benchmarks" / "results" / "search.json"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "finger_spin", "cartpole_swingup")
 EVERY = 3_000
+TWO, ONE = ("updates_per_step=2",), ("updates_per_step=1",)  # for each decision; every other one of the actor too
 # Name: environment steps, which take about as long as everybody's, and overrides.
 CANDIDATES: dict[str, tuple[int, tuple[str, ...]]] = {
-    "preset=fast": (30_000, ()),
-    "one update a decision": (42_000, ("updates_per_step=1",)),
-    "critics of 256 units": (27_000, ("agent.critic.hidden_dim=256",)),
-    "5-step targets": (30_000, ("n_step=5",)),
-    "held noise": (30_000, ("agent/exploration=held",)),
-    "actor climbs the mean": (30_000, ("agent.actor_q=mean",)),
-    "batches of 64": (36_000, ("agent.batch_size=64",)),
+    "two updates": (30_000, TWO),
+    "two updates, critics of 256 units": (27_000, (*TWO, "agent.critic.hidden_dim=256")),
+    "two updates, 5-step targets": (30_000, (*TWO, "n_step=5")),
+    "two updates, held noise": (30_000, (*TWO, "agent/exploration=held")),
+    "two updates, the actor climbs the mean": (30_000, (*TWO, "agent.actor_q=mean")),
+    "two updates, batches of 64": (36_000, (*TWO, "agent.batch_size=64")),
+    "one update": (54_000, ONE),
+    "one update, the actor climbs the mean": (54_000, (*ONE, "agent.actor_q=mean")),
+    "one update, of the actor too": (42_000, (*ONE, "agent.actor_update_frequency=1")),
+    "one update, critics of 256 units": (30_000, (*ONE, "agent.critic.hidden_dim=256")),
 }
 
 
@@ -45,27 +50,32 @@ def main() -> None:
     parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     args = parser.parse_args()
     jobs = []
-    for seed in args.seeds:
-        for task in args.tasks:
-            for name in args.candidates:
-                steps, overrides = CANDIDATES[name]
-                lengths = [f"num_train_steps={steps}", f"eval_frequency={EVERY}", "num_eval_episodes=5"]
-                jobs.append(ours(folder(name, task, seed), task, seed, ["preset=fast", *lengths, *overrides]))
+    for seed, task, name in product(args.seeds, args.tasks, args.candidates):
+        steps, overrides = CANDIDATES[name]
+        lengths = [f"num_train_steps={steps}", f"eval_frequency={EVERY}", "num_eval_episodes=5"]
+        jobs.append(ours(folder(name, task, seed), task, seed, ["preset=fast", *lengths, *overrides]))
     finish(jobs)
-    runs = {(n, t, s): curve(folder(n, t, s)) for n in args.candidates for t in args.tasks for s in args.seeds}
-    limits = {(t, s): min(runs[n, t, s].seconds[-1] for n in args.candidates) for t in args.tasks for s in args.seeds}
-    scores = {
-        n: {t: mean(late_return(runs[n, t, s], limits[t, s]) for s in args.seeds) for t in args.tasks}
-        for n in args.candidates
+    runs = {  # those of earlier calls too
+        (n, t, s): curve(folder(n, t, s))
+        for n, t, s in product(CANDIDATES, args.tasks, args.seeds)
+        if (folder(n, t, s) / "finished.json").exists()
     }
+    limits = {
+        (t, s): min(run.seconds[-1] for (_, task, seed), run in runs.items() if (task, seed) == (t, s))
+        for t, s in product(args.tasks, args.seeds)
+    }
+    scores: dict[str, dict[str, list[float]]] = {name: {task: [] for task in args.tasks} for name in CANDIDATES}
+    for (name, task, seed), run in runs.items():
+        scores[name][task].append(late_return(run, limits[task, seed]))
     print(f"| candidate | {' | '.join(args.tasks)} | mean |\n|{' --- |' * (len(args.tasks) + 2)}")
-    for name, of_task in sorted(scores.items(), key=lambda one: -mean(one[1].values())):
-        cells = " | ".join(f"{score:.0f}" for score in of_task.values())
-        print(f"| {name} | {cells} | {mean(of_task.values()):.0f} |")
-    print(f"each after {median(limits.values()):.0f} s of training (median), {len(args.seeds)} seeds")
-    curves = {name: {f"{t}_s{s}": runs[name, t, s]._asdict() for t, s in limits} for name in args.candidates}
+    for name, of_task in scores.items():
+        cells = [f"{mean(found):.0f}" if found else "" for found in of_task.values()]
+        overall = f"{mean(mean(found) for found in of_task.values()):.0f}" if all(cells) else ""
+        print(f"| {name} | {' | '.join(cells)} | {overall} |")
+    print(f"each after {median(limits.values()):.0f} s of training (median)")
     result = {"seeds": args.seeds, "seconds": {f"{t}_s{s}": limit for (t, s), limit in limits.items()}}
-    result |= {"candidates": {name: CANDIDATES[name] for name in args.candidates}, "scores": scores, "curves": curves}
+    found_curves = {" ".join((name, f"{task}_s{seed}")): run._asdict() for (name, task, seed), run in runs.items()}
+    result |= {"candidates": CANDIDATES, "scores": scores, "curves": found_curves}
     RESULT.write_text(json.dumps(circumstances() | result, indent=1) + "\n")
 
 

@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
-    sizes = {256: compare(256, args.rounds, 100), 1024: compare(1024, args.rounds, 5)}
+    sizes = {256: compare(256, args.rounds, 100), 1024: compare(1024, args.rounds, 10)}
     output = subprocess.run([sys.executable, str(WHOLE)], check=True, stdout=subprocess.PIPE, text=True).stdout
     whole = json.loads(output.splitlines()[-1])
     ratios = {

@@ -1,12 +1,15 @@
 """Where the time of a training run goes: cheetah_run, 256 units, batches of 256, logs on, evaluation and video off.
 
-Runs the Workspace that train.py runs, with a clock around what its loop calls, and between two such runs the update
-and the environment alone. Prints one JSON object:
+Runs the Workspace that train.py runs. In a first run, blocks of steps take turns with blocks of updates alone, of
+environment steps alone, and of one of each, all within a second or two, so that what else the machine does falls on all
+alike; in a second one a clock is around what the loop calls. Prints one JSON object:
 
     step_ms         median milliseconds of a step of the loop, and of its parts
     train_overhead  a whole step over an update and an environment step alone, each timed by itself, caches warm
     train_overhead_in_turns   the same where the two take turns, as in training, and find the caches full of the other
     share_of_evaluation_and_logging   of a run's time at the default frequencies, video off
+
+The first two ratios are medians over blocks of the ratio of medians within them.
 """
 
 import json
@@ -26,7 +29,8 @@ import envs
 import settings
 from train import Workspace
 
-NUM_STEPS, SEED_STEPS, ROUNDS = 2500, 500, 5
+NUM_STEPS, SEED_STEPS = 4000, 500
+BLOCK, SETTLE = 120, 20  # steps of a block, and those of its beginning that do not count: the caches are another's
 OVERRIDES = [
     "env=cheetah_run",
     "agent.batch_size=256",
@@ -39,6 +43,7 @@ OVERRIDES = [
     "save_figure=false",
 ]
 DEFAULT_EVAL_FREQUENCY = 10_000
+Block = list[float]  # seconds of what was done again and again
 
 
 class Clock:
@@ -60,80 +65,101 @@ class Clock:
         setattr(thing, method, timed)
 
 
-def train_once(clock: Clock | None) -> tuple[list[float], Workspace]:
-    """A run; the seconds of each step of its loop once updates have begun, and the workspace."""
+def make_workspace() -> Workspace:
     cfg = settings.check(cli.plain(cli.compose_config("train", OVERRIDES)))
-    folder = Path(tempfile.mkdtemp())
-    workspace = Workspace(cfg, folder)
-    if clock:
-        clock.around(workspace.agent, "act", "acting")
-        clock.around(workspace.envs, "step", "environment")
-        clock.around(workspace.replay_buffer, "add", "buffer, adding")
-        clock.around(workspace.replay_buffer, "sample", "buffer, sampling")
-        clock.around(workspace.agent, "update", "update, with sampling and logging")
-        clock.around(workspace.logger, "log_all", "logging, an update")
-        clock.around(workspace.logger, "dump", "logging, an episode")
-        clock.around(workspace.evaluator, "evaluate", "evaluation of 10 episodes")
-    began: list[float] = []
+    return Workspace(cfg, Path(tempfile.mkdtemp()))
+
+
+def repeat(call: Callable[[], Any]) -> Block:
+    seconds = []
+    for _ in range(BLOCK):
+        began_s = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - began_s)
+    return seconds
+
+
+def overheads() -> tuple[float, float]:
+    """A whole step over update and environment step alone, and over the two taking turns."""
+    workspace = make_workspace()
+    env = envs.make_env("cheetah_run", seed=1)
     inner = workspace.envs.step
+    began_s: list[float] = []
+    alone: list[float] = []
+    in_turns: list[float] = []
+
+    def update() -> None:
+        workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
+
+    def env_step() -> None:
+        env.step(env.action_space.sample())
+
+    def both() -> None:
+        update()
+        env_step()
 
     def step(actions: Any) -> Any:
-        began.append(time.perf_counter())
+        began_s.append(time.perf_counter())
+        if workspace.step <= SEED_STEPS + SETTLE:  # no updates yet, or their recording
+            began_s.clear()
+        elif len(began_s) > BLOCK:
+            whole = [b - a for a, b in pairwise(began_s)]
+            env.reset(seed=0)
+            parts = [median(repeat(part)[SETTLE:]) for part in (update, env_step, both)]
+            alone.append(median(whole[SETTLE:]) / (parts[0] + parts[1]))
+            in_turns.append(median(whole[SETTLE:]) / parts[2])
+            began_s.clear()
         return inner(actions)
 
     workspace.envs.step = step  # type: ignore[method-assign]
     workspace.run()
-    between = [b - a for a, b in pairwise(began)]
-    return between[SEED_STEPS + 100 :], workspace
-
-
-def alone(workspace: Workspace) -> tuple[list[float], list[float], list[float]]:
-    """Seconds of updates, of environment steps with random actions, and of one of each, with nothing in between."""
-    clock = Clock()
-    clock.around(workspace.agent, "update", "update")
-    env = envs.make_env("cheetah_run", seed=1)
-    clock.around(env, "step", "step")
-    for _ in range(600):
-        workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
-    env.reset(seed=0)
-    for _ in range(900):
-        env.step(env.action_space.sample())
-    env.reset(seed=0)
-    turns_s = []
-    for _ in range(600):
-        action = env.action_space.sample()
-        began_s = time.perf_counter()
-        workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
-        env.step(action)
-        turns_s.append(time.perf_counter() - began_s)
+    workspace.close()
     env.close()
-    return clock.seconds["update"][100:600], clock.seconds["step"][100:900], turns_s
+    return median(alone), median(in_turns)
+
+
+def step_parts() -> dict[str, float]:
+    """Median milliseconds of a step of the loop, and of its parts."""
+    workspace, clock = make_workspace(), Clock()
+    clock.around(workspace.agent, "act", "acting")
+    clock.around(workspace.envs, "step", "environment")
+    clock.around(workspace.replay_buffer, "add", "buffer, adding")
+    clock.around(workspace.replay_buffer, "sample", "buffer, sampling")
+    clock.around(workspace.agent, "update", "update, with sampling and logging")
+    clock.around(workspace.logger, "log_all", "logging, an update")
+    clock.around(workspace.logger, "dump", "logging, an episode")
+    clock.around(workspace.evaluator, "evaluate", "evaluation of 10 episodes")
+    began_s: list[float] = []
+    inner = workspace.envs.step
+
+    def step(actions: Any) -> Any:
+        began_s.append(time.perf_counter())
+        return inner(actions)
+
+    workspace.envs.step = step  # type: ignore[method-assign]
+    workspace.run()
+    workspace.close()
+    whole = [b - a for a, b in pairwise(began_s)][SEED_STEPS + 100 :]
+    return {name: round(1e3 * median(s), 4) for name, s in ({"whole": whole} | clock.seconds).items()}
 
 
 def main() -> None:
-    ratios, in_turns, parts = [], [], Clock()
-    for _ in range(ROUNDS):
-        steps_s, workspace = train_once(None)
-        updates_s, env_s, turns_s = alone(workspace)
-        workspace.close()
-        ratios.append(median(steps_s) / (median(updates_s) + median(env_s)))
-        in_turns.append(median(steps_s) / median(turns_s))
-    timed_s, workspace = train_once(parts)
-    workspace.close()
-    milliseconds = {name: round(1e3 * median(seconds), 4) for name, seconds in parts.seconds.items()}
-    step_ms = 1e3 * median(timed_s)
+    overhead, in_turns = overheads()
+    milliseconds = step_parts()
     per_evaluation = milliseconds.pop("evaluation of 10 episodes")
     logging = milliseconds["logging, an update"] + milliseconds["logging, an episode"] / 1000
     evaluation = per_evaluation / DEFAULT_EVAL_FREQUENCY
     print(
         json.dumps(
             {
-                "train_overhead": round(median(ratios), 3),
-                "train_overhead_in_turns": round(median(in_turns), 3),
-                "steps_per_second": round(1e3 / step_ms, 1),
-                "step_ms": {"whole": round(step_ms, 3)} | milliseconds,
+                "train_overhead": round(overhead, 3),
+                "train_overhead_in_turns": round(in_turns, 3),
+                "steps_per_second": round(1e3 / milliseconds["whole"], 1),
+                "step_ms": milliseconds,
                 "evaluation_ms": per_evaluation,
-                "share_of_evaluation_and_logging": round((evaluation + logging) / (step_ms + evaluation), 4),
+                "share_of_evaluation_and_logging": round(
+                    (evaluation + logging) / (milliseconds["whole"] + evaluation), 4
+                ),
             }
         )
     )
