@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 
 FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "fast", ROOT / "benchmarks" / "results"
 TASKS = ("cheetah_run", "walker_run", "hopper_stand", "quadruped_walk", "finger_turn_hard", "reacher_hard")
-STEPS = {"fast": 40_000, "cpu": 60_000}
+STEPS = {"fast": 80_000, "cpu": 60_000}
 EVERY = 5_000
 COLORS = {"fast": "#d1495b", "cpu": "#30638e"}
 RESAMPLES = 2000
