@@ -3,8 +3,8 @@
     python benchmarks/fast.py [--tasks …] [--seeds 1 2 3]
 
 Six tasks of different kinds, three seeds; a run on each core, the presets in turn, so that what else the machine does
-falls on both. preset=cpu, whose updates are faster, is given half as many steps again. A run of each is compared after
-as many seconds of training (evaluations apart) as the first of the two took to its end; between two evaluations a
+falls on both, each of as many steps as take about two minutes. The two runs of a pair are compared after as many seconds
+of training (evaluations apart) as the first of them took to its end; between two evaluations a
 return is interpolated. Writes benchmarks/results/fast.json and fast.png, and prints the table. Runs in
 exp/benchmarks/fast that are finished are not made again.
 """
