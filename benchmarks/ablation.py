@@ -1,6 +1,6 @@
 """What parts of preset=fast contribute: one is taken out at a time, on three tasks with three seeds.
 
-    python benchmarks/ablation.py [--tasks …] [--seeds 1 2 3] [--steps 24000]
+    python benchmarks/ablation.py [--tasks …] [--seeds 1 2 3] [--steps 18000]
 
 A run's score is the mean of its evaluations, the area under its learning curve. Writes benchmarks/results/ablation.json
 and prints a table: each task's mean and deviation over seeds, the interquartile mean of all runs, and the milliseconds
@@ -32,7 +32,7 @@ def folder(steps: int, part: str, task: str, seed: int) -> Path:
 
 def main() -> None:
     parser = options(__doc__, TASKS)
-    parser.add_argument("--steps", type=int, default=24_000)
+    parser.add_argument("--steps", type=int, default=18_000)
     args = parser.parse_args()
     lengths = ["preset=fast", f"num_train_steps={args.steps}", f"eval_frequency={EVERY}"]
     finish(

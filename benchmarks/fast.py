@@ -4,9 +4,9 @@
 
 Six tasks of different kinds, three seeds; a run on each core, the presets in turn, so that what else the machine does
 falls on both, each of as many steps as take about two minutes. The two runs of a pair are compared after as many seconds
-of training (evaluations apart) as the first of them took to its end; between two evaluations a
-return is interpolated. Writes benchmarks/results/fast.json and fast.png, and prints the table. Runs in
-exp/benchmarks/fast that are finished are not made again.
+of training (evaluations apart) as the first of them took to its end; between two evaluations a return is interpolated.
+Writes benchmarks/results/fast.json and fast.png, and prints the table. Runs in exp/benchmarks/fast that are finished are
+not made again.
 """
 
 import json
@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 
 FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "fast", ROOT / "benchmarks" / "results"
 TASKS = ("cheetah_run", "walker_run", "hopper_stand", "quadruped_walk", "finger_turn_hard", "reacher_hard")
-STEPS = {"fast": 80_000, "cpu": 60_000}
+STEPS = {"fast": 60_000, "cpu": 60_000}
 EVERY = 5_000
 COLORS = {"fast": "#d1495b", "cpu": "#30638e"}
 RESAMPLES = 2000
