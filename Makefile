@@ -4,7 +4,7 @@
 # make crash-test MINUTES=5   kill runs at random instants, resume them, compare every byte
 # make soak    a run of 100 000 steps in which nothing may grow
 # make check   formatter, linter, type checker, layering
-# make bench   how fast it is, beside Stable-Baselines3, SBX and the machine itself (five minutes; .venv-bench is theirs)
+# make bench   how fast it is, beside Stable-Baselines3, SBX and the machine itself (eight minutes; .venv-bench is theirs)
 # make profile a profiler's trace of some updates, for Perfetto or TensorBoard
 # make gpu-check   the tests that need a GPU, and training timed on it, in under eight minutes
 #

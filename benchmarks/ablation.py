@@ -10,10 +10,10 @@ of a decision (two environment steps). Runs in exp/benchmarks/ablation that are 
 import json
 import re
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 
 from scipy.stats import trim_mean
-from training import ROOT, circumstances, curve, finish, options, ours
+from training import ROOT, circumstances, curve, finish, mean_and_spread, options, ours
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "ablation", ROOT / "benchmarks" / "results" / "ablation.json"
 TASKS = ("cheetah_run", "walker_run", "reacher_hard")
@@ -53,7 +53,7 @@ def main() -> None:
         per_decision_ms = median(
             1e3 * ACTION_REPEAT * run.seconds[-1] / run.steps[-1] for of_task in runs.values() for run in of_task
         )
-        cells = [f"{mean(of_task):.0f} ± {stdev(of_task):.0f}" for of_task in scores.values()]
+        cells = [mean_and_spread(of_task) for of_task in scores.values()]
         name = "nothing" if part == "preset=fast" else part
         print(f"| {name} | {' | '.join(cells)} | {overall:.0f} | {per_decision_ms:.1f} |")
         parts[name] = {

@@ -9,11 +9,12 @@ SBX's. Writes benchmarks/results/crossq.json and crossq.png, and prints the tabl
 """
 
 import json
+import shutil
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 
 import matplotlib
-from training import ROOT, Job, circumstances, curve, finish, options, ours, read
+from training import ROOT, Job, circumstances, curve, done, finish, mean_and_spread, options, ours, read
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -51,9 +52,15 @@ def main() -> None:
     parser = options(__doc__, TASKS)
     parser.add_argument("--steps", type=int, default=20_000)
     args = parser.parse_args()
+    if args.steps % EVERY or args.steps <= WARM:
+        parser.error(f"--steps {args.steps}: take a multiple of {EVERY}")
     pairs = [(task, seed) for seed in args.seeds for task in args.tasks]
     for task, seed in pairs:  # the next begins when both have finished
-        finish([job(system, task, seed, args.steps) for system in (COLORS if seed % 2 else reversed(COLORS))])
+        pair = [job(system, task, seed, args.steps) for system in (COLORS if seed % 2 else reversed(COLORS))]
+        if not all(done(one) for one in pair):
+            for one in pair:  # neither would have had the other beside it
+                shutil.rmtree(one.folder, ignore_errors=True)
+            finish(pair)
     runs = {
         task: {s: [found_by(s, job(s, task, seed, args.steps).folder) for seed in args.seeds] for s in COLORS}
         for task in args.tasks
@@ -65,7 +72,7 @@ def main() -> None:
         last = {s: [returns[-1] for _, returns, _ in found] for s, found in of_system.items()}
         speed = {s: [speed for *_, speed in found] for s, found in of_system.items()}
         ratio = median(a / b for a, b in zip(speed["ours"], speed["sbx"], strict=True))
-        cells = [f"{mean(last[s]):.0f} ± {stdev(last[s]):.0f}" for s in COLORS]
+        cells = [mean_and_spread(last[s]) for s in COLORS]
         print(f"| {task} | {cells[0]} | {cells[1]} | {ratio:.2f} |")
         curves = {s: [{"steps": steps, "returns": returns} for steps, returns, _ in f] for s, f in of_system.items()}
         tasks[task] = {"last_returns": last, "steps_per_second": speed, "speed_ratio": ratio, "curves": curves}

@@ -3,19 +3,20 @@
     python benchmarks/fast.py [--tasks …] [--seeds 1 2 3]
 
 Six tasks of different kinds, three seeds; a run on each core, the presets in turn, so that what else the machine does
-falls on both, each of as many steps as take about two minutes. The two runs of a pair are compared after as many seconds
-of training (evaluations apart) as the first of them took to its end; between two evaluations a return is interpolated.
-Writes benchmarks/results/fast.json and fast.png, and prints the table. Runs in exp/benchmarks/fast that are finished are
-not made again.
+falls on both, each of as many steps as take about two minutes. The two runs of a pair are compared after as many
+seconds of training (evaluations apart) as the first of them took to its end; between two evaluations a return is
+interpolated. Four of the tasks were also those that preset=fast was searched on (search.py); hopper_stand and
+finger_turn_hard were not. Writes benchmarks/results/fast.json and fast.png, and prints the table. Runs in
+exp/benchmarks/fast that are finished are not made again.
 """
 
 import json
-from statistics import mean, stdev
+from statistics import mean
 
 import matplotlib
 import numpy as np
 from scipy.stats import trim_mean
-from training import ROOT, Curve, Job, at, circumstances, curve, finish, options, ours
+from training import ROOT, Curve, Job, at, circumstances, curve, finish, mean_and_spread, options, ours
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -76,7 +77,7 @@ def main() -> None:
         found = {p: [at(one, limit) for one, limit in zip(of_preset[p], limits, strict=True)] for p in STEPS}
         for preset in STEPS:
             scores[preset].append(found[preset])
-        cells = [f"{mean(found[p]):.0f} ± {stdev(found[p]):.0f}" for p in STEPS]
+        cells = [mean_and_spread(found[p]) for p in STEPS]
         print(f"| {task} | {cells[0]} | {cells[1]} | {mean(limits) / 60:.1f} |")
         tasks[task] = {"seconds": limits, "returns": found}
     overall = ratio_of_interquartile_means({preset: np.array(found) for preset, found in scores.items()})

@@ -3,7 +3,7 @@
     python benchmarks/search.py [--candidates …] [--tasks …] [--seeds 11]
 
 A candidate's score on a task is its mean return over the second half of the seconds of training that all of them had
-there (evaluations apart), so a cheaper decision counts as much as a better one. Seeds are not those of fast.py, which
+there (evaluations apart), so a cheaper decision counts as much as a better one. Its seed is none of fast.py's, which
 measures what was chosen. Writes benchmarks/results/search.json and prints the table. Runs in exp/benchmarks/search that
 are finished are not made again, and are in the table too.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
-from training import ROOT, Curve, at, circumstances, curve, finish, options, ours
+from training import ROOT, Curve, Job, at, circumstances, curve, done, finish, options, ours
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "search", ROOT / "benchmarks" / "results" / "search.json"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "finger_spin", "cartpole_swingup")
@@ -33,11 +33,18 @@ CANDIDATES: dict[str, tuple[int, tuple[str, ...]]] = {
     "one update, the actor climbs the mean": (54_000, (*ONE, "agent.actor_q=mean")),
     "one update, of the actor too": (42_000, (*ONE, "agent.actor_update_frequency=1")),
     "one update, critics of 256 units": (30_000, (*ONE, "agent.critic.hidden_dim=256")),
+    "three updates every two decisions": (39_000, ("updates_per_step=1.5",)),
 }
 
 
 def folder(candidate: str, task: str, seed: int) -> Path:
     return FOLDER / f"{re.sub(r'[^a-z0-9]+', '_', candidate)}__{task}_s{seed}"
+
+
+def job(candidate: str, task: str, seed: int) -> Job:
+    steps, overrides = CANDIDATES[candidate]
+    lengths = [f"num_train_steps={steps}", f"eval_frequency={EVERY}", "num_eval_episodes=5"]
+    return ours(folder(candidate, task, seed), task, seed, ["preset=fast", *lengths, *overrides])
 
 
 def late_return(found: Curve, seconds: float) -> float:
@@ -49,17 +56,9 @@ def main() -> None:
     parser = options(__doc__, TASKS, (11,))
     parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     args = parser.parse_args()
-    jobs = []
-    for seed, task, name in product(args.seeds, args.tasks, args.candidates):
-        steps, overrides = CANDIDATES[name]
-        lengths = [f"num_train_steps={steps}", f"eval_frequency={EVERY}", "num_eval_episodes=5"]
-        jobs.append(ours(folder(name, task, seed), task, seed, ["preset=fast", *lengths, *overrides]))
-    finish(jobs)
-    runs = {  # those of earlier calls too
-        (n, t, s): curve(folder(n, t, s))
-        for n, t, s in product(CANDIDATES, args.tasks, args.seeds)
-        if (folder(n, t, s) / "finished.json").exists()
-    }
+    finish([job(name, task, seed) for seed, task, name in product(args.seeds, args.tasks, args.candidates)])
+    keys = product(CANDIDATES, args.tasks, args.seeds)
+    runs = {key: curve(folder(*key)) for key in keys if done(job(*key))}  # those of earlier calls too
     limits = {
         (t, s): min(run.seconds[-1] for (_, task, seed), run in runs.items() if (task, seed) == (t, s))
         for t, s in product(args.tasks, args.seeds)
@@ -69,7 +68,7 @@ def main() -> None:
         scores[name][task].append(late_return(run, limits[task, seed]))
     print(f"| candidate | {' | '.join(args.tasks)} | mean |\n|{' --- |' * (len(args.tasks) + 2)}")
     for name, of_task in scores.items():
-        cells = [f"{mean(found):.0f}" if found else "" for found in of_task.values()]
+        cells = [f"{mean(found):.0f}" if len(found) == len(args.seeds) else "" for found in of_task.values()]
         overall = f"{mean(mean(found) for found in of_task.values()):.0f}" if all(cells) else ""
         print(f"| {name} | {' | '.join(cells)} | {overall} |")
     print(f"each after {median(limits.values()):.0f} s of training (median)")

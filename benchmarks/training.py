@@ -2,8 +2,10 @@
 
 import argparse
 import datetime
+import hashlib
 import os
 import queue
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +27,7 @@ from study.runs import read
 ROOT = Path(__file__).resolve().parents[1]
 
 # Nothing that takes time and is not training, evaluations apart.
-BARE = ("num_threads=1", "save_video=false", "save_figure=false", "checkpoint_frequency=0")
+BARE = ("device=cpu", "num_threads=1", "save_video=false", "save_figure=false", "checkpoint_frequency=0")
 
 
 def options(doc: str, tasks: Sequence[str], seeds: Sequence[int] = (1, 2, 3)) -> argparse.ArgumentParser:
@@ -38,7 +41,7 @@ def options(doc: str, tasks: Sequence[str], seeds: Sequence[int] = (1, 2, 3)) ->
 def circumstances() -> dict[str, Any]:
     """How a result came about: the command as it was given, the day, the machine."""
     return {
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "date": str(datetime.date.today()),
         "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
         "torch": torch.__version__,
@@ -51,6 +54,18 @@ class Job(NamedTuple):
     folder: Path
     command: list[str]
     result: str = "finished.json"
+
+
+def done(job: Job) -> bool:
+    """Whether it has been made to its end, by this command and with these YAML files."""
+    record = job.folder.with_suffix(".made_by")
+    return (job.folder / job.result).exists() and record.exists() and record.read_text() == made_by(job)
+
+
+def made_by(job: Job) -> str:
+    files = sorted((ROOT / "config").rglob("*.yaml"))
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return f"{shlex.join(job.command)}\nconfig {digest}\n"
 
 
 def ours(folder: Path, task: str, seed: int, overrides: Sequence[str]) -> Job:
@@ -70,7 +85,7 @@ def finish(jobs: Sequence[Job]) -> None:
     failed: list[str] = []
 
     def one(job: Job) -> None:
-        if failed or (job.folder / job.result).exists():
+        if failed or done(job):
             return
         core = cores.get()
         shutil.rmtree(job.folder, ignore_errors=True)
@@ -85,6 +100,8 @@ def finish(jobs: Sequence[Job]) -> None:
             cores.put(core)
         if code:
             failed.append(str(log))
+        else:
+            job.folder.with_suffix(".made_by").write_text(made_by(job))
         print(f"{job.folder.name}: exit code {code}, {time.perf_counter() - began_s:.0f} s", flush=True)
 
     with ThreadPoolExecutor(cores.qsize()) as pool:
@@ -112,3 +129,8 @@ def curve(folder: Path) -> Curve:
 def at(found: Curve, seconds: float) -> float:
     """The return after so many seconds, on the line between two evaluations; 0 at the start."""
     return float(np.interp(seconds, [0.0, *found.seconds], [0.0, *found.returns]))
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """For a table; one value has no spread."""
+    return f"{np.mean(values):.0f} ± {stdev(values):.0f}" if len(values) > 1 else f"{values[0]:.0f}"

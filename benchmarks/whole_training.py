@@ -16,7 +16,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -65,9 +66,13 @@ class Clock:
         setattr(thing, method, timed)
 
 
-def make_workspace() -> Workspace:
+@contextmanager
+def made_workspace() -> Iterator[Workspace]:
     cfg = settings.check(cli.plain(cli.compose_config("train", OVERRIDES)))
-    return Workspace(cfg, Path(tempfile.mkdtemp()))
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace(cfg, Path(folder))
+        yield workspace
+        workspace.close()
 
 
 def repeat(call: Callable[[], Any]) -> Block:
@@ -79,9 +84,8 @@ def repeat(call: Callable[[], Any]) -> Block:
     return seconds
 
 
-def overheads() -> tuple[float, float]:
+def overheads(workspace: Workspace) -> tuple[float, float]:
     """A whole step over update and environment step alone, and over the two taking turns."""
-    workspace = make_workspace()
     env = envs.make_env("cheetah_run", seed=1)
     inner = workspace.envs.step
     began_s: list[float] = []
@@ -113,14 +117,13 @@ def overheads() -> tuple[float, float]:
 
     workspace.envs.step = step  # type: ignore[method-assign]
     workspace.run()
-    workspace.close()
     env.close()
     return median(alone), median(in_turns)
 
 
-def step_parts() -> dict[str, float]:
+def step_parts(workspace: Workspace) -> dict[str, float]:
     """Median milliseconds of a step of the loop, and of its parts."""
-    workspace, clock = make_workspace(), Clock()
+    clock = Clock()
     clock.around(workspace.agent, "act", "acting")
     clock.around(workspace.envs, "step", "environment")
     clock.around(workspace.replay_buffer, "add", "buffer, adding")
@@ -138,14 +141,15 @@ def step_parts() -> dict[str, float]:
 
     workspace.envs.step = step  # type: ignore[method-assign]
     workspace.run()
-    workspace.close()
     whole = [b - a for a, b in pairwise(began_s)][SEED_STEPS + 100 :]
     return {name: round(1e3 * median(s), 4) for name, s in ({"whole": whole} | clock.seconds).items()}
 
 
 def main() -> None:
-    overhead, in_turns = overheads()
-    milliseconds = step_parts()
+    with made_workspace() as workspace:
+        overhead, in_turns = overheads(workspace)
+    with made_workspace() as workspace:
+        milliseconds = step_parts(workspace)
     per_evaluation = milliseconds.pop("evaluation of 10 episodes")
     logging = milliseconds["logging, an update"] + milliseconds["logging, an episode"] / 1000
     evaluation = per_evaluation / DEFAULT_EVAL_FREQUENCY

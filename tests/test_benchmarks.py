@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import fast
+import search
 import training
 
 
@@ -21,17 +22,27 @@ def test_a_curve_counts_the_seconds_of_the_episodes_before_each_evaluation(tmp_p
 
 
 def test_a_job_that_is_done_is_not_made_again_and_one_that_fails_is_told_of(tmp_path: Path) -> None:
-    (tmp_path / "done").mkdir()
-    (tmp_path / "done" / "finished.json").write_text("{}")
-
-    def job(name: str, code: int) -> training.Job:
-        script = f"import os; os.mkdir({str(tmp_path / name)!r}); raise SystemExit({code})"
+    def job(name: str, code: int, word: str = "") -> training.Job:
+        script = f"import pathlib; pathlib.Path({str(tmp_path / name)!r}).mkdir(); {word!r}; "
+        script += f"open({str(tmp_path / name / 'finished.json')!r}, 'w').close(); raise SystemExit({code})"
         return training.Job(tmp_path / name, [sys.executable, "-c", script])
 
-    training.finish([job("done", 1), job("new", 0)])
-    assert (tmp_path / "new").is_dir()
+    training.finish([job("one", 0)])
+    (tmp_path / "one" / "mark").touch()
+    training.finish([job("one", 0)])
+    assert (tmp_path / "one" / "mark").exists()
+    training.finish([job("one", 0, "another command")])
+    assert not (tmp_path / "one" / "mark").exists()
     with pytest.raises(RuntimeError, match=r"bad\.log"):
         training.finish([job("bad", 3)])
+    assert not training.done(job("bad", 3))
+
+
+def test_a_score_is_the_mean_return_of_the_second_half_of_the_time() -> None:
+    found = training.Curve([10, 20], [1.0, 2.0], [10.0, 30.0])
+    assert search.late_return(found, 2.0) == pytest.approx(20)
+    assert training.mean_and_spread([1.0, 3.0]) == "2 ± 1"
+    assert training.mean_and_spread([4.0]) == "4"
 
 
 def test_the_ratio_is_of_interquartile_means_over_tasks_and_seeds() -> None:
