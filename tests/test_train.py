@@ -173,7 +173,7 @@ def test_every_agent_trains_logs_and_gives_the_same_bytes(tmp_path: Path, chosen
 
 @pytest.mark.parametrize("preset", ["cpu", "fast", "pendulum", "lunar_lander", "sac_2018"])
 def test_every_preset_trains_in_its_own_environment(tmp_path: Path, preset: str) -> None:
-    small = ("num_train_steps=300", "num_seed_steps=50", "min_buffer_size=130", "eval_frequency=1000", "device=cpu")
+    small = ("num_train_steps=320", "num_seed_steps=50", "min_buffer_size=130", "eval_frequency=1000", "device=cpu")
     quiet = (
         "save_video=false",
         "log_save_tb=false",
