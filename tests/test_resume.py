@@ -99,6 +99,15 @@ def test_killed_twice_it_ends_in_the_same_bytes(tmp_path: Path, case: str) -> No
     assert_same(tmp_path / "killed", tmp_path / "straight")
 
 
+def test_the_command_line_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = (*RUN, "env=probes:ProbeDrawn-v0")
+    probes.train(tmp_path / "straight", *run)
+    run_until(tmp_path / "killed", 100, *run)
+    monkeypatch.setattr(sys, "argv", ["train.py", f"resume={tmp_path / 'killed'}"])
+    assert train.command() == 0
+    assert_same(tmp_path / "killed", tmp_path / "straight")
+
+
 def test_environments_may_move_into_processes(tmp_path: Path) -> None:
     run = (*RUN, "env=probes:ProbeDrawn-v0", "num_envs=2")
     probes.train(tmp_path / "straight", *run)
