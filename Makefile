@@ -1,39 +1,46 @@
-# make train   train on cheetah_run; ARGS="env=walker_walk seed=3" are passed on
-# make test    run the tests
-# make cluster-test   sweeps through joblib, submitit and Ray: a run killed, one preempted, a node lost (two minutes)
-# make crash-test MINUTES=5   kill runs at random instants, resume them, compare every byte
-# make soak    a run of 100 000 steps in which nothing may grow
-# make check   formatter, linter, type checker, layering
-# make bench   how fast it is, beside Stable-Baselines3, SBX and the machine itself (eight minutes; .venv-bench is theirs)
-# make profile a profiler's trace of some updates, for Perfetto or TensorBoard
-# make gpu-check   the tests that need a GPU, and training timed on it, in under eight minutes
+# make train          train, on cheetah_run by default; ARGS="env=walker_walk seed=3" is passed on
+# make test           run the tests
+# make check          formatter, linter, type checker, layering test
+# make thorough   the tests that take longer: every agent with every part, compiled, started twice (four minutes)
+# make cluster-test   sweeps through joblib, submitit and Ray, with a killed run, a preempted run and a lost node (two minutes)
+# make crash-test     kill runs at random instants, resume them and compare every byte; MINUTES=5 for five minutes
+# make soak           a run of 100 000 steps whose memory and open files must not grow
+# make bench          speed beside Stable-Baselines3, SBX and the machine itself (eight minutes; builds .venv-bench for them)
+# make profile        a profiler's trace of ten updates, for Perfetto or TensorBoard
+# make gpu-check      the tests that need a GPU, and the speed of training on it (under eight minutes)
 #
-# Each builds .venv on first use, from the pins in requirements.txt, and reuses it while they are unchanged.
+# Each builds .venv on first use from the pins in requirements.txt, and updates it when they change.
 
 PYTHON ?= python3
 ARGS ?=
 MINUTES ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
-# Full size needs a GPU; without one, train what a CPU can. Presets bring an agent; one that is named gets plain SAC's.
+# Full size needs a GPU. Without one, `make train` adds preset=fast. If ARGS names an agent, it adds preset=cpu, or
+# preset=short for one without the keys that preset=cpu sets.
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
-PRESET := $(if $(filter 0,$(HAS_GPU)),preset=$(if $(filter agent=%,$(ARGS)),cpu,fast))
+AGENT := $(patsubst agent=%,%,$(filter agent=%,$(ARGS)))
+FITS_CPU := sac sac_2018 sac_v crossq droq flash_sac redq simba tqc
+SMALL := $(if $(AGENT),$(if $(filter $(FITS_CPU),$(AGENT)),cpu,short),fast)
 RESUMED := $(filter-out resume=auto,$(filter resume=%,$(ARGS)))
-DEFAULTS := $(if $(RESUMED),,env=cheetah_run $(if $(filter preset=%,$(ARGS)),,$(PRESET)))
+DEFAULTS := $(if $(RESUMED)$(filter preset=%,$(ARGS))$(filter-out 0,$(HAS_GPU)),,preset=$(SMALL))
 
-.PHONY: train test cluster-test check bench profile crash-test soak gpu gpu-check
+.PHONY: train test thorough cluster-test check bench profile crash-test soak gpu gpu-check
 .DEFAULT_GOAL := train
 
 train: $(VENV)/train.stamp
 	$(BIN)/python train.py $(DEFAULTS) $(ARGS)
 
-# wandb's own process answers no process that xdist started.
+# wandb's service process does not answer processes started by xdist, so its tests run alone.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/test_wandb_sink.py
-	$(BIN)/python -m pytest tests/test_wandb_sink.py
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/sinks/test_wandb_sink.py
+	$(BIN)/python -m pytest tests/sinks/test_wandb_sink.py
 
 cluster-test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m cluster
+
+thorough: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m thorough
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .

@@ -1,38 +1,43 @@
 """Evaluates a checkpoint: `python evaluate.py exp/<day>/<run>`, or `.../checkpoints/step_<number>` for an older one.
 
-Prints the return of each episode and films the first. Without `--seed` these are the episodes that training's own
-evaluation at that step played. Needs neither the replay buffer nor the training machine's GPU.
+Prints the return of each episode and films the first one. Without `--seed`, it plays the same episodes as the
+evaluation during training at that step. It needs neither the replay buffer nor a GPU.
 """
 
 import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-import checkpoint
-import resume
-import video
-from build import build_agent, identity_of, shapes_of
-from checkpoint import BrokenError, Checkpoint
-from evaluator import Evaluator
-from train import NO_OPENGL
-from utils import UserError, resolve_device
+from run import checkpoint, machine, resume, trust
+from run.build import build_agent, identity_of, shapes_of
+from run.checkpoint import BrokenError, Checkpoint
+from run.evaluator import Evaluator
+from utils import UserError, one_line, refuse_links
 
 
 def evaluate(
-    path: Path, num_episodes: int | None = None, seed: int | None = None, device: str = "auto", film: Path | None = None
+    path: Path,
+    num_episodes: int | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    film: Path | None = None,
+    trusted: Sequence[str] = (),
 ) -> list[float]:
     """Plays episodes with the greedy policy of a checkpoint.
 
     Args:
-        path: a run's folder (its newest whole checkpoint is taken) or a checkpoint in it.
-        num_episodes: None for the run's own number.
-        seed: of the episodes; None for the run's own.
+        path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it.
+        num_episodes: None for as many as in training.
+        seed: seed of the episodes; None for the seed of the run.
         device: as the key of that name.
-        film: where the first episode's video goes; None films nothing.
+        film: where to write the video of the first episode; None films nothing.
+        trusted: packages whose classes the run's configuration may name beside this project's.
 
     Returns:
         The episodes' returns.
@@ -41,30 +46,31 @@ def evaluate(
         UserError: if there is no whole checkpoint, or it does not fit the run's configuration.
     """
     path = path.resolve()
-    if path.name.startswith("step_"):
-        run_folder = path.parents[1]
+    run_folder = path.parents[1] if path.name.startswith("step_") else path
+    refuse_links(run_folder)
+    if path != run_folder:
         try:
             found = Checkpoint(path)
             found.verify("agent")
         except BrokenError as error:
             raise UserError(f"{path}: {error}") from None
+        state = found.load("agent")
     else:
-        run_folder = path
-        found, _ = checkpoint.newest_whole(run_folder, "agent")
-    cfg = resume.settings_of(run_folder, [])
-    has_opengl = video.choose_opengl(film is not None)
-    import envs  # not before: dm_control reads the choice when it is imported
-
-    if film is not None and not has_opengl and envs.needs_opengl(cfg.env):
-        print(NO_OPENGL)
+        found, state = _newest(run_folder)
+    cfg = resume.settings_of(run_folder, [], trusted=trusted)
+    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, film is not None))
+    if film is not None and not machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env)):
         film = None
-    make_env = partial(envs.make_env, cfg.env, cfg.seed, cfg.action_repeat)
+    make_env = partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat)
     probe = make_env(False)
     shapes = shapes_of(probe.observation_space, probe.action_space)
     probe.close()
     found.require(identity_of(cfg, shapes))
-    agent = build_agent(cfg, shapes, resolve_device(device))
-    agent.load_state_dict(found.load("agent"))
+    agent = build_agent(cfg, shapes, machine.resolve_device(device))
+    try:
+        agent.load_state_dict(state)
+    except Exception as error:  # whatever a state says that is not this agent's
+        raise UserError(f"{found.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
     evaluator = Evaluator(
         make_env,
         cfg.seed if seed is None else seed,
@@ -84,21 +90,42 @@ def evaluate(
     return returns
 
 
+def _newest(run_folder: Path) -> tuple[Checkpoint, Any]:
+    """A run's newest whole checkpoint and the agent's state in it; a training at work may take it away meanwhile."""
+    while True:
+        found, _ = checkpoint.newest_whole(run_folder, "agent")
+        try:
+            return found, found.load("agent")
+        except UserError:
+            if found.path.exists():
+                raise
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path, help="a run's folder, or a checkpoint in it")
-    parser.add_argument("--episodes", type=int, default=None, help="default: as many as in training")
-    parser.add_argument("--seed", type=int, default=None, help="of the episodes; default: training's own")
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("path", type=Path, help="the folder of a run, or a checkpoint in it")
+    parser.add_argument("--episodes", type=int, default=None, help="number of episodes (default: as in training)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: the seed of the run)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:<number> (default: auto)")
     parser.add_argument("--video", type=Path, default=None, help="default: <run folder>/video/evaluate.mp4")
-    parser.add_argument("--no-video", action="store_true")
+    parser.add_argument("--no-video", action="store_true", help="do not film")
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="a package of your own whose classes the run may name; repeat it for several, or separate them by commas",
+    )
     arguments = parser.parse_args()
     run_folder = arguments.path.parents[1] if arguments.path.name.startswith("step_") else arguments.path
     film = None if arguments.no_video else arguments.video or run_folder / "video" / "evaluate.mp4"
     try:
         if arguments.episodes is not None and arguments.episodes < 1:
             raise UserError(f"--episodes {arguments.episodes}: 1 or more")
-        evaluate(arguments.path, arguments.episodes, arguments.seed, arguments.device, film)
+        if arguments.seed is not None and arguments.seed < 0:
+            raise UserError(f"--seed {arguments.seed}: 0 or more")
+        trusted = [name for given in arguments.trust for name in trust.names(given)]
+        evaluate(arguments.path, arguments.episodes, arguments.seed, arguments.device, film, trusted)
     except UserError as error:
         print(f"evaluate.py: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Scalars in, averages out, to whatever sinks the configuration names (see log_sinks.py)."""
+"""Scalars in, averages out, to whatever sinks the configuration names (see sinks/)."""
 
 import copy
 from pathlib import Path
@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from log_sinks import GROUPS, Row, Sink, group_of
-from utils import Every, Factory, NonNegativeInt, dotted
+from settings.nested import dotted
+from settings.types import Factory, NonNegativeInt
+from sinks.sink import GROUPS, Row, Sink, group_of
+from utils import Every, require_count
 
 
 class Meter:
@@ -31,6 +33,13 @@ def fetch(meters: dict[str, Meter]) -> Row:
         here = {key: total for key, total in tensors.items() if total.device == device}
         totals |= dict(zip(here, torch.stack(list(here.values())).tolist(), strict=True))
     return {key: totals[key] if meter.count == 1 else totals[key] / meter.count for key, meter in meters.items()}
+
+
+def _number(total: Any) -> Any:
+    """A saved meter's sum."""
+    if not isinstance(total, int | float | torch.Tensor):
+        raise ValueError(f"a meter's sum is {type(total).__name__}")
+    return total
 
 
 def _spread(keys: tuple[str, ...], bundle: Meter, meters: dict[str, Meter]) -> None:
@@ -75,7 +84,7 @@ class Logger:
         """Adds a scalar to its meter.
 
         Args:
-            key: `train...` or `eval...` (see the module's docstring).
+            key: `train...` or `eval...` (see sinks/sink.py).
             value: a number, or a detached tensor of one element, which is not waited for.
             step: environment steps so far.
             n: how many values `value` is the sum of.
@@ -106,7 +115,7 @@ class Logger:
             meter.add(torch.stack(list(together.values())), 1)
 
     def _unbundle(self, group: str) -> None:
-        """To each its own meter. Not before its group's dump: another order of additions rounds otherwise."""
+        """Splits bundles into a meter a key, at their group's dump: an earlier split would change rounding."""
         for keys in [keys for keys in self._bundles if group_of(keys[0]) == group]:
             _spread(keys, self._bundles.pop(keys), self._meters)
 
@@ -221,16 +230,18 @@ class Logger:
         def meters(plain: dict[str, tuple[Any, int]]) -> dict[str, Meter]:
             restored = {key: Meter() for key in plain}
             for key, (total, count) in plain.items():
-                restored[key].add(total, count)
+                restored[key].add(_number(total), require_count(count, key))
             return restored
 
         self._meters = meters(state["meters"])
         self._bundles = {tuple(keys): Meter() for keys, _, _ in state["bundles"]}
         for keys, total, count in state["bundles"]:
-            self._bundles[tuple(keys)].add(total, count)
+            self._bundles[tuple(keys)].add(_number(total), require_count(count, "count"))
         self._fine_meters = meters(state["fine_meters"])
-        self._due = {key: Every(*fired) for key, fired in state["due"].items()}
-        self._fine_due = {key: Every(*fired) for key, fired in state["fine_due"].items()}
+        for name, restored in (("due", self._due), ("fine_due", self._fine_due)):
+            restored.clear()
+            for key, (frequency, last_step) in state[name].items():
+                restored[key] = Every(require_count(frequency, key), require_count(last_step, key))
         self._histograms_due.load_state_dict(state["histograms_due"])
         for name, sink in self.sinks.items():
             if name in state["sinks"]:

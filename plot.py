@@ -1,4 +1,4 @@
-"""Runs in, figures, tables and a report out: `python plot.py exp/<day>/<sweep> --reference --report`."""
+"""Draws runs as figures, tables and a report: `python plot.py exp/<day>/<sweep> --reference --report`."""
 
 import argparse
 import os
@@ -19,12 +19,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     matplotlib.use("Agg")
     parser = argparse.ArgumentParser(
         prog="plot.py",
-        description="Draws runs: one run's curves, or a study of several, grouped by task, agent and configuration.",
+        description="Draws the curves of one run, or a study of several runs grouped by task, agent and configuration.",
     )
     parser.add_argument("paths", nargs="+", help="run folders, sweeps, folders of them, or patterns in quotes")
-    parser.add_argument("--reference", action="store_true", help="published results beside ours")
-    parser.add_argument("--report", action="store_true", help="report.html too: one file, with the last videos")
-    parser.add_argument("--out", type=Path, help="folder for the files (default: the run's, or study/ beside the runs)")
+    parser.add_argument("--reference", action="store_true", help="add published results")
+    parser.add_argument("--report", action="store_true", help="also write report.html: curves, tables, videos")
+    parser.add_argument("--out", type=Path, help="output folder (default: the run folder, or study/ beside the runs)")
     args = parser.parse_args(argv)
     try:
         for path in draw(args.paths, args.reference, args.report, args.out):

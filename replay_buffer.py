@@ -8,7 +8,8 @@ import numpy as np
 import psutil
 import torch
 
-from utils import UserError
+from settings.types import NonNegativeInt, PositiveInt
+from utils import UserError, require_count
 
 CHUNK_BYTES = 2**23  # of rows that `chunks` gives at once
 
@@ -17,27 +18,28 @@ class Batch(NamedTuple):
     """What `sample` returns, on the buffer's device.
 
     Shapes and dtypes: obs and next_obs (B, *obs_shape), float32 or, for images, uint8; action (B, |A|) float32;
-    reward (B, 1) float32; not_done (B, 1) float32, 0 where the episode terminated (a time limit is no termination), 1
-    elsewhere. Of k steps in one row (see n_step.py) reward is their discounted sum, and gamma^(k-1) stands for the 1.
+    reward (B, 1) float32; discount (B, 1) float32, 0 where the episode terminated (a time limit is no termination), 1
+    elsewhere. Of k steps in one row (see replay/n_step.py) reward is their discounted sum, and gamma^(k-1) stands for
+    the 1.
     """
 
     obs: torch.Tensor
     action: torch.Tensor
     reward: torch.Tensor
     next_obs: torch.Tensor
-    not_done: torch.Tensor
+    discount: torch.Tensor
 
 
 class ReplayBuffer:
     """A ring of the newest `capacity` transitions.
 
-    A row is `obs | action | reward | not_done | next_obs` in float32; the bytes of a uint8 observation lie in as
+    A row is `obs | action | reward | discount | next_obs` in float32; the bytes of a uint8 observation lie in as
     many floats as hold them. The rows' pages are touched only as the ring fills.
 
     Args:
         obs_shape: of one observation; one dimension is stored as float32, more as uint8.
         action_shape: of one action, (|A|,).
-        capacity: transitions kept, 1 or more.
+        capacity: transitions kept.
         device: where batches go.
         seed: of the generator that draws the batches.
         with_replacement: whether a transition may come twice in a batch.
@@ -50,9 +52,9 @@ class ReplayBuffer:
         self,
         obs_shape: tuple[int, ...],
         action_shape: tuple[int, ...],
-        capacity: int,
+        capacity: PositiveInt,
         device: torch.device,
-        seed: int = 0,
+        seed: NonNegativeInt = 0,
         with_replacement: bool = True,
     ):
         self.capacity = capacity
@@ -85,7 +87,7 @@ class ReplayBuffer:
         next_obs: np.ndarray,
         done: bool,
         done_no_max: bool,
-        discount_before_last: float = 1.0,
+        discount: float = 1.0,
     ) -> None:
         """Stores one transition, over the oldest one when the ring is full.
 
@@ -95,13 +97,13 @@ class ReplayBuffer:
             reward: of this step, unscaled.
             done: whether the episode ended here, for whatever reason. One-step targets do not ask.
             done_no_max: whether it *terminated*; a time limit does not, so its last step bootstraps.
-            discount_before_last: of k steps in one, gamma^(k-1); the target multiplies by gamma once more.
+            discount: of k steps in one, gamma^(k-1); the target multiplies by gamma once more.
         """
         row = self._rows[self.num_added % self.capacity]
         self._put_obs(row, 0, obs)
         row[self._action_at : self._reward_at] = action
         row[self._reward_at] = reward
-        row[self._reward_at + 1] = 0.0 if done_no_max else discount_before_last
+        row[self._reward_at + 1] = 0.0 if done_no_max else discount
         self._put_obs(row, self._next_obs_at, next_obs)
         self.num_added += 1
 
@@ -159,10 +161,10 @@ class ReplayBuffer:
 
     def _unpack(self, packed: torch.Tensor) -> Batch:
         """Rows (B, width) as views of them."""
-        obs, action, reward, not_done, next_obs = packed.split(self._widths, dim=1)
+        obs, action, reward, discount, next_obs = packed.split(self._widths, dim=1)
         if self._as_bytes:
             obs, next_obs = self._as_images(obs), self._as_images(next_obs)
-        return Batch(obs, action, reward, next_obs, not_done)
+        return Batch(obs, action, reward, next_obs, discount)
 
     def _as_images(self, columns: torch.Tensor) -> torch.Tensor:
         return columns.contiguous().view(torch.uint8)[:, : self._obs_dim].reshape(-1, *self._obs_shape)
@@ -208,7 +210,7 @@ class ReplayBuffer:
         saved = state["capacity"], state["row_width"]
         if saved != (self.capacity, self._width):
             raise ValueError(f"{saved[0]} rows of {saved[1]} do not fit {self.capacity} rows of {self._width}")
-        self.num_added = state["num_added"]
+        self.num_added = require_count(state["num_added"], "num_added")
         self._rng.bit_generator.state = state["rng"]
 
 
@@ -225,7 +227,7 @@ def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: 
 
 def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int) -> None:
     """Raises UserError if the rows of a full buffer would not fit into the memory that is free now."""
-    asked, available = nbytes(obs_shape, action_shape, capacity), _available_bytes()
+    asked, available = nbytes(obs_shape, action_shape, capacity), available_bytes()
     if asked > available:
         fits = available * capacity // asked
         raise UserError(
@@ -234,7 +236,7 @@ def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], ca
         )
 
 
-def _available_bytes() -> int:
+def available_bytes() -> int:
     """The machine's free memory, or what a container's limit leaves of it."""
     available = psutil.virtual_memory().available
     folder = Path("/sys/fs/cgroup")

@@ -1,54 +1,36 @@
-"""Small helpers with no home of their own: errors, number types for signatures, seeds, eval mode, soft updates."""
+"""Small helpers with no home of their own: errors, seeds, eval mode, soft updates, whole files, `Every`."""
 
-import copy
-import ctypes
+import io
 import os
-import platform
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import stat
+import zipfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import AfterValidator
-
-# Types of configuration values. A key's type is its parameter's annotation (see settings.py).
-PositiveInt = Annotated[int, Gt(0)]
-NonNegativeInt = Annotated[int, Ge(0)]
-PositiveFloat = Annotated[float, Gt(0)]
-NonNegativeFloat = Annotated[float, Ge(0)]
-UnitInterval = Annotated[float, Ge(0), Le(1)]
-Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's
-Points = Annotated[list[tuple[int, float]], MinLen(1)]  # (step, value)
-
-
-def _increasing(bounds: tuple[float, float]) -> tuple[float, float]:
-    if not bounds[0] < bounds[1]:
-        raise ValueError("the lower bound comes first")
-    return bounds
-
-
-Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
-Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
-Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
-Execution = Literal["auto", "eager", "recorded", "compiled", "captured", "compiled_captured"]  # see agent/execution.py
-Storage = Literal["auto", "host", "pinned", "device"]  # see device_buffer.py
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-
-# The streams of randomness that environments draw their episodes from.
-TRAIN_STREAM, EVAL_STREAM = 0, 1
 
 
 class UserError(Exception):
     """A mistake of the caller's: its message is one line that names the key, the value and what would be right."""
 
 
+def one_line(message: BaseException | str) -> str:
+    """A message, or an error's, without its line breaks."""
+    return " ".join(str(message).split())
+
+
 class RunError(Exception):
     """A fault that ends a run and loses nothing: its message is one line that says what was wrong."""
+
+
+class EnvError(RunError):
+    """A fault of an environment's own code, its `__cause__`, whose traceback is worth printing."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -64,42 +46,11 @@ class Stopped(KeyboardInterrupt):
         self.exit_code = exit_code
 
 
-def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
-    """The seed of one episode, a function of nothing but its arguments.
-
-    Args:
-        run_seed: the run's seed, 0 or more.
-        stream: TRAIN_STREAM or EVAL_STREAM; two streams share no episode.
-        counters: what tells episodes of a stream apart, such as (environment index, episode number).
-
-    Returns:
-        An int in [0, 2**32), which every environment family accepts.
-    """
-    return int(np.random.SeedSequence([run_seed, stream, *counters]).generate_state(1)[0])
-
-
 def set_seed_everywhere(seed: int) -> None:
     """Seeds Python's, NumPy's and torch's (CPU and GPU) global generators."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
-
-
-def random_state(device: torch.device) -> dict[str, Any]:
-    """Python's, NumPy's and torch's global generators, and the device's: tensors and plain values."""
-    kind, keys, *rest = np.random.get_state(legacy=True)
-    numpy_state = (kind, np.asarray(keys).tolist(), *rest)
-    state = {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state()}
-    return state | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
-
-
-def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
-    """Restores what `random_state` returned; a GPU's only on a GPU."""
-    random.setstate(state["python"])
-    np.random.set_state(state["numpy"])
-    torch.set_rng_state(state["torch"])
-    if device.type == "cuda" and "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"], device)
 
 
 def require_finite(what: str, values: np.ndarray) -> None:
@@ -110,42 +61,54 @@ def require_finite(what: str, values: np.ndarray) -> None:
         raise RunError(f"{what}{where.tolist()} is {values[tuple(where)]}")
 
 
+def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """What a nested state is made of in the end, by dotted name, in its order."""
+    if isinstance(state, dict | list | tuple):
+        for key, child in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from leaves(child, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, state
+
+
 def non_finite(state: Any, name: str) -> str | None:
     """The dotted name of the first tensor with an element that is not finite in a nested state; None if all are."""
-    if isinstance(state, torch.Tensor):
-        return name if state.is_floating_point() and not bool(torch.isfinite(state).all()) else None
-    children = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list | tuple) else ()
-    return next((found for key, child in children if (found := non_finite(child, f"{name}.{key}"))), None)
+    for leaf_name, leaf in leaves(state, name):
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
+            return leaf_name
+    return None
+
+
+def not_plain(state: Any, name: str) -> str | None:
+    """The dotted name of the first value in a nested state that is neither a tensor nor plain; None if all are."""
+    plain = (torch.Tensor, bool, int, float, str, type(None))
+    return next((leaf_name for leaf_name, leaf in leaves(state, name) if type(leaf) not in plain), None)
+
+
+def to_np(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor's values as an array on the host, without its gradient."""
+    return tensor.detach().cpu().numpy()
+
+
+def eval_mode(*agents: Any) -> AbstractContextManager[None]:
+    """Switches agents (anything with `.training` and `.train(bool)`) to evaluation and back."""
+    return _mode(False, agents)
+
+
+def train_mode(*agents: Any) -> AbstractContextManager[None]:
+    """Switches agents to training and back."""
+    return _mode(True, agents)
 
 
 @contextmanager
-def eval_mode(*agents: Any) -> Iterator[None]:
-    """Switches agents (anything with `.training` and `.train(bool)`) to evaluation and back."""
+def _mode(training: bool, agents: tuple[Any, ...]) -> Iterator[None]:
     before = [agent.training for agent in agents]
     for agent in agents:
-        agent.train(False)
+        agent.train(training)
     try:
         yield
     finally:
-        for agent, training in zip(agents, before, strict=True):
-            agent.train(training)
-
-
-def constant_view(module: torch.nn.Module) -> Any:
-    """The same module on the same memory, whose parameters get no gradient: what flows through it reaches its inputs.
-
-    It sees every later change in place, such as an optimizer's step or `load_state_dict`.
-    """
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in module.buffers()}
-    for parameter in module.parameters():
-        shared[id(parameter)] = torch.nn.Parameter(parameter.detach(), requires_grad=False)
-    return copy.deepcopy(module, shared)
-
-
-def evaluation_view(module: torch.nn.Module) -> Any:
-    """The same module on the same parameters and buffers, in evaluation mode whatever mode the other is in."""
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-    return copy.deepcopy(module, shared).eval()
+        for agent, was_training in zip(agents, before, strict=True):
+            agent.train(was_training)
 
 
 class SoftUpdate:
@@ -163,66 +126,6 @@ class SoftUpdate:
 def soft_update_params(net: torch.nn.Module, target_net: torch.nn.Module, tau: float) -> None:
     """One `SoftUpdate`, where it is not made in every step."""
     SoftUpdate(net, target_net)(tau)
-
-
-def resolve_device(name: str) -> torch.device:
-    """Turns a configured device into one that exists; `auto` is cuda where there is one, else cpu.
-
-    Raises:
-        UserError: for a name torch does not know, or a device this machine lacks.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"device={name}: no such device; choose auto, cpu, cuda or cuda:<index>") from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        found = torch.cuda.device_count()
-        raise UserError(f"device={name}: {found} NVIDIA GPU(s) found here; choose auto or cpu") from None
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"device={name}: only cpu and cuda are supported; choose auto, cpu, cuda or cuda:<index>")
-    return device
-
-
-def set_precision(precision: str, device: torch.device) -> str:
-    """Chooses what products of float32 matrices are made in; `auto` is tf32 on a GPU that has it, fp32 elsewhere.
-
-    Of bf16 the agent's part is its `autocast_dtype`; everything else stays in fp32.
-
-    Returns:
-        What was chosen: fp32, tf32 or bf16.
-
-    Raises:
-        UserError: for tf32 on a device without it.
-    """
-    has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
-    if precision == "tf32" and not has_tf32:
-        raise UserError(f"precision=tf32: {device} has no such products; choose auto, fp32 or bf16")
-    chosen = ("tf32" if has_tf32 else "fp32") if precision == "auto" else precision
-    torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
-    return chosen
-
-
-def keep_freed_memory() -> None:
-    """Asks glibc to keep freed memory for the next allocation instead of handing it back to the kernel.
-
-    An update at 1024 units frees and takes 50 MB; given back, each page of it faults again (5 % of the update's time).
-    Where the C library is another one, nothing happens.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        trim_threshold, mmap_threshold = -1, -3  # malloc.h's names for them
-        libc = ctypes.CDLL(None)
-        libc.mallopt(trim_threshold, 2**30)
-        libc.mallopt(mmap_threshold, 2**25)  # the most it accepts
-
-
-def dotted(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested configuration as one level of dotted keys; lists stay whole."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -247,6 +150,73 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def refuse_links(folder: Path) -> None:
+    """Looks through a folder that is going to be read or written as a run's, and may be a stranger's.
+
+    A link in it could lead a write, or the cutting back of a log, to any file of the user's. Against somebody who puts
+    one there later, while the run goes on, nothing here helps: they can write into the folder anyway.
+
+    Raises:
+        UserError: for a symbolic link, a file with a second name outside of the checkpoints (which are never written in
+            place), or what is neither file nor folder. Tools that link within their own folder may do so.
+    """
+    for name, folders, files in os.walk(folder):
+        inside = Path(name).relative_to(folder).parts
+        own = any(part in LINK_THEMSELVES for part in inside)
+        for path in (Path(name, entry) for entry in [*folders, *files]):
+            try:
+                found = path.lstat()
+            except OSError:  # gone since: a checkpoint that was replaced
+                continue
+            if stat.S_ISLNK(found.st_mode):
+                if own and path.resolve().is_relative_to(folder.resolve()):
+                    continue
+                raise UserError(f"{path}: a link; in a run's folder none is followed, so put the file itself there")
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise UserError(f"{path}: neither a file nor a folder, which no run writes")
+            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 and not own and "checkpoints" not in inside:
+                raise UserError(f"{path}: a file with a second name (a hard link), which would change too; copy it")
+
+
+LINK_THEMSELVES = ("wandb", ".submitit")
+
+
+def open_file(path: str | Path) -> io.BufferedReader:
+    """Opens a file for reading; a pipe or a device, which could keep one waiting for ever, is an OSError."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(22, "not a file")
+    return file
+
+
+def load_plain(path: str | Path, device: str = "cpu") -> Any:
+    """A file of torch.save's: tensors and plain values, no code.
+
+    Raises:
+        Exception: of torch's, whatever it says of a file that is damaged or holds more (pickle.UnpicklingError).
+    """
+    with open_file(path) as file:
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as parts:
+                unpacked = sum(part.file_size for part in parts.infolist())
+            if unpacked > os.fstat(file.fileno()).st_size:  # torch.save does not compress
+                raise ValueError("it would grow when it is unpacked")
+        file.seek(0)
+        return torch.load(file, map_location=device, weights_only=True)
+
+
+def require_count(value: Any, what: str) -> int:
+    """A counter of a saved state, which may be damaged or forged.
+
+    Raises:
+        ValueError: for anything but a whole number from 0 that numpy and torch can count with.
+    """
+    if type(value) is not int or not 0 <= value < 2**62:
+        raise ValueError(f"{what} is {one_line(repr(value))[:40]}, not a count")
+    return value
+
+
 class Every:
     """Says when a multiple of `frequency` was crossed since it was last asked (0 or less: never)."""
 
@@ -263,4 +233,4 @@ class Every:
         return {"last_step": self.last_step}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.last_step = state["last_step"]
+        self.last_step = require_count(state["last_step"], "last_step")

@@ -1,52 +1,15 @@
-"""Frames in; an mp4 that a browser plays at the task's real speed out. Also finds an OpenGL that works."""
+"""Frames in; an mp4 that a browser plays at the task's real speed out."""
 
 import errno
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import imageio
+import numpy as np
 
 FPS = 30
-_PROBE = """
-import mujoco
-model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
-mujoco.Renderer(model, 16, 16).render()
-"""
-
-
-def choose_opengl(wanted: bool) -> bool:
-    """Sets MUJOCO_GL to a backend that renders here, before dm_control is imported; later calls repeat the answer.
-
-    A backend is tried in a child process, because one that fails takes its process with it. A backend the user chose
-    is the only one tried.
-
-    Args:
-        wanted: whether anything will be rendered; if not, no backend is looked for.
-
-    Returns:
-        Whether rendering works.
-    """
-    if "dm_control" in sys.modules:
-        return os.environ.get("MUJOCO_GL") != "disabled"
-    if not wanted:
-        os.environ["MUJOCO_GL"] = "disabled"
-        return False
-    chosen = os.environ.get("MUJOCO_GL")
-    if sys.platform == "darwin" and chosen is None:
-        return True  # macOS has its own OpenGL, which needs no name
-    for backend in [chosen] if chosen else ["egl", "osmesa"]:
-        environment = os.environ | {"MUJOCO_GL": backend}
-        probe = subprocess.run([sys.executable, "-c", _PROBE], env=environment, capture_output=True, check=False)
-        if probe.returncode == 0:
-            os.environ["MUJOCO_GL"] = backend
-            return True
-    os.environ["MUJOCO_GL"] = "disabled"
-    return False
 
 
 def seconds_per_step(env: Any, action_repeat: int) -> float:
@@ -75,6 +38,7 @@ class VideoRecorder:
         self._frames = 0
         self._writer: Any = None
         self._failed = False
+        self.renders = True
 
     def record(self, env: Any) -> None:
         """Called after the reset and after each step. A video that cannot be written is given up, with a line."""
@@ -89,7 +53,16 @@ class VideoRecorder:
         self._steps += 1
         if due <= 0:
             return
-        frame = env.render()
+        try:
+            frame = np.asarray(env.render())
+            if frame.ndim != 3 or frame.dtype != np.uint8:
+                raise TypeError(f"render gave {frame.dtype} of shape {frame.shape}, and no picture")
+        except Exception as error:  # somebody's environment
+            self.renders = False
+            self._failed = True
+            self.discard()
+            print(f"No videos: this environment does not render ({type(error).__name__}: {_said(error)})", flush=True)
+            return
         frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 wants even sizes
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +104,10 @@ class VideoRecorder:
             self._partial.unlink(missing_ok=True)
 
 
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split()) or "no reason given"
+
+
 def _require_whole(path: Path) -> None:
     """Raises OSError unless an mp4's boxes fill the file, its index among them: ffmpeg says nothing of a full disk."""
     kinds, at, size = [], 0, path.stat().st_size
@@ -146,7 +123,7 @@ def _require_whole(path: Path) -> None:
 
 
 @contextmanager
-def recording(path: Path, seconds_per_step: float) -> Iterator[VideoRecorder]:
+def filming(path: Path, seconds_per_step: float) -> Iterator[VideoRecorder]:
     """A recorder whose video is saved if all goes well, and leaves nothing behind otherwise."""
     recorder = VideoRecorder(path, seconds_per_step)
     try:

@@ -65,14 +65,20 @@ class Agent(ABC):
         """Switches between training and evaluation."""
         self.training = training
 
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that training continues from: tensors and plain values only."""
+    UPDATES_ITSELF = "the agent makes its updates itself"
 
-    @abstractmethod
+    def why_eager(self) -> str:
+        """Why its updates cannot be recorded, compiled or captured, in words; "" if they can (see OffPolicyAgent)."""
+        return self.UPDATES_ITSELF
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Everything that training continues from: tensors and plain values only. None: it cannot be resumed."""
+        return None
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned.
 
         Raises:
-            RuntimeError: if shapes or names differ.
+            RuntimeError: if shapes or names differ, or the agent has none.
         """
+        raise RuntimeError(f"{type(self).__name__} has no load_state_dict")

@@ -6,10 +6,12 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from agent.heads import ScalarHead
-from agent.mlp import Init, mlp
-from agent.networks import build
-from utils import Factory, NonNegativeInt, PositiveFloat, PositiveInt, UserError
+from agent.execution.parts import Draws
+from agent.networks.heads import ScalarHead
+from agent.networks.mlp import Init, mlp
+from agent.networks.residual import build
+from settings.types import Depth, Factory, PositiveFloat, PositiveInt
+from utils import UserError
 
 
 class CriticEnsemble(nn.Module):
@@ -29,7 +31,7 @@ class CriticEnsemble(nn.Module):
         obs_dim: int,
         action_dim: int,
         hidden_dim: PositiveInt,
-        hidden_depth: NonNegativeInt,
+        hidden_depth: Depth,
         num_critics: PositiveInt = 2,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
@@ -53,7 +55,7 @@ class CriticEnsemble(nn.Module):
 DoubleQCritic = partial(CriticEnsemble, num_critics=2)
 
 
-class RandomSubset:
+class RandomSubset(Draws):
     """The outputs of some of an ensemble's members, drawn anew before each update; the others are not computed.
 
     Args:
@@ -72,7 +74,10 @@ class RandomSubset:
         self._chances = next(critic.parameters()).new_zeros(num_critics)
         self._members = torch.arange(count, device=self._chances.device)
 
-    def draw(self, num_rows: int, generator: torch.Generator) -> None:
+    def rehearse(self) -> None:
+        """There is nothing to note: it draws the same for every update."""
+
+    def draw(self, generator: torch.Generator) -> None:
         """Which members, for the update to come."""
         # Not torch.multinomial, which may look at the weights it is given, and a GPU would be waited for.
         self._members.copy_(self._chances.uniform_(generator=generator).topk(self._count).indices)
@@ -97,7 +102,7 @@ class ValueNetwork(nn.Module):
         self,
         obs_dim: int,
         hidden_dim: PositiveInt,
-        hidden_depth: NonNegativeInt,
+        hidden_depth: Depth,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
     ):

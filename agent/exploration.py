@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from utils import PositiveFloat, PositiveInt
+from settings.types import PositiveFloat, PositiveInt
 
 
 class HeldNoise:

@@ -21,32 +21,23 @@ def mean(q: torch.Tensor) -> torch.Tensor:
     return q.mean(dim=0)
 
 
-def soft_q_target(
-    reward: torch.Tensor,
-    not_done: torch.Tensor,
-    discount: float,
-    next_q: torch.Tensor,
-    next_log_prob: torch.Tensor,
-    alpha: torch.Tensor,
-) -> torch.Tensor:
-    """y = r + gamma (1 - d) (min_i Q'_i(o', a') - alpha log pi(a'|o')), with a' ~ pi(o').  [L] (3), (5)
+def first(q: torch.Tensor) -> torch.Tensor:
+    """Q_1(o, a), (N, B, 1) -> (B, 1)."""
+    return q[0]
+
+
+def q_target(reward: torch.Tensor, discount: torch.Tensor, next_value: torch.Tensor, gamma: float) -> torch.Tensor:
+    """y = r + gamma (1 - d) V'(o').  [V] (8); with V'(o') = min_i Q'_i(o', a') - alpha log pi(a'|o'), [L] (3), (5)
 
     Args:
-        reward, not_done, next_log_prob: (B, 1); not_done is 0 where the episode terminated, else 1; over k steps reward
-            is their discounted sum and not_done is gamma^(k-1).
-        discount: gamma.
-        next_q: the target critics' values of (o', a'), (N, B, 1).
-        alpha: the temperature, scalar.
+        reward, discount: (B, 1); discount is 0 where the episode terminated, else 1. Of k steps in one row, reward is
+            their discounted sum and discount is gamma^(k-1).
+        next_value: (B, 1), or several samples of it, (B, M).
 
     Returns:
-        (B, 1). Call it without gradients: the target is a constant.
+        As `next_value`. Call it without gradients: the target is a constant.
     """
-    return q_target(reward, not_done, discount, minimum(next_q) - alpha * next_log_prob)
-
-
-def q_target(reward: torch.Tensor, not_done: torch.Tensor, discount: float, next_value: torch.Tensor) -> torch.Tensor:
-    """y = r + gamma (1 - d) V'(o').  [V] (8)"""
-    return torch.addcmul(reward, not_done, next_value, value=discount)
+    return torch.addcmul(reward, discount, next_value, value=gamma)
 
 
 def value_target(
@@ -59,22 +50,20 @@ def value_target(
 def squared_error(values: torch.Tensor, target: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
     """weight * sum_i mean_B (values_i - target)^2; critics' (N, B, 1) are summed over N, a value (B, 1) is one.
 
-    [L] (5) and [V] (5), (7) have a weight of 1/2; system A has 1.
+    [L] (5) and [V] (5), (7) have a weight of 1/2; pytorch_sac has 1.
     """
     total = F.mse_loss(values, target.expand_as(values), reduction="sum")
     return total * (weight / target.numel())
 
 
-def actor_loss(
-    log_prob: torch.Tensor, q: torch.Tensor, alpha: torch.Tensor, log_prior: torch.Tensor | float = 0.0
-) -> torch.Tensor:
+def actor_loss(log_prob: torch.Tensor, q: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
     """mean_B (alpha log pi(a|o) - Q(o, a)), a ~ pi(o) reparameterised, alpha constant.  [L] (7), [V] (12)
 
     Args:
         log_prob, q: (B, 1), of the same sampled actions; q is the minimum over critics, or the first, plus log p(a)
             where the prior is not uniform.
     """
-    return (alpha * log_prob - (q + log_prior if log_prior else q)).mean()
+    return (alpha * log_prob - q).mean()
 
 
 def likelihood_ratio_loss(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from utils import PositiveFloat
+from settings.types import PositiveFloat
 
 EPSILON = 1e-8  # beside the variance: an element that never changes is divided by 1e-4, not by 0
 

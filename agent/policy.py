@@ -1,34 +1,14 @@
 """A policy alone: acting, and a file that holds what acting needs and nothing else."""
 
 from collections.abc import Callable
-from functools import partial
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from agent.execution.tracing import RecordedByShape, Tensors
 from agent.exploration import HeldNoise
-from agent.recording import RecordedByShape, Tensors
-from utils import UserError
-
-FORMAT = "policy-2"
-# Where a saved policy's classes may come from.
-NETWORK_MODULES = tuple(
-    f"agent.{name}" for name in ("actor", "critic", "networks", "layers", "batch_norm", "heads", "normalise")
-)
-Rebuild = dict[str, Any]  # {"target": dotted name, "kwargs": plain values}
-
-
-def recipe(factory: Any, **shapes: int) -> Rebuild:
-    """How to build a network again: its class by name, and the plain values, or the recipes of parts, it was given."""
-    kwargs: dict[str, Any] = {}
-    while isinstance(factory, partial):
-        factory, kwargs = factory.func, {**factory.keywords, **kwargs}
-    kwargs = {name: recipe(value) if callable(value) else value for name, value in kwargs.items()}
-    return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
 
 
 class Policy:
@@ -118,69 +98,6 @@ class Policy:
         rows, choices = actions.shape[:2]
         repeated = obs.repeat_interleave(choices, dim=0)
         return self.critic(repeated, actions.flatten(0, 1))[0].view(rows, choices)
-
-
-def save_policy(policy: Policy, recipes: dict[str, Rebuild], path: Path) -> None:
-    """Writes weights, shapes and the action range: tensors and plain values only.
-
-    Args:
-        policy: what is saved.
-        recipes: `actor`, for a mixture `critic`, and `observation_normaliser` if there is one (see `recipe`).
-        path: of the file.
-
-    Raises:
-        UserError: for a network that `load_policy` would refuse.
-    """
-    for made in recipes.values():
-        _factory(made, path)
-    networks = {"actor": policy.actor, "critic": policy.critic, "observation_normaliser": policy.normaliser}
-    parts = {name: {**made, "weights": networks[name].state_dict()} for name, made in recipes.items()}
-    torch.save({"format": FORMAT, "networks": parts, "action_range": list(policy.action_range)}, path)
-
-
-def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
-    """Rebuilds a saved policy; it needs no buffer, no configuration and no GPU.
-
-    Raises:
-        UserError: for a file that cannot be read, is no policy of this format, or names a network that is not ours.
-    """
-    try:
-        saved = torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:
-        raise UserError(f"{path}: not a policy that can be read ({type(error).__name__})") from None
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-        raise UserError(f"{path}: not a policy of format {FORMAT}")
-    try:
-        networks = {name: _rebuild(part, path).to(device).eval() for name, part in saved["networks"].items()}
-        actor, (low, high) = networks["actor"], saved["action_range"]
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a whole policy ({type(error).__name__})") from None
-    generator = torch.Generator(device).manual_seed(seed)
-    critic, normaliser = networks.get("critic"), networks.get("observation_normaliser")
-    return Policy(actor, critic, (low, high), torch.device(device), generator, normaliser)
-
-
-def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
-    network = _factory(part, path)()
-    network.load_state_dict(part["weights"])
-    return network
-
-
-def _factory(made: Rebuild, path: str | Path) -> partial[nn.Module]:
-    """What `recipe` was made of; parts of a network are factories in their turn."""
-    kwargs = {
-        name: _factory(value, path) if isinstance(value, dict) else value for name, value in made["kwargs"].items()
-    }
-    return partial(_network_class(made["target"], path), **kwargs)
-
-
-def _network_class(target: str, path: str | Path) -> type[nn.Module]:
-    """A network class defined in this project's agent package; nothing else that a name could reach."""
-    module, _, name = target.rpartition(".")
-    found = getattr(import_module(module), name, None) if module in NETWORK_MODULES else None
-    if not (isinstance(found, type) and issubclass(found, nn.Module) and found.__module__ == module):
-        raise UserError(f"{path}: it needs {target}, which is not one of this project's networks")
-    return found
 
 
 class UniformPolicy:

@@ -2,7 +2,8 @@
 
 import math
 
-from utils import Points, PositiveFloat, PositiveInt, Schedule
+from agent.execution.parts import FollowsSteps
+from settings.types import Points, PositiveFloat, PositiveInt, Schedule
 
 
 class Linear:
@@ -37,7 +38,7 @@ class Exponential:
 
 
 class Piecewise:
-    """Straight lines through (step, value) points in the order of their steps; constant before and behind them."""
+    """Straight lines through (step, value) points in the order of their steps; constant before and after them."""
 
     def __init__(self, points: Points):
         self.points = sorted((step, value) for step, value in points)
@@ -51,22 +52,28 @@ class Piecewise:
         return from_value + (to_value - from_value) * (step - from_step) / (to_step - from_step)
 
 
-class Scheduled:
-    """Numbers of an agent, each constant or on a schedule; read as attributes.
+class Schedules(FollowsSteps):
+    """An agent's numbers that may be on a schedule; read as attributes.
 
-    >>> numbers = Scheduled(discount=0.99, critic_lr=Linear(1e-3, 1e-4, steps=1000))
-    >>> numbers.set_step(500)
-    >>> numbers.discount
-    0.99
+    >>> schedules = Schedules(discount=0.99, reward_scale=Linear(1.0, 10.0, steps=1000))
+    >>> schedules.set_step(500)
+    >>> schedules.reward_scale
+    5.5
     """
 
     def __init__(self, **values: float | Schedule):
-        self._schedules = {name: value for name, value in values.items() if callable(value)}
+        self._step = 0
+        self._schedules: dict[str, Schedule] = {}
+        self.add(**values)
+
+    def add(self, **values: float | Schedule) -> None:
+        """More of them."""
+        self._schedules |= {name: value for name, value in values.items() if callable(value)}
         self.__dict__.update({name: value for name, value in values.items() if not callable(value)})
-        self.set_step(0)
+        self.set_step(self._step)
 
     @property
-    def on_schedule(self) -> list[str]:
+    def changing(self) -> list[str]:
         """The names of the numbers that change with the step."""
         return list(self._schedules)
 

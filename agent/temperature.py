@@ -6,11 +6,13 @@ from typing import Literal
 import torch
 from torch import nn
 
+from agent.execution.parts import AfterStep, FollowsSteps
 from agent.schedule import Exponential
-from utils import NonNegativeFloat, PositiveFloat, Schedule, UserError
+from settings.types import NonNegativeFloat, PositiveFloat, Schedule
+from utils import UserError
 
 
-class LearnedTemperature(nn.Module):
+class LearnedTemperature(nn.Module, AfterStep):
     """A parameter that the agent adjusts towards its target entropy (arXiv 1812.05905, section 5).
 
     Args:
@@ -47,11 +49,8 @@ class LearnedTemperature(nn.Module):
         if self.form == "direct":
             self.parameter.clamp_(min=0)
 
-    def set_step(self, step: int) -> None:
-        """Does nothing: the temperature follows its loss."""
 
-
-class FixedTemperature(nn.Module):
+class FixedTemperature(nn.Module, FollowsSteps):
     """alpha stays, or follows a schedule of the environment step; it has nothing to learn."""
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):

@@ -36,10 +36,10 @@ import torch._dynamo  # noqa: E402  two seconds, which an optimizer would take l
 from same_run import result, same  # noqa: E402
 from torch.utils import tensorboard  # noqa: E402, F401  so that the forked runs have it
 
-import checkpoint  # noqa: E402
-import envs  # noqa: E402, F401
-import run_folder  # noqa: E402
-from stopping import EXIT_SAVED  # noqa: E402
+import envs.make  # noqa: E402, F401
+from run import checkpoint  # noqa: E402
+from run import folder as run_folder  # noqa: E402
+from run.stopping import EXIT_SAVED  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "crash_test.json"
 SMALL = [
@@ -54,6 +54,7 @@ SCENARIOS: dict[str, list[str]] = {
     "sac_2018": [PENDULUM, "agent=sac_2018", "agent.value.hidden_dim=16", "save_replay_buffer=true"],
     "crossq": [PENDULUM, "agent=crossq", "agent.critic.network.norm.renorm_after=200"],
     "flash_sac": [PENDULUM, "agent=flash_sac"],
+    "td3": [PENDULUM, "agent=td3"],
     "droq": [PENDULUM, "agent=droq", "updates_per_step=1"],
     "four_envs": [PENDULUM, "num_envs=4", "checkpoint_frequency=30"],
     "four_processes": [PENDULUM, "num_envs=4", "async_envs=true", "checkpoint_frequency=30"],
@@ -144,7 +145,7 @@ def undisturbed(run: Run) -> tuple[float, float]:
         raise SystemExit(f"the undisturbed run ended with {code}: {run.last_words()}")
     whole_s = time.perf_counter() - started_s
     started_s = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import train, envs"], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", "import train, envs.make"], cwd=ROOT, check=True)
     return whole_s, time.perf_counter() - started_s
 
 

@@ -45,11 +45,11 @@ TRAINING = [
 
 def measure(overrides: list[str]) -> dict[str, Any]:
     """Trains once. Steps/s are from the end of one episode to the end of another: resets, logs and dumps included."""
-    import cli
-    import settings
+    from settings import compose
+    from settings.check import check
     from train import Workspace
 
-    cfg = settings.check(cli.plain(cli.compose_config("train", overrides)))
+    cfg = check(compose.plain(compose.compose_config("train", overrides)))
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(cfg, Path(folder))
         ends: list[tuple[int, float]] = []  # of the training episodes: step, time

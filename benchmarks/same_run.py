@@ -11,34 +11,26 @@ from typing import Any
 import torch
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-import checkpoint
-import run_folder
+from run import checkpoint
+from run import folder as run_folder
 
 CLOCKS = ("duration", "steps_per_second")
 
 
 def result(folder: Path) -> dict[str, Any]:
     """Everything that has to be the same: by name, comparable with `same`."""
-    found, _ = checkpoint.newest_whole(folder, "agent", "run", "policy", rows=True)
+    found, _ = checkpoint.newest_whole(folder, "agent", "run", "policy", buffer=True)
     run = found.load("run")
-    kept = (
-        "counters",
-        "episode_reward",
-        "episode_length",
-        "eval_due",
-        "random",
-        "envs",
-        "seed_policy",
-        "n_step",
-        "buffer",
-    )
+    progress = {name: value for name, value in run.pop("progress").items() if name != "episode_age_s"}
+    del run["logger"]  # where its files end, and they have columns that measure time
     return {
         "finished": run_folder.finished(folder),
         "step": found.step,
         "weights": found.load("agent"),
         "policy": found.load("policy"),
-        "state": {name: run[name] for name in kept},
-        "buffer": ring(found, run["buffer"]),
+        "progress": progress,
+        "state": run,
+        "buffer": found.load("replay_buffer") if found.has("replay_buffer") else ring(found, run["replay_buffer"]),
         "tensorboard": events(folder / "tb"),
         **{name: timeless(folder / name) for name in ("train.csv", "eval.csv")},
     }

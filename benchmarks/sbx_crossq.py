@@ -22,8 +22,9 @@ import torch
 from sbx import CrossQ
 from stable_baselines3.common.callbacks import BaseCallback
 
-import envs
-from evaluator import Evaluator
+from envs.make import make_env
+from envs.seeded import SeededEpisodes
+from run.evaluator import Evaluator
 
 ACTION_REPEAT, SEED_STEPS, EPISODES = 2, 1000, 10
 
@@ -33,8 +34,8 @@ class Evaluate(BaseCallback):
 
     def __init__(self, task: str, seed: int, every: int):
         super().__init__()
-        make_env = partial(envs.make_env, task, seed, ACTION_REPEAT)
-        self._evaluator = Evaluator(make_env, seed, EPISODES, None, ACTION_REPEAT)
+        make_one = partial(make_env, task, seed, ACTION_REPEAT)
+        self._evaluator = Evaluator(make_one, seed, EPISODES, None, ACTION_REPEAT)
         self._every = every
         self._started_s = 0.0
         self._began_at = 0
@@ -75,7 +76,7 @@ class Greedy:
 def main() -> None:
     task, seed, steps, every = sys.argv[1], *(int(word) for word in sys.argv[2:5])
     torch.set_num_threads(1)
-    env = envs.SeededEpisodes(envs.make_env(task, seed, ACTION_REPEAT), seed)
+    env = SeededEpisodes(make_env(task, seed, ACTION_REPEAT), seed)
     model = CrossQ(
         "MlpPolicy",
         env,

@@ -58,11 +58,12 @@ class Job(NamedTuple):
 
 def done(job: Job) -> bool:
     """Whether it has been made to its end, by this command and with these YAML files."""
-    record = job.folder.with_suffix(".made_by")
+    record = job.folder / "made_by.txt"
     return (job.folder / job.result).exists() and record.exists() and record.read_text() == made_by(job)
 
 
 def made_by(job: Job) -> str:
+    """The command, and a digest of the YAML files that it reads."""
     files = sorted((ROOT / "config").rglob("*.yaml"))
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     return f"{shlex.join(job.command)}\nconfig {digest}\n"
@@ -101,7 +102,7 @@ def finish(jobs: Sequence[Job]) -> None:
         if code:
             failed.append(str(log))
         else:
-            job.folder.with_suffix(".made_by").write_text(made_by(job))
+            (job.folder / "made_by.txt").write_text(made_by(job))
         print(f"{job.folder.name}: exit code {code}, {time.perf_counter() - began_s:.0f} s", flush=True)
 
     with ThreadPoolExecutor(cores.qsize()) as pool:

@@ -40,15 +40,15 @@ def floor(units: int, batch: int, precision: str) -> Update:
 
 
 def ours(overrides: list[str]) -> Update:
-    import cli
-    import settings
-    from agent.execution import choose_execution, set_execution
-    from build import build_agent
+    from agent.execution.choose import choose_execution, set_execution
     from logger import Logger
     from replay_buffer import ReplayBuffer
-    from utils import keep_freed_memory, resolve_device, set_precision
+    from run.build import build_agent
+    from run.machine import keep_freed_memory, resolve_device, set_precision
+    from settings import compose
+    from settings.check import check
 
-    cfg = settings.check(cli.plain(cli.compose_config("train", overrides)))
+    cfg = check(compose.plain(compose.compose_config("train", overrides)))
     device = resolve_device(cfg.device)
     if cfg.num_threads is not None:
         torch.set_num_threads(cfg.num_threads)

@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import processor
 
-import cli
-import settings
+from settings import compose
+from settings.check import check
 from train import Workspace
 
 NUM_STEPS, ROUNDS = 4800, 3
@@ -35,7 +35,7 @@ OVERRIDES = [
 def steps_per_second(num_envs: int, async_envs: bool, num_seed_steps: int) -> float:
     """Of the loop alone: set-up and the final evaluation are left out."""
     chosen = [f"num_envs={num_envs}", f"async_envs={async_envs}", f"num_seed_steps={num_seed_steps}"]
-    cfg = settings.check(cli.plain(cli.compose_config("train", [*OVERRIDES, *chosen])))
+    cfg = check(compose.plain(compose.compose_config("train", [*OVERRIDES, *chosen])))
     workspace = Workspace(cfg, Path(tempfile.mkdtemp()))
     ended_s: list[float] = []
     evaluate = workspace.evaluator.evaluate

@@ -25,9 +25,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import cli
-import envs
-import settings
+from envs.make import make_env
+from settings import compose
+from settings.check import check
 from train import Workspace
 
 NUM_STEPS, SEED_STEPS = 4000, 500
@@ -44,7 +44,6 @@ OVERRIDES = [
     "save_figure=false",
 ]
 DEFAULT_EVAL_FREQUENCY = 10_000
-Block = list[float]  # seconds of what was done again and again
 
 
 class Clock:
@@ -68,14 +67,15 @@ class Clock:
 
 @contextmanager
 def made_workspace() -> Iterator[Workspace]:
-    cfg = settings.check(cli.plain(cli.compose_config("train", OVERRIDES)))
+    cfg = check(compose.plain(compose.compose_config("train", OVERRIDES)))
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(cfg, Path(folder))
         yield workspace
         workspace.close()
 
 
-def repeat(call: Callable[[], Any]) -> Block:
+def repeat(call: Callable[[], Any]) -> list[float]:
+    """Seconds of each call in a block of them."""
     seconds = []
     for _ in range(BLOCK):
         began_s = time.perf_counter()
@@ -86,7 +86,7 @@ def repeat(call: Callable[[], Any]) -> Block:
 
 def overheads(workspace: Workspace) -> tuple[float, float]:
     """A whole step over update and environment step alone, and over the two taking turns."""
-    env = envs.make_env("cheetah_run", seed=1)
+    env = make_env("cheetah_run", seed=1)
     inner = workspace.envs.step
     began_s: list[float] = []
     alone: list[float] = []

@@ -18,7 +18,7 @@ absl_logging.set_verbosity(absl_logging.ERROR)  # MuJoCo's notes on deprecated X
 
 
 class _SuiteInfo(gym.Wrapper):
-    """Adds what system A's users read from `info`: the physics state and the discount."""
+    """Adds what pytorch_sac's users read from `info`: the physics state and the discount."""
 
     def __init__(self, env: gym.Env):
         super().__init__(env)

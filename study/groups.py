@@ -6,22 +6,31 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from settings.nested import dotted
 from study.runs import Run
-from utils import dotted
 
+Values = dict[str, Any]
 # What a configuration may differ in between repetitions of one experiment: the seed, the machine, what is measured and
 # kept. The agent's shapes come from the task.
 CHANGES_NO_TRAINING_STEP = (
-    *("seed", "evaluator.seed", "agent.obs_dim", "agent.action_dim", "agent.action_range"),
+    *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.action_dim", "agent.action_range"),
     *("device", "num_threads", "execution", "replay_storage", "async_envs", "env_timeout_s", "num_train_steps"),
     *("eval_frequency", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
     *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
 )
-FROM_THE_TASK = ("seed", "evaluator.seed", "env", "agent.obs_dim", "agent.action_dim", "agent.action_range", "logger.*")
+FROM_THE_TASK = (
+    *("seed", "evaluator.seed", "replay_buffer.seed", "env"),
+    *("agent.obs_dim", "agent.action_dim", "agent.action_range", "logger.*"),
+)
+# Keys that follow another one, unless they are given a value of their own.
+REPEATS = {
+    "replay_buffer.capacity": "replay_buffer_capacity",
+    "replay_buffer.with_replacement": "sample_with_replacement",
+}
+# What a run had while the replay buffer was no node of the configuration.
+EARLIER_RUNS: Values = {"replay_buffer._target_": "replay_buffer.ReplayBuffer", "replay_buffer._partial_": True}
 NAMED_KEYS = 3  # at most so many are spelled out in a label
 ABSENT = "absent"
-
-Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -66,10 +75,14 @@ def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
 
 
 def _settings_that_matter(run: Run) -> Values:
-    flat = dotted(run.config)
-    capacity = flat.get("replay_buffer_capacity")
-    if capacity is not None and capacity >= run.length:
-        flat["replay_buffer_capacity"] = "all"  # a buffer that never fills is the same whatever its size
+    flat = EARLIER_RUNS | dotted(run.config)
+    for key, original in REPEATS.items():
+        if flat.get(key) == flat.get(original):
+            flat.pop(key, None)
+    for key in ("replay_buffer_capacity", "replay_buffer.capacity"):
+        capacity = flat.get(key)
+        if capacity is not None and capacity >= run.length:
+            flat[key] = "all"  # a buffer that never fills is the same whatever its size
     ignored = ("env", "agent.name", *CHANGES_NO_TRAINING_STEP)
     return {key: value for key, value in flat.items() if not _matches(key, ignored)}
 

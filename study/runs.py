@@ -9,11 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from utils import UserError
+from settings import saved
+from utils import UserError, one_line
 
 CONFIG_FILE = "config.yaml"
 Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
@@ -108,13 +105,13 @@ def load(path: Path) -> dict[str, Any]:
         UserError: for a file that cannot be read, or is not a run's.
     """
     try:
-        config = OmegaConf.to_container(OmegaConf.load(path))
-    except (yaml.YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
+        config = saved.load(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
     missing = [key for key in ("env", "seed", "num_train_steps", "agent") if key not in (config or {})]
     if not isinstance(config, dict) or missing:
         raise UserError(f"{path}: not the settings of a run; {', '.join(missing)} missing")
-    return config  # type: ignore[return-value]
+    return config
 
 
 def read(path: Path) -> Columns:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+import composed
 import torch
 
-import cli
-import settings
-from build import build_agent
+from agent.execution.noise import Noise
 from replay_buffer import Batch
+from run.build import build_agent
 
 OBS_DIM, ACTION_DIM = 17, 6
 SMALL = ("agent.batch_size=32", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16")
@@ -15,7 +15,7 @@ SMALL = ("agent.batch_size=32", "agent.critic.hidden_dim=16", "agent.actor.hidde
 
 def make_agent(*overrides: str, obs_dim: int = OBS_DIM, action_dim: int = ACTION_DIM, device: str = "cpu") -> Any:
     torch.manual_seed(0)
-    cfg = settings.check(cli.plain(cli.compose_config("train", list(overrides))))
+    cfg = composed.settings(*overrides)
     shapes = {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": (-1.0, 1.0)}
     return build_agent(cfg, shapes, torch.device(device))
 
@@ -27,8 +27,20 @@ def make_batch(size: int) -> Batch:
         action=torch.rand(size, ACTION_DIM, generator=random) * 2 - 1,
         reward=torch.randn(size, 1, generator=random),
         next_obs=torch.randn(size, OBS_DIM, generator=random),
-        not_done=(torch.rand(size, 1, generator=random) > 0.2).float(),
+        discount=(torch.rand(size, 1, generator=random) > 0.2).float(),
     )
+
+
+class Given(Noise):
+    """Noise that a test knows: these tensors, in the order that an update asks for them."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        self.tensors = list(tensors)
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        tensor = self.tensors.pop(0)
+        assert tensor.shape == shape
+        return tensor
 
 
 class Always:

@@ -1,22 +1,21 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
+from run import machine
 
-import video
-
-HAS_OPENGL = video.choose_opengl(wanted=True)
+HAS_OPENGL = machine.choose_opengl(wanted=True)
 
 import probes  # noqa: E402, F401  registers the probe environments
 
-import envs  # noqa: E402, F401  imports dm_control, which settles the choice for the whole session
+import envs.make  # noqa: E402, F401  imports dm_control, which settles the choice for the whole session
+import train  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -27,6 +26,19 @@ def opengl() -> None:
     if not HAS_OPENGL:
         assert not os.environ.get("CI"), "no OpenGL in CI: .ci/run has to install it"
         pytest.skip("no OpenGL here: apt install libosmesa6")
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """`python train.py <arguments>` in `tmp_path`, without the seconds of a start; returns the exit code."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")  # a sweep adds to it
+
+    def call(*arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+        return train.main()
+
+    return call
 
 
 @pytest.fixture(scope="session")

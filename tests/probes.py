@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import composed
 import gymnasium as gym
 import numpy as np
 
-import cli
-import settings
-from evaluator import Evaluation
+from run.evaluator import Evaluation
+from settings.types import PositiveInt
 from train import Workspace
-from utils import PositiveInt
 
 
 class Probe(gym.Env):
@@ -123,10 +122,55 @@ class Sequences(Probe):
     observation_space = gym.spaces.Sequence(gym.spaces.Box(-1, 1, (2,)))
 
 
+class NeedsSize(Probe):
+    def __init__(self, size: int):
+        self.size = size
+
+
+class Unbuildable(Probe):
+    def __init__(self) -> None:
+        self.size = 1 / 0
+
+
+class Faulty(Endless):
+    """Breaks in its 43rd step since it was built: `fault` says how."""
+
+    fault = "step"
+    steps_since_built = 0
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.steps_since_built += 1
+        if self.steps_since_built == 43 and self.fault == "step":
+            raise ValueError("lost\nits way")
+        obs, *rest = super().step(action)
+        return (np.zeros(4, np.float32) if self.steps_since_built == 43 and self.fault == "shape" else obs, *rest)
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict]:
+        if self.steps_since_built == 40 and self.fault == "reset":
+            raise KeyError("no way back")
+        return super().reset(**kwargs)
+
+    def render(self) -> np.ndarray:
+        raise NotImplementedError
+
+
+class FaultyReset(Faulty):
+    fault = "reset"
+
+
+class FaultyShape(Faulty):
+    fault = "shape"
+
+
+for cls in (NeedsSize, Unbuildable):
+    gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
+for faulty in (Faulty, FaultyReset, FaultyShape):
+    gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
 for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Images, Sequences):
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
 gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
 gym.register("ProbeNoLimit-v0", Endless)
+gym.register("ProbeSolved-v0", Endless, max_episode_steps=5, reward_threshold=5.0)
 
 
 class ConstantEvaluator:
@@ -159,8 +203,7 @@ SMALL = (
 def workspace(folder: Path, *overrides: str) -> Workspace:
     """A workspace in `folder`, small unless the overrides say otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = cli.compose_config("train", [*SMALL, *overrides])
-    return Workspace(settings.check(cli.plain(config)), folder)
+    return Workspace(composed.settings(*SMALL, *overrides), folder)
 
 
 def train(folder: Path, *overrides: str) -> Workspace:

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import re
 import subprocess
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from agents import SMALL, Always, Silent, make_agent, make_batch
+from composed import settings
+
+from utils import UserError
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,13 +24,13 @@ def test_the_library_example_learns() -> None:
 
 def test_the_worked_example_of_a_new_part_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "AGENTS.md").read_text()
-    code, settings = (re.search(rf"```{language}\n(.*?)```", page, re.DOTALL) for language in ("python", "yaml"))
-    assert code and settings
+    code, yaml_text = (re.search(rf"```{language}\n(.*?)```", page, re.DOTALL) for language in ("python", "yaml"))
+    assert code and yaml_text
     module = types.ModuleType("agent.centre_norm")
     exec(code[1], vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     (tmp_path / "agent").mkdir()
-    (tmp_path / "agent" / "centred.yaml").write_text(settings[1])
+    (tmp_path / "agent" / "centred.yaml").write_text(yaml_text[1])
     agent = make_agent("agent=centred", *SMALL, f"hydra.searchpath=[file://{tmp_path}]")
     log = Silent()
     agent.update(Always(make_batch(32)), log, 0)
@@ -34,13 +38,29 @@ def test_the_worked_example_of_a_new_part_trains(tmp_path: Path, monkeypatch: py
     assert "CentreNorm" in [type(layer).__name__ for layer in agent.critic.trunk]
 
 
+def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
+    line = re.search(r"^FITS_CPU := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert line
+    fits = []
+    for agent in sorted(path.stem for path in (ROOT / "config/agent").glob("*.yaml")):
+        with contextlib.suppress(UserError):
+            settings(f"agent={agent}", "preset=cpu")
+            fits.append(agent)
+        assert settings(f"agent={agent}", "preset=short").num_threads == 1
+    assert sorted(line[1].split()) == fits
+
+
 @pytest.mark.parametrize(
     ("arguments", "added"),
     [
-        ("", "env=cheetah_run preset=fast"),
-        ("env=walker_walk resume=auto", "env=cheetah_run preset=fast"),
-        ("agent=sac", "env=cheetah_run preset=cpu"),
-        ("preset=cpu", "env=cheetah_run"),
+        ("", "preset=fast"),
+        ("env=walker_walk resume=auto", "preset=fast"),
+        ("agent=sac", "preset=cpu"),
+        ("agent=td3", "preset=short"),
+        ("agent=mine --config-dir=x", "preset=short"),
+        ("preset=cpu", ""),
+        ("preset=pendulum", ""),
+        ("preset=dmc_benchmark seed=1", ""),
         ("resume=exp/day/run", ""),
     ],
 )

@@ -1,133 +1,141 @@
-"""Who may import whom."""
+"""Who may import whom: down only, never in a circle; and no file, and no root, that has grown too large."""
 
 import ast
+import sys
 from pathlib import Path
 
-import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
-AGENT_PARTS = {"agent"} | {
-    f"agent.{part}"
-    for part in (
-        "actor",
-        "actor_step",
-        "adam",
-        "batch_norm",
-        "critic",
-        "execution",
-        "exploration",
-        "heads",
-        "layers",
-        "losses",
-        "mlp",
-        "networks",
-        "normalise",
-        "off_policy",
-        "policy",
-        "recording",
-        "schedule",
-        "temperature",
-    )
-}
-MAY_IMPORT = {
+MAY_IMPORT: dict[str, set[str]] = {
     "utils": set(),
     "video": set(),
-    "dmc2gym": {"dmc2gym"},
-    "replay_buffer": {"utils"},
-    "n_step": {"utils"},
-    "device_buffer": {"replay_buffer", "utils"},
-    "log_sinks": {"utils"},
-    "logger": {"log_sinks", "utils"},
-    "wandb_sink": {"log_sinks", "utils"},
+    "dmc2gym": set(),
     "settings": {"utils"},
-    "segments": {"utils"},
-    "checkpoint": {"segments", "utils"},
-    "run_folder": {"utils"},
-    "stopping": {"utils"},
-    "run_state": {"checkpoint", "run_folder", "utils"},
-    "resume": {"checkpoint", "cli", "settings", "utils"},
-    "evaluate": {"build", "checkpoint", "envs", "evaluator", "resume", "train", "utils", "video"},
-    "build": {
-        *("device_buffer", "envs", "n_step", "replay_buffer", "settings", "utils", "video", "wandb_sink"),
-        *("agent.execution", "agent.policy"),
-    },
     "envs": {"dmc2gym", "utils"},
-    "evaluator": {"utils", "video"},
-    "launchers": {"utils"},
-    "own_process": {"train", "utils"},
-    "sweep": {"launchers", "own_process", "run_folder", "settings", "utils"},
-    "cli": {"launchers", "run_folder", "settings", "tuning", "utils"},
-    "tuning": {"run_folder", "utils"},
-    "agent": AGENT_PARTS | {"utils"},
-    "study": {"study", "utils"},
+    "sinks": {"utils"},
+    "replay_buffer": {"settings.types", "utils"},
+    "agent": {"replay_buffer", "settings.types", "utils"},
+    "replay": {"replay_buffer", "settings", "utils"},
+    "logger": {"settings", "sinks", "utils"},
+    "study": {"settings", "utils"},
     "plot": {"study", "utils"},
-    "job": {"checkpoint", "cli", "resume", "run_folder", "settings", "sweep"},
-    "train": {
-        "build",
-        "checkpoint",
-        "cli",
-        "device_buffer",
-        "envs",
-        "evaluator",
-        "job",
-        "logger",
-        "plot",
-        "run_folder",
-        "run_state",
-        "settings",
-        "stopping",
-        "train",
-        "utils",
-        "video",
-        "agent.execution",
-    },
+    "run": {"agent", "envs", "replay", "replay_buffer", "settings", "utils", "video"},
+    "evaluate": {"envs", "run", "utils"},
+    "launch": {"agent", "envs", "replay_buffer", "run", "settings", "sinks", "utils"},
+    "train": {"agent", "envs", "launch", "plot", "replay", "run", "settings", "utils"},
 }
-FILES = sorted([*ROOT.glob("*.py"), *ROOT.glob("agent/*.py"), *ROOT.glob("dmc2gym/*.py"), *ROOT.glob("study/*.py")])
-OURS = {path.stem for path in ROOT.glob("*.py")} | {"agent", "dmc2gym", "study", "tests", "benchmarks"}
+ABOVE = {"benchmarks", "examples", "tests"}  # import what they like, and nothing below imports them
+AGENTS_IMPORT = {"annotated_types", "numpy", "torch", *sys.stdlib_module_names}  # beside what the table says
+MOST_IN_ROOT, MOST_LINES = 8, 320
+
+SOURCES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in [
+        *ROOT.glob("*.py"),
+        *(file for room in MAY_IMPORT.keys() | ABOVE for file in ROOT.glob(f"{room}/**/*.py")),
+    ]
+}
 
 
-def imports(path: Path) -> set[str]:
-    """Dotted names of every module that a file imports, wherever in it."""
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def imported(module: str) -> set[str]:
+    """What a module imports, wherever in it: modules of this project by their dotted names, others by their first."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(SOURCES[module].read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name for name in submodules if (ROOT / f"{name.replace('.', '/')}.py").exists()} or {
-                str(node.module)
-            }
-    return found
+            assert node.level == 0, f"{SOURCES[module]}:{node.lineno}: a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in SOURCES else str(node.module) for name in names}
+    # Scripts and tests import their neighbours by the bare name.
+    beside = {name: f"{room(module)}.{name}" for name in found} if room(module) in ABOVE else {}
+    found = {beside[name] if beside.get(name) in SOURCES else name for name in found}
+    return {name if name in SOURCES else room(name) for name in found} - {module}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_imports_only_what_its_layer_may(path: Path) -> None:
-    layer = path.parent.name if path.parent != ROOT else path.stem
-    ours = {name for name in imports(path) if name.split(".")[0] in OURS}
-    wrong = {
-        name
-        for name in ours
-        if name not in MAY_IMPORT[layer] and name.split(".")[0] not in MAY_IMPORT[layer] - {"agent"}
+IMPORTED = {module: imported(module) for module in SOURCES}
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected components of more than one node."""
+
+    def reached(start: str) -> set[str]:
+        seen, to_see = set(), [start]
+        while to_see:
+            new = arrows.get(to_see.pop(), set()) - seen
+            seen |= new
+            to_see += new
+        return seen
+
+    reach = {node: reached(node) for node in arrows}
+    found = {frozenset(other for other in reach[node] if node in reach.get(other, ())) for node in arrows}
+    return sorted(sorted(circle) for circle in found if len(circle) > 1)
+
+
+def wrong(allowed: dict[str, set[str]]) -> list[str]:
+    """Imports from one room of the project into another that the table does not have."""
+    return [
+        f"{SOURCES[module].relative_to(ROOT)} imports {name}"
+        for module, names in IMPORTED.items()
+        if room(module) not in ABOVE
+        for name in sorted(names)
+        if room(name) in allowed.keys() | ABOVE and room(name) != room(module)
+        if not {name, room(name)} & allowed[room(module)]
+    ]
+
+
+def test_every_folder_imports_only_what_the_table_says() -> None:
+    here = {path.stem for path in ROOT.glob("*.py")} | {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert here == MAY_IMPORT.keys(), "a folder or a module of the root that the table does not know"
+    assert wrong(MAY_IMPORT) == []
+
+
+def test_nothing_is_imported_in_a_circle() -> None:
+    assert circles(MAY_IMPORT | {"agent": {"replay_buffer", "settings", "utils"}}) == []
+    assert circles(IMPORTED) == []
+    rooms: dict[str, set[str]] = {room(module): set() for module in SOURCES}
+    for module, names in IMPORTED.items():
+        rooms[room(module)] |= {room(name) for name in names} - {room(module)}
+    assert circles(rooms) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_only_tests_and_benchmarks_import_the_entry() -> None:
+    assert {room(module) for module, names in IMPORTED.items() if "train" in names} <= {"benchmarks", "tests"}
+
+
+def test_agents_know_torch_and_nothing_of_the_framework_around_them() -> None:
+    others = {
+        module: names - SOURCES.keys() - AGENTS_IMPORT for module, names in IMPORTED.items() if room(module) == "agent"
     }
-    assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+    assert len(others) > 20 and {module: names for module, names in others.items() if names} == {}
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("agent/*.py")), ids=lambda path: path.name)
-def test_agents_know_torch_and_nothing_of_the_framework_around_them(path: Path) -> None:
-    theirs = {name.split(".")[0] for name in imports(path)} - OURS
-    assert theirs <= {
-        "abc",
-        "collections",
-        "contextlib",
-        "copy",
-        "functools",
-        "importlib",
-        "itertools",
-        "math",
-        "pathlib",
-        "typing",
-        "annotated_types",
-        "numpy",
-        "torch",
+def test_no_algorithm_is_imported_by_another_or_by_what_they_share() -> None:
+    files = [yaml.safe_load(path.read_text()) for path in ROOT.glob("config/agent/*.yaml")]
+    algorithms = {file["_target_"].rpartition(".")[0] for file in files if "_target_" in file}
+    assert {"agent.sac", "agent.sac_v", "agent.crossq"} <= algorithms
+    importing = {module: names & algorithms for module, names in IMPORTED.items() if room(module) == "agent"}
+    assert {module: names for module, names in importing.items() if names} == {}
+
+
+def test_tests_import_helpers_and_no_other_tests() -> None:
+    files = [path.stem for module, path in SOURCES.items() if room(module) == "tests"]
+    assert len(files) == len(set(files)), "tests are imported by their bare names"
+    found = {module: {name for name in names if "test_" in name} for module, names in IMPORTED.items()}
+    assert {module: names for module, names in found.items() if names} == {}
+
+
+def test_the_root_is_small_and_no_file_is_long() -> None:
+    assert len(list(ROOT.glob("*.py"))) <= MOST_IN_ROOT
+    lines = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for module, path in SOURCES.items()
+        if room(module) != "tests"
     }
+    assert {name for name, count in lines.items() if count > MOST_LINES} == set()

@@ -14,8 +14,11 @@ from tensorboard.context import RequestContext
 from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 
-from log_sinks import ConsoleSink, CsvSink, Sink, TensorBoardSink
 from logger import Logger
+from sinks.console import ConsoleSink
+from sinks.csv_files import CsvSink
+from sinks.sink import Sink
+from sinks.tensorboard import TensorBoardSink
 
 SINKS = {"csv": CsvSink, "tensorboard": TensorBoardSink, "console": ConsoleSink}
 
@@ -228,7 +231,9 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
         folder = tmp_path / f"{seed}-{rate}"
         folder.mkdir()
         log = Logger(folder, {"tensorboard": TensorBoardSink})
-        log.log_settings({"env": "cheetah_run", "seed": seed, "agent": {"lr": rate, "bound": None, "_target_": "a.B"}})
+        agent = {"lr": rate, "bound": None, "_target_": "a.B"}
+        buffer = {"_target_": "a.C", "capacity": 9, "seed": seed, "with_replacement": True, "share": 0.5}
+        log.log_settings({"env": "cheetah_run", "seed": seed, "agent": agent, "replay_buffer": buffer})
         for step, value in ((1000, 1.0), (2000, final)):
             log.log("eval/episode_reward", value, step)
             log.dump(step)
@@ -242,7 +247,13 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
     page, request = backend_context.Context(TBContext(data_provider=provider)), RequestContext()
     written = page.hparams_metadata(request, "")
     columns = page.experiment_from_metadata(request, "", True, written, [])
-    assert {info.name for info in columns.hparam_infos} == {"env", "seed", "agent.lr", "agent.bound"}
+    assert {info.name for info in columns.hparam_infos} == {
+        "env",
+        "seed",
+        "agent.lr",
+        "agent.bound",
+        "replay_buffer.share",
+    }
     assert {info.name for info in columns.hparam_infos if info.differs} == {"seed", "agent.lr"}
     asked = api_pb2.ListSessionGroupsRequest(slice_size=10, allowed_statuses=[api_pb2.STATUS_UNKNOWN])
     rows = {

@@ -1,21 +1,19 @@
 """The ring against a list of what was stored."""
 
 from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from transitions import transition
 
 import replay_buffer
 from replay_buffer import ReplayBuffer
 from utils import UserError
 
 CPU = torch.device("cpu")
-
-
-def transition(i: int) -> tuple:
-    obs = np.arange(3) + 10 * i
-    return obs, np.array([i / 7, -i / 7]), float(i), obs + 1, i % 5 == 4, i % 10 == 4
 
 
 def filled(capacity: int, count: int, seed: int = 0) -> tuple[ReplayBuffer, deque]:
@@ -33,12 +31,12 @@ def test_it_holds_the_newest_transitions_and_their_fields(capacity: int, count: 
     by_reward = {t[2]: t for t in stored}
     batch = buffer.sample(2000)
     assert set(batch.reward[:, 0].tolist()) == set(by_reward)  # each is drawn, nothing else is
-    for obs, action, reward, next_obs, not_done in zip(*batch, strict=True):
+    for obs, action, reward, next_obs, discount in zip(*batch, strict=True):
         expected = by_reward[reward.item()]
         np.testing.assert_array_equal(obs, np.float32(expected[0]))
         np.testing.assert_array_equal(action, np.float32(expected[1]))
         np.testing.assert_array_equal(next_obs, np.float32(expected[3]))
-        assert not_done.item() == (not expected[5])  # a time limit (done, but not terminated) bootstraps
+        assert discount.item() == (not expected[5])  # a time limit (done, but not terminated) bootstraps
 
 
 def test_shapes_and_dtypes() -> None:
@@ -89,33 +87,97 @@ def test_a_batch_is_a_copy() -> None:
 
 
 def test_an_empty_buffer_says_so() -> None:
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(ValueError, match=r"^nothing to sample: the replay buffer is empty$"):
         ReplayBuffer((3,), (2,), 10, CPU).sample(1)
+
+
+def test_a_sample_in_two_halves_is_the_same_and_lies_where_it_lay() -> None:
+    buffer, other = filled(10, 10, seed=3)[0], filled(10, 10, seed=3)[0]
+    with pytest.raises(AssertionError, match=r"^stage\(batch_size\) comes first$"):
+        buffer.staged()
+    places = []
+    for batch_size in (6, 6, 4):
+        buffer.stage(batch_size)
+        staged = buffer.staged()
+        assert all(map(torch.equal, staged, other.sample(batch_size)))
+        places.append(staged.obs.data_ptr())
+    assert places[0] == places[1]  # where a captured graph reads
+    assert buffer.generators == []
 
 
 def test_chunks_and_state_dict_restore_a_full_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_buffer, "CHUNK_BYTES", 4 * 4 * 10)  # four rows
     buffer, _ = filled(10, 37)
     other = ReplayBuffer((3,), (2,), 10, CPU, seed=9)
-    start = 27
+    start, sizes = 27, []
     for rows in buffer.chunks(27, 37):
-        assert len(rows) <= 4 and np.shares_memory(rows, buffer._rows)
+        assert np.shares_memory(rows, buffer._rows)
         other.put_chunk(start, rows)
         start += len(rows)
-    assert start == 37
+        sizes.append(len(rows))
+    assert sizes == [3, 4, 3]  # to the ring's end, as many as a chunk may have, the rest
     other.load_state_dict(buffer.state_dict())
     for ring in (buffer, other):
         ring.add(*transition(40))
     assert all(map(torch.equal, buffer.sample(50), other.sample(50)))
-    with pytest.raises(ValueError, match="do not fit"):
-        ReplayBuffer((4,), (2,), 10, CPU).load_state_dict(buffer.state_dict())
+
+
+@pytest.mark.parametrize(("obs_shape", "capacity"), [((4,), 20), ((4,), 15), ((3,), 20)])
+def test_another_buffers_state_does_not_fit(obs_shape: tuple[int, ...], capacity: int) -> None:
+    buffer, other = filled(15, 20)[0], ReplayBuffer(obs_shape, (2,), capacity, CPU)
+    numbers = f"15 rows of 10 do not fit {capacity} rows of {other.row_width}"
+    with pytest.raises(ValueError, match=f"^{numbers}$"):
+        other.load_state_dict(buffer.state_dict())
+
+
+def test_chunks_of_nothing_of_one_row_and_of_what_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer, _ = filled(10, 37)
+    assert list(buffer.chunks(37, 37)) == []
+    for start, stop in ((26, 30), (27, 38), (31, 30)):
+        with pytest.raises(ValueError, match=f"^transitions {start} to {stop} are not all stored, of 37 ever added$"):
+            list(buffer.chunks(start, stop))
+    monkeypatch.setattr(replay_buffer, "CHUNK_BYTES", 1)  # less than a row
+    assert [len(rows) for rows in buffer.chunks(30, 34)] == [1, 1, 1, 1]
 
 
 def test_a_million_transitions_take_what_was_promised() -> None:
     assert replay_buffer.nbytes((17,), (6,), 1_000_000) <= 180e6  # cheetah_run
     assert replay_buffer.nbytes((223,), (38,), 1_000_000) <= 2e9  # dog_run
+    # 75 bytes of an image lie in 19 floats: twice 19, an action of 2, reward and discount
+    assert replay_buffer.nbytes((3, 5, 5), (2,), 1000) == 4 * 42 * 1000
 
 
-def test_a_buffer_that_does_not_fit_is_refused_with_both_numbers() -> None:
+def test_a_buffer_that_does_not_fit_is_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"replay_buffer_capacity=\d+: [\d,]+ bytes are asked for and [\d,]+ are"):
         ReplayBuffer((1000,), (6,), 10**12, CPU)
+    monkeypatch.setattr(replay_buffer, "available_bytes", lambda: 1040)
+    ReplayBuffer((3,), (2,), 26, CPU)  # rows of 40 bytes
+    said = "replay_buffer_capacity=27: 1,080 bytes are asked for and 1,040 are available; 26 transitions would fit"
+    with pytest.raises(UserError, match=f"^{said}$"):
+        ReplayBuffer((3,), (2,), 27, CPU)
+    monkeypatch.setattr(replay_buffer, "available_bytes", lambda: 1079)
+    with pytest.raises(UserError, match=r"; 26 transitions would fit$"):
+        ReplayBuffer((3,), (2,), 27, CPU)
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "free"),
+    [
+        ("1000", "700", 450),  # 150 of those used would give way
+        ("9000", "700", 5000),  # the machine has no more
+        ("100", "700", 0),
+        ("max", "700", 5000),  # no limit
+    ],
+)
+def test_a_containers_limit_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, used: str, free: int
+) -> None:
+    monkeypatch.setattr(replay_buffer.psutil, "virtual_memory", lambda: SimpleNamespace(available=5000))
+    monkeypatch.setattr(replay_buffer, "Path", lambda path: tmp_path / path.lstrip("/"))
+    assert replay_buffer.available_bytes() == 5000  # no container
+    folder = tmp_path / "sys/fs/cgroup"
+    folder.mkdir(parents=True)
+    contents = {"memory.max": limit, "memory.current": used, "memory.stat": "anon 30\ninactive_file 150\nshmem 7\n"}
+    for name, text in contents.items():
+        (folder / name).write_text(text)
+    assert replay_buffer.available_bytes() == free

@@ -1,6 +1,7 @@
 """Whole runs: known values, the same bytes, and learning."""
 
 import csv
+import json
 import math
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-import cli
-import settings
+from settings import compose
+from settings.check import check
 from train import Workspace
 from utils import UserError
 
@@ -33,17 +34,17 @@ PROBE = (
     *(
         "agent.learnable_temperature=false",
         "agent.init_temperature=1e-6",
-        "agent.critic_lr=3e-3",
-        "agent.actor_lr=3e-3",
+        "agent.critic_lr=5e-3",
+        "agent.actor_lr=5e-3",
     ),
-    *("agent.critic_tau=0.05", "num_train_steps=1200", "agent.batch_size=32", "eval_frequency=100000"),
+    *("agent.critic_tau=0.1", "num_train_steps=600", "agent.batch_size=32", "eval_frequency=100000"),
 )
 
 
 @pytest.mark.parametrize(
     ("env", "value"),
     [
-        ("ProbeOneStep-v0", 1.0),  # one step pays 1 and terminates: nothing is added behind it
+        ("ProbeOneStep-v0", 1.0),  # one step pays 1 and terminates: nothing is added after it
         ("ProbeTwoSteps-v0", 0.5),  # the second of two pays 1: gamma
         ("ProbeTimeLimit-v0", 2.0),  # pays 1 for ever, cut by a time limit: 1 / (1 - gamma), not less
     ],
@@ -82,17 +83,18 @@ def test_the_final_evaluation_comes_once(tmp_path: Path, steps: int, repeat: int
 
 
 def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
-    probes.train(tmp_path, "env=cheetah_run", "action_repeat=3", "num_train_steps=1500", "eval_frequency=400")
+    run = ("env=cheetah_run", "action_repeat=3", "num_train_steps=1500", "num_seed_steps=1500")
+    probes.train(tmp_path, *run, "eval_frequency=400")
     assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == [402, 801, 1201, 1501]
     train = rows(tmp_path / "train.csv")
     assert [int(row["step"]) for row in train] == [1000, 1501]  # steps count environment steps
 
 
 def test_the_same_seed_gives_the_same_bytes_and_evaluation_changes_none(tmp_path: Path) -> None:
-    run = ("env=reacher_easy", "num_train_steps=2200", "num_seed_steps=1500")
+    run = ("env=reacher_easy", "num_train_steps=1200", "num_seed_steps=1000")
     probes.train(tmp_path / "a", *run)
     probes.train(tmp_path / "b", *run)
-    probes.train(tmp_path / "c", *run, "eval_frequency=700", "num_eval_episodes=3")
+    probes.train(tmp_path / "c", *run, "eval_frequency=550", "num_eval_episodes=3")
     probes.train(tmp_path / "d", *run, "seed=2")
     first = timeless(tmp_path / "a/train.csv")
     assert first == timeless(tmp_path / "b/train.csv")
@@ -154,12 +156,15 @@ def test_without_replacement_the_first_update_waits_for_a_batch(tmp_path: Path) 
 @pytest.mark.parametrize("policy", ["uniform", "agent", "saved"])
 def test_who_acts_first(tmp_path: Path, policy: str) -> None:
     first = probes.workspace(tmp_path / "first", "env=ProbeTimeLimit-v0")
+    for layer in first.agent.actor.parameters():
+        layer.data.fill_(1.0)  # whose actions all lie at the upper bound
     first.agent.save_policy(tmp_path / "policy.pt")
     chosen = tmp_path / "policy.pt" if policy == "saved" else policy
     run = probes.train(tmp_path / "run", "env=ProbeTimeLimit-v0", "num_train_steps=100", f"seed_policy={chosen}")
     actions = run.replay_buffer._rows[:100, 1]
     # Uniform actions have a kurtosis of 1.8; those of the fresh policy, narrower than the range, are not spread so.
     assert (abs(actions.std() - 3**-0.5) < 0.06) == (policy == "uniform")
+    assert (actions.min() > 0.5) == (policy == "saved")
 
 
 @pytest.mark.parametrize("chosen", ["agent=sac", "agent=sac_v", "agent=sac_2018", "preset=cpu", "preset=fast"])
@@ -181,8 +186,8 @@ def test_every_preset_trains_in_its_own_environment(tmp_path: Path, preset: str)
         "num_eval_episodes=1",
         f"hydra.run.dir={tmp_path}",
     )
-    config = cli.compose_config("train", [f"preset={preset}", *small, *quiet])
-    run = Workspace(settings.check(cli.plain(config)), tmp_path)
+    config = compose.compose_config("train", [f"preset={preset}", *small, *quiet])
+    run = Workspace(check(compose.plain(config)), tmp_path)
     run.run()
     run.close()
     assert run.agent.num_updates > 30
@@ -266,10 +271,10 @@ def test_a_delayed_actors_histograms_are_not_lost(tmp_path: Path, agent: str) ->
 
 
 def test_it_learns(tmp_path: Path) -> None:
-    """Pendulum swings up within 4000 steps; a random policy gets about -1200."""
-    overrides = ("preset=cpu", "env=Pendulum-v1", "action_repeat=1", "num_seed_steps=500", "num_train_steps=4000")
+    """Pendulum swings up within 2500 steps; a random policy gets about -1200."""
+    overrides = ("preset=cpu", "env=Pendulum-v1", "action_repeat=1", "num_seed_steps=500", "num_train_steps=2500")
     sizes = ("agent.critic.hidden_dim=64", "agent.actor.hidden_dim=64", "agent.batch_size=64", "num_eval_episodes=10")
-    trained = probes.train(tmp_path, *overrides, *sizes, "eval_frequency=4000", "agent.discount=0.95")
+    trained = probes.train(tmp_path, *overrides, *sizes, "eval_frequency=2500", "execution=auto", "agent.discount=0.95")
     assert trained.last_return > -400
 
 
@@ -294,12 +299,12 @@ def test_no_transition_reaches_across_episodes(tmp_path: Path, num_envs: int, as
     several = (f"num_envs={num_envs}", f"async_envs={asynchronous}", "num_train_steps=240", "num_seed_steps=120")
     run = probes.train(tmp_path, "env=probes:ProbeNumbered-v0", *several)
     stored = run.replay_buffer._rows[: run.replay_buffer.num_added]
-    episode, step, not_done, next_episode, next_step = (stored[:, column] for column in (0, 1, 4, 5, 6))
+    episode, step, discount, next_episode, next_step = (stored[:, column] for column in (0, 1, 4, 5, 6))
     assert len(stored) == 240
     assert (episode == next_episode).all()
     assert (next_step == step + 1).all()
     assert episode.max() > 3
-    ended = not_done == 0
+    ended = discount == 0
     assert (next_step[ended] >= 3).all() and ended.sum() >= 240 / 7 - num_envs
     assert run.agent.num_updates == 120  # one a transition, however many environments
     train = rows(tmp_path / "train.csv")
@@ -326,7 +331,8 @@ def test_the_agent_observes_every_transition_once_before_it_is_stored(tmp_path: 
 def test_processes_change_no_byte(tmp_path: Path) -> None:
     run = ("env=probes:ProbeNumbered-v0", "num_envs=2", "num_train_steps=160")
     probes.train(tmp_path / "together", *run)
-    probes.train(tmp_path / "apart", *run, "async_envs=true")
+    apart = probes.train(tmp_path / "apart", *run, "async_envs=true")
+    assert len(apart.envs.processes) == 2  # type: ignore[attr-defined]
     assert timeless(tmp_path / "together/train.csv") == timeless(tmp_path / "apart/train.csv")
 
 
@@ -352,3 +358,62 @@ def test_the_precision_reaches_the_agent_and_the_saved_configuration(
     run.close()
     assert run.agent.autocast_dtype is dtype
     assert OmegaConf.load(tmp_path / "config.yaml").precision == chosen
+
+
+def test_an_agent_without_a_temperature_has_a_progress_line_too(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
+    said = []
+    for losses in ({}, {"train_actor/loss": 1.25}, {"train_actor/loss": 1.25, "train_alpha/value": 0.5}):
+        run._begin_episodes(np.ones(1, bool))
+        run.progress.count(np.ones(1), np.ones(1, int))
+        for key, value in losses.items():
+            run.logger.log(key, value, run.step)
+        said.append(run._end_episode(0))
+    run.close()
+    assert said == [
+        "episode 1, 1 steps, return 1.0",
+        "episode 2, 1 steps, return 1.0, actor loss 1.25",
+        "episode 3, 1 steps, return 1.0, actor loss 1.25, alpha 0.500",
+    ]
+
+
+def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of a class that saves nothing, with everything else left as it was written for pytorch_sac."""
+    agent = "{name: fork, _target_: forks.ForkAgent, _partial_: true}"
+    config = compose.compose_config(
+        "train", [*probes.SMALL, "execution=auto", "env=Pendulum-v1", "checkpoint_frequency=50"]
+    )
+    values = compose.plain(config) | {"agent": OmegaConf.to_container(OmegaConf.create(agent))}
+    workspace = Workspace(check(values), tmp_path)
+    workspace.run()
+    workspace.close()
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "Updates run eagerly: the agent makes its updates itself.\nThis run cannot be resumed: ForkA"
+    )
+    assert not (tmp_path / "checkpoints").exists() and (tmp_path / "finished.json").exists()
+    with (tmp_path / "train.csv").open() as file:
+        assert [row["actor_loss"] != "" for row in csv.DictReader(file)][-1]
+
+
+@pytest.mark.parametrize(("while_seeding", "first"), [(False, 21), (True, 9)])
+def test_updates_may_begin_while_the_seed_policy_acts(tmp_path: Path, while_seeding: bool, first: int) -> None:
+    run = ("env=ProbeTimeLimit-v0", "num_train_steps=30", "num_seed_steps=20", "min_buffer_size=8")
+    workspace = probes.workspace(tmp_path, *run, f"updates_while_seeding={while_seeding}")
+    seen: list[int] = []
+    update = workspace.agent.update
+    workspace.agent.update = lambda buffer, logger, step: (seen.append(step + 1), update(buffer, logger, step))
+    workspace.run()
+    workspace.close()
+    assert seen == list(range(first, 31))
+
+
+def test_a_solved_task_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path, "env=ProbeSolved-v0", "num_train_steps=120", "eval_frequency=40", "num_eval_episodes=1")
+    assert capsys.readouterr().out.count("Solved at step 40: 5.0 reaches the task's 5\n") == 1
+    assert json.loads((tmp_path / "finished.json").read_text())["solved_step"] == 40
+    with (tmp_path / "eval.csv").open() as file:
+        (row, *_) = csv.DictReader(file)
+    assert [row[f"episode_length{ending}"] for ending in ("", "_std", "_min", "_max")] == ["5.0", "0.0", "5", "5"]

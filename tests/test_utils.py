@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 import utils
-from utils import Every, UserError
+from utils import Every
 
 
 def test_soft_update_moves_by_tau() -> None:
@@ -25,18 +25,3 @@ def test_every_fires_where_a_multiple_is_crossed() -> None:
     every = Every(10)
     assert [step for step in (0, 3, 10, 11, 19, 35, 36, 40) if every(step)] == [10, 35, 40]
     assert not any(Every(0)(step) for step in range(20))
-
-
-@pytest.mark.parametrize(
-    ("name", "message"), [("cuda:99", "NVIDIA GPU"), ("gpu", "no such device"), ("meta", "only cpu and cuda")]
-)
-def test_a_device_that_is_not_here_is_refused(name: str, message: str) -> None:
-    with pytest.raises(UserError, match=f"device={name}.*{message}"):
-        utils.resolve_device(name)
-
-
-def test_precision_is_chosen_anew_for_every_run() -> None:
-    torch.set_float32_matmul_precision("high")
-    assert utils.set_precision("auto", torch.device("cpu")) == "fp32"
-    assert torch.get_float32_matmul_precision() == "highest"
-    assert utils.set_precision("bf16", torch.device("cpu")) == "bf16"

@@ -1,0 +1,1 @@
+"""How updates run; nothing here knows an algorithm."""

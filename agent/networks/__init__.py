@@ -1,0 +1,25 @@
+"""What actors and critics are made of: layers, networks, and what a critic's outputs mean."""
+
+from agent.networks.batch_norm import BatchNorm
+from agent.networks.heads import CategoricalHead, QuantileHead, ScalarHead
+from agent.networks.layers import Dropout, LayerNorm, RMSNorm
+from agent.networks.mlp import MLP, Linear, mlp
+from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual
+
+__all__ = [
+    "MLP",
+    "BatchNorm",
+    "CategoricalHead",
+    "Dropout",
+    "LayerNorm",
+    "Linear",
+    "Network",
+    "NormedMLP",
+    "PostNormBlock",
+    "PreNormBlock",
+    "QuantileHead",
+    "RMSNorm",
+    "Residual",
+    "ScalarHead",
+    "mlp",
+]

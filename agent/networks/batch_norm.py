@@ -1,0 +1,294 @@
+"""Batch normalisation, of one network or of N side by side, and batch renormalisation (arXiv 1702.03275).
+
+Normalising is an affine map of each feature, x -> x s + t. In front of a linear layer it is folded into the weights,
+(x s + t) W + b = x (s W) + (t W + b): of the normalisation, only its statistics ever look at the whole batch.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+
+from agent.execution.parts import FollowsBatches
+from agent.networks.mlp import Linear
+from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from utils import UserError
+
+Gradient = torch.Tensor | None
+Backward = Callable[[Any, torch.Tensor], tuple[Gradient, ...]]
+
+
+class Statistics(NamedTuple):
+    """What features are normalised by, (1, width) or (N, 1, width): y = ((x - mean) * inv_std * r + d) * scale + shift.
+
+    r and d correct a batch's statistics towards the running ones, and are constants; None where there is no such
+    correction. `from_batch` says whether mean and inv_std are functions of x.
+    """
+
+    mean: torch.Tensor
+    inv_std: torch.Tensor
+    r: torch.Tensor | None
+    d: torch.Tensor | None
+    from_batch: bool
+
+
+class BatchNorm(nn.Module, FollowsBatches):
+    """Features to mean 0 and variance 1 over the batch, then scaled and shifted: (B, width) or (N, B, width).
+
+    In training by the statistics of the batch (variances biased), which the running ones follow when the optimizer has
+    stepped; in evaluation by the running ones, which stay. With `renorm_after`, from that many steps on a batch is
+    renormalised: values are those that the running statistics would give, up to the limits, and gradients still those
+    of the batch's statistics.
+
+    Args:
+        width: features.
+        num_members: N, of an ensemble; None for one network.
+        momentum: what the running statistics keep at each step.
+        eps: added to variances.
+        renorm_after: steps before batches are renormalised; null is never.
+        r_max, d_max: the most by which deviations differ, as a factor, and means, in running deviations.
+    """
+
+    def __init__(
+        self,
+        width: PositiveInt,
+        num_members: PositiveInt | None = None,
+        momentum: UnitInterval = 0.99,
+        eps: PositiveFloat = 1e-3,
+        renorm_after: NonNegativeInt | None = None,
+        r_max: PositiveFloat = 3.0,
+        d_max: PositiveFloat = 5.0,
+    ):
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.renorm_after, self.r_max, self.d_max = renorm_after, r_max, d_max
+        shape = (1, width) if num_members is None else (num_members, 1, width)
+        self.scale = nn.Parameter(torch.ones(shape))
+        self.shift = nn.Parameter(torch.zeros(shape))
+        self.running_mean: torch.Tensor
+        self.running_var: torch.Tensor
+        self.num_steps: torch.Tensor
+        self.register_buffer("running_mean", torch.zeros(shape))
+        self.register_buffer("running_var", torch.ones(shape))
+        self.register_buffer("num_steps", torch.zeros(()))
+        self._pending: tuple[torch.Tensor, torch.Tensor] | None = None  # the newest mean and variance
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        statistics = self.statistics(x)
+        return _BatchNorm.apply(x, self.scale, self.shift, *statistics)
+
+    def into(self, linear: Linear, x: torch.Tensor, relu: bool, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """linear(self(x)), and a ReLU after it where asked: (B, in) or (N, B, in) -> (B, out) or (N, B, out).
+
+        With a ReLU, the backward pass overwrites the gradient that it is given: some layer has to follow, and only one.
+
+        Args:
+            dtype: of the product, if it is to be another than the parameters'.
+        """
+        statistics = self.statistics(x)
+        return _BatchNormLinear.apply(x, self.scale, self.shift, linear.weight, linear.bias, relu, dtype, *statistics)
+
+    @torch.no_grad()
+    def statistics(self, x: torch.Tensor) -> Statistics:
+        """Of this batch in training; the running ones in evaluation."""
+        if not self.training:
+            return Statistics(self.running_mean, torch.rsqrt(self.running_var + self.eps), None, None, False)
+        mean, var = _mean_and_variance(x)
+        inv_std, r, d = torch.rsqrt(var + self.eps), None, None
+        if self.renorm_after is not None:
+            running = torch.rsqrt(self.running_var + self.eps)
+            warm = self.num_steps >= self.renorm_after
+            r = torch.where(warm, (running / inv_std).clamp_(1 / self.r_max, self.r_max), 1.0)
+            d = torch.where(warm, ((mean - self.running_mean) * running).clamp_(-self.d_max, self.d_max), 0.0)
+        self._pending = mean, var
+        return Statistics(mean, inv_std, r, d, True)
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """The running statistics follow the newest batch's, if there was one since the last call."""
+        if self._pending is None:
+            return
+        mean, var = self._pending
+        self.running_mean.lerp_(mean.expand_as(self.running_mean), 1 - self.momentum)
+        self.running_var.lerp_(var.expand_as(self.running_var), 1 - self.momentum)
+        self.num_steps += 1
+        self._pending = None
+
+
+def refuse_batch_norm(**networks: nn.Module) -> None:
+    """Raises UserError for a network with statistics of batches: the agent does not show it whole ones."""
+    for name, network in networks.items():
+        if any(isinstance(layer, BatchNorm) for layer in network.modules()):
+            raise UserError(
+                f"agent.{name}.network: batch normalisation needs critics that see both ends of a transition in one "
+                "batch, which agent=crossq has; choose that, or another norm"
+            )
+
+
+def _mean_and_variance(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(..., B, width) -> (..., 1, width) each, the variance biased. torch.var_mean takes 20 times as long."""
+    if x.device.type == "cpu":  # one kernel, which writes nothing as large as x
+        found = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in (x if x.dim() == 3 else x[None])]
+        mean, var = (torch.stack(each).unsqueeze(-2) for each in zip(*found, strict=True))
+        return (mean, var) if x.dim() == 3 else (mean[0], var[0])
+    mean = x.mean(-2, keepdim=True)
+    return mean, (x - mean).square_().mean(-2, keepdim=True)
+
+
+def _affine_of(scale: torch.Tensor, shift: torch.Tensor, by: Statistics) -> tuple[torch.Tensor, torch.Tensor]:
+    """s and t in y = x s + t."""
+    if by.r is None or by.d is None:
+        s = scale * by.inv_std
+        return s, torch.addcmul(shift, by.mean, s, value=-1)
+    s = scale * by.r * by.inv_std
+    return s, torch.addcmul(torch.addcmul(shift, scale, by.d), by.mean, s, value=-1)
+
+
+def _gradients(
+    grad_s: torch.Tensor, grad_t: torch.Tensor, s: torch.Tensor, scale: torch.Tensor, by: Statistics, batch_size: int
+) -> tuple[torch.Tensor, torch.Tensor, Gradient, Gradient]:
+    """From the loss's gradients in s and t: those in scale and shift, and x's by way of the statistics, c1 + c2 x."""
+    grad_s = torch.addcmul(grad_s, by.mean, grad_t, value=-1)  # t holds s too
+    grad_scale = grad_s * by.inv_std
+    if by.r is not None and by.d is not None:
+        grad_scale = torch.addcmul(grad_scale * by.r, grad_t, by.d)
+    if not by.from_batch:
+        return grad_scale, grad_t, None, None
+    # s is proportional to (var + eps)^(-1/2), so d s / d var = -s inv_std^2 / 2; d var / d x = 2 (x - mean) / B.
+    c2 = grad_s * s * by.inv_std.square() * (-1 / batch_size)
+    c1 = torch.addcmul(grad_t * s * (-1 / batch_size), by.mean, c2, value=-1)
+    if by.mean.dim() < c1.dim():  # every member saw the same x
+        c1, c2 = c1.sum(0), c2.sum(0)
+    return grad_scale, grad_t, c1, c2
+
+
+def _in_full(backward: Backward) -> Backward:
+    """Lets autocast, which would round every product in a backward pass, round none."""
+
+    @wraps(backward)
+    def exact(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        if not torch.is_autocast_enabled(gradient.device.type):
+            return backward(ctx, gradient)
+        with torch.autocast(gradient.device.type, enabled=False):
+            return backward(ctx, gradient)
+
+    return exact
+
+
+class _BatchNorm(torch.autograd.Function):
+    """x s + t."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, *by: Any) -> torch.Tensor:
+        s, t = _affine_of(scale, shift, Statistics(*by))
+        mean, inv_std, r, d, ctx.from_batch = by
+        ctx.save_for_backward(x, scale, s, mean, inv_std, r, d)
+        return torch.addcmul(t, x, s)
+
+    @staticmethod
+    @once_differentiable
+    @_in_full
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        x, scale, s, mean, inv_std, r, d = ctx.saved_tensors
+        grad_t = gradient.sum(-2, keepdim=True)
+        grad_s = (gradient * x).sum(-2, keepdim=True)
+        statistics = Statistics(mean, inv_std, r, d, ctx.from_batch)
+        grad_scale, grad_shift, c1, c2 = _gradients(grad_s, grad_t, s, scale, statistics, x.shape[-2])
+        grad_x = gradient * s
+        if x.dim() < grad_x.dim():
+            grad_x = grad_x.sum(0)
+        if c1 is not None and c2 is not None:
+            grad_x.addcmul_(x, c2).add_(c1)
+        return grad_x, grad_scale, grad_shift, *(None for _ in statistics)
+
+
+class _BatchNormLinear(torch.autograd.Function):
+    """(x s + t) W + b, and a ReLU after it or none."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        scale: torch.Tensor,
+        shift: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        relu: bool,
+        dtype: torch.dtype | None,
+        *by: Any,
+    ) -> torch.Tensor:
+        s, t = _affine_of(scale, shift, Statistics(*by))
+        folded, constant = weight * s.mT, t @ weight + bias
+        out = _affine(x, folded, constant, dtype)
+        if relu:
+            out.relu_()
+        mean, inv_std, r, d, ctx.from_batch = by
+        ctx.relu, ctx.dtype = relu, dtype
+        ctx.save_for_backward(x, out if relu else None, folded, weight, scale, s, t, mean, inv_std, r, d)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    @_in_full
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        x, out, folded, weight, scale, s, t, mean, inv_std, r, d = ctx.saved_tensors
+        statistics = Statistics(mean, inv_std, r, d, ctx.from_batch)
+        if ctx.relu:
+            gradient = torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=gradient)
+        grad_x, grad_scale, grad_shift, grad_weight, grad_bias, c1, c2 = (None,) * 7
+        if ctx.from_batch or any(ctx.needs_input_grad[1:5]):
+            grad_constant = gradient.sum(-2, keepdim=True)
+            grad_folded = _weight_gradient(x, gradient, ctx.dtype)
+            grad_weight = torch.addcmul(t.mT * grad_constant, grad_folded, s.mT)
+            grad_bias = grad_constant if weight.dim() == 3 else grad_constant[0]
+            grad_s = (grad_folded * weight).sum(-1).unsqueeze(-2)
+            grad_t = grad_constant @ weight.mT
+            grad_scale, grad_shift, c1, c2 = _gradients(grad_s, grad_t, s, scale, statistics, x.shape[-2])
+        if ctx.needs_input_grad[0]:
+            members_apart = x.dim() == gradient.dim()
+            grad_x = _input_gradient(gradient, folded, c1 if members_apart else None, ctx.dtype)
+            if not members_apart:
+                grad_x = grad_x.sum(0) if c1 is None else grad_x.sum(0).add_(c1)
+            if c2 is not None:
+                grad_x.addcmul_(x, c2)
+        return grad_x, grad_scale, grad_shift, grad_weight, grad_bias, None, None, *(None for _ in statistics)
+
+
+def _cast(dtype: torch.dtype | None, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return tensors if dtype is None else tuple(tensor.to(dtype) for tensor in tensors)
+
+
+def _affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    kept = x.dtype
+    x, weight, bias = _cast(dtype, x, weight, bias)
+    if weight.dim() == 2:
+        out = torch.addmm(bias[0], x, weight)
+    elif weight.shape[-1] == 1:  # as rows: with one column, the same product takes three times as long
+        out = torch.baddbmm(bias, weight.mT, _for_members(x, weight).mT).mT
+    else:
+        out = torch.baddbmm(bias, _for_members(x, weight), weight)
+    return out.to(kept)
+
+
+def _for_members(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return x if x.dim() == like.dim() else x.expand(like.shape[0], *x.shape)
+
+
+def _weight_gradient(x: torch.Tensor, gradient: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    x, cast = _cast(dtype, _for_members(x, gradient), gradient)
+    return ((cast.mT @ x).mT if cast.shape[-1] == 1 else x.mT @ cast).to(gradient.dtype)
+
+
+def _input_gradient(
+    gradient: torch.Tensor, weight: torch.Tensor, constant: Gradient, dtype: torch.dtype | None
+) -> torch.Tensor:
+    """gradient W^T, and a constant (..., 1, in) on top of each row."""
+    if weight.shape[-1] == 1:
+        return gradient * weight.mT if constant is None else torch.addcmul(constant, gradient, weight.mT)
+    if constant is None:
+        cast, weight = _cast(dtype, gradient, weight)
+        return (cast @ weight.mT).to(gradient.dtype)
+    return _affine(gradient, weight.mT, constant, dtype)

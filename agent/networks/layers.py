@@ -1,0 +1,107 @@
+"""Layers without batch statistics, of one network or of N side by side: LayerNorm, RMSNorm, dropout, unit lengths."""
+
+import math
+from typing import Annotated, Any
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Ge, Lt
+from torch import nn
+
+from agent.execution.parts import Draws
+from agent.networks.mlp import Linear
+from settings.types import PositiveFloat, PositiveInt
+
+Probability = Annotated[float, Ge(0), Lt(1)]
+
+
+class LayerNorm(nn.Module):
+    """Each row to mean 0 and variance 1, then scaled and shifted by feature (arXiv 1607.06450): (..., B, width).
+
+    Args:
+        width: features.
+        num_members: N, of an ensemble; None for one network.
+        eps: added to variances.
+    """
+
+    def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-5):
+        super().__init__()
+        shape = (1, width) if num_members is None else (num_members, 1, width)
+        self.eps = eps
+        self.scale = nn.Parameter(torch.ones(shape))
+        self.shift = nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.addcmul(self.shift, F.layer_norm(x, x.shape[-1:], eps=self.eps), self.scale)
+
+
+class RMSNorm(nn.Module):
+    """Each row divided by the root of its mean square, then scaled by feature (arXiv 1910.07467): (..., B, width).
+
+    Args: as LayerNorm's.
+    """
+
+    def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-6):
+        super().__init__()
+        self.eps = eps
+        self.scale = nn.Parameter(torch.ones((1, width) if num_members is None else (num_members, 1, width)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.scale
+
+
+class Dropout(nn.Module, Draws):
+    """In training, sets features to 0 with a probability and scales the others up for it; in evaluation, nothing.
+
+    Which features, is drawn before each update, anew for each pass through this module in it, from the agent's
+    generator and into memory that stays in place: so a resumed run drops the same, and a captured update draws anew.
+
+    Args:
+        probability: of each feature in each row.
+    """
+
+    def __init__(self, probability: Probability):
+        super().__init__()
+        self.keep = 1 - probability
+        self._rehearsing = False
+        self._factors: list[torch.Tensor] = []  # of each pass of an update, in the shape of what passes
+        self._pass = 0
+
+    def rehearse(self) -> None:
+        self._factors, self._pass, self._rehearsing = [], 0, True
+
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator) -> None:
+        self._rehearsing, self._pass = False, 0
+        for factors in self._factors:
+            factors.bernoulli_(self.keep, generator=generator).div_(self.keep)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            return x
+        if self._rehearsing:
+            self._factors.append(torch.ones_like(x, requires_grad=False))
+        if self._pass == len(self._factors):
+            raise RuntimeError("dropout in training mode is for update steps: what it drops is drawn before them")
+        self._pass += 1
+        return x * self._factors[self._pass - 1]
+
+
+@torch.no_grad()
+def to_unit_lengths(network: nn.Module) -> None:
+    """Each unit's incoming weights to length 1; a norm's scale and shift together to length sqrt(width)."""
+    for layer in network.modules():
+        if isinstance(layer, Linear):
+            layer.weight.div_(torch.linalg.vector_norm(layer.weight, dim=-2, keepdim=True))
+        elif isinstance(getattr(layer, "scale", None), nn.Parameter):
+            _to_length(layer)
+
+
+def _to_length(norm: Any) -> None:
+    square = norm.scale.square().sum(-1, keepdim=True)
+    if getattr(norm, "shift", None) is not None:
+        square += norm.shift.square().sum(-1, keepdim=True)
+    factor = torch.rsqrt(square).mul_(math.sqrt(norm.scale.shape[-1]))
+    norm.scale.mul_(factor)
+    if getattr(norm, "shift", None) is not None:
+        norm.shift.mul_(factor)

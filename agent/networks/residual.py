@@ -1,0 +1,212 @@
+"""Networks beyond the plain MLP, put together from layers by YAML: normalised MLPs and residual ones, N side by side.
+
+A network maps `(B, in)`, or several inputs that are `in` wide together, to `(B, out)` or, an ensemble, `(N, B, out)`.
+"""
+
+from abc import abstractmethod
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import nn
+
+from agent.execution.parts import AfterStep
+from agent.networks.batch_norm import BatchNorm
+from agent.networks.layers import Dropout, Probability, to_unit_lengths
+from agent.networks.mlp import Init, Linear, affine, initialise, mlp
+from settings.types import Factory, PositiveInt
+
+
+class Shape(NamedTuple):
+    """What an actor or a critic asks of its network; see agent.mlp.mlp, whose arguments they are."""
+
+    in_dim: int
+    hidden_dim: int
+    out_dim: int
+    hidden_depth: int
+    num_members: int | None = None
+    init: Init = "orthogonal"
+    last_init_bound: float | None = None
+
+
+def build(network: Factory | None, *shape: Any) -> nn.Module:
+    """A network of a Shape: the plain MLP where none is named."""
+    return mlp(*shape) if network is None else network(shape=Shape(*shape))
+
+
+class Network(nn.Sequential, AfterStep):
+    """Layers one after the other. Under autocast the products between hidden layers are made in its type."""
+
+    def __init__(self, *layers: nn.Module, unit_length: bool):
+        super().__init__(*layers)
+        self.unit_length = unit_length
+        self.after_step()
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        x = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
+        device = x.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self._compute(x, torch.get_autocast_dtype(device))
+        return self._compute(x, None)
+
+    @abstractmethod
+    def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
+        """(…, in) -> (…, out), products between hidden layers in `hidden_dtype` (None: as they come)."""
+
+    def after_step(self) -> None:
+        """Back to unit lengths, if they are asked for."""
+        if self.unit_length:
+            to_unit_lengths(self)
+
+
+class NormedMLP(Network):
+    """Linear layers with a ReLU between each two, and a norm beside each ReLU.
+
+    Args:
+        shape: given by the actor or the critic.
+        norm: factory of a norm, called with `width` and `num_members`; null is none.
+        norm_input: whether the input is normalised too.
+        norm_position: `after` the ReLU, or `before` it.
+        dropout: probability that a hidden feature is dropped, right after its linear layer.
+        unit_length: keep weights at unit length (see agent.layers.to_unit_lengths).
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        norm: Factory | None = None,
+        norm_input: bool = False,
+        norm_position: Literal["after", "before"] = "after",
+        dropout: Probability = 0.0,
+        unit_length: bool = False,
+    ):
+        members = shape.num_members
+        widths = [shape.in_dim] + [shape.hidden_dim] * shape.hidden_depth
+        layers: list[nn.Module] = []
+        if norm is not None and norm_input:
+            layers.append(norm(width=shape.in_dim, num_members=members))
+        for fan_in, fan_out in pairwise(widths):
+            layers.append(linear(fan_in, fan_out, shape))
+            if dropout:
+                layers.append(Dropout(dropout))
+            beside = [nn.ReLU()] if norm is None else [nn.ReLU(), norm(width=fan_out, num_members=members)]
+            layers += beside if norm_position == "after" else beside[::-1]
+        super().__init__(*layers, last_linear(widths[-1], shape), unit_length=unit_length)
+
+    def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
+        layers, at, num_linear = list(self), 0, 0
+        while at < len(layers):
+            layer, following = layers[at], layers[at + 1] if at + 1 < len(layers) else None
+            linear_at = at + 1 if isinstance(layer, BatchNorm) and isinstance(following, Linear) else at
+            if isinstance(layers[linear_at], Linear):
+                dtype = hidden_dtype if num_linear and linear_at < len(layers) - 1 else None
+                num_linear += 1
+            if linear_at > at:  # the norm goes into the weights
+                relu = linear_at + 1 < len(layers) and isinstance(layers[linear_at + 1], nn.ReLU)
+                x = layer.into(following, x, relu, dtype)  # type: ignore[operator]
+                at = linear_at + 1 + relu
+            else:
+                x = product(layer, x, dtype) if isinstance(layer, Linear) else layer(x)
+                at += 1
+        return x
+
+
+class Residual(Network):
+    """A linear layer, blocks that add to what passes through them, and a linear layer.
+
+    Args:
+        shape: given by the actor or the critic; `hidden_depth` counts the blocks.
+        block: factory of a block, called with `shape`.
+        input_norm, last_norm: of the input and of what the last layer sees: factories, called with `width` and
+            `num_members`; null is none.
+        unit_length: keep weights at unit length (see agent.layers.to_unit_lengths).
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        block: Factory,
+        input_norm: Factory | None = None,
+        last_norm: Factory | None = None,
+        unit_length: bool = False,
+    ):
+        width, members = shape.hidden_dim, shape.num_members
+        layers: list[nn.Module] = []
+        if input_norm is not None:
+            layers.append(input_norm(width=shape.in_dim, num_members=members))
+        layers.append(linear(shape.in_dim, width, shape))
+        layers += [block(shape=shape) for _ in range(shape.hidden_depth)]
+        if last_norm is not None:
+            layers.append(last_norm(width=width, num_members=members))
+        super().__init__(*layers, last_linear(width, shape), unit_length=unit_length)
+
+    def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
+        for layer in self:
+            x = layer(x, hidden_dtype) if isinstance(layer, PreNormBlock | PostNormBlock) else layer(x)
+        return x
+
+
+class PreNormBlock(nn.Module):
+    """x + linear(ReLU(linear(norm(x)))), wider within (SimBa's, arXiv 2410.09754).
+
+    Args:
+        shape: given by the network.
+        norm: factory, called with `width` and `num_members`.
+        expansion: the width within, in widths.
+    """
+
+    def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4):
+        super().__init__()
+        width = shape.hidden_dim
+        self.norm = norm(width=width, num_members=shape.num_members)
+        self.up = linear(width, expansion * width, shape)
+        self.down = linear(expansion * width, width, shape)
+
+    def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+        return x + product(self.down, torch.relu(product(self.up, self.norm(x), dtype)), dtype)
+
+
+class PostNormBlock(nn.Module):
+    """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), wider within (FlashSAC's, arXiv 2604.04539).
+
+    Args: as PreNormBlock's.
+    """
+
+    def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4):
+        super().__init__()
+        width, members = shape.hidden_dim, shape.num_members
+        # Of batch statistics a bias is no part: with no gradient but rounding's, Adam would let it wander.
+        self.up = linear(width, expansion * width, shape, bias=False)
+        self.up_norm = norm(width=expansion * width, num_members=members)
+        self.down = linear(expansion * width, width, shape, bias=False)
+        self.down_norm = norm(width=width, num_members=members)
+
+    def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+        h = torch.relu(self.up_norm(product(self.up, x, dtype)))
+        return x + torch.relu(self.down_norm(product(self.down, h, dtype)))
+
+
+def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
+    """A layer of the shape's members, with its first weights; without a bias, that is 0 and nothing to learn."""
+    layer = Linear(fan_in, fan_out, shape.num_members)
+    initialise(layer, shape.init)
+    if not bias:
+        zeros = torch.zeros_like(layer.bias, requires_grad=False)
+        del layer.bias
+        layer.register_buffer("bias", zeros, persistent=False)
+    return layer
+
+
+def last_linear(fan_in: int, shape: Shape) -> Linear:
+    """The layer that gives the output."""
+    layer = Linear(fan_in, shape.out_dim, shape.num_members)
+    initialise(layer, shape.init if shape.last_init_bound is None else shape.last_init_bound)
+    return layer
+
+
+def product(layer: Linear, x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    """layer(x), the product made in `dtype` if one is given."""
+    if dtype is None:
+        return layer(x)
+    return affine(x.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype)).to(x.dtype)

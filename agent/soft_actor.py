@@ -1,0 +1,116 @@
+"""What soft actor-critics share: an actor that maximises Q and its entropy, critics, and a temperature."""
+
+from typing import Any, Literal
+
+import torch
+
+from agent import losses
+from agent.execution.noise import Noise
+from agent.histograms import HistogramInputs
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent
+from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule
+from utils import UserError
+
+Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
+
+
+class SoftActorAgent(OffPolicyAgent):
+    """The networks, optimizers and numbers of a soft actor-critic; a subclass says what the critics regress on.
+
+    Numbers may be on a schedule of the environment step (agent.schedule) where the type says so. The defaults are those
+    of config/agent/sac.yaml, for use as a library.
+
+    Args:
+        critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
+        temperature: factory of the temperature, called with `init_temperature`.
+        init_temperature: alpha at the start.
+        learnable_temperature: whether a learned temperature is adjusted at all.
+        target_entropy: what it is adjusted towards; `auto` is action_dim times the next.
+        target_entropy_per_dim: see there.
+        alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
+        actor_update_frequency: updates between two of the actor.
+        actor_q: what the actor maximises: the `min` or the `mean` over the critics, or the `first` of them.
+        off_policy: what every such agent has (agent.off_policy.OffPolicyAgent).
+    """
+
+    frozen_critic: Any  # a view of the critic, which the actor maximises and does not change; a subclass says which
+
+    def __init__(
+        self,
+        critic: Factory,
+        actor: Factory,
+        temperature: Factory,
+        init_temperature: NonNegativeFloat | Schedule = 0.1,
+        learnable_temperature: bool = True,
+        target_entropy: float | Literal["auto"] | Schedule = "auto",
+        target_entropy_per_dim: float = -1.0,
+        alpha_lr: LearningRate = 1e-4,
+        alpha_betas: Betas = (0.9, 0.999),
+        actor_lr: LearningRate = 1e-4,
+        actor_betas: Betas = (0.9, 0.999),
+        actor_update_frequency: PositiveInt = 1,
+        actor_q: Literal["min", "mean", "first"] = "min",
+        critic_lr: LearningRate = 1e-4,
+        critic_betas: Betas = (0.9, 0.999),
+        **off_policy: Any,
+    ):
+        super().__init__(**off_policy)
+        self.actor_update_frequency = actor_update_frequency
+        self.q_reduction = Q_REDUCTIONS[actor_q]
+        auto = self.action_dim * target_entropy_per_dim
+        self.schedules.add(target_entropy=auto if target_entropy == "auto" else target_entropy)
+        self.actor = self.build(actor)
+        self.critic = self.build(critic)
+        self.temperature = temperature(init_temperature=init_temperature).to(self.device)
+        self.learns_temperature = learnable_temperature and any(True for _ in self.temperature.parameters())
+        self.temperature.requires_grad_(self.learns_temperature)
+        self.add_optimizer("actor", self.actor, actor_lr, actor_betas, self.actor_weight_decay)
+        self.add_optimizer("critic", self.critic, critic_lr, critic_betas, self.critic_weight_decay)
+        if self.learns_temperature:
+            self.add_optimizer("alpha", self.temperature, alpha_lr, alpha_betas)
+
+    @property
+    def alpha(self) -> torch.Tensor:
+        """The temperature now, a constant scalar tensor of its own."""
+        return self.temperature().detach().clone()
+
+    def require_reparameterised(self, where: str) -> None:
+        """Raises UserError for a mixture policy, whose samples carry no gradient."""
+        if not self.actor.acts_alone:
+            raise UserError(f"{where} has no gradient for a mixture; choose agent=sac_2018, or one component")
+
+    def update_actor_and_temperature(
+        self, obs: torch.Tensor, noise: Noise, alpha: torch.Tensor, num_rows: int | None = None
+    ) -> tuple[Metrics, HistogramInputs]:
+        """One step of both, from the values before either's.  arXiv 1812.05905 (7), (18)
+
+        Args:
+            obs: (B, obs_dim), all of which the actor sees.
+            alpha: the temperature before its step, scalar.
+            num_rows: the loss is taken at so many of the first rows; None is at all.
+        """
+        dist = self.actor(obs)
+        if num_rows is not None:
+            obs, dist = obs[:num_rows], dist.first(num_rows)
+        action, log_prob = dist.rsample_with_log_prob(noise.normal(len(obs), self.actor.noise_dim))
+        loss = losses.actor_loss(log_prob, self.q_reduction(self.frozen_critic(obs, action)), alpha)
+        entropy = -log_prob.detach().mean()
+        metrics: Metrics = {"train_actor/loss": loss.detach(), **self.entropy_metrics(entropy, alpha)}
+        to_step = {"actor": loss}
+        if self.learns_temperature:
+            to_step["alpha"] = self.temperature_loss(entropy)
+            metrics["train_alpha/loss"] = to_step["alpha"].detach()
+        self.step_optimizers(**to_step)
+        return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
+
+    def temperature_loss(self, entropy: torch.Tensor) -> torch.Tensor:
+        """Of the policy's mean entropy, a constant."""
+        return losses.temperature_loss(self.temperature.multiplier(), entropy, self.schedules.target_entropy)
+
+    def entropy_metrics(self, entropy: torch.Tensor, alpha: torch.Tensor) -> Metrics:
+        """What is logged of the policy's entropy and its weight."""
+        return {
+            "train_actor/target_entropy": torch.full_like(entropy, self.schedules.target_entropy),
+            "train_actor/entropy": entropy,
+            "train_alpha/value": alpha,
+        }

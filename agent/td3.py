@@ -1,0 +1,120 @@
+"""TD3 (arXiv 1802.09477): a deterministic actor, the smaller of two critics, smoothed targets, delayed updates."""
+
+import copy
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from agent.execution.noise import Noise
+from agent.execution.views import frozen_view
+from agent.histograms import HistogramInputs
+from agent.networks.batch_norm import refuse_batch_norm
+from agent.networks.mlp import Init
+from agent.networks.residual import build
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent
+from replay_buffer import Batch
+from settings.types import Betas, Depth, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from utils import SoftUpdate
+
+
+class NoisyAction(NamedTuple):
+    """An action (B, |A|), and the deviation of the noise that is added to it in training."""
+
+    action: torch.Tensor
+    std: float
+
+    def greedy(self, rate: Any) -> torch.Tensor:
+        return self.action
+
+    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+        return self.action + self.std * noise  # acting clamps it to the action range
+
+
+class DeterministicActor(nn.Module):
+    """An MLP from an observation to an action, squashed by tanh.
+
+    Args:
+        hidden_dim, hidden_depth: of the hidden layers.
+        exploration_std: deviation of the noise on the actions of training.
+        init, network: as for agent.actor.DiagGaussianActor.
+    """
+
+    acts_alone = True  # the greedy action needs no critic
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_dim: PositiveInt,
+        hidden_depth: Depth,
+        exploration_std: NonNegativeFloat = 0.1,
+        init: Init = "torch",
+        network: Factory | None = None,
+    ):
+        super().__init__()
+        self.noise_dim, self.exploration_std = action_dim, exploration_std
+        self.trunk = build(network, obs_dim, hidden_dim, action_dim, hidden_depth, None, init, None)
+
+    def forward(self, obs: torch.Tensor) -> NoisyAction:
+        return NoisyAction(torch.tanh(self.trunk(obs)), self.exploration_std)
+
+
+class TD3Agent(OffPolicyAgent):
+    """A deterministic actor, an ensemble of critics, and slow targets of both.
+
+    Args:
+        critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
+        actor_lr, actor_betas, critic_lr, critic_betas: of the two Adam optimizers.
+        actor_update_frequency: updates between two of the actor and of all targets.
+        critic_tau: the share of each network that moves into its target.
+        target_noise_std, target_noise_clip: of the noise on the target's actions.
+        off_policy: what every such agent has (agent.off_policy.OffPolicyAgent).
+    """
+
+    def __init__(
+        self,
+        critic: Factory,
+        actor: Factory,
+        actor_lr: LearningRate = 3e-4,
+        actor_betas: Betas = (0.9, 0.999),
+        actor_update_frequency: PositiveInt = 2,
+        critic_lr: LearningRate = 3e-4,
+        critic_betas: Betas = (0.9, 0.999),
+        critic_tau: UnitInterval | Schedule = 0.005,
+        target_noise_std: NonNegativeFloat = 0.2,
+        target_noise_clip: NonNegativeFloat = 0.5,
+        **off_policy: Any,
+    ):
+        super().__init__(**off_policy)
+        self.schedules.add(critic_tau=critic_tau)
+        self.actor_update_frequency = actor_update_frequency
+        self.target_noise_std, self.target_noise_clip = target_noise_std, target_noise_clip
+        self.actor, self.critic = self.build(actor), self.build(critic)
+        refuse_batch_norm(actor=self.actor, critic=self.critic)
+        self.actor_target = copy.deepcopy(self.actor).requires_grad_(False)
+        self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.frozen_critic = frozen_view(self.critic)
+        self.soft_updates = [SoftUpdate(self.actor, self.actor_target), SoftUpdate(self.critic, self.critic_target)]
+        self.add_optimizer("actor", self.actor, actor_lr, actor_betas, self.actor_weight_decay)
+        self.add_optimizer("critic", self.critic, critic_lr, critic_betas, self.critic_weight_decay)
+
+    def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
+        """Critics; then, every `actor_update_frequency` updates, the actor and all targets.  Algorithm 1"""
+        head, clip = self.critic.head, self.target_noise_clip
+        with torch.no_grad():
+            smoothing = (self.target_noise_std * noise.normal(*batch.action.shape)).clamp(-clip, clip)
+            next_action = (self.actor_target(batch.next_obs).action + smoothing).clamp(*self.action_range)
+            next_outputs = self.critic_target.outputs(batch.next_obs, next_action)
+            target = head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)
+        outputs = self.critic.outputs(batch.obs, batch.action)
+        critic_loss = head.loss(outputs, target)
+        self.step_optimizers(critic=critic_loss)
+        metrics: Metrics = {"train_critic/loss": critic_loss.detach()}
+        if self.due(self.actor_update_frequency):
+            actor_loss = -self.frozen_critic(batch.obs, self.actor(batch.obs).action)[0].mean()
+            self.step_optimizers(actor=actor_loss)
+            metrics["train_actor/loss"] = actor_loss.detach()
+            for soft_update in self.soft_updates:
+                soft_update(self.schedules.critic_tau)
+        return metrics, {"q": head.values(outputs.detach())}

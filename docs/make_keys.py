@@ -1,0 +1,78 @@
+"""Writes docs/KEYS.md from the configuration: `python docs/make_keys.py`; with `--check`, exits 1 if the page is stale.
+
+settings/keys.py reads the comments.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from settings.keys import Key, Table, header, tables  # noqa: E402
+
+PAGE = ROOT / "docs" / "KEYS.md"
+TRAIN, AGENT = ROOT / "config" / "train.yaml", ROOT / "config" / "agent" / "sac.yaml"
+PRESETS = ROOT / "config" / "preset"
+
+HEAD = """\
+# Keys
+
+This page is made from the configuration by `python docs/make_keys.py`. To change it, edit the comments of
+[config/train.yaml](../config/train.yaml) and [config/agent/sac.yaml](../config/agent/sac.yaml).
+
+Any key can be set on the command line: `python train.py env=walker_walk agent.batch_size=256`.
+`python train.py --cfg job` prints every key with the value that a run would use. A default such as *= num_train_steps*
+follows that key. *Step*, *decision*, *transition* and *update* are defined in [WORDS.md](WORDS.md).
+"""
+AGENT_HEAD = """\
+These are the keys of `agent=sac`. The files of the other agents, in [config/agent](../config/agent), name only what
+they change or add ([AGENTS.md](AGENTS.md)). A key with a slash chooses a file: `agent/temperature=fixed`.
+"""
+PRESET_HEAD = """\
+`preset=cpu` sets several keys at once. `preset=[cpu,tune]` merges two; where both set a key, the later one wins. What
+you set on the command line wins over both.
+"""
+
+
+def main() -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(description="Writes docs/KEYS.md from the configuration.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is stale")
+    wanted = page()
+    if not parser.parse_args().check:
+        PAGE.write_text(wanted)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == wanted:
+        return 0
+    print("docs/KEYS.md is stale; run: python docs/make_keys.py", file=sys.stderr)
+    return 1
+
+
+def page() -> str:
+    """The whole page, as the configuration has it now."""
+    parts = [HEAD]
+    parts += [_section(table) for table in tables(TRAIN)]
+    parts += ["## The agent\n", AGENT_HEAD]
+    parts += [_section(table, "###") for table in tables(AGENT, "agent")]
+    parts += ["## Presets\n", PRESET_HEAD]
+    presets = [Key(path.stem, "", header(path)) for path in sorted(PRESETS.glob("*.yaml"))]
+    parts += [
+        "\n".join(
+            ["| preset | |", "| --- | --- |", *(f"| `{key.name}` | {_cell(key.explanation)} |" for key in presets)]
+        )
+    ]
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _section(table: Table, level: str = "##") -> str:
+    rows = [f"| `{key.name}` | {_cell(key.default)} | {_cell(key.explanation)} |" for key in table.keys]
+    return "\n".join([f"{level} {table.title}\n", "| key | default | |", "| --- | --- | --- |", *rows, ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Several environments stepped together, in this process or in processes of their own."""
+
+import multiprocessing
+import signal
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
+
+from envs.seeded import SeededEpisodes
+from utils import RunError
+
+
+def make_train_envs(
+    make_one: Callable[[], gym.Env],
+    run_seed: int,
+    num_envs: int = 1,
+    asynchronous: bool = False,
+    timeout_s: float = 600.0,
+) -> SyncVectorEnv | AsyncVectorEnv:
+    """Environments for training, stepped together; each is a SeededEpisodes.
+
+    They do not reset themselves: `reset(options={"reset_mask": done})` starts the next episode of those that are done,
+    so a transition never reaches from one episode into the next. `call("state_dict")` gives their states, and
+    `reset(options={"reset_mask": all, "states": states})` restores them.
+
+    Args:
+        make_one: builds one environment.
+        run_seed: the run's seed.
+        num_envs: how many.
+        asynchronous: each in a process of its own, for environments that take longer than a message to one.
+        timeout_s: such a process that answers no sooner counts as hung.
+    """
+    makers: list[Callable[[], gym.Env]] = [
+        partial(_make_seeded, make_one, run_seed, index) for index in range(num_envs)
+    ]
+    if asynchronous:
+        # Not a fork: this process has threads, and may have a GPU.
+        return EnvProcesses(makers, timeout_s)
+    return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+
+
+class EnvProcesses(AsyncVectorEnv):
+    """Environments in processes of their own; one that dies or hangs ends the run with a line instead of a wait.
+
+    Raises:
+        RunError: from any call that it does not answer.
+    """
+
+    def __init__(self, makers: list[Callable[[], gym.Env]], timeout_s: float):
+        self._timeout_s = timeout_s
+        multiprocessing.set_forkserver_preload(["__main__", "envs.make"])  # imported once, and not by each process
+        build = partial(super().__init__, makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+        self._watched(build)
+
+    def reset(self, **kwargs: Any) -> Any:
+        return self._watched(lambda: super(EnvProcesses, self).reset(**kwargs))
+
+    def reset_wait(self, timeout: float | None = None) -> Any:
+        return super().reset_wait(timeout or self._timeout_s)
+
+    def step(self, actions: Any) -> Any:
+        return self._watched(lambda: super(EnvProcesses, self).step(actions))
+
+    def step_wait(self, timeout: float | None = None) -> Any:
+        return super().step_wait(timeout or self._timeout_s)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return self._watched(lambda: super(EnvProcesses, self).call(name, *args, **kwargs))
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        return super().call_wait(timeout or self._timeout_s)
+
+    def _watched(self, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except (EOFError, ConnectionError):
+            self._kill()
+            raise RunError("an environment's process died") from None
+        except multiprocessing.TimeoutError:
+            self._kill()
+            raise RunError(f"an environment's process has not answered for env_timeout_s={self._timeout_s:g}") from None
+
+    def _kill(self) -> None:
+        """They share no state that has to be put away, and a hung one listens to nothing else."""
+        for process in self.processes:
+            process.kill()
+        self._state = AsyncState.DEFAULT
+        self.close(terminate=True)
+
+
+def _make_seeded(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> gym.Env:
+    if multiprocessing.parent_process() is not None:
+        # A terminal's Ctrl-C, or a cluster's warning, reaches these processes too: it is for the training process,
+        # which still wants their state.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+    return SeededEpisodes(make_one(), run_seed, index)

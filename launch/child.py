@@ -1,0 +1,59 @@
+"""A pool worker's run as a child process: starts train.py by its path, and ends with the worker that wants it."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from utils import RunError
+
+TRAIN = Path(__file__).resolve().parents[1] / "train.py"
+CONSOLE = "console.txt"
+PARENT = "ENDS_WITH_PROCESS"  # the variable that tells a run whom to end with
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
+    """Runs `python train.py <arguments>` to its end; what it writes goes to `console.txt` in the folder.
+
+    Args:
+        environment: variables, on top of this process's.
+
+    Raises:
+        RunError: with the last line it wrote, or the signal that killed it.
+    """
+    with (folder / CONSOLE).open("ab") as console:
+        start = console.tell()
+        command = [sys.executable, str(TRAIN), *arguments]
+        environment = {**os.environ, **environment, PARENT: str(os.getpid())}
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment)
+        try:
+            code = process.wait()
+        except BaseException:  # this worker is to end: the run saves, within its grace_s
+            process.terminate()
+            process.wait()
+            raise
+    if code < 0:
+        raise RunError(f"killed by {signal.Signals(-code).name}")
+    if code:
+        written = (folder / CONSOLE).read_bytes()[start:].decode(errors="replace")
+        lines = [line.strip() for line in written.splitlines() if line.strip()]
+        said = [line for line in lines if line.startswith("train.py: ")] or lines  # a traceback may stand behind it
+        raise RunError(said[-1].removeprefix("train.py: ") if said else f"ended with exit code {code}")
+
+
+def end_with_parent() -> None:
+    """In a run that a worker started: SIGTERM when that worker ends, so that a run that nobody waits for saves.
+
+    Raises:
+        SystemExit: if it has ended already.
+    """
+    parent = os.environ.get(PARENT)
+    if parent is None:
+        return
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):
+        sys.exit(f"process {parent}, which wanted this run, has ended")

@@ -1,0 +1,46 @@
+"""The engines behind `hydra/launcher=…`: what each needs, and whether it can work here."""
+
+import os
+import shutil
+import socket
+from typing import Any
+
+from utils import UserError, one_line
+
+JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
+RAY = "hydra_plugins.hydra_ray_launcher.ray_launcher.RayLauncher"
+SLURM = "hydra_plugins.hydra_submitit_launcher.submitit_launcher.SlurmLauncher"
+
+
+def require(launcher: dict[str, Any]) -> None:
+    """Looks for the cluster that a launcher's configuration speaks of.
+
+    Raises:
+        UserError: if it cannot be reached from here.
+    """
+    if launcher["_target_"] == SLURM and not shutil.which("sbatch"):
+        raise UserError(
+            "hydra/launcher=slurm: there is no sbatch here; start it on a machine of the cluster, "
+            "or try hydra/launcher=slurm_local"
+        )
+    if launcher["_target_"] == RAY:
+        _require_ray(launcher["ray"]["init"])
+
+
+def _require_ray(init: dict[str, Any]) -> None:
+    """Joins the cluster; the plugin goes on with it."""
+    address = str(init.get("address") or "auto")
+    address = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    host, _, port = address.rpartition(":")
+    try:
+        if host and port.isdecimal() and "/" not in host:  # Ray itself would try for more than a minute
+            socket.create_connection((host, int(port)), timeout=10).close()
+        os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # or of all runs that end in a second one is told of
+        import ray
+
+        ray.init(**init)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"hydra.launcher.ray.init.address={address}: no Ray cluster answers there "
+            f"({one_line(error)}); start one with: ray start --head"
+        ) from None

@@ -1,0 +1,88 @@
+"""A sweep: what each of its jobs does around the training itself, and what is said at its end."""
+
+import fcntl
+import itertools
+import math
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from launch import child
+from launch.engines import JOBLIB, RAY
+from run import folder as run_folder
+from settings.check import Settings
+from utils import RunError, UserError, one_line
+
+# Engines whose worker processes serve one run after another. There a run gets a process of its own: a crash is that
+# run's alone, and threads and GPUs are set before torch is there to read them.
+POOLS = (JOBLIB, RAY)
+LOCK_WAIT_S = 120  # longer than a lost node's run may take to save (grace_s), or a file server to give up its lock
+
+
+def guarded(work: Callable[[], float], folder: Path, overrides: list[str], is_trial: bool = False) -> float:
+    """One run of a sweep. What goes wrong in it is written into its folder, and ends nothing else.
+
+    Args:
+        work: does the run.
+        folder: the run's.
+        overrides: what tells it from the others, for the report.
+        is_trial: whether it is one of Optuna's, whose plugin takes no nan and goes on after an exception.
+
+    Returns:
+        The mean return of the final evaluation; nan of a run that failed.
+    """
+    run_folder.unmark_failed(folder)
+    try:
+        return work()
+    except Exception as error:
+        if not isinstance(error, UserError | RunError):
+            traceback.print_exc()
+        reason = str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
+        run_folder.mark_failed(folder, overrides, one_line(reason))
+        if is_trial:
+            raise
+        return math.nan
+
+
+def in_own_process(arguments: list[str], folder: Path, cfg: Settings, launcher: str, sweep: Path) -> float:
+    """The command `python train.py <arguments>` as one run of a pool, in the folder that it has there.
+
+    Raises:
+        RunError: with the last line it wrote, or the signal that killed it.
+    """
+    run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
+    with slot(sweep / ".slots") as number:
+        gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray has its own
+        child.run(arguments, folder, {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu})
+    finished = run_folder.finished(folder)
+    if finished is None:
+        raise RunError(f"the run ended well, but there is no {run_folder.FINISHED} in {folder}")
+    print(f"{folder}: finished at step {finished[0]}, return {finished[1]:.1f}", flush=True)
+    return finished[1]
+
+
+@contextmanager
+def slot(folder: Path) -> Iterator[int]:
+    """The lowest number that no other run here has, until the block, or the process, ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count():
+        descriptor = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield number
+            return
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(descriptor)
+
+
+def gpu_of(number: int) -> str | None:
+    """What CUDA_VISIBLE_DEVICES has to say for the run in a slot: the GPUs in turn; None where there is none."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = [str(index) for index in range(torch.cuda.device_count())] if named is None else named.split(",")
+    return gpus[number % len(gpus)] if torch.cuda.device_count() else None

@@ -1,0 +1,72 @@
+"""What `--help` and `--tasks` print."""
+
+import re
+import textwrap
+
+from run import machine
+from settings.compose import CONFIG_DIR
+from settings.keys import Key, Table, header, tables
+
+COMMANDS = """\
+Trains an agent.
+
+  python train.py key=value ...                       one run: python train.py env=walker_walk seed=3
+  python train.py -m key=value,value ...              a sweep: one run for each value, or each pair of them
+  python train.py resume=<folder> [key=value ...]     continues the run in a folder
+  python train.py resume=auto hydra.run.dir=<folder>  continues what is in the folder, or begins it
+  python train.py --cfg job key=value ...             prints every key with the value that a run would have
+  python train.py --tasks                             lists the tasks
+  python train.py --config-dir=<folder> ...           adds a folder with agent/ or preset/ files of your own
+  python train.py --hydra-help                        Hydra's own options
+  python evaluate.py <folder>                         plays and films what a run has learnt
+
+Exit codes: 0 finished, 2 a mistake in the command, 3 a fault, 75 saved after a signal, 130 saved after Ctrl-C.
+"""
+NAME_WIDTH, WIDTH = 34, 120
+
+
+def help_text() -> str:
+    """The commands, and the keys by group with their explanations."""
+    parts = [COMMANDS]
+    parts += [_section(table.title, table.keys) for table in tables(CONFIG_DIR / "train.yaml")]
+    parts += [_section(f"{_agent_title(table)} (of agent=sac)", table.keys) for table in _agent_tables()]
+    parts += [_section(f"{group}=...", _choices(group)) for group in ("agent", "preset")]
+    return "\n".join(parts)
+
+
+def _agent_tables() -> list[Table]:
+    return tables(CONFIG_DIR / "agent" / "sac.yaml", "agent")
+
+
+def _agent_title(table: Table) -> str:
+    return f"The agent: {table.title}"
+
+
+def _choices(group: str) -> list[Key]:
+    paths = sorted((CONFIG_DIR / group).glob("*.yaml"))
+    return [Key(path.stem, "", header(path).partition(". ")[0].rstrip(".")) for path in paths]
+
+
+def _section(title: str, keys: list[Key]) -> str:
+    lines = [title]
+    for key in keys:
+        default = f" [{re.sub('[`*]', '', key.default)}]" if key.default else ""
+        text = textwrap.wrap(key.explanation + default, WIDTH - NAME_WIDTH, break_on_hyphens=False) or [""]
+        name = f"  {key.name}"
+        if len(name) >= NAME_WIDTH:
+            lines.append(name)
+            name = ""
+        lines += [f"{name:{NAME_WIDTH}}{text[0]}", *(" " * NAME_WIDTH + line for line in text[1:])]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def tasks_text() -> str:
+    """The suite's tasks, and the Gymnasium ids with continuous actions are Gymnasium's to list."""
+    env_module, _ = machine.import_envs(False)
+    named = textwrap.fill(", ".join(env_module.SUITE_TASKS), WIDTH, break_on_hyphens=False, break_long_words=False)
+    ids = textwrap.fill(", ".join(env_module.gymnasium_ids()), WIDTH, break_on_hyphens=False, break_long_words=False)
+    return (
+        f"env=<task> of the DeepMind Control Suite:\n{named}\n\n"
+        f"env=<id> of Gymnasium; those with continuous actions can be trained on:\n{ids}\n\n"
+        "env=<package>:<id> of a package that registers its own\n"
+    )

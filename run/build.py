@@ -1,0 +1,248 @@
+"""Settings in, a run's parts out: the same for a run that begins, one that goes on, and a check before either."""
+
+import dataclasses
+import inspect
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from hydra.utils import get_object, instantiate
+
+from agent.execution.choose import choose_execution, set_execution
+from agent.policy import UniformPolicy
+from agent.policy_file import load_policy
+from replay import device as device_buffer
+from replay.n_step import NStep
+from replay_buffer import ReplayBuffer
+from run import machine
+from settings.check import Settings
+from utils import RunError, UserError, one_line, set_seed_everywhere
+
+Shapes = dict[str, Any]  # what an agent's constructor is told of its environment
+# What the training loop and a checkpoint ask of a replay buffer, and what updates in a CUDA graph ask besides.
+BUFFER_METHODS = ("add", "sample", "num_added", "capacity", "state_dict", "load_state_dict", "__len__")
+GRAPH_METHODS = ("stage", "staged", "generators")
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What a run is made of.
+
+    Attributes:
+        updates_from: transitions in the replay buffer before the first update.
+        identity: what its checkpoints have in common with it.
+        used: its settings with everything that was left to the machine, for config.yaml.
+        solved_from: the mean return from which on the task counts as solved; None where it names none.
+        faults: what may come from the parts and ends the run in one line.
+    """
+
+    device: torch.device
+    envs: SyncVectorEnv | AsyncVectorEnv
+    agent: Any
+    seed_policy: Any
+    n_step: NStep
+    replay_buffer: Any
+    logger: Any
+    evaluator: Any
+    updates_from: int
+    identity: dict[str, Any]
+    used: dict[str, Any]
+    solved_from: float | None
+    faults: tuple[type[Exception], ...]
+
+
+def build(cfg: Settings, work_dir: Path) -> Parts:
+    """Builds a run's parts. The order is part of what a seed means: what is built may draw random numbers.
+
+    Raises:
+        UserError: if a part cannot be built here.
+    """
+    device = machine.resolve_device(cfg.device)
+    if cfg.num_threads is not None:
+        torch.set_num_threads(cfg.num_threads)
+    machine.keep_freed_memory()
+    precision = machine.set_precision(cfg.precision, device)
+    set_seed_everywhere(cfg.seed)
+    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, cfg.save_video))
+    films = cfg.save_video and machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env))
+    machine.note_if_slow(cfg, device)
+
+    make_env = partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat)
+    envs = env_module.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs, cfg.env_timeout_s)
+    shapes = shapes_of(envs.single_observation_space, envs.single_action_space)
+    agent = build_agent(cfg, shapes, device)
+    execution, why_eager = choose_execution(cfg.execution, agent, device)
+    if why_eager:
+        print(why_eager)
+    set_execution(agent, execution, device)
+    seed_policy = build_seed_policy(cfg, agent, shapes, device)
+    n_step = build_n_step(cfg)
+    storage = choose_storage(cfg, shapes, device)
+    replay_buffer = build_replay_buffer(cfg, shapes, device, storage, execution)
+    logger_node = _logger_node(cfg)
+    logger = instantiate(logger_node, _convert_="all")(log_dir=work_dir)
+    evaluator = instantiate(cfg.evaluator, _convert_="all")(
+        make_env=make_env,
+        video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
+    )
+    agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
+
+    chosen = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
+    chosen |= {"execution": execution, "replay_storage": storage, "logger": logger_node}
+    return Parts(
+        device=device,
+        envs=envs,
+        agent=agent,
+        seed_policy=seed_policy,
+        n_step=n_step,
+        replay_buffer=replay_buffer,
+        logger=logger,
+        evaluator=evaluator,
+        updates_from=max(cfg.min_buffer_size, 1 if draws_with_replacement(cfg) else agent.batch_size),
+        identity=identity_of(cfg, shapes),
+        used=_used(cfg, shapes, chosen),
+        solved_from=env_module.reward_threshold(cfg.env),
+        faults=(RunError, OSError, env_module.PhysicsError),
+    )
+
+
+def identity_of(cfg: Settings, shapes: Shapes) -> dict[str, Any]:
+    """What a checkpoint has to have in common with the run that loads it."""
+    return {"agent": cfg.agent["name"], "_target_": cfg.agent["_target_"], "env": cfg.env, **shapes}
+
+
+def shapes_of(observation_space: gym.Space, action_space: gym.Space) -> Shapes:
+    """What an agent's constructor is told of a flat environment."""
+    (obs_dim,), (action_dim,) = observation_space.shape or (), action_space.shape or ()
+    return {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": [-1.0, 1.0]}
+
+
+def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
+    """The agent that `cfg.agent` describes.
+
+    Raises:
+        UserError: if its networks do not fit into the memory.
+    """
+    node = {key: value for key, value in cfg.agent.items() if key != "name"}
+    try:
+        return instantiate(node, _convert_="all")(**shapes, device=device)
+    except (MemoryError, RuntimeError) as error:
+        said = one_line(error)
+        if isinstance(error, RuntimeError) and not any(word in said for word in ("alloc", "memory", "overflow")):
+            raise
+        raise UserError(f"agent: its networks do not fit into the memory here ({said[:100]})") from error
+
+
+def build_n_step(cfg: Settings) -> NStep:
+    """What turns steps into the replay buffer's rows.
+
+    Raises:
+        UserError: for several steps and a discount that is no number.
+    """
+    if cfg.n_step == 1:
+        return NStep(1)
+    discount = cfg.agent.get("discount")
+    if not isinstance(discount, float | int):
+        raise UserError(
+            f"n_step={cfg.n_step}: rewards are discounted as they are stored, so agent.discount has to be a number, "
+            "not a schedule; choose n_step=1"
+        )
+    return NStep(cfg.n_step, discount)
+
+
+def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.device) -> Any:
+    """Who acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy saved in a file of that name.
+
+    Raises:
+        UserError: for a file that holds no policy of these shapes.
+    """
+    if cfg.seed_policy == "agent":
+        return agent
+    if cfg.seed_policy == "uniform":
+        return UniformPolicy(shapes["action_dim"], shapes["action_range"], cfg.seed)
+    policy = load_policy(cfg.seed_policy, str(device), cfg.seed)
+    try:
+        fits = policy.act(np.zeros(shapes["obs_dim"], np.float32)).shape == (shapes["action_dim"],)
+    except RuntimeError:  # the observation's width
+        fits = False
+    if not fits:
+        raise UserError(f"seed_policy={cfg.seed_policy}: saved for an environment of other shapes than {cfg.env}")
+    return policy
+
+
+def has_our_buffer(cfg: Settings) -> bool:
+    """Whether the replay buffer is the one that `replay_storage` has three classes of."""
+    return get_object(cfg.replay_buffer["_target_"]) is ReplayBuffer
+
+
+def draws_with_replacement(cfg: Settings) -> bool:
+    """Whether a batch may hold a transition twice, as far as the replay buffer's settings say."""
+    return bool(cfg.replay_buffer.get("with_replacement", True))
+
+
+def choose_storage(cfg: Settings, shapes: Shapes, device: torch.device) -> str:
+    """What `replay_storage` means for this run; `auto` for a replay buffer of the user's own.
+
+    Raises:
+        UserError: for a storage that this device, or this buffer, does not have.
+    """
+    if has_our_buffer(cfg):
+        sizes = (shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer["capacity"]
+        return device_buffer.choose_storage(cfg.replay_storage, device, draws_with_replacement(cfg), *sizes)
+    if cfg.replay_storage != "auto":
+        raise UserError(
+            f"replay_storage={cfg.replay_storage}: it chooses where replay_buffer.ReplayBuffer has its rows, and "
+            f"replay_buffer._target_={cfg.replay_buffer['_target_']}; choose replay_storage=auto"
+        )
+    return "auto"
+
+
+def build_replay_buffer(cfg: Settings, shapes: Shapes, device: torch.device, storage: str, execution: str) -> Any:
+    """The replay buffer that `cfg.replay_buffer` describes.
+
+    Args:
+        storage: what `choose_storage` chose.
+        execution: of the updates; those in CUDA graphs ask more of a buffer.
+
+    Raises:
+        UserError: for a class that cannot be called so, or lacks what the training loop needs.
+    """
+    node = dict(cfg.replay_buffer)
+    target = node["_target_"]
+    if storage != "auto":
+        kind = device_buffer.STORAGES[storage]
+        node["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
+    given = {"obs_shape": (shapes["obs_dim"],), "action_shape": (shapes["action_dim"],), "device": device}
+    make = instantiate(node, _convert_="all")
+    try:
+        inspect.signature(make).bind(**given)
+    except TypeError as error:
+        raise UserError(
+            f"replay_buffer._target_={target}: it has to take obs_shape, action_shape and device ({error})"
+        ) from None
+    buffer = make(**given)
+    needed = BUFFER_METHODS + (GRAPH_METHODS if execution.endswith("captured") else ())
+    missing = [name for name in needed if not hasattr(buffer, name)]
+    if missing:
+        hint = "; or choose execution=eager" if set(missing) <= set(GRAPH_METHODS) else ""
+        raise UserError(f"replay_buffer._target_={target}: it needs {', '.join(missing)}{hint}")
+    return buffer
+
+
+def _logger_node(cfg: Settings) -> dict[str, Any]:
+    """The logger's settings, less the sinks that are switched off."""
+    switched_off = {} if cfg.log_save_tb else {"tensorboard": None}
+    switched_off |= {} if cfg.log_save_wandb else {"wandb": None}
+    return cfg.logger | {"sinks": cfg.logger["sinks"] | switched_off}
+
+
+def _used(cfg: Settings, shapes: Shapes, chosen: dict[str, Any]) -> dict[str, Any]:
+    used = dataclasses.asdict(cfg) | chosen
+    used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
+    if cfg.seed_policy not in ("agent", "uniform"):
+        used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
+    return used

@@ -1,0 +1,38 @@
+"""What a checkpoint's manifest has to be. It is signed against accidents, not against a stranger, who can sign too."""
+
+import hashlib
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from replay.on_disk import Segment
+from utils import require_count
+
+SEGMENT = {field.name for field in fields(Segment)}
+
+
+def signature(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def fault(manifest: dict[str, Any], path: Path) -> str | None:
+    """What is wrong with a manifest that is signed, as anybody's can be; None if it is as one is written."""
+    identity, parts, segments = (manifest.get(name) for name in ("identity", "parts", "segments"))
+    if not isinstance(identity, dict) or not isinstance(parts, dict) or not isinstance(segments, list):
+        return "identity, parts and segments are not as they are written"
+    if not all(isinstance(digest, str) for digest in parts.values()):
+        return "a part's checksum is no text"
+    try:
+        if path.name != f"step_{require_count(manifest.get('step'), 'step')}":
+            return f"it is of step {manifest['step']}"
+        stop = None
+        for segment in segments:
+            if not isinstance(segment, dict) or segment.keys() != SEGMENT or not isinstance(segment["sha256"], str):
+                return "a segment is not as one is written"
+            start, before, stop = require_count(segment["start"], "start"), stop, require_count(segment["stop"], "stop")
+            if start >= stop or before not in (None, start):
+                return f"a segment from {start} to {stop} cannot follow one to {before}"
+    except ValueError as error:
+        return str(error)
+    return None

@@ -1,0 +1,51 @@
+"""How much memory an agent asks for, told from its settings before anything is built."""
+
+from typing import Any
+
+import torch
+
+from replay_buffer import available_bytes
+from run.build import Shapes
+from settings.check import Settings
+from settings.nested import walk
+from utils import UserError
+
+FLOAT_BYTES = 4
+COPIES = 4  # of a weight: itself, its gradient and Adam's two averages; targets come on top
+
+
+def require_memory(cfg: Settings, shapes: Shapes, device: torch.device) -> None:
+    """Refuses what no network of these widths could do without; what it lets pass may still be too much.
+
+    Raises:
+        UserError: for networks, or activations of a batch in them, that do not fit.
+    """
+    most = available_bytes()
+    on_device = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else most
+    batch_size = cfg.agent.get("batch_size")
+    for name, node in walk(cfg.agent, "agent."):
+        if not isinstance(node, dict) or not isinstance(node.get("hidden_dim"), int):
+            continue
+        width, depth = node["hidden_dim"], node.get("hidden_depth", 1)
+        members, outputs = node.get("num_critics", 1), _outputs(node)
+        hidden = width * (shapes["obs_dim"] + width * (depth - 1) + outputs) if depth else shapes["obs_dim"] * outputs
+        said = ", ".join(
+            f"{name}.{key}={node[key]}" for key in ("hidden_dim", "hidden_depth", "num_critics") if key in node
+        )
+        said += f" and {outputs} outputs" if outputs > 1 else ""
+        _require(said, "for its weights and their optimizer", FLOAT_BYTES * COPIES * members * hidden, most)
+        if isinstance(batch_size, int):
+            asked = FLOAT_BYTES * batch_size * members * max(width * depth, shapes["obs_dim"])
+            _require(f"agent.batch_size={batch_size}", f"for one update of {name}", asked, on_device)
+
+
+def _outputs(node: dict[str, Any]) -> int:
+    """Of a head of quantiles or bins."""
+    head = node.get("head")
+    counts = [value for key, value in head.items() if key.startswith("num_")] if isinstance(head, dict) else []
+    return max([1, *counts])
+
+
+def _require(said: str, what_for: str, asked: int, available: int) -> None:
+    if asked > available:
+        raise UserError(f"{said}: about {asked:,} bytes are needed {what_for}, and {available:,} are available")

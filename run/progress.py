@@ -1,0 +1,172 @@
+"""How far a run is: its counters, the episodes under way, and what is due."""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from settings.check import Settings
+from utils import Every, require_count
+
+
+def note_if_no_update(cfg: Settings, updates_from: int) -> None:
+    """Says so where a run would end without an update."""
+    last = cfg.num_train_steps - cfg.num_envs * cfg.action_repeat  # the step of the last decision
+    transitions = last // cfg.action_repeat
+    if cfg.num_seed_steps > last:
+        why = f"num_seed_steps={cfg.num_seed_steps}"
+    elif updates_from > transitions:
+        why = f"{updates_from} transitions (min_buffer_size={cfg.min_buffer_size}) are waited for"
+    elif cfg.update_every > transitions + cfg.num_envs:
+        why = f"update_every={cfg.update_every}"
+    else:
+        return
+    print(f"No update is to be expected within num_train_steps={cfg.num_train_steps}: {why}.", flush=True)
+
+
+class Progress:
+    """A run's counters and the episodes under way.
+
+    Args:
+        cfg: the run's settings.
+        updates_from: transitions in the replay buffer before the first update.
+
+    Attributes:
+        step: environment steps, summed over the environments.
+        episode: finished training episodes.
+        episode_reward, episode_length: (num_envs,), of the episodes under way; lengths in environment steps.
+        updates_from: see above.
+        evaluation_due: whether an evaluation is waiting to be made.
+        checkpoint_due: whether the newest step is one to be saved after.
+        last_eval_step: the step of the newest evaluation, 0 before the first.
+        last_return: the mean return of the newest evaluation, nan before the first.
+        solved_step: the step of the first evaluation that solved the task, None before it.
+    """
+
+    def __init__(self, cfg: Settings, updates_from: int):
+        self._num_envs = cfg.num_envs
+        self._update_every = cfg.update_every
+        self._updates_per_step = cfg.updates_per_step
+        self._evaluations = Every(cfg.eval_frequency)
+        self._checkpoints = Every(cfg.checkpoint_frequency)
+        self.step = 0
+        self.episode = 0
+        self.episode_reward = np.zeros(cfg.num_envs)
+        self.episode_length = np.zeros(cfg.num_envs, int)
+        self._episode_started_s = np.zeros(cfg.num_envs)
+        self._bursts = 0
+        self._updates_made = 0
+        self.updates_from = updates_from
+        self.evaluation_due = False
+        self.checkpoint_due = False
+        self.last_eval_step = 0
+        self.last_return = math.nan
+        self.solved_step: int | None = None
+
+    def begin_episodes(self, which: np.ndarray) -> None:
+        """Starts the episodes of the environments in the mask `which`, (num_envs,)."""
+        self.episode_reward[which] = 0.0
+        self.episode_length[which] = 0
+        self._episode_started_s[which] = time.perf_counter()
+
+    def count(self, rewards: np.ndarray, repeats: np.ndarray) -> int:
+        """Counts one step of the loop.
+
+        Args:
+            rewards, repeats: (num_envs,); repeats are the environment steps that each action was held for.
+
+        Returns:
+            How many environment steps it was.
+        """
+        steps = int(repeats.sum())
+        self.step += steps
+        self.episode_reward += rewards
+        self.episode_length += repeats
+        self.evaluation_due |= self._evaluations(self.step)
+        self.checkpoint_due = self._checkpoints(self.step)
+        return steps
+
+    def end_episode(self, index: int) -> dict[str, float]:
+        """Counts one environment's episode as finished; returns what is logged of it, by name."""
+        self.episode += 1
+        length = int(self.episode_length[index])
+        duration_s = time.perf_counter() - self._episode_started_s[index]
+        row = {"episode": self.episode, "episode_reward": float(self.episode_reward[index]), "episode_length": length}
+        self.episode_length[index] = 0
+        return row | {"duration": duration_s, "steps_per_second": length / duration_s}
+
+    def unfinished(self) -> list[int]:
+        """The environments with an episode under way."""
+        return [int(index) for index in np.flatnonzero(self.episode_length)]
+
+    def take_updates(self, num_transitions: int) -> int:
+        """How many updates are due now; they count as made.
+
+        A burst comes every `update_every` transitions, with `updates_per_step` updates for each of them. Of a fraction,
+        as many are due as have added up.
+
+        Args:
+            num_transitions: seen so far.
+        """
+        every = self._update_every
+        self._bursts += num_transitions // every - (num_transitions - self._num_envs) // every
+        made, self._updates_made = self._updates_made, math.floor(self._bursts * every * self._updates_per_step + 1e-9)
+        return self._updates_made - made
+
+    def evaluated(self, mean_return: float, solved_from: float | None = None) -> bool:
+        """Notes the evaluation at this step; returns whether it is the first whose return reaches `solved_from`."""
+        self.evaluation_due = False
+        self.last_eval_step = self.step
+        self.last_return = mean_return
+        if self.solved_step is not None or solved_from is None or mean_return < solved_from:
+            return False
+        self.solved_step = self.step
+        return True
+
+    def leave_out(self, seconds: float) -> None:
+        """Takes time that was no part of training out of the durations of the episodes under way."""
+        self._episode_started_s += seconds
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values. Instead of when an episode started it has the episode's age, as clocks differ."""
+        return {
+            "step": self.step,
+            "episode": self.episode,
+            "episode_reward": self.episode_reward.tolist(),
+            "episode_length": self.episode_length.tolist(),
+            "episode_age_s": (time.perf_counter() - self._episode_started_s).tolist(),
+            "bursts": self._bursts,
+            "updates_made": self._updates_made,
+            "updates_from": self.updates_from,
+            "evaluations": self._evaluations.state_dict(),
+            "evaluation_due": self.evaluation_due,
+            "last_eval_step": self.last_eval_step,
+            "last_return": self.last_return,
+            "solved_step": self.solved_step,
+            "checkpoints": self._checkpoints.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Raises ValueError for what no `state_dict` returned."""
+        names = ("step", "episode", "bursts", "updates_made", "updates_from", "last_eval_step")
+        counts = {name: require_count(state[name], name) for name in names}
+        self.step, self.episode = counts["step"], counts["episode"]
+        self.episode_reward = self._of_each(state, "episode_reward", float)
+        self.episode_length = self._of_each(state, "episode_length", int)
+        self._episode_started_s = time.perf_counter() - self._of_each(state, "episode_age_s", float)
+        self._bursts, self._updates_made = counts["bursts"], counts["updates_made"]
+        self.updates_from = counts["updates_from"]
+        self._evaluations.load_state_dict(state["evaluations"])
+        self.evaluation_due = bool(state["evaluation_due"])
+        self.last_eval_step = counts["last_eval_step"]
+        self.last_return = float(state["last_return"])
+        solved_step = state["solved_step"]
+        self.solved_step = None if solved_step is None else require_count(solved_step, "solved_step")
+        self._checkpoints.load_state_dict(state["checkpoints"])
+
+    def _of_each(self, state: dict[str, Any], name: str, kind: type) -> np.ndarray:
+        values = state[name]
+        if len(values) != self._num_envs or not all(type(value) is kind for value in values):
+            raise ValueError(f"{name} is not {self._num_envs} of {kind.__name__}")
+        return np.array(values, kind)

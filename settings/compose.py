@@ -1,0 +1,176 @@
+"""Hydra's composition; each of its errors as one line."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from hydra.initialize import get_gh_backup, restore_gh_from_backup
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from settings.check import SUPPLIED, Settings, UnknownKeyError, check, nearest
+from settings.nested import walk
+from utils import UserError, one_line
+
+CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"
+
+
+AUTO = "auto"
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """A composed configuration as resolved Python values, without Hydra's own node.
+
+    Raises:
+        UserError: for an interpolation that leads nowhere.
+    """
+    job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    try:
+        return OmegaConf.to_container(job, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+    except OmegaConfBaseException as error:
+        raise UserError(one_line(error)) from None
+
+
+def parse(overrides: list[str]) -> list[Override]:
+    """Parses `key=value` and its kin; raises UserError at the first that is none."""
+    found = []
+    for text in overrides:
+        try:
+            (override,) = OverridesParser.create(_loader() if "glob(" in text else None).parse_overrides([text])
+        except HydraException as error:
+            raise UserError(_unreadable(text, error)) from None
+        if not override.key_or_group:
+            raise UserError(f"{text}: an override reads key=value")
+        found.append(override)
+    return found
+
+
+def _unreadable(text: str, error: HydraException) -> str:
+    key, _, value = text.partition("=")
+    if not value.isascii() and key.isascii():
+        return f"{text}: such letters have to be in quotes, and these in the shell's: \"{key}='{value}'\""
+    said = one_line(error).split(" See https")[0]
+    return f"{said if text in said else f'{text}: {said}'}; an override reads key=value"
+
+
+def _loader() -> ConfigLoader:
+    """What `glob(...)` looks for choices with."""
+    around = get_gh_backup()
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+            return GlobalHydra.instance().config_loader()
+    finally:
+        restore_gh_from_backup(around)
+
+
+def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
+    """Composes a configuration, Hydra's own node included.
+
+    Raises:
+        UserError: for an unknown key, choice or file.
+    """
+    around = get_gh_backup()  # within a job there is a Hydra already
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+            try:
+                _refuse_no_choice(overrides)
+                return compose(config_name, overrides, return_hydra_config=True)
+            except MissingConfigException as error:
+                raise UserError(_missing(error)) from None
+            except HydraException as error:
+                raise UserError(_what_was_wrong(error, config_name, overrides)) from None
+            except OmegaConfBaseException as error:
+                raise UserError(one_line(error)) from None
+    finally:
+        restore_gh_from_backup(around)
+
+
+def _what_was_wrong(error: HydraException, config_name: str, overrides: list[str]) -> str:
+    cause = error.__cause__
+    key = getattr(cause, "full_key", None)
+    if not key:
+        return one_line(error)
+    if key.rsplit(".", 1)[-1] in SUPPLIED:
+        return f"{key}: it comes from the environment and the run, not from the user"
+    if "not in struct" in str(cause):
+        choices = [text for text in overrides if (CONFIG_DIR / text.partition("=")[0]).is_dir()]  # agent=crossq
+        known = ["preset", *dict(walk(plain(compose(config_name, choices))))]
+        return f"{key}: unknown key; {nearest(key, known)}"
+    return f"{key}: {one_line(cause or error)}"
+
+
+def _refuse_no_choice(overrides: list[str]) -> None:
+    """Hydra fails on `group=null`, or a number, with an error that names nothing."""
+    for override in parse(overrides):
+        group = override.key_or_group
+        if override.is_delete() or override.is_sweep_override() or not ("/" in group or (CONFIG_DIR / group).is_dir()):
+            continue
+        value = override.value()
+        many = group == "preset"  # which may be none, or several
+        if not (isinstance(value, str) and value) and not (many and (value is None or isinstance(value, list))):
+            choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
+            raise UserError(f"{override.input_line}: the name of a choice goes here; there are {', '.join(choices)}")
+
+
+def checked(config: DictConfig, overrides: list[str]) -> Settings:
+    """`check` of what was composed of these overrides.
+
+    Raises:
+        UserError: as `check`; for an unknown key that a preset sets, with the preset's name.
+    """
+    try:
+        return check(plain(config))
+    except UnknownKeyError as error:
+        given = {override.key_or_group: override.value() for override in parse(overrides) if not override.is_delete()}
+        presets = given.get("preset")
+        for name in presets if isinstance(presets, list) else [presets]:
+            if error.key not in given and error.key in _keys_of(CONFIG_DIR / "preset" / f"{name}.yaml"):
+                raise UserError(
+                    f"preset={name}: it sets {error.key}, which agent={config.agent.name} does not have; "
+                    "choose another preset, or none"
+                ) from None
+        raise
+
+
+def _keys_of(path: Path) -> list[str]:
+    found = OmegaConf.to_container(OmegaConf.load(path)) if path.exists() else {}
+    return [key for key, _ in walk(found)]  # type: ignore[arg-type]
+
+
+def _missing(error: MissingConfigException) -> str:
+    name = str(error.missing_cfg_file)
+    if name in REQUIREMENTS:
+        return f"{name.replace('er/', 'er=')}: not installed; pip install -r {REQUIREMENTS[name]}"
+    group, _, choice = name.rpartition("/")
+    choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
+    if choices:
+        return f"{group or '--config-name'}={choice}: no such choice; there are {', '.join(choices)}"
+    return one_line(error)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+REQUIREMENTS = {  # of launchers and sweepers, by the plugin's own configuration
+    "hydra/launcher/joblib": "requirements-joblib.txt",
+    "hydra/launcher/submitit_slurm": "requirements-slurm.txt",
+    "hydra/launcher/submitit_local": "requirements-slurm.txt",
+    "hydra/launcher/ray": "requirements-ray.txt",
+    "hydra/sweeper/optuna": "requirements-optuna.txt",
+}
+
+
+def runs_at_once(device: str) -> int:
+    """How many runs share a machine: one a GPU, or one a core where none is used."""
+    gpus = 0 if device == "cpu" else torch.cuda.device_count()
+    return gpus or len(os.sched_getaffinity(0))

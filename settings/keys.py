@@ -1,0 +1,113 @@
+"""The keys and their explanations, as the comments of the YAML have them: for docs/KEYS.md and for `--help`.
+
+The explanation of a key is the comment behind it, or the comment lines directly above it. In config/train.yaml, a line
+that starts with `##` begins a new table.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+
+class Key(NamedTuple):
+    """One row of a table; all of it text."""
+
+    name: str
+    default: str
+    explanation: str
+
+
+class Table(NamedTuple):
+    """The keys between two `##` lines, or those of one agent's node."""
+
+    title: str
+    keys: list[Key]
+
+
+def tables(path: Path, prefix: str = "") -> list[Table]:
+    """A YAML file's keys in their order, as tables: by its `##` lines, or without them by its top nodes."""
+    text = path.read_text()
+    lines = text.splitlines()
+    titles = {number: line[2:].strip() for number, line in enumerate(lines) if line.startswith("## ")}
+    title = f"{prefix}.*" if prefix else ""
+    found = [Table(title, [])]
+    root = yaml.compose(text)
+    assert isinstance(root, yaml.MappingNode)
+    for key_node, value_node in root.value:
+        above = [titles[number] for number in titles if number < key_node.start_mark.line]
+        if above:
+            new_title = above[-1]
+        else:
+            is_node = isinstance(value_node, yaml.MappingNode)
+            new_title = f"{prefix}.{key_node.value}.*" if prefix and is_node else title
+        if new_title != found[-1].title:
+            found.append(Table(new_title, []))
+        found[-1].keys.extend(_keys(key_node, value_node, lines, prefix))
+    return [table for table in found if table.keys]
+
+
+def _keys(key_node: yaml.Node, value_node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:
+    """The rows of one key: its own, or those of what lies under it."""
+    name = f"{prefix}.{key_node.value}" if prefix else str(key_node.value)
+    if name.split(".")[-1] == "defaults":
+        yield from _choices(value_node, lines, prefix)
+    elif isinstance(value_node, yaml.MappingNode) and not value_node.flow_style:
+        for child_key, child_value in value_node.value:
+            yield from _keys(child_key, child_value, lines, name)
+    elif not _is_wiring(name, value_node):
+        yield Key(name, _default(value_node, lines), _comment(key_node, value_node, lines))
+
+
+def _is_wiring(name: str, value_node: yaml.Node) -> bool:
+    """Whether a key only says how parts are joined: `_partial_`, or a nested key that passes another one on."""
+    text = value_node.value if isinstance(value_node, yaml.ScalarNode) else ""
+    return name.endswith("._partial_") or ("." in name and re.fullmatch(r"\$\{[\w.]+\}", text) is not None)
+
+
+def _choices(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:
+    """The rows of a defaults list: each entry chooses a file by a key with a slash."""
+    assert isinstance(node, yaml.SequenceNode)
+    for entry in node.value:
+        if isinstance(entry, yaml.MappingNode):
+            for key_node, value_node in entry.value:
+                name = "/".join([*([prefix] if prefix else []), str(key_node.value)])
+                yield Key(name, _default(value_node, lines), _comment(key_node, value_node, lines))
+
+
+def _default(node: yaml.Node, lines: list[str]) -> str:
+    """A value as it stands in the file; an interpolation as what it follows."""
+    start, end = node.start_mark, node.end_mark
+    if isinstance(node, yaml.ScalarNode):
+        text = str(node.value)
+    else:
+        assert start.line == end.line, f"line {start.line + 1}: a default has to fit on its line"
+        text = lines[start.line][start.column : end.column]
+    if match := re.fullmatch(r"\$\{([\w.]+)\}", text):
+        return f"*= {match[1]}*"
+    if match := re.fullmatch(r"\$\{oc\.select:([\w.]+),\s*(\S+)\}", text):
+        return f"*= {match[1]}*, or {match[2]}"
+    return f"`{text}`"
+
+
+def _comment(key_node: yaml.Node, value_node: yaml.Node, lines: list[str]) -> str:
+    """The comment behind a value; without one, the comment lines directly above its key."""
+    end = value_node.end_mark
+    behind = re.fullmatch(r"[\s}\],]*#\s*(.*)", lines[end.line][end.column :]) if end.line < len(lines) else None
+    if behind and end.line == key_node.start_mark.line:
+        return behind[1]
+    above: list[str] = []
+    for line in reversed(lines[: key_node.start_mark.line]):
+        if not re.match(r"\s*#(?!#)", line):
+            break
+        above.insert(0, line.strip().lstrip("# "))
+    return " ".join(above)
+
+
+def header(path: Path) -> str:
+    """The comment lines at the top of a file, but for Hydra's own."""
+    lines = path.read_text().splitlines()
+    head = lines[: next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))]
+    return " ".join(line.lstrip("# ") for line in head if not line.startswith("# @package"))

@@ -1,0 +1,31 @@
+"""Types of configuration values: a key's type is the annotation of the parameter it becomes (see settings/check.py)."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic import AfterValidator
+
+PositiveInt = Annotated[int, Gt(0)]
+NonNegativeInt = Annotated[int, Ge(0)]
+PositiveFloat = Annotated[float, Gt(0)]
+NonNegativeFloat = Annotated[float, Ge(0)]
+Depth = Annotated[int, Ge(0), Le(1000)]  # of hidden layers
+UnitInterval = Annotated[float, Ge(0), Le(1)]
+Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's
+Points = Annotated[list[tuple[int, float]], MinLen(1)]  # (step, value)
+
+
+def _increasing(bounds: tuple[float, float]) -> tuple[float, float]:
+    if not bounds[0] < bounds[1]:
+        raise ValueError("the lower bound comes first")
+    return bounds
+
+
+Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
+
+
+Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
+Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
+Execution = Literal["auto", "eager", "recorded", "compiled", "captured", "compiled_captured"]  # see agent/execution/
+Storage = Literal["auto", "host", "pinned", "device"]  # see replay/device.py

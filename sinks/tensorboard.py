@@ -1,0 +1,83 @@
+"""The logs as TensorBoard's event files, which are cut back where a run is resumed."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sinks.sink import Row, Sink
+from utils import UserError, require_count, sync
+
+REPEATED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replacement")}  # keys of train.yaml as well
+
+
+def _is_wiring(key: str) -> bool:
+    """Whether a setting says how parts are put together, or repeats another."""
+    return key.startswith(("logger.", "evaluator.")) or key in REPEATED or key.rsplit(".", 1)[-1].startswith("_")
+
+
+class TensorBoardSink(Sink):
+    """Event files under `tb/`; the settings are what its HParams page sets against the last of each curve."""
+
+    def __init__(self, log_dir: Path):
+        from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is wanted
+
+        self._folder = log_dir / "tb"
+        if self._folder.exists() and not self._folder.is_dir():
+            raise UserError(f"{self._folder}: a file, where the events' folder has to be; remove it")
+        self._folder.mkdir(exist_ok=True)
+        self._earlier = self._files()  # of processes that wrote here before
+        self._writer = SummaryWriter(str(self._folder))
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("events.out.tfevents.*"))
+
+    def settings(self, values: dict[str, Any]) -> None:
+        from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+
+        # No list of columns is written: the page then finds those of all runs, and which of them differ.
+        plain = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in values.items()}
+        shown = {key: value for key, value in plain.items() if not _is_wiring(key)}
+        self._writer._get_file_writer().add_summary(hparams_pb(shown))
+        self._writer.flush()
+
+    def scalars(self, row: Row, step: int) -> None:
+        for key, value in row.items():
+            self._writer.add_scalar(key, value, step)
+
+    def dump(self, group: str, row: Row, step: int) -> None:
+        self._writer.flush()
+
+    def histogram(self, key: str, values: np.ndarray, step: int) -> None:
+        finite = values[np.isfinite(values)]
+        if finite.size:  # TensorBoard raises for an empty histogram, and has no place for what is not finite
+            self._writer.add_histogram(key, finite, step)
+
+    def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
+        """Shown by TensorBoard as an animated image."""
+        import imageio.v3 as iio
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        gif = iio.imwrite("<bytes>", frames, extension=".gif", duration=1000 / fps, loop=0)
+        height, width = frames.shape[1:3]
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        self._writer._get_file_writer().add_summary(Summary(value=[Summary.Value(tag=key, image=image)]), step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Each event file's length in bytes."""
+        self._writer.flush()
+        for path in self._files():
+            sync(path)
+        return {"bytes": {path.name: path.stat().st_size for path in self._files()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for path in self._earlier:
+            size = state["bytes"].get(path.name)
+            if size is None:
+                path.unlink()
+            elif path.stat().st_size >= require_count(size, path.name):
+                os.truncate(path, size)

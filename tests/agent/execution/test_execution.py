@@ -1,0 +1,194 @@
+"""Captured and compiled updates against eager ones. A stand-in for CUDA graphs captures here, on the CPU."""
+
+from copy import deepcopy
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from agents import SMALL, make_agent
+from stand_in_graphs import (
+    AGENTS,
+    DELAYED,
+    OUT_OF_STEP,
+    StandInGraphs,
+    assert_same,
+    delayed,
+    learned,
+    make_buffer,
+    train,
+)
+
+from agent.execution import choose
+from agent.execution.captured import WARM_UPS, Captured
+from agent.execution.choose import choose_execution, set_execution
+from utils import UserError
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+NORMALISED = ("crossq", "flash_sac", "simba", "droq")  # what a normalisation divides by grows rounding too
+LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
+
+
+@pytest.mark.parametrize("storage", ["host", "device"])
+@pytest.mark.parametrize("name", AGENTS)
+def test_captured_updates_are_the_eager_ones_to_the_last_bit(name: str, storage: str) -> None:
+    eager, captured = (make_agent(*AGENTS[name], *delayed(name)) for _ in range(2))
+    graphs = StandInGraphs(captured)
+    captured.execution = Captured(graphs)
+    expected, found = train(eager, storage, 20), train(captured, storage, 20)
+    assert_same(found, expected)  # metrics, histograms and gradients, of every update
+    assert_same(learned(captured), learned(eager))
+    # The first update only shows what is asked about; then each pattern is warmed up and captured once.
+    assert graphs.captures == 2
+    assert graphs.replays == 20 - 1 - 2 * WARM_UPS
+
+
+def test_each_pattern_of_what_is_due_has_a_graph_of_its_own() -> None:
+    eager, captured = (make_agent(*SMALL, *OUT_OF_STEP) for _ in range(2))
+    graphs = StandInGraphs(captured)
+    captured.execution = Captured(graphs)
+    assert_same(train(captured, "device", 40), train(eager, "device", 40))
+    assert_same(learned(captured), learned(eager))
+    assert graphs.captures == 4  # both, either, neither
+
+
+def test_graphs_go_on_from_a_state_that_was_loaded() -> None:
+    eager, captured = (make_agent(*SMALL, *DELAYED) for _ in range(2))
+    graphs = StandInGraphs(captured)
+    captured.execution = Captured(graphs)
+    found = []
+    for agent in (eager, captured):
+        buffer = make_buffer("device")
+        saved = deepcopy([agent.state_dict(), buffer.state_dict()])
+        train(agent, buffer, 13)
+        for part, state in zip((agent, buffer), saved, strict=True):
+            part.load_state_dict(state)
+        assert agent.due(2)  # an odd number of updates is forgotten
+        found.append((train(agent, buffer, 6), learned(agent)))
+    assert_same(found[1], found[0])
+    assert graphs.captures == 2  # in the first 13 updates; the last 6 are replays
+    assert graphs.replays == 13 - 1 - 2 * WARM_UPS + 6
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "overrides"),
+    [
+        *((name, None, delayed(name)) for name in AGENTS),
+        ("sac", torch.bfloat16, OUT_OF_STEP),
+        ("sac_v", torch.bfloat16, OUT_OF_STEP),
+        ("sac", None, ("agent.learnable_temperature=false",)),
+    ],
+)
+def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: Any, overrides: Any) -> None:
+    eager, recorded = (make_agent(*AGENTS[name], *overrides) for _ in range(2))
+    eager.autocast_dtype = recorded.autocast_dtype = dtype
+    set_execution(recorded, "recorded", CPU)
+    recorded.run_update_step = counted = Mock(spec=recorded.update_step, side_effect=recorded.update_step)
+    buffers = [make_buffer("host") for _ in range(2)]
+    saved = deepcopy([recorded.state_dict(), buffers[1].state_dict()])
+    expected, found = (train(*pair, 16) for pair in zip((eager, recorded), buffers, strict=True))
+    assert_same(found, expected)  # metrics, histograms and gradients, of every update
+    assert [list(logged) for logged in found] == [list(logged) for logged in expected]  # in their order too
+    assert_same(learned(recorded), learned(eager))
+    assert counted.call_count < 8  # once for the first, and once a pattern
+
+    for part, state in zip((recorded, buffers[1]), saved, strict=True):
+        part.load_state_dict(state)  # recordings go on from a state that was loaded
+    found = train(recorded, make_buffer("host"), 16)
+    assert_same(found, expected)
+
+
+def test_a_copy_of_an_agent_and_one_that_is_changed_are_recorded_anew() -> None:
+    eager, recorded = (make_agent("agent=crossq", *SMALL) for _ in range(2))
+    set_execution(recorded, "recorded", CPU)
+    assert_same(train(recorded, "host", 5), train(eager, "host", 5))
+    copied = deepcopy(recorded.execution)
+    assert not copied._recordings
+    for change in ({"training": False}, {"autocast_dtype": torch.bfloat16}, {"batch_size": 8}):
+        for agent in (eager, recorded):
+            agent.train(change.get("training", True))
+            vars(agent).update(change)
+        assert_same(train(recorded, "host", 5), train(eager, "host", 5))
+
+
+def test_what_cannot_be_recorded_runs_eagerly(capsys: pytest.CaptureFixture[str]) -> None:
+    eager, recorded = (make_agent(*SMALL) for _ in range(2))
+    set_execution(recorded, "recorded", CPU)
+    generator = torch.Generator().manual_seed(0)
+    step = recorded.update_step
+
+    def with_a_draw(batch: Any, noise: torch.Tensor) -> Any:
+        torch.rand(1, generator=generator)
+        return step(batch, noise)
+
+    recorded.run_update_step = with_a_draw
+    assert_same(train(recorded, "host", 6), train(eager, "host", 6))
+    assert capsys.readouterr().out == "Updates run eagerly: an argument of type Generator cannot be recorded.\n"
+
+
+def test_another_buffer_is_captured_anew() -> None:
+    eager, captured = (make_agent(*SMALL) for _ in range(2))
+    captured.execution = Captured(StandInGraphs(captured))
+    for _ in range(2):
+        assert_same(train(captured, make_buffer("device"), 8), train(eager, make_buffer("device"), 8))
+
+
+def test_learning_rates_and_the_temperature_follow_their_schedules_in_a_graph() -> None:
+    overrides = (f"agent.critic_lr={LINEAR}", f"agent.init_temperature={LINEAR}", "agent/temperature=fixed")
+    eager, captured = (make_agent(*SMALL, *overrides) for _ in range(2))
+    assert choose_execution("auto", captured, GPU) == ("captured", "")
+    captured.execution = Captured(StandInGraphs(captured))
+    assert_same(train(captured, "host", 12), train(eager, "host", 12))
+    assert_same(learned(captured), learned(eager))
+
+
+def test_what_a_graph_would_freeze_is_not_captured() -> None:
+    agent = make_agent(*SMALL, f"reward_scale={LINEAR}", f"agent.critic_lr={LINEAR}")
+    choice, why = choose_execution("auto", agent, GPU)
+    assert choice == "eager"
+    assert "agent.reward_scale on a schedule" in why
+    for chosen in ("captured", "compiled"):
+        with pytest.raises(UserError, match=f"execution={chosen}: agent.reward_scale on a schedule .*; choose eager"):
+            choose_execution(chosen, agent, GPU)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_had_here_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = make_agent(*SMALL)
+    assert choose_execution("auto", agent, CPU) == ("recorded", "")
+    with pytest.raises(UserError, match=r"execution=recorded: recordings are for a CPU, and device=cuda"):
+        choose_execution("recorded", agent, GPU)
+    with pytest.raises(UserError, match=r"execution=captured: CUDA graphs need a GPU, and device=cpu"):
+        choose_execution("captured", agent, CPU)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("no-such-compiler",))
+    with pytest.raises(UserError, match=r"execution=compiled: torch.compile needs a C\+\+ compiler"):
+        choose_execution("compiled", agent, CPU)
+    with pytest.raises(UserError, match="makes its updates itself"):
+        choose_execution("captured", object(), GPU)
+    assert choose_execution("auto", object(), GPU)[0] == "eager"
+
+
+def test_a_capture_that_fails_names_the_way_out() -> None:
+    class Failing(StandInGraphs):
+        def capture(self, update: Any, generators: Any) -> Any:
+            raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
+
+    agent = make_agent(*SMALL)
+    agent.execution = Captured(Failing(agent))
+    with pytest.raises(UserError, match=r"not be captured here \(operation not permitted .* capturing\); execution=ea"):
+        train(agent, "device", 20)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ("sac", "td3") else pytest.param(name, marks=pytest.mark.thorough) for name in AGENTS]
+)
+def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
+    monkeypatch.setattr(choose, "COMPILE_BACKEND", "aot_eager")
+    torch._dynamo.reset()
+    delays = DELAYED if name.startswith("sac") else DELAYED[:1]
+    eager, compiled = (make_agent(*AGENTS[name], *delays) for _ in range(2))
+    set_execution(compiled, "compiled", CPU)
+    near = {"rtol": 1e-4, "atol": 1e-6} if name not in NORMALISED else {"rtol": 1e-3, "atol": 1e-5}
+    assert_same(train(compiled, "host", 6), train(eager, "host", 6), **near)
+    assert_same(learned(compiled), learned(eager), **near)

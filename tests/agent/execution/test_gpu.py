@@ -1,0 +1,167 @@
+"""What only a GPU can show: real CUDA graphs, no waiting, and pinned memory. `make gpu-check` runs these."""
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+import torch
+import yaml
+from agents import OBS_DIM, SMALL, make_agent
+from stand_in_graphs import AGENTS, DELAYED, OUT_OF_STEP, assert_same, fill, learned, make_buffer, train
+from transitions import transition
+
+from agent.execution.captured import WARM_UPS
+from agent.execution.choose import choose_execution, set_execution
+from logger import Logger
+from replay.device import MIRRORED_ROWS, STORAGES, DeviceReplayBuffer
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
+
+GPU = torch.device("cuda")
+# Eager and captured products may come from different algorithms; where a gradient is near 0, Adam makes of its rounding
+# a step of the learning rate's size (1e-4 and 3e-4 here).
+ROUNDING = {"rtol": 1e-3, "atol": 1e-3}
+ON_GPU = ["pinned", "device"]
+
+
+def agent_that_is(execution: str, *overrides: str) -> Any:
+    agent = make_agent(*overrides, device="cuda")
+    assert choose_execution(execution, agent, GPU) == (execution, "")  # type: ignore[arg-type]
+    set_execution(agent, execution, GPU)
+    return agent
+
+
+@pytest.mark.parametrize("storage", ["host", *ON_GPU])
+@pytest.mark.parametrize("name", AGENTS)
+def test_captured_updates_are_the_eager_ones_to_rounding(name: str, storage: str) -> None:
+    eager, captured = (agent_that_is(how, *AGENTS[name], *DELAYED) for how in ("eager", "captured"))
+    assert_same(train(captured, storage, 30), train(eager, storage, 30), **ROUNDING)
+    assert_same(learned(captured), learned(eager), **ROUNDING)
+    assert len(captured.execution._graphs) == 2
+
+
+def test_four_patterns_replay_in_any_order() -> None:
+    eager, captured = (agent_that_is(how, *SMALL, *OUT_OF_STEP) for how in ("eager", "captured"))
+    assert_same(train(captured, "device", 60), train(eager, "device", 60), **ROUNDING)
+    assert len(captured.execution._graphs) == 4
+
+
+def test_compiled_and_captured_updates_are_the_eager_ones_to_rounding() -> None:
+    eager, both = (agent_that_is(how, *SMALL) for how in ("eager", "compiled_captured"))
+    assert_same(train(both, "device", 20), train(eager, "device", 20), **ROUNDING)
+
+
+def updates(agent: Any, buffer: Any, logger: Any, count: int) -> None:
+    for i in range(count):
+        agent.update(buffer, logger, 0)
+        fill(buffer, 1, seed=i)
+
+
+@pytest.mark.parametrize("storage", ON_GPU)
+@pytest.mark.parametrize("execution", ["eager", "captured"])
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_update_waits_for_nothing(name: str, execution: str, storage: str) -> None:
+    agent, buffer, logger = agent_that_is(execution, *AGENTS[name]), make_buffer(storage, GPU), Logger(Path(), {})
+    updates(agent, buffer, logger, 2 * WARM_UPS + 4)  # warmed up and captured
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        updates(agent, buffer, logger, 50)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert logger.dump(0, save=True)
+
+
+def test_observing_waits_for_nothing() -> None:
+    agent = make_agent(*AGENTS["followers"], "agent/exploration=held", device="cuda")
+    obs = np.random.default_rng(0).normal(size=(2, OBS_DIM)).astype(np.float32)
+    ends = np.array([True, False])
+    agent.act(obs, sample=True)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(20):
+            agent.observe(obs, obs, obs[:, 0], obs + 1, ends, ends)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    exact = np.concatenate([obs, obs + 1]).astype(float)
+    np.testing.assert_allclose(agent.observation_normaliser.mean.cpu(), exact.mean(0))
+    np.testing.assert_allclose(agent.observation_normaliser.variance.cpu(), exact.var(0))
+
+
+def test_acting_waits_for_the_actions_alone() -> None:
+    agent = make_agent(*SMALL, device="cuda")
+    obs = np.zeros(OBS_DIM, np.float32)
+    agent.act(obs, sample=True)
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as waits:
+            warnings.simplefilter("always")
+            agent.act(obs, sample=True)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(waits) == 1, [str(wait.message) for wait in waits]
+
+
+def test_an_observation_is_not_overwritten_before_it_was_acted_on() -> None:
+    agent = make_agent(*SMALL, device="cuda")
+    observations = np.random.default_rng(0).standard_normal((200, 1, OBS_DIM), np.float32)
+    one_by_one = [agent.act(obs) for obs in observations]
+    np.testing.assert_allclose(np.concatenate(one_by_one), agent.act(observations[:, 0]), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("storage", ON_GPU)
+def test_batches_on_the_gpu_are_what_was_added(storage: str) -> None:
+    buffer = STORAGES[storage]((3,), (2,), 5000, GPU)
+    for i in range(12_000):
+        buffer.add(*transition(i))
+        if i % 500 == 0:
+            newest = {float(j) for j in range(max(0, i - 4999), i + 1)}
+            batch = buffer.sample(256)
+            assert batch.obs.device.type == "cuda"
+            assert set(batch.reward[:, 0].tolist()) <= newest
+            assert torch.equal(batch.obs[:, 0], 10 * batch.reward[:, 0])
+            assert torch.equal(batch.next_obs, batch.obs + 1)
+
+
+def test_the_mirror_holds_every_row_though_nobody_waits() -> None:
+    buffer = DeviceReplayBuffer((3,), (2,), 3 * MIRRORED_ROWS + 7, GPU)
+    work = torch.randn(4096, 4096, device=GPU)
+    for i in range(5 * MIRRORED_ROWS):
+        buffer.add(*transition(i))
+        if i % 3 == 0:
+            if i % 300 == 0:
+                work = work @ work  # the copies come late
+            buffer.stage(1)
+    buffer.stage(1)
+    assert np.array_equal(buffer._mirror.cpu().numpy(), buffer._rows)
+
+
+@pytest.mark.parametrize("storage", ON_GPU)
+def test_a_resumed_run_goes_on_as_the_straight_one(storage: str) -> None:
+    def start() -> tuple[Any, Any]:
+        return agent_that_is("captured", *SMALL), make_buffer(storage, GPU)
+
+    logger = Logger(Path(), {})
+    straight = start()
+    updates(*straight, logger, 20)
+    file = io.BytesIO()
+    torch.save([part.state_dict() for part in straight], file)
+    file.seek(0)
+    resumed = start()
+    for part, state in zip(resumed, torch.load(file, weights_only=True), strict=True):
+        part.load_state_dict(state)
+    assert_same(learned(resumed[0]), learned(straight[0]))
+    for run in (straight, resumed):
+        updates(*run, logger, 20)
+    assert_same(learned(resumed[0]), learned(straight[0]), **ROUNDING)
+
+
+def test_training_on_a_gpu_captures_and_mirrors_of_itself(tmp_path: Path) -> None:
+    run = probes.train(tmp_path, "env=ProbeTwoSteps-v0", "device=cuda", *SMALL)
+    used = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert (used["execution"], used["replay_storage"]) == ("captured", "device")
+    assert run.agent.num_updates > 0
+    assert run.agent.execution._graphs

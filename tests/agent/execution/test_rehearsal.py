@@ -1,0 +1,182 @@
+"""What an author may not do in an update step is said by name: in the first update, or soon after."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agents import SMALL, Silent, make_agent, make_batch
+from stand_in_graphs import StandInGraphs, make_buffer
+from torch import nn
+
+from agent.execution.captured import Captured
+from agent.execution.choose import set_execution
+from utils import UserError, leaves
+
+Change = Callable[[Any, dict[str, Any]], Any]  # of an agent and its metrics, in each update step
+
+
+def agent_that(change: Change | None = None, execution: str = "eager") -> Any:
+    """SAC, with a change of a test's at the end of its update step."""
+    agent = make_agent(*SMALL, "agent.actor_update_frequency=2")
+    if change is not None:
+        step = agent.update_step
+
+        def changed(batch: Any, noise: Any) -> Any:
+            metrics, seen = step(batch, noise)
+            change(agent, metrics)
+            return metrics, seen
+
+        agent.update_step = agent.run_update_step = changed
+    if execution == "captured":
+        agent.execution = Captured(StandInGraphs(agent))
+    else:
+        set_execution(agent, execution, torch.device("cpu"))
+    return agent
+
+
+def update(agent: Any, times: int = 1, between: Callable[[int], None] = lambda step: None) -> list[dict[str, Any]]:
+    """What was logged in each of some updates, with something that happens before each."""
+    buffer, logged = make_buffer("host"), []
+    for step in range(times):
+        between(step)
+        log = Silent()
+        agent.update(buffer, log, step)
+        logged.append(log.values)
+    return logged
+
+
+def test_the_first_update_is_rehearsed_and_nothing_of_it_stays() -> None:
+    agent = make_agent("agent=flash_sac", *SMALL)
+    update(agent, 3)
+    agent._rehearsals.clear()  # as in a process that goes on
+    before, random = agent.snapshot(), torch.get_rng_state()
+    gradients = [p.grad.clone() for p in agent.actor.parameters()]
+    agent.draw(make_batch(32))
+    after = agent.state_dict()
+    del before["policy"], after["policy"]  # from which the update's own numbers were drawn
+    for (name, was), (_, now) in zip(leaves(before), leaves(after), strict=True):
+        assert torch.equal(was, now) if isinstance(was, torch.Tensor) else was == now, name
+    assert torch.equal(random, torch.get_rng_state())
+    assert all(map(torch.equal, gradients, (p.grad for p in agent.actor.parameters())))
+
+
+def counts_itself(agent: Any, metrics: dict[str, Any]) -> None:
+    agent.calls = getattr(agent, "calls", 0) + 1
+
+
+def logs_a_number(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train/how_many"] = 3.0
+
+
+def logs_a_graph(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train/sum"] = agent.critic(*make_batch(2)[:2]).sum()
+
+
+def logs_nowhere(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["critic/loss"] = torch.zeros(())
+
+
+def reads_the_count(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train/updates"] = torch.full((), float(agent.num_updates))
+
+
+def branches_on_the_count(agent: Any, metrics: dict[str, Any]) -> None:
+    if agent.num_updates % 2:
+        metrics["train/odd"] = torch.zeros(())
+
+
+def draws_globally(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train/noise"] = torch.randn(())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (logs_a_number, r"SACAgent\.update_step's metric 'train/how_many' is a Python number, which .* freeze"),
+        (logs_a_graph, r"SACAgent\.update_step's metric 'train/sum': a detached tensor of one element"),
+        (logs_nowhere, r"SACAgent\.update_step's metric 'critic/loss': the key has to begin with train/"),
+        (reads_the_count, r"SACAgent\.update_step reads num_updates, .*; ask self\.due\(frequency\)"),
+        (branches_on_the_count, r"SACAgent\.update_step reads num_updates"),
+        (draws_globally, r"SACAgent\.update_step draws from torch's global generator; .* noise\.normal\(rows, width\)"),
+    ],
+)
+def test_what_a_recording_would_freeze_is_an_error(change: Change, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        update(agent_that(change))
+
+
+def test_a_counter_in_the_update_step_is_an_error() -> None:
+    agent = agent_that(counts_itself)
+    agent.calls = 0
+    with pytest.raises(UserError, match=r"update_step changes self\.calls, a Python number, which .* would freeze"):
+        update(agent)
+
+
+@pytest.mark.parametrize("execution", ["recorded", "captured"])
+def test_a_weight_that_is_annealed_from_outside_is_found_out(
+    execution: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tenth replay is compared; from there on every update is what Python makes of it."""
+
+    def weighs(agent: Any, metrics: dict[str, Any]) -> None:
+        metrics["train/weighed"] = agent.weight * metrics["train_critic/loss"]
+
+    plain, replayed = agent_that(weighs), agent_that(weighs, execution)
+    for agent in (plain, replayed):
+        agent.weight = 1.0
+    expected = update(plain, 40, lambda step: setattr(plain, "weight", 0.9**step))
+    assert capsys.readouterr().out == ""
+    found = update(replayed, 40, lambda step: setattr(replayed, "weight", 0.9**step))
+    said = capsys.readouterr().out
+    assert said.startswith("Updates run eagerly from here on: train/weighed is not what it would be without execution=")
+    assert said.count("\n") == 1
+    wrong = [step for step in range(40) if found[step]["train/weighed"] != expected[step]["train/weighed"]]
+    assert wrong and max(wrong) < 20
+    assert found[-1] == expected[-1]
+
+
+def test_replays_that_freeze_nothing_are_compared_and_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    plain, recorded = agent_that(), agent_that(execution="recorded")
+    assert update(plain, 120) == update(recorded, 120)
+    assert recorded.execution._audit._replays > 100 and recorded.execution._able
+    assert capsys.readouterr().out == ""
+
+
+def test_what_is_forgotten_is_an_error_that_names_it() -> None:
+    agent = agent_that()
+    agent.extra = nn.Linear(2, 2)
+    with pytest.raises(
+        UserError, match=r"SACAgent: self\.extra has parameters that no optimizer steps; .*add_optimizer"
+    ):
+        update(agent)
+    agent.add_optimizer("extra", agent.extra, 1e-3)
+    with pytest.raises(UserError, match=r"update_step never steps the optimizer 'extra'; give step_optimizers a loss"):
+        update(agent)
+    agent = agent_that()
+    agent.members = [nn.Linear(2, 2)]
+    with pytest.raises(UserError, match=r"SACAgent: self\.members holds modules in a list, .*ModuleList"):
+        update(agent)
+    agent = agent_that()
+    del agent.actor
+    with pytest.raises(UserError, match=r"SACAgent: its constructor builds no self\.actor, which is what acts"):
+        agent.act(make_batch(1).obs.numpy())
+
+
+def test_noise_is_asked_for_in_one_order() -> None:
+    agent, batch = agent_that(), make_batch(32)
+    numbers = agent.draw(batch)
+    agent.update_step = agent.run_update_step = lambda batch, noise: ({}, {"q": noise.normal(3)})
+    with pytest.raises(UserError, match=r"asked for noise\.normal\(3,\), and for \(32, 6\) in its place"):
+        agent.compute(batch, numbers)
+
+
+def test_a_state_that_is_found_goes_on() -> None:
+    """A module that an author adds is saved and loaded without another word."""
+    agents = [make_agent(*SMALL) for _ in range(2)]
+    for agent in agents:
+        agent.extra = nn.Linear(2, 2).requires_grad_(False)
+    agents[1].load_state_dict(agents[0].snapshot())
+    assert torch.equal(agents[0].extra.weight, agents[1].extra.weight)
+    assert "frozen_critic" not in agents[0].state_dict() and "frozen_critic" not in agents[0].modules
+    update(agents[0])

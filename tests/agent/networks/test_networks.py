@@ -1,0 +1,171 @@
+"""Networks from layers: an ensemble computes what its members would alone; norms, dropout, unit lengths."""
+
+import math
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from agent.networks.batch_norm import BatchNorm
+from agent.networks.layers import Dropout, LayerNorm, RMSNorm
+from agent.networks.mlp import Linear
+from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual, Shape
+
+NETWORKS: dict[str, Any] = {
+    "crossq": partial(NormedMLP, norm=partial(BatchNorm, renorm_after=0), norm_input=True),
+    "droq": partial(NormedMLP, norm=LayerNorm, norm_position="before"),
+    "rms": partial(NormedMLP, norm=RMSNorm),
+    "plain": partial(NormedMLP),
+    "simba": partial(Residual, block=partial(PreNormBlock, norm=LayerNorm), last_norm=LayerNorm),
+    "flash": partial(
+        Residual,
+        block=partial(PostNormBlock, norm=BatchNorm),
+        input_norm=BatchNorm,
+        last_norm=RMSNorm,
+        unit_length=True,
+    ),
+}
+SHAPE = Shape(in_dim=5, hidden_dim=8, out_dim=3, hidden_depth=2)
+
+
+def randomise(network: Network) -> None:
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        for name, buffer in network.named_buffers():
+            if "running" in name:
+                buffer.uniform_(0.3, 2)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_ensemble_is_as_many_networks(name: str, training: bool) -> None:
+    torch.manual_seed(0)
+    together = NETWORKS[name](shape=SHAPE._replace(num_members=3)).double().train(training)
+    randomise(together)
+    obs, action = torch.randn(20, 3).double().requires_grad_(), torch.randn(20, 2).double()
+    out = together(obs, action)
+    assert out.shape == (3, 20, 3)
+    weights = torch.randn_like(out)
+    of_obs = torch.autograd.grad((out * weights).sum(), [obs, *together.parameters()])
+    total = torch.zeros_like(obs)
+    for member in range(3):
+        alone = NETWORKS[name](shape=SHAPE).double().train(training)
+        own = alone.state_dict()
+        alone.load_state_dict(
+            {key: t[member].reshape(own[key].shape) if t.dim() else t for key, t in together.state_dict().items()}
+        )
+        expected = alone(torch.cat([obs, action], 1))
+        torch.testing.assert_close(out[member], expected)
+        of_alone = torch.autograd.grad((expected * weights[member]).sum(), [obs, *alone.parameters()])
+        total = total + of_alone[0]
+        for a, b in zip(of_obs[1:], of_alone[1:], strict=True):
+            torch.testing.assert_close(a[member].reshape(b.shape), b)
+    torch.testing.assert_close(of_obs[0], total)
+
+
+def norm64(x: torch.Tensor, norm: Any) -> torch.Tensor:
+    """Whichever norm it is, by its definition."""
+    if isinstance(norm, RMSNorm):
+        return x / torch.sqrt((x**2).mean(-1, keepdim=True) + norm.eps) * norm.scale
+    dim = -2 if isinstance(norm, BatchNorm) else -1
+    centred = x - x.mean(dim, keepdim=True)
+    return centred / torch.sqrt((centred**2).mean(dim, keepdim=True) + norm.eps) * norm.scale + norm.shift
+
+
+def layer64(x: torch.Tensor, layer: Any) -> torch.Tensor:
+    if isinstance(layer, Linear):
+        return x @ layer.weight + layer.bias
+    if isinstance(layer, PreNormBlock):
+        return x + layer64(torch.relu(layer64(norm64(x, layer.norm), layer.up)), layer.down)
+    if isinstance(layer, PostNormBlock):
+        h = torch.relu(norm64(layer64(x, layer.up), layer.up_norm))
+        return x + torch.relu(norm64(layer64(h, layer.down), layer.down_norm))
+    return torch.relu(x) if isinstance(layer, torch.nn.ReLU) else norm64(x, layer)
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "crossq"])
+def test_layers_come_in_their_order_and_compute_what_they_say(name: str) -> None:
+    torch.manual_seed(0)
+    network = NETWORKS[name](shape=SHAPE).double()
+    randomise(network)
+    x = torch.randn(20, 5).double()
+    expected = x
+    for layer in network:
+        expected = layer64(expected, layer)
+    torch.testing.assert_close(network(x), expected)
+
+
+def test_the_orders_that_the_methods_name() -> None:
+    def order(network: Any) -> list[str]:
+        return [type(layer).__name__ for layer in network]
+
+    after = ["BatchNorm", "Linear", "ReLU", "BatchNorm", "Linear", "ReLU", "BatchNorm", "Linear"]
+    assert order(NETWORKS["crossq"](shape=SHAPE)) == after
+    before = NormedMLP(SHAPE._replace(hidden_depth=1), LayerNorm, norm_position="before", dropout=0.1)
+    assert order(before) == ["Linear", "Dropout", "LayerNorm", "ReLU", "Linear"]
+    assert order(NETWORKS["simba"](shape=SHAPE)) == ["Linear", "PreNormBlock", "PreNormBlock", "LayerNorm", "Linear"]
+    expected = ["BatchNorm", "Linear", "PostNormBlock", "PostNormBlock", "RMSNorm", "Linear"]
+    assert order(NETWORKS["flash"](shape=SHAPE)) == expected
+
+
+def test_unit_lengths_whatever_moved_the_weights() -> None:
+    network = NETWORKS["flash"](shape=SHAPE._replace(num_members=2))
+    for _ in range(2):
+        lengths = [
+            torch.linalg.vector_norm(layer.weight[member, :, unit]).item()
+            for layer in network.modules()
+            if isinstance(layer, Linear)
+            for member in range(2)
+            for unit in range(layer.weight.shape[-1])
+        ]
+        assert lengths == pytest.approx([1.0] * len(lengths))
+        for norm in (part for part in network.modules() if isinstance(part, BatchNorm | RMSNorm)):
+            both = [norm.scale] if isinstance(norm, RMSNorm) else [norm.scale, norm.shift]
+            for member in range(2):
+                length = math.sqrt(sum((part[member] ** 2).sum().item() for part in both))
+                assert length == pytest.approx(math.sqrt(norm.scale.shape[-1]))
+        randomise(network)
+        network.after_step()
+
+
+def test_dropout_drops_its_share_keeps_the_mean_and_draws_the_same_again() -> None:
+    dropout, generator, x = Dropout(0.25), torch.Generator().manual_seed(3), torch.ones(2, 400, 50)
+    dropout.rehearse()
+    for _ in range(2):
+        assert torch.equal(dropout(x), x)
+    state = generator.get_state()
+    dropout.draw(generator)
+    first, memory = dropout(x), [factors.data_ptr() for factors in dropout._factors]
+    assert not torch.equal(dropout(x), first)  # each pass of an update drops others
+    with pytest.raises(RuntimeError, match="what it drops is drawn before"):
+        dropout(x)
+    values = first.unique()
+    torch.testing.assert_close(values, torch.tensor([0.0, 1 / 0.75]))
+    assert (first == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+    dropout.draw(generator)
+    assert not torch.equal(dropout(x), first)
+    assert [factors.data_ptr() for factors in dropout._factors] == memory
+    generator.set_state(state)
+    dropout.draw(generator)
+    assert torch.equal(dropout(x), first)
+    assert torch.equal(dropout.eval()(x), x)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_under_autocast_the_first_and_the_last_product_keep_their_digits(name: str) -> None:
+    torch.manual_seed(0)
+    shape = Shape(in_dim=5, hidden_dim=64, out_dim=1, hidden_depth=2, num_members=2)
+    network, x = NETWORKS[name](shape=shape), torch.randn(40, 5)
+    exact = network(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = network(x)
+        gradients = torch.autograd.grad(rounded.square().mean(), list(network.parameters()))
+    assert rounded.dtype is torch.float32 and not torch.equal(rounded, exact)
+    assert not torch.equal(rounded, rounded.bfloat16().float())
+    torch.testing.assert_close(rounded, exact, rtol=0.1, atol=0.1)
+    expected = torch.autograd.grad(exact.square().mean(), list(network.parameters()))
+    for a, b in zip(gradients, expected, strict=True):
+        assert a.dtype is torch.float32
+        assert (a - b).norm() < 0.1 * max(b.norm().item(), 0.05)

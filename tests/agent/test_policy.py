@@ -1,0 +1,159 @@
+"""A policy alone: saved, loaded, and no more than that."""
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agents import OBS_DIM, SMALL, make_agent
+
+from agent.execution.choose import set_execution
+from agent.policy import UniformPolicy
+from agent.policy_file import load_policy
+from utils import UserError
+
+
+@pytest.mark.parametrize(
+    "overrides", [(), ("agent=sac_v",), ("agent=simba",), ("agent=sac_2018", "agent.actor.num_components=3")]
+)
+def test_a_loaded_policy_acts_as_the_agent_does(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    agent = make_agent(*overrides, *SMALL)
+    agent.save_policy(tmp_path / "policy.pt")
+    policy = load_policy(tmp_path / "policy.pt")
+    obs = np.random.default_rng(0).normal(size=(30, OBS_DIM)).astype(np.float32)
+    np.testing.assert_array_equal(policy.act(obs), agent.act(obs))
+    assert policy.act(obs[0], sample=True).shape == (6,)
+    assert (policy.critic is not None) == (len(overrides) == 2)  # only a mixture asks a critic
+
+
+class Trap:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (self.path,)
+
+
+STRANGER = """
+import pathlib
+from torch import nn
+pathlib.Path({trace!r}).mkdir()
+class Network(nn.Module):
+    def __init__(self, **given):
+        super().__init__()
+    def load_state_dict(self, weights):
+        pass
+"""
+
+
+def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that are a saved policy but for one thing, and so refused because of it."""
+    trace, path = tmp_path / "ran", tmp_path / "policy.pt"
+    make_agent(*SMALL).save_policy(path)
+    whole = path.read_bytes()
+
+    def refused(change: Any, why: str) -> None:
+        path.write_bytes(whole)
+        saved = torch.load(path)
+        change(saved)
+        torch.save(saved, path)
+        with pytest.raises(UserError, match=f"^{path}: {why}"):
+            load_policy(path)
+        assert not trace.exists()
+
+    def of_class(target: str) -> Any:
+        return lambda saved: saved["networks"]["actor"].update(target=target)
+
+    (tmp_path / "stranger.py").write_text(STRANGER.format(trace=str(trace)))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("agent.actor.Imported", torch.nn.Linear, raising=False)
+    for target in (
+        *("stranger.Network", "torch.nn.modules.linear.Linear", "os.system"),  # nothing of this project
+        *("agent.policy.Policy", "agent.policy_file.import_module", "agent.policy_file.load_policy"),  # no network
+        *(
+            "agent.actor.Imported",
+            "agent.actor.nn.Linear",
+            "agent.actor.torch",
+            "agent.critic.RandomSubset",
+            "agent.actor.nothing",
+            "nowhere",
+        ),
+    ):
+        refused(of_class(target), f"it needs {target}, which is not one of this project's networks")
+    refused(lambda saved: saved.update(networks=Trap(str(trace))), "not a policy that can be read")
+    refused(lambda saved: saved.update(format="other"), "not a policy of format")
+    refused(lambda saved: saved.update(networks={}), r"not a whole policy \(KeyError\)")
+    refused(lambda saved: saved["networks"]["actor"]["weights"].popitem(), r"not a whole policy \(ValueError\)")
+
+    def of_arguments(**given: Any) -> Any:
+        return lambda saved: saved["networks"]["actor"]["kwargs"].update(given)
+
+    def of_weights(saved: Any) -> None:  # which the file does not hold
+        weights, width = saved["networks"]["actor"]["weights"], 10**5
+        saved["networks"]["actor"]["kwargs"].update(hidden_dim=width)
+        sizes = {16: width}
+        for key, value in weights.items():
+            weights[key] = torch.zeros(1).expand([sizes.get(size, size) for size in value.shape])
+
+    for change in (
+        *(of_arguments(hidden_depth=depth) for depth in (10**9, "2", -3)),
+        *(of_arguments(hidden_dim=width) for width in (10**9, 10**5, 10**30, 0, "16", None)),
+        *(of_arguments(obs_dim=10**12), of_arguments(network={"kwargs": {}}), of_arguments(more=1), of_weights),
+        *(
+            lambda saved, bounds=bounds: saved.update(action_range=bounds)
+            for bounds in ([1, -1], [0], "ab", [-1e400, 1])
+        ),
+        lambda saved: saved["networks"]["actor"].update(weights={}),
+        lambda saved: saved["networks"].update(actor=None),
+        lambda saved: saved.update(networks=[1]),
+    ):
+        refused(change, "not a whole policy")
+    path.write_bytes(whole[:100])
+    for name in ("policy", "absent"):
+        with pytest.raises(UserError, match=rf"{name}\.pt: not a policy that can be read"):
+            load_policy(tmp_path / f"{name}.pt")
+    path.write_bytes(whole)
+    load_policy(path)
+
+
+def test_uniform_actions_fill_the_range_and_continue_after_a_restart() -> None:
+    policy, other = UniformPolicy(2, (-1.0, 1.0), seed=1), UniformPolicy(2, (-1.0, 1.0), seed=2)
+    actions = policy.act(np.zeros((10_000, 3)))
+    assert actions.shape == (10_000, 2) and actions.dtype == np.float32
+    assert abs(actions.mean()) < 0.02 and actions.min() < -0.99 and actions.max() > 0.99
+    other.load_state_dict(policy.state_dict())
+    np.testing.assert_array_equal(policy.act(np.zeros(3)), other.act(np.zeros(3)))
+
+
+MIXTURE = ("agent=sac_2018", "agent.actor.num_components=3")
+FOLLOWERS = ("agent/observation_normaliser=running", "agent/exploration=held")
+
+
+@pytest.mark.parametrize("overrides", [(), MIXTURE, ("agent=simba",), ("agent=crossq",), FOLLOWERS])
+def test_recorded_acting_is_the_eager_one_to_the_last_bit(overrides: tuple[str, ...]) -> None:
+    plain, other = make_agent(*overrides, *SMALL), make_agent(*overrides, *SMALL)
+    with torch.no_grad():
+        for parameter in other.actor.parameters():
+            parameter.add_(0.1)
+    recorded = copy.deepcopy(plain)
+    set_execution(recorded, "recorded", torch.device("cpu"))
+    random = np.random.default_rng(0)
+
+    def compare(agent: Any) -> None:
+        for state in (plain, other, plain):  # a recording reads the networks as they are now
+            for one in (eager, agent):
+                one.load_state_dict(copy.deepcopy(state.state_dict()))
+            for shape in [(OBS_DIM,), (1, OBS_DIM), (5, OBS_DIM)] * 2:
+                obs = random.normal(size=shape).astype(np.float32)
+                for sample in (False, True):
+                    np.testing.assert_array_equal(agent.act(obs, sample), eager.act(obs, sample))
+        assert agent.policy.choose.recorded == 4
+
+    eager = copy.deepcopy(plain)
+    compare(recorded)
+    copied = copy.deepcopy(recorded)
+    recorded.load_state_dict(copy.deepcopy(other.state_dict()))  # which the copy has nothing to do with
+    compare(copied)

@@ -1,0 +1,332 @@
+"""SAC's update against an independent computation, and what its state must carry."""
+
+import copy
+import inspect
+from typing import Any
+
+import composed
+import numpy as np
+import pytest
+import torch
+from agents import (
+    ACTION_DIM,
+    OBS_DIM,
+    SMALL,
+    Always,
+    Given,
+    Silent,
+    double,
+    make_agent,
+    make_batch,
+    mlp64,
+    q64,
+    relative,
+)
+
+from agent.crossq import CrossQAgent
+from agent.execution.views import evaluation_view
+from agent.networks.layers import Dropout
+from agent.sac import SACAgent
+from agent.soft_actor import SoftActorAgent
+from utils import UserError
+
+
+def small_agent(*overrides: str) -> Any:
+    return make_agent(*SMALL, *overrides)
+
+
+def noise(size: int) -> torch.Tensor:
+    return torch.randn(size, ACTION_DIM)
+
+
+def policy64(weights: list[torch.Tensor], obs: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """tanh(u), log pi and the margin, from textbook formulas: the change of variables as it stands, in float64."""
+    x, margin = mlp64(weights, obs)
+    mu, s = x[:, :ACTION_DIM], x[:, ACTION_DIM:]
+    log_std = -5 + 3.5 * (torch.tanh(s) + 1)
+    u = mu + torch.exp(log_std) * eps
+    normal = torch.distributions.Normal(mu, torch.exp(log_std)).log_prob(u)
+    return torch.tanh(u), (normal - torch.log(1 - torch.tanh(u) ** 2)).sum(1), margin
+
+
+def test_full_size_critic_update_equals_the_formulas_in_float64() -> None:
+    agent, batch, eps = make_agent(), make_batch(1024), noise(1024)
+    with torch.no_grad():  # fresh targets equal the critics; tell them apart
+        for parameter in agent.critic_target.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    actor, critic, target = double(agent.actor), double(agent.critic), double(agent.critic_target)
+    obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
+
+    metrics, _ = agent._update_critic(batch, Given(eps), agent.alpha)
+
+    with torch.no_grad():
+        next_action, next_log_prob, _ = policy64(actor, next_obs, eps.double())
+        next_q = q64(target, next_obs, next_action)[0].min(0).values
+        y = reward[:, 0] + 0.99 * discount[:, 0] * (next_q - 0.1 * next_log_prob)
+    loss = ((q64(critic, obs, action)[0] - y) ** 2).mean(1).sum()
+    grads = torch.autograd.grad(loss, critic)
+    assert relative([metrics["train_critic/loss"]], [loss.detach()]) < 1e-5
+    assert relative([p.grad for p in agent.critic.parameters()], list(grads)) < 1e-5
+    # Adam's first step: the bias-corrected moments are g and g^2
+    stepped = [w.detach() - 1e-4 * g / (g.abs() + 1e-8) for w, g in zip(critic, grads, strict=True)]
+    assert relative([p.detach() for p in agent.critic.parameters()], stepped) < 1e-5
+
+
+def test_full_size_actor_and_temperature_update_equals_the_formulas_in_float64() -> None:
+    agent, obs, eps = make_agent(), make_batch(1400).obs, noise(1400)
+    actor, critic = double(agent.actor), double(agent.critic)
+    # Where a ReLU's input is closer to 0 than float32's rounding, its derivative is a matter of luck; with two million
+    # of them a few are, and as the mean gradient is small each shows in the fourth digit. Take 1024 rows without.
+    action, _, margin = policy64(actor, obs.double(), eps.double())
+    clear = (torch.minimum(margin, q64(critic, obs.double(), action)[1]) > 2e-6).nonzero()[:1024, 0]
+    obs, eps = obs[clear], eps[clear]
+    assert len(obs) == 1024
+
+    metrics, _ = agent.update_actor_and_temperature(obs, Given(eps), agent.alpha)
+
+    action, log_prob, _ = policy64(actor, obs.double(), eps.double())
+    loss = (0.1 * log_prob - q64(critic, obs.double(), action)[0].min(0).values).mean()
+    grads = torch.autograd.grad(loss, actor)
+    assert relative([metrics["train_actor/loss"]], [loss.detach()]) < 1e-5
+    assert relative([p.grad for p in agent.actor.parameters()], list(grads)) < 1e-5
+
+    log_alpha = torch.tensor(np.log(0.1), requires_grad=True)
+    alpha_loss = (torch.exp(log_alpha) * (-log_prob.detach() + ACTION_DIM)).mean()
+    alpha_loss.backward()
+    assert relative([metrics["train_alpha/loss"]], [alpha_loss.detach()]) < 1e-5
+    assert relative([agent.temperature.parameter.grad], [log_alpha.grad]) < 1e-5
+    assert relative([metrics["train_actor/entropy"]], [-log_prob.detach().mean()]) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["sac", "crossq"])
+def test_histograms_are_of_what_the_update_saw(name: str) -> None:
+    agent, batch, eps = small_agent(f"agent={name}"), make_batch(32), noise(32)
+    before = copy.deepcopy(agent)
+    _, seen = agent.update_step(batch, Given(eps, eps))
+    policy = before.actor(batch.obs)
+    assert seen.keys() == {"q", "mu", "log_std"}
+    torch.testing.assert_close(seen["mu"], policy.mu.detach())
+    torch.testing.assert_close(seen["log_std"], policy.log_std.detach())
+    if name == "sac":
+        torch.testing.assert_close(seen["q"], before.critic(batch.obs, batch.action).detach())
+    assert seen["q"].shape == (2, 32, 1) and not any(tensor.requires_grad for tensor in seen.values())  # type: ignore[attr-defined]
+
+
+def test_targets_start_as_copies_and_take_no_gradient() -> None:
+    agent = small_agent()
+    for online, target in zip(agent.critic.parameters(), agent.critic_target.parameters(), strict=True):
+        assert torch.equal(online, target)
+        assert not target.requires_grad
+
+
+def test_each_optimizer_has_its_own_numbers() -> None:
+    keys = ("lr", "betas", "weight_decay")
+    asked = {"actor": (0.1, (0.2, 0.3), 0.4), "critic": (0.5, (0.6, 0.7), 0.8), "alpha": (0.9, (0.15, 0.25), 0.0)}
+    overrides = [
+        f"agent.{name}_{key}={list(value) if isinstance(value, tuple) else value}"
+        for name, numbers in asked.items()
+        for key, value in zip(keys, numbers, strict=True)
+        if (name, key) != ("alpha", "weight_decay")  # a temperature has none
+    ]
+    made = small_agent(*overrides).optimizers
+    found = {name: (adam._known_lr, tuple(adam._betas), adam._weight_decay) for name, adam in made.items()}
+    assert found == asked
+
+
+@pytest.mark.parametrize(("agent", "name"), [(SoftActorAgent, "sac"), (SACAgent, "sac"), (CrossQAgent, "crossq")])
+def test_defaults_for_use_as_a_library_are_the_yamls(agent: type, name: str) -> None:
+    node = composed.settings(f"agent={name}").agent
+    defaults = {
+        key: parameter.default
+        for key, parameter in inspect.signature(agent.__init__).parameters.items()  # type: ignore[misc]
+        if parameter.default is not inspect.Parameter.empty
+    }
+    assert defaults and defaults == {key: node[key] for key in defaults}
+
+
+def test_actor_and_targets_follow_their_frequencies() -> None:
+    agent = small_agent("agent.actor_update_frequency=3", "agent.critic_target_update_frequency=2")
+
+    def copies() -> tuple[list[torch.Tensor], ...]:
+        return tuple([p.detach().clone() for p in part.parameters()] for part in (agent.actor, agent.critic_target))
+
+    moved = []
+    buffer, log = Always(make_batch(32)), Silent()
+    for step in range(6):
+        before = copies()
+        agent.update(buffer, log, step)
+        moved.append(
+            tuple(not all(map(torch.equal, a, b)) for a, b in zip(before, copies(), strict=True))  # type: ignore[arg-type]
+        )
+    assert [actor for actor, _ in moved] == [True, False, False, True, False, False]
+    assert [target for _, target in moved] == [True, False, True, False, True, False]
+
+
+def test_the_actors_update_leaves_the_critics_gradients_alone() -> None:
+    agent, batch = small_agent(), make_batch(32)
+    agent._update_critic(batch, Given(noise(32)), agent.alpha)
+    before = [p.grad.clone() for p in agent.critic.parameters()]
+    agent.update_actor_and_temperature(batch.obs, Given(noise(32)), agent.alpha)
+    assert all(torch.equal(p.grad, b) for p, b in zip(agent.critic.parameters(), before, strict=True))
+
+
+def test_an_unlearnable_temperature_stays() -> None:
+    agent = small_agent("agent.learnable_temperature=false", "agent.init_temperature=0.3")
+    metrics, _ = agent.update_step(make_batch(32), Given(noise(32), noise(32)))
+    assert agent.temperature().item() == pytest.approx(0.3)
+    assert "train_alpha/loss" not in metrics
+
+
+def test_what_is_shown_of_alpha_is_what_the_update_went_by() -> None:
+    agent = small_agent("agent.temperature.form=direct", "agent.init_temperature=0.3", "agent.alpha_lr=0.1")
+    metrics, _ = agent.update_step(make_batch(32), Given(noise(32), noise(32)))
+    assert metrics["train_alpha/value"].item() == pytest.approx(0.3)
+    assert abs(agent.alpha.item() - 0.3) > 0.05  # alpha itself is the parameter, which stepped
+
+
+def test_actions_come_in_the_observations_shape_and_within_range() -> None:
+    agent = small_agent()
+    single, batch = np.zeros(OBS_DIM, np.float32), 100 * np.random.randn(5, OBS_DIM).astype(np.float32)
+    assert agent.act(single).shape == (ACTION_DIM,)
+    for sample in (False, True):
+        action = agent.act(batch, sample=sample)
+        assert action.shape == (5, ACTION_DIM)
+        assert action.dtype == np.float32
+        assert np.abs(action).max() <= 1
+    assert np.array_equal(agent.act(single), agent.act(single))
+    assert not np.array_equal(agent.act(single, sample=True), agent.act(single, sample=True))
+
+
+def test_state_dict_continues_the_same_training() -> None:
+    agent, other = small_agent(), small_agent("agent.init_temperature=0.7")
+    buffer, log = Always(make_batch(32)), Silent()
+    for step in range(3):
+        agent.update(buffer, log, step)
+    other.load_state_dict(copy.deepcopy(agent.state_dict()))
+    for continued in (agent, other):
+        for step in range(3, 5):
+            continued.update(buffer, log, step)
+    obs = np.ones((4, OBS_DIM), np.float32)
+    assert np.array_equal(agent.act(obs, sample=True), other.act(obs, sample=True))
+    assert torch.equal(agent.temperature(), other.temperature())
+    q, other_q = (a.critic_target(*make_batch(8)[:2]) for a in (agent, other))
+    assert torch.equal(q, other_q)
+
+
+def test_minimum_over_any_number_of_critics_and_scaled_rewards() -> None:
+    agent, batch, eps = small_agent("agent.critic.num_critics=4", "reward_scale=3"), make_batch(32), noise(32)
+    with torch.no_grad():
+        action, log_prob = agent.actor(batch.next_obs).rsample_with_log_prob(eps)
+        lowest = torch.stack(list(agent.critic_target(batch.next_obs, action))).min(0).values
+        y = 3 * batch.reward + 0.99 * batch.discount * (lowest - 0.1 * log_prob)
+        expected = sum((q - y).square().mean() for q in agent.critic(batch.obs, batch.action))
+    metrics, _ = agent.run_on(batch, Given(eps, eps))
+    torch.testing.assert_close(metrics["train_critic/loss"], expected)
+
+
+def test_numbers_on_a_schedule_follow_the_step_and_survive_a_restart() -> None:
+    linear = "{_target_: agent.schedule.Linear, start: 1e-3, final: 0, steps: 100}"
+    overrides = (f"agent.critic_lr={linear}", f"agent.discount={linear}", f"agent.init_temperature={linear}")
+    agent, other = (small_agent("agent/temperature=fixed", *overrides) for _ in range(2))
+    agent.update(Always(make_batch(32)), Silent(), 75)
+    other.load_state_dict(copy.deepcopy(agent.state_dict()))
+    for restored in (agent, other):
+        assert restored.optimizers["critic"].lr.item() == pytest.approx(2.5e-4)
+        assert restored.schedules.discount == pytest.approx(2.5e-4)
+        assert restored.temperature().item() == pytest.approx(2.5e-4)
+
+
+def test_a_mixture_is_refused_before_it_would_fail() -> None:
+    mixture = ("agent.actor._target_=agent.actor.GaussianMixtureActor", "+agent.actor.num_components=2")
+    with pytest.raises(
+        UserError, match=r"^agent\.actor: agent=sac has no gradient for a mixture; choose agent=sac_2018, or one"
+    ):
+        make_agent(*mixture, "~agent.actor.tanh_mu")
+    with pytest.raises(UserError, match=r"^agent\.actor: agent=crossq has no gradient for a mixture; choose"):
+        make_agent("agent=crossq", *mixture, "~agent.actor.tanh_mu")
+
+
+def test_a_target_entropy_of_ones_own() -> None:
+    log = Silent()
+    small_agent("agent.target_entropy=-2.5").update(Always(make_batch(32)), log, 0)
+    assert log.values["train_actor/target_entropy"] == -2.5
+
+
+def test_targets_are_the_minimum_of_a_random_pair() -> None:
+    agent, batch = small_agent("agent=redq", "agent.critic.num_critics=4"), make_batch(32)
+    subset, seen = agent.target_outputs, set()
+    all_four = agent.critic_target(batch.obs, batch.action)
+    for _ in range(100):
+        subset.draw(agent.policy.generator)
+        pair = subset(batch.obs, batch.action)
+        chosen = [
+            next(i for i, one in enumerate(all_four) if torch.allclose(one, member, rtol=1e-5, atol=1e-6))
+            for member in pair
+        ]
+        seen.add(tuple(sorted(chosen)))
+    assert seen == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}
+
+
+def test_redqs_actor_climbs_the_mean_and_its_critics_one_target() -> None:
+    agent, batch, eps = small_agent("agent=redq", "agent.critic.num_critics=4"), make_batch(32), noise(32)
+    alpha = agent.temperature().detach()
+    agent.target_outputs.draw(agent.policy.generator)
+    with torch.no_grad():
+        action, log_prob = agent.actor(batch.next_obs).rsample_with_log_prob(eps)
+        lowest = agent.target_outputs(batch.next_obs, action).min(0).values
+        y = batch.reward + 0.99 * batch.discount * (lowest - alpha * log_prob)
+        critic_loss = sum((q - y).square().mean() for q in agent.critic(batch.obs, batch.action))
+    metrics, _ = agent._update_critic(batch, Given(eps), alpha)
+    torch.testing.assert_close(metrics["train_critic/loss"], critic_loss)
+    with torch.no_grad():
+        action, log_prob = agent.actor(batch.obs).rsample_with_log_prob(eps)
+        actor_loss = (alpha * log_prob - agent.critic(batch.obs, action).mean(0)).mean()
+    metrics, _ = agent.update_actor_and_temperature(batch.obs, Given(eps), alpha)
+    torch.testing.assert_close(metrics["train_actor/loss"], actor_loss)
+
+
+def test_droqs_critics_drop_features_of_their_own_in_updates_and_none_elsewhere() -> None:
+    agent, batch = small_agent("agent=droq", "agent.critic.network.dropout=0.5"), make_batch(32)
+    agent.update(Always(batch), Silent(), 0)
+    agent.draw(batch)
+    in_update = [part(batch.obs, batch.action) for part in (agent.critic, agent.critic_target, agent.frozen_critic)]
+    without = evaluation_view(agent.critic)(batch.obs, batch.action)
+    for i, values in enumerate([*in_update, without]):
+        for other in [*in_update, without][:i]:
+            assert not torch.allclose(values, other, atol=1e-3)
+    dropouts = [part for part in agent.critic.modules() if isinstance(part, Dropout)]
+    before = [[factors.clone() for factors in part._factors] for part in dropouts]
+    assert [len(factors) for factors in before] == [1, 1]  # one pass in each update
+    agent.update(Always(batch), Silent(), 1)
+    assert not any(map(torch.equal, before[0], dropouts[0]._factors))  # anew for each update
+
+
+def test_an_actor_with_dropout_drops_anew_in_each_of_its_passes() -> None:
+    dropout = "{_target_: agent.networks.NormedMLP, _partial_: true, dropout: 0.5}"
+    agent, batch = small_agent(f"agent.actor.network={dropout}"), make_batch(32)
+    for step in range(2):
+        agent.update(Always(batch), Silent(), step)
+    (first, *_) = [part for part in agent.actor.modules() if isinstance(part, Dropout)]
+    assert len(first._factors) == 2  # at next_obs and at obs
+    assert not torch.equal(*first._factors)
+
+
+def test_a_target_entropy_for_each_dimension_of_the_action() -> None:
+    log = Silent()
+    small_agent("agent=simba").update(Always(make_batch(32)), log, 0)
+    assert log.values["train_actor/target_entropy"] == -0.5 * ACTION_DIM
+
+
+def test_tqcs_update_equals_its_formulas() -> None:
+    agent, batch, eps = small_agent("agent=tqc", "agent.critic.num_critics=3"), make_batch(32), noise(32)
+    alpha = agent.temperature().detach()
+    with torch.no_grad():
+        action, log_prob = agent.actor(batch.next_obs).rsample_with_log_prob(eps)
+        pool = torch.cat(list(agent.critic_target.trunk(batch.next_obs, action)), 1).sort(1).values[:, : 3 * 23]
+        y = batch.reward + 0.99 * batch.discount * (pool - alpha * log_prob)
+        delta = y[None, :, None, :] - agent.critic.trunk(batch.obs, batch.action)[..., None]
+        huber = torch.where(delta.abs() <= 1, delta.square() / 2, delta.abs() - 0.5)
+        tau = (torch.arange(25) + 0.5)[:, None] / 25
+        loss = ((tau - (delta < 0).float()).abs() * huber).mean((1, 2, 3)).sum()
+    metrics, _ = agent._update_critic(batch, Given(eps), alpha)
+    torch.testing.assert_close(metrics["train_critic/loss"], loss)

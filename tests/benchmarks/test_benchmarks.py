@@ -1,0 +1,49 @@
+"""The arithmetic of the benchmarks that compare trainings."""
+
+import sys
+from pathlib import Path
+
+import fast
+import numpy as np
+import pytest
+import search
+import training
+
+
+def test_a_curve_counts_the_seconds_of_the_episodes_before_each_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("episode,step,duration\n1,1000,0.5\n2,2000,2\n3,3000,3\n4,4000,4\n")
+    (tmp_path / "eval.csv").write_text("step,episode_reward,duration\n2000,10,100\n4000,30,100\n")
+    found = training.curve(tmp_path)
+    assert found == ([2000, 4000], [2.5, 9.5], [10, 30])
+    assert [training.at(found, seconds) for seconds in (0, 1.25, 2.5, 6, 9.5)] == [0, 5, 10, 20, 30]
+
+
+def test_a_job_that_is_done_is_not_made_again_and_one_that_fails_is_told_of(tmp_path: Path) -> None:
+    def job(name: str, code: int, word: str = "") -> training.Job:
+        script = f"import pathlib; pathlib.Path({str(tmp_path / name)!r}).mkdir(); {word!r}; "
+        script += f"open({str(tmp_path / name / 'finished.json')!r}, 'w').close(); raise SystemExit({code})"
+        return training.Job(tmp_path / name, [sys.executable, "-c", script])
+
+    training.finish([job("one", 0)])
+    (tmp_path / "one" / "mark").touch()
+    training.finish([job("one", 0)])
+    assert (tmp_path / "one" / "mark").exists()
+    training.finish([job("one", 0, "another command")])
+    assert not (tmp_path / "one" / "mark").exists()
+    with pytest.raises(RuntimeError, match=r"bad\.log"):
+        training.finish([job("bad", 3)])
+    assert not training.done(job("bad", 3))
+
+
+def test_a_score_is_the_mean_return_of_the_second_half_of_the_time() -> None:
+    found = training.Curve([10, 20], [1.0, 2.0], [10.0, 30.0])
+    assert search.late_return(found, 2.0) == pytest.approx(20)
+    assert training.mean_and_spread([1.0, 3.0]) == "2 ± 1"
+    assert training.mean_and_spread([4.0]) == "4"
+
+
+def test_the_ratio_is_of_interquartile_means_over_tasks_and_seeds() -> None:
+    cpu = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 80.0]])
+    found = fast.ratio_of_interquartile_means({"fast": 3 * cpu, "cpu": cpu})
+    assert (found["cpu"], found["fast"], found["ratio"]) == (4.5, 13.5, 3)
+    assert 1 < found["low"] < 3 < found["high"]

@@ -1,0 +1,131 @@
+"""The suite as Gymnasium environments: every task, its spaces, its limits, its repeats."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from dm_control import suite
+from gymnasium.utils.env_checker import check_env
+
+import dmc2gym
+from envs.make import SUITE_TASKS
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:gymnasium")
+
+TASKS = [task for task in SUITE_TASKS if task != "quadruped_escape"]
+
+
+def test_the_suite_has_all_its_tasks() -> None:
+    assert len(SUITE_TASKS) == len(suite.ALL_TASKS) == 51
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_passes_gymnasiums_checker(name: str) -> None:
+    domain, task = SUITE_TASKS[name]
+    env = dmc2gym.make(domain, task, seed=1)
+    check_env(env, skip_render_check=True)
+    obs, _ = env.reset(seed=1)
+    assert obs.dtype == np.float32
+    assert env.action_space == gym.spaces.Box(-1, 1, env.action_space.shape, np.float32)
+    obs, reward, *_ = env.step(env.action_space.sample())
+    assert np.isfinite(obs).all()
+    assert abs(reward) < 1e4  # lqr's, with bounds of 1e10, would be -1e18
+    env.close()
+
+
+def test_quadruped_escape(opengl: None) -> None:
+    env = dmc2gym.make("quadruped", "escape", seed=1)
+    check_env(env, skip_render_check=True)
+    env.close()
+
+
+def test_observations_keep_dm_controls_order() -> None:
+    env = dmc2gym.make("ball_in_cup", "catch", seed=1)
+    task = suite.load("ball_in_cup", "catch", task_kwargs={"random": 1})
+    obs, _ = env.reset()
+    expected = np.concatenate([np.ravel(part) for part in task.reset().observation.values()])
+    np.testing.assert_array_equal(obs, expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["cheetah_run", "lqr_lqr_2_1"])
+@pytest.mark.parametrize(("frame_skip", "decisions", "last_repeats"), [(1, 1000, 1), (3, 334, 1), (4, 250, 4)])
+def test_an_episode_is_a_thousand_steps_and_is_truncated(
+    name: str, frame_skip: int, decisions: int, last_repeats: int
+) -> None:
+    domain, task = SUITE_TASKS[name]
+    env = dmc2gym.make(domain, task, seed=1, frame_skip=frame_skip)
+    env.reset(seed=1)
+    steps, rewards, done = [], [], False
+    while not done:
+        _, reward, terminated, truncated, info = env.step(np.full(env.action_space.shape, 0.3, np.float32))
+        steps.append(info["repeats"])
+        rewards.append(reward)
+        done = terminated or truncated
+    assert truncated and not terminated
+    assert len(steps) == decisions
+    if name == "cheetah_run":  # its own limit ends the last repeat early; lqr has none of its own
+        assert sum(steps) == 1000
+        assert steps[-1] == last_repeats
+
+
+def test_repeats_sum_the_rewards_of_single_steps() -> None:
+    single, repeated = (dmc2gym.make("cheetah", "run", seed=1, frame_skip=skip) for skip in (1, 4))
+    single.reset(seed=5), repeated.reset(seed=5)
+    action = np.full(6, 0.5, np.float32)
+    rewards = [single.step(action)[1] for _ in range(4)]
+    _, reward, *_ = repeated.step(action)
+    assert reward == pytest.approx(sum(rewards))
+    assert len(set(rewards)) > 1
+
+
+def test_a_custom_time_limit_truncates() -> None:
+    env = dmc2gym.make("cheetah", "run", seed=1, time_limit=0.05)  # five control steps
+    env.reset()
+    ends = [env.step(np.zeros(6, np.float32))[2:4] for _ in range(5)]
+    assert ends == [(False, False)] * 4 + [(False, True)]
+
+
+def test_info_has_the_physics_state_and_the_discount() -> None:
+    env = dmc2gym.make("cheetah", "run", seed=1)
+    _, info = env.reset()
+    *_, later = env.step(np.ones(6, np.float32))
+    assert later["discount"] == 1.0
+    assert later["internal_state"].shape == info["internal_state"].shape == (18,)
+    assert not np.array_equal(later["internal_state"], info["internal_state"])
+
+
+def test_a_termination_is_told_from_a_time_limit() -> None:
+    env = dmc2gym.make("humanoid", "run_pure_state", seed=1)
+    physics = env.unwrapped._env.physics
+    env.reset()
+    env.unwrapped._env.task.get_termination = lambda _: 0.0
+    _, _, terminated, truncated, info = env.step(np.zeros(env.action_space.shape, np.float32))
+    assert terminated and not truncated
+    assert info["discount"] == 0.0
+    assert physics is env.unwrapped._env.physics
+
+
+def test_pixels(opengl: None) -> None:
+    env = dmc2gym.make("cheetah", "run", seed=1, visualize_reward=False, from_pixels=True)
+    obs, _ = env.reset(seed=1)
+    assert obs.shape == (3, 84, 84) and obs.dtype == np.uint8
+    assert obs in env.observation_space
+    assert obs.std() > 5  # a picture, not a blank
+    last = dmc2gym.make("cheetah", "run", 1, False, True, height=32, width=48, channels_first=False)
+    assert last.reset(seed=1)[0].shape == (32, 48, 3)
+
+
+def test_pixels_coloured_by_reward_are_refused() -> None:
+    with pytest.raises(ValueError, match="visualize_reward"):
+        dmc2gym.make("cheetah", "run", from_pixels=True)
+
+
+def test_the_reward_colours_the_rendering(opengl: None) -> None:
+    plain, coloured = (
+        dmc2gym.make("cartpole", "balance", seed=1, visualize_reward=visible) for visible in (False, True)
+    )
+    frames = []
+    for env in (plain, coloured):
+        env.reset(seed=1)
+        env.step(np.zeros(1, np.float32))
+        frames.append(env.render())
+    assert not np.array_equal(*frames)

@@ -1,0 +1,114 @@
+"""Sweeps through the real engines, started outside the checkout: joblib, submitit's local executor, a Ray cluster."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import probes
+import psutil
+import pytest
+from runs import assert_same, run_command
+
+from launch import child
+from run import checkpoint
+from run import folder as run_folder
+
+pytestmark = pytest.mark.cluster
+RUN = (
+    *("env=Pendulum-v1", *probes.SMALL, "agent.critic.hidden_dim=8", "agent.actor.hidden_dim=8"),
+    *("num_train_steps=1000", "checkpoint_frequency=100", "num_eval_episodes=1"),
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of an undisturbed run with a seed, made once; `num_threads` is 1 unless it is given."""
+    made: dict[tuple[int, int], Path] = {}
+
+    def folder(seed: int, num_threads: int = 1) -> Path:
+        if (seed, num_threads) not in made:
+            path = made[seed, num_threads] = tmp_path_factory.mktemp(f"straight-{num_threads}") / f"seed-{seed}"
+            probes.train(path, *RUN, f"seed={seed}", f"num_threads={num_threads}")
+        return made[seed, num_threads]
+
+    return folder
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(child.TRAIN.parent / "train.py"), "-m", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def process_past_a_checkpoint(run: Path, sweep: subprocess.Popen[str]) -> psutil.Process:
+    """The process that works in a folder, as soon as it has written a checkpoint that its start did not."""
+    while len(checkpoint.newest_first(run)) < 2:
+        assert sweep.poll() is None, sweep.communicate()[0]
+        assert run_folder.finished(run) is None
+        time.sleep(0.01)  # polls another process
+    return psutil.Process(int((run / ".lock").read_text().split()[0]))
+
+
+def test_joblib_shares_the_machine_and_outlives_a_killed_run(
+    tmp_path: Path, straight: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2,3", "hydra.sweep.dir=sw")
+    running = start(tmp_path, *sweep)
+    process_past_a_checkpoint(tmp_path / "sw/seed-1", running).send_signal(signal.SIGKILL)
+    said, _ = running.communicate()
+    assert running.returncode == 3, said
+    assert "1 of the sweep's runs failed:\n  seed=1: killed by SIGKILL\n" in said
+    for seed in (2, 3):
+        config = (tmp_path / f"sw/seed-{seed}/config.yaml").read_text()
+        assert f"num_threads: {threads}\n" in config
+    again = run_command(tmp_path, "-m", *sweep, "resume=auto")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.count("nothing is left to do") == 2
+    assert "Continuing from" in (tmp_path / "sw/seed-1/console.txt").read_text()
+    assert_same(tmp_path / "sw/seed-1", straight(1, threads))
+
+
+def test_submitit_a_preempted_run_is_queued_again_and_goes_on(tmp_path: Path, straight: Callable[..., Path]) -> None:
+    running = start(tmp_path, "hydra/launcher=slurm_local", *RUN, "seed=1,2", "hydra.sweep.dir=sw")
+    process_past_a_checkpoint(tmp_path / "sw/seed-1", running).send_signal(signal.SIGUSR2)
+    said, _ = running.communicate()
+    assert running.returncode == 0, said
+    out, err = (
+        "".join(path.read_text() for path in tmp_path.glob(f"sw/.submitit/*/*.{kind}")) for kind in ("out", "err")
+    )
+    step = re.search(r"SIGUSR2 at step (\d+); continue with", out)
+    assert step and f"Continuing from {tmp_path}/sw/seed-1/checkpoints/step_{step[1]}" in out
+    assert "Requeued job" in out + err
+    for seed in (1, 2):
+        assert_same(tmp_path / f"sw/seed-{seed}", straight(seed))
+
+
+def test_ray_a_lost_nodes_runs_go_on_elsewhere(tmp_path: Path, straight: Callable[..., Path]) -> None:
+    script = child.TRAIN.parent / "benchmarks/lost_node.py"
+    command = [sys.executable, str(script), "--cpus=1", *RUN, "seed=1,2,3,4"]
+    ended = subprocess.run([*command, "hydra.sweep.dir=sw"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    for seed in (1, 2, 3, 4):
+        assert_same(tmp_path / f"sw/seed-{seed}", straight(seed))
+    (killed,) = re.findall(r"killed the second node, with (.*)", ended.stdout)
+    went_on = [path.parent.name for path in tmp_path.glob("sw/*/console.txt") if "Continuing" in path.read_text()]
+    assert went_on and set(went_on) <= set(killed.split(", "))
+
+
+def test_ray_no_cluster_is_one_line_and_nothing_is_created(tmp_path: Path) -> None:
+    nobody = "hydra.launcher.ray.init.address=127.0.0.1:1"
+    ended = run_command(tmp_path, "-m", "hydra/launcher=cluster", nobody, *RUN, "seed=1,2")
+    assert ended.returncode == 2
+    assert "train.py: hydra.launcher.ray.init.address=127.0.0.1:1: no Ray cluster answers there" in ended.stderr
+    assert list(tmp_path.iterdir()) == []

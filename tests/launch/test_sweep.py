@@ -1,0 +1,202 @@
+"""Sweeps: what fails is told of at the end, and stops nothing; what is missing is done when it is asked for again."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import probes
+import pytest
+import torch
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from runs import ROOT, SILENT, assert_same
+
+from launch import child, engines, preflight, sweep
+from launch.command import run_sweep
+from run import folder as run_folder
+from settings import compose
+from utils import RunError, UserError
+
+SWEEP = ("-m", "env=Pendulum-v1", *probes.SMALL, "checkpoint_frequency=40", "num_train_steps=160", *SILENT)
+
+
+def test_a_run_that_fails_stops_no_other_and_is_told_of_at_the_end(
+    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches = "hydra.sweeper.max_batch_size=1"  # after each of which the sweeper looks at what came back
+    arguments = (*SWEEP, "hydra.sweep.dir=sw", "agent.critic_lr=1e30,1e-3", "seed=1,2", batches)
+    assert command(*arguments) == 3
+    first, one, two, again = capsys.readouterr().err.splitlines()
+    assert first == "train.py: 2 of the sweep's runs failed:"
+    for seed, line in ((1, one), (2, two)):
+        assert line.startswith(f"  agent.critic_lr=1e+30 seed={seed}: action[0, 0] is nan; stopped at step")
+    assert again.endswith(f"same command with resume=auto hydra.sweep.dir={tmp_path / 'sw'}")
+    finished = sorted(path.parent.name for path in tmp_path.glob("sw/*/finished.json"))
+    assert finished == ["agent.critic_lr-0.001__seed-1", "agent.critic_lr-0.001__seed-2"]
+
+    assert command(*arguments) == 2
+    assert "there are runs in it; choose another folder, or add resume=auto" in capsys.readouterr().err
+    assert command(*SWEEP, "hydra.sweep.dir=sw", "agent.critic_lr=1e-3,1e30", "seed=2", "resume=auto") == 3
+    said = capsys.readouterr()
+    assert said.err.startswith("train.py: 1 of the sweep's runs failed:"), "the other's old failure is no news"
+    assert said.out.count("nothing is left to do") == 1
+
+
+def test_a_failure_is_noted_and_what_begins_again_takes_the_note_away(tmp_path: Path, capsys: Any) -> None:
+    def crash() -> float:
+        raise ZeroDivisionError("division\nby zero")
+
+    assert math.isnan(sweep.guarded(crash, tmp_path, ["seed=1"]))
+    assert "Traceback" in capsys.readouterr().err  # no error of the user's: somebody has to find it
+    before = run_folder.failures(tmp_path.parent)
+    assert run_folder.new_failures(tmp_path, {}) == ["seed=1: ZeroDivisionError: division by zero"]
+    assert run_folder.new_failures(tmp_path, before) == []
+    assert sweep.guarded(lambda: 7.0, tmp_path, ["seed=1"]) == 7.0
+    assert run_folder.failures(tmp_path) == {}
+
+
+def test_ctrl_c_is_no_runs_failure(tmp_path: Path) -> None:
+    def interrupt() -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep.guarded(interrupt, tmp_path, [])
+    assert run_folder.failures(tmp_path) == {}
+
+
+def test_a_launcher_that_breaks_off_leaves_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def break_off() -> None:
+        run_folder.mark_failed(tmp_path, ["seed=2"], "too hot")
+        raise OSError("no queue")
+
+    with pytest.raises(RunError) as caught:
+        run_sweep(break_off, tmp_path)
+    first, _, failed, again = str(caught.value).splitlines()
+    assert first == "the sweep broke off: no queue"
+    assert failed == "  seed=2: too hot"
+    assert f"hydra.sweep.dir={tmp_path}" in again
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("launcher", "needs"),
+    [("this_machine", "joblib"), ("slurm", "slurm"), ("slurm_local", "slurm"), ("cluster", "ray")],
+)
+def test_a_launchers_missing_package_is_one_line(
+    launcher: str, needs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Plugins.instance()  # which registers the ones that are installed
+    found = ConfigStore.instance().repo["hydra"]["launcher"]
+    for name in ("joblib.yaml", "submitit_slurm.yaml", "submitit_local.yaml", "ray.yaml"):
+        monkeypatch.delitem(found, name, raising=False)
+    with pytest.raises(UserError, match=f"not installed; pip install -r requirements-{needs}.txt"):
+        preflight.prepare(["-m", f"hydra/launcher={launcher}", "seed=1,2"], preflight.check_machine)
+    assert (Path(compose.CONFIG_DIR).parent / f"requirements-{needs}.txt").exists()
+    with pytest.raises(UserError, match="there are cluster, slurm, slurm_local, this_machine"):
+        preflight.prepare(["-m", "hydra/launcher=slrum", "seed=1,2"], preflight.check_machine)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_slurm_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="there is no sbatch here"):
+        engines.require({"_target_": engines.SLURM})
+
+
+def test_gpus_are_shared_out_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 3
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [sweep.gpu_of(number) for number in range(4)] == ["0", "1", "2", "0"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7,6")
+    assert [sweep.gpu_of(number) for number in range(4)] == ["5", "7", "6", "5"]
+    assert compose.runs_at_once("auto") == 3
+    assert compose.runs_at_once("cpu") == len(os.sched_getaffinity(0))
+    count = 0
+    assert sweep.gpu_of(0) is None
+    assert compose.runs_at_once("auto") == len(os.sched_getaffinity(0))
+
+
+def test_a_slot_is_one_runs_until_it_ends(tmp_path: Path) -> None:
+    with sweep.slot(tmp_path) as first:
+        with sweep.slot(tmp_path) as second:
+            assert (first, second) == (0, 1)
+        with sweep.slot(tmp_path) as third:
+            assert third == 1
+    with sweep.slot(tmp_path) as fourth:
+        assert fourth == 0
+
+
+def test_a_run_in_its_own_process_says_how_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def instead(*code: str) -> None:
+        script = tmp_path / "script.py"
+        script.write_text("\n".join(("import os, sys, signal", *code)))
+        monkeypatch.setattr(child, "TRAIN", script)
+
+    instead("print(sys.argv[1], os.environ['EXTRA'])")
+    child.run(["seed=1"], tmp_path, {"EXTRA": "here"})
+    assert (tmp_path / "console.txt").read_text() == "seed=1 here\n"
+    instead("print('train.py: seed=x: wrong')", "sys.exit(2)")
+    with pytest.raises(RunError, match=r"^seed=x: wrong$"):
+        child.run([], tmp_path, {})
+    instead("sys.exit(9)")
+    with pytest.raises(RunError, match="ended with exit code 9"):
+        child.run([], tmp_path, {})
+    instead("os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(RunError, match="killed by SIGKILL"):
+        child.run([], tmp_path, {})
+
+
+def test_a_run_ends_with_the_worker_that_wanted_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker starts a run and is killed: the kernel tells the run, which here answers through a pipe."""
+    run = (
+        "import os, signal; from launch import child; child.end_with_parent();"
+        "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'told\\n'), os._exit(0)));"
+        "os.write(1, b'begun\\n'); signal.alarm(60); signal.pause()"  # which ends it if nobody tells it
+    )
+    start = f"subprocess.Popen([sys.executable, '-c', {run!r}], env=told).wait()"
+    told = "told = os.environ | {child.PARENT: str(os.getpid())}"
+    worker = f"import os, subprocess, sys; from launch import child; {told}; {start}"
+    process = subprocess.Popen([sys.executable, "-c", worker], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGKILL)
+    assert process.stdout.readline() == "told\n"
+    process.wait()
+    monkeypatch.setenv(child.PARENT, str(os.getpid()))  # which is nobody's parent here
+    with pytest.raises(SystemExit, match="has ended"):
+        child.end_with_parent()
+
+
+def test_an_interrupted_worker_lets_its_run_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(subprocess.Popen):
+        waits = 0
+        ended: int | None = None
+
+        def wait(self, timeout: float | None = None) -> int:
+            self.waits += 1
+            if self.waits == 1:
+                raise KeyboardInterrupt
+            Interrupted.ended = super().wait(timeout)
+            return Interrupted.ended
+
+    script = tmp_path / "script.py"
+    script.write_text("import signal; signal.alarm(60); signal.pause()")
+    monkeypatch.setattr(child, "TRAIN", script)
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        child.run([], tmp_path, {})
+    assert Interrupted.ended == -signal.SIGTERM
+
+
+def test_the_runs_of_a_sweep_are_those_of_single_commands(tmp_path: Path, command: Callable[..., int]) -> None:
+    single = [text for text in SWEEP if not text.startswith(("-m", "hydra"))]
+    probes.train(tmp_path / "straight", *single, "seed=2")
+    assert command(*SWEEP, "hydra.sweep.dir=sw", "seed=1,2") == 0
+    assert_same(tmp_path / "sw/seed-2", tmp_path / "straight")

@@ -1,0 +1,212 @@
+"""Wrong command lines by the dozen: each is one line on standard error and exit code 2, and nothing is created."""
+
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from runs import ROOT
+
+from launch import command
+from launch.preflight import check_machine
+from train import continue_run
+
+P = "env=Pendulum-v1 save_video=false"  # quick to build
+LINEAR = "{_target_: agent.schedule.Linear, start: 1, final: 2, steps: 3}"
+
+NODES = [  # a node where a plain value goes
+    (f"{P} 'agent.batch_size={LINEAR}'", "agent.batch_size={'_target_'"),
+    (f"{P} 'agent.actor_update_frequency={LINEAR}'", "agent.actor_update_frequency={'_target_'"),
+    (f"{P} 'agent.critic_target_update_frequency={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'agent.critic.hidden_dim={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'agent.actor.log_std_bounds={LINEAR}'", "agent.actor.log_std_bounds: Cannot merge"),
+    (f"{P} 'agent.critic_betas={LINEAR}'", "agent.critic_betas: Cannot merge"),
+    (f"{P} 'agent.learnable_temperature={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'agent.num_target_critics={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'agent.actor_q={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'num_eval_episodes={LINEAR}'", "num_eval_episodes={'_target_'"),
+    (f"{P} 'num_train_steps={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'updates_per_step={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'seed={LINEAR}'", "a plain value goes here"),
+    (f"'env={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'experiment={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'save_video={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'precision={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'num_threads={LINEAR}'", "a plain value goes here"),
+    (f"{P} 'agent.batch_size=[{LINEAR}]'", "agent.batch_size"),
+    (f"{P} 'agent.critic_betas=[0.9,{LINEAR}]'", "agent.critic_betas"),
+    (f"{P} 'agent.batch_size={{a: 1}}'", "agent.batch_size"),
+    (f"{P} 'agent.critic_tau={LINEAR}'", "less than or equal to 1"),  # what it makes, at the step 3
+    (f"{P} 'agent.discount={{_target_: agent.schedule.Exponential, start: 0.9, final: 3, decay: 9}}'", "equal to 1"),
+    (f"{P} 'agent.critic_lr={{_target_: agent.schedule.Piecewise, points: [[0, 1], [5, -1], [9, 1]]}}'", "equal to 0"),
+    (f"{P} 'reward_scale={{_target_: agent.critic.ValueNetwork}}'", "reward_scale"),
+    (f"{P} 'reward_scale={{_target_: utils.Every, frequency: 3}}'", "a number goes here"),
+    (f"{P} 'reward_scale={{_target_: utils.UserError}}'", "reward_scale"),
+    (f"{P} 'reward_scale={{_target_: agent.schedule.Linear, _partial_: true, start: 1}}'", "reward_scale"),
+]
+
+SHAPES = [  # what no machine has the memory, or the time, for
+    (f"{P} agent.critic.hidden_dim=10000000", "bytes"),
+    (f"{P} agent.actor.hidden_dim=10000000", "bytes"),
+    (f"{P} agent.critic.hidden_depth=100000", "agent.critic.hidden_depth=100000"),
+    (f"{P} agent.actor.hidden_depth=100000", "agent.actor.hidden_depth=100000"),
+    (f"{P} agent.critic.num_critics=10000000", "agent.critic.num_critics=10000000"),
+    (f"{P} agent.batch_size=100000000000", "agent.batch_size=100000000000"),
+    (f"{P} agent=td3 agent.batch_size=100000000000", "agent.batch_size=100000000000"),
+    (f"{P} agent=sac_v agent.value.hidden_dim=10000000", "bytes"),
+    (f"{P} agent=simba agent.critic.hidden_dim=10000000", "bytes"),
+    (f"{P} agent=tqc agent.critic.head.num_quantiles=1000000000", "bytes"),
+    (f"{P} num_envs=100000", "num_envs=100000"),
+    (f"{P} num_envs=100000 async_envs=true", "num_envs=100000"),
+    (f"{P} updates_per_step=1e9", "updates_per_step=1000000000"),
+    (f"{P} num_threads=100000", "num_threads=100000"),
+    (f"{P} num_eval_episodes=1000000000", "num_eval_episodes"),
+]
+
+PRESETS = [  # that do not fit the agent: who set the key?
+    (f"{P} preset=cpu agent=td3", "preset=cpu: it sets agent.alpha_lr, which agent=td3 does not have"),
+    (f"{P} preset=fast agent=td3", "preset=fast: it sets agent.target_entropy_per_dim, which agent=td3"),
+    (f"{P} preset=[cpu,tune] agent=td3", "preset=cpu: it sets agent.alpha_lr"),
+    (f"{P} preset=cpu agent=td3 agent.alpha_lr=1", "agent.alpha_lr"),
+    ("preset=lunar_lander agent=td3", "In 'preset/lunar_lander'"),
+    (f"-m {P} preset=cpu agent=sac,td3", "preset=cpu: it sets agent.alpha_lr, which agent=td3 does not have"),
+]
+
+ENVIRONMENTS = [  # of one's own, which cannot be built (tests/probes.py)
+    ("env=ProbeNeedsSize-v0", "missing 1 required positional argument: 'size'"),
+    ("env=ProbeNeedsSize-v0", "gives arguments"),
+    ("env=ProbeUnbuildable-v0", "it cannot be built (ZeroDivisionError in "),
+    ("env=ProbeImages-v0", "only flat ones can be learned from"),
+    ("env=no_such_package:Env-v0", "no such task"),
+]
+
+OVERRIDES = [  # what Hydra reads, or does not
+    ("=3", "=3: an override reads key=value"),
+    ("= 3", "reads key=value"),
+    ("seed", "reads key=value"),
+    ("==", "reads key=value"),
+    ("", "reads key=value"),
+    ("seed=[1", "reads key=value"),
+    ("'seed=1 2'", "seed=1 2"),
+    ("seed==1", "seed"),
+    ("'env=a b(c'", "env=a b(c"),
+    ("env=チーター", "quote"),
+    ("\"env='チーター'\"", "no such task"),
+    ("experiment=ü", "quote"),
+    ("agent=null", "agent=null: the name of a choice goes here; there are crossq"),
+    ("agent=", "agent=: "),
+    ("agent=3", "agent=3: the name of a choice goes here"),
+    ("agent._target_=os.system", "unknown key"),
+    ("agent._target_=builtins.max", "cannot be called from here"),
+    ("agent=[sac,td3]", "agent="),
+    ("preset=3", "preset=3"),
+    ("~agent", "agent"),
+    ("~seed", "seed"),
+    ("+agent=sac", "agent"),
+    ("++preset.a=3", "preset"),
+    ("agent.critic.network=residual", "a group of keys goes here"),
+    (f"{P} -m seed=1,2", "options go before the first key=value, or after the last"),
+    ("hydra.nope=3", "hydra.nope"),
+    ("hydra/launcher=nope", "no such choice"),
+    ("hydra/sweeper=nope", "no such choice"),
+    ("hydra.mode=TURBO", "hydra.mode"),
+    ("--config-name=nope", "--config-name=nope: no such choice"),
+    ("-cn nope", "nope"),
+    ("--config-dir /no/such", "--config-dir=/no/such"),
+    ("--config-dir", "--config-dir"),
+    ("--config-path /no/such", "--config-path"),
+    ("--cfg nope", "--cfg"),
+    ("--no-such-flag", "--no-such-flag"),
+    ("--shell-completion", "--shell-completion"),
+    ("--info nope", "--info"),
+    ("seed=1,2", "sweep"),
+    ("resume=", "a run's folder goes here"),
+    ("resume=a resume=b", "a run's folder goes here"),
+    ("resume=/no/such", "no run's folder"),
+    ("resume=. -m", "not with resume=<folder>"),
+    ("resume=auto", "name the folder to look into"),
+    ("resume=auto hydra.run.dir=x batch_size=3", "did you mean agent.batch_size"),
+    ("resume=auto hydra.run.dir= env=Pendulum-v1", "hydra.run.dir="),
+]
+
+FOLDERS = [
+    (f"{P} hydra.run.dir=", "hydra.run.dir=: the name of a folder goes here"),
+    (f"{P} 'hydra.run.dir=\"\"'", "hydra.run.dir=: the name of a folder goes here"),
+    (f"{P} hydra.run.dir=null", "hydra.run.dir"),
+    (f"{P} hydra.run.dir={ROOT}", "this project's own folder"),
+    (f"{P} hydra.run.dir=/proc/sys/vm", "cannot be created or written"),
+    (f"{P} hydra.run.dir=/dev/null/x", "cannot be created"),
+    (f"{P} hydra.run.dir=/proc/x", "cannot be created"),
+    (f"-m {P} seed=1,2 hydra.sweep.dir=", "hydra.sweep.dir=: the name of a folder goes here"),
+    (f"-m {P} seed=1,2 hydra.sweep.dir=/proc/x", "cannot be created"),
+]
+
+SWEEPS = [
+    (f"-m {P} 'agent=glob(x*)'", "agent=glob(x*)"),
+    (f"-m {P} 'agent=glob(t*)' agent.alpha_lr=1e-3", "agent.alpha_lr"),
+    ("-m 'seed=interval(1,2)'", "INTERVAL_SWEEP"),
+    ("-m 'seed=range(1,x)'", "seed=range(1,x)"),
+    ("-m 'seed=choice()'", "seed=choice()"),
+    ("-m seed=1,,2", "seed=1,,2"),
+    (f"-m {P} seed=1,-2", "seed=-2"),
+    (f"-m 'num_train_steps=10,{LINEAR}'", "num_train_steps={"),
+    ("-m env=Pendulum-v1,nope", "env=nope"),
+    ("-m agent=sac,sca", "agent=sca"),
+    (f"-m {P} agent.critic.hidden_dim=8,10000000", "bytes"),
+]
+
+TYPES = [
+    (f"{P} {key}={value}", key)
+    for key, value in (
+        *(("seed", "abc"), ("seed", "1.5"), ("seed", "null"), ("seed", "[1]"), ("seed", "inf")),
+        *(("num_train_steps", "1e400"), ("num_train_steps", "-1"), ("num_envs", "0"), ("num_envs", "true")),
+        *(("async_envs", "maybe"), ("env_timeout_s", "0"), ("env_timeout_s", "nan"), ("grace_s", "-1")),
+        *(("eval_frequency", "0"), ("num_eval_episodes", "0"), ("keep_checkpoints", "0"), ("log_frequency", "-1")),
+        *(("checkpoint_frequency", "often"), ("save_replay_buffer", "7"), ("device", "tpu"), ("device", "meta")),
+        *(("precision", "fp8"), ("execution", "3"), ("replay_storage", "disk"), ("num_threads", "0")),
+        *(("replay_buffer_capacity", "0"), ("replay_buffer_capacity", "none"), ("update_every", "0")),
+        *(("updates_per_step", "0"), ("updates_per_step", "-1"), ("updates_per_step", "inf")),
+        *(("agent.critic_tau", "2"), ("agent.critic_tau", "fast"), ("agent.batch_size", "0.5")),
+        *(("agent.actor.log_std_limit", "hard"), ("agent.init_temperature", "-1"), ("agent.actor_q", "max")),
+        *(("agent.critic.init", "xavier"), ("agent.name", "null"), ("agent.critic.head", "tqc")),
+        ("agent._target_", "null"),
+        *(("logger._target_", "nope"), ("evaluator._target_", "logger.Nope"), ("evaluator", "null")),
+        *(("replay_buffer._target_", "3"), ("replay_buffer", "3"), ("logger.sinks", "3"), ("agent.critic", "null")),
+    )
+]
+
+
+LINES = NODES + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS + TYPES
+LIMIT_S = 10
+
+
+@pytest.fixture
+def no_hang() -> Iterator[None]:
+    def over(*_: object) -> None:
+        raise TimeoutError(f"more than {LIMIT_S} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(LIMIT_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("no_hang")
+@pytest.mark.parametrize(("line", "message"), LINES)
+def test_a_wrong_command_line(
+    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", *(shlex.split(line) or [""])])
+
+    def started(*_: object) -> None:
+        raise AssertionError("a run would have begun")
+
+    assert command.run(started, check_machine, continue_run) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and message in said.err, said.err
+    assert said.out == ""
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,88 @@
+"""Replay buffers of one's own, as a user's file would have them."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+
+from replay_buffer import Batch, ReplayBuffer
+from settings.types import PositiveInt, UnitInterval
+
+
+class RecentBuffer(ReplayBuffer):
+    """Draws a share of each batch from the newest rows.
+
+    Args:
+        share: of a batch, from the newest `window` rows; the rest is drawn from all.
+        window: how many rows count as new.
+        options, named_options: a ReplayBuffer's.
+    """
+
+    def __init__(self, *options: Any, share: UnitInterval, window: PositiveInt = 10, **named_options: Any):
+        super().__init__(*options, **named_options)
+        self._share = share
+        self._window = window
+
+    def _draw(self, batch_size: int) -> np.ndarray:
+        indices = super()._draw(batch_size)
+        newest = round(self._share * batch_size)
+        back = self._rng.integers(1, min(self._window, len(self)) + 1, newest)
+        indices[:newest] = (self.num_added - back) % self.capacity
+        return indices
+
+
+class ListBuffer:
+    """A list of transitions, and no ReplayBuffer; its capacity has no key of its own."""
+
+    capacity = 90
+
+    def __init__(self, obs_shape: tuple[int, ...], action_shape: tuple[int, ...], device: torch.device, seed: int):
+        self.num_added = 0
+        self._rows: deque[list[list[float]]] = deque(maxlen=self.capacity)
+        self._rng = np.random.default_rng(seed)
+        self._device = device
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(
+        self,
+        obs: np.ndarray,
+        action: np.ndarray,
+        reward: float,
+        next_obs: np.ndarray,
+        done: bool,
+        done_no_max: bool,
+        discount_before_last: float = 1.0,
+    ) -> None:
+        not_done = 0.0 if done_no_max else discount_before_last
+        self._rows.append([obs.tolist(), action.tolist(), [float(reward)], next_obs.tolist(), [not_done]])
+        self.num_added += 1
+
+    def sample(self, batch_size: int) -> Batch:
+        drawn = [self._rows[index] for index in self._rng.integers(0, len(self), batch_size)]
+        return Batch(*(torch.tensor(column, device=self._device) for column in zip(*drawn, strict=True)))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": list(self._rows), "num_added": self.num_added, "rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._rows = deque(state["rows"], self.capacity)
+        self.num_added = state["num_added"]
+        self._rng.bit_generator.state = state["rng"]
+
+
+class NumpyState(ListBuffer):
+    """Its state is not of plain values."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"first": [np.zeros(3)]}
+
+
+class NoSample(ListBuffer):
+    sample = property()  # type: ignore[assignment]  # an attribute that is not there
+
+
+class NoShapes:
+    def __init__(self, seed: int) -> None: ...

@@ -1,0 +1,345 @@
+"""Checkpoints on disk: whole or not there, checked, small, and of plain values only."""
+
+import errno
+import io
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from replay import on_disk
+from replay_buffer import ReplayBuffer
+from run import checkpoint, manifests
+from run.checkpoint import BrokenError, Checkpoint, Checkpoints, newest_first, newest_whole
+from utils import UserError
+
+MINE = {"agent": "sac", "env": "cheetah_run", "obs_dim": 3}
+
+
+def filled(buffer: ReplayBuffer, until: int) -> ReplayBuffer:
+    for i in range(buffer.num_added, until):
+        buffer.add(np.full(3, i), np.zeros(2), i, np.full(3, i + 1), False, False)
+    return buffer
+
+
+def new_buffer(capacity: int = 10) -> ReplayBuffer:
+    return ReplayBuffer((3,), (2,), capacity, torch.device("cpu"))
+
+
+def state(value: int) -> dict[str, Any]:
+    return {"weights": torch.full((4,), float(value)), "rng": np.random.default_rng(value).bit_generator.state}
+
+
+def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> Checkpoints:
+    made = Checkpoints(folder, keep, MINE)
+    for step in steps:
+        rows = None if buffer is None else filled(buffer, step)
+        made.save(step, {"agent": state(step), "run": {"step": step}}, {}, rows)
+    return made
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in newest_first(folder)]
+
+
+def test_what_was_saved_comes_back_and_old_ones_go(tmp_path: Path) -> None:
+    save(tmp_path, 5, 90, 100)
+    assert names(tmp_path) == ["step_100", "step_90"]
+    found, broken = newest_whole(tmp_path, "agent", "run", identity=MINE)
+    assert (found.step, broken, found.load("run")) == (100, [], {"step": 100})
+    assert torch.equal(found.load("agent")["weights"], torch.full((4,), 100.0))
+    assert found.load("agent")["rng"] == state(100)["rng"]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_100", "step_90"]
+    assert Checkpoints(tmp_path, 2, MINE).last_step is None
+    assert Checkpoints(tmp_path, 2, MINE, found).last_step == 100
+
+
+@pytest.mark.parametrize(("capacity", "steps"), [(10, (4, 9)), (10, (4, 7, 13, 37)), (10, (3, 30, 31)), (1, (1, 2, 5))])
+def test_the_ring_comes_back_from_its_segments(tmp_path: Path, capacity: int, steps: tuple[int, ...]) -> None:
+    buffer = new_buffer(capacity)
+    save(tmp_path, *steps, buffer=buffer)
+    found, _ = newest_whole(tmp_path, "agent", buffer=True)
+    other = new_buffer(capacity)
+    found.load_rows(other, steps[-1])
+    np.testing.assert_array_equal(other._rows, buffer._rows)
+
+
+def test_a_segment_is_written_once_and_goes_when_no_checkpoint_needs_it(tmp_path: Path) -> None:
+    folder, buffer = tmp_path / "checkpoints/buffer", new_buffer(10)
+    saver = save(tmp_path, 6, buffer=buffer)
+    (first,) = folder.iterdir()
+    written = first.stat().st_mtime_ns, first.stat().st_ino
+    saver.save(12, {"agent": {}}, {}, filled(buffer, 12))
+    assert (first.stat().st_mtime_ns, first.stat().st_ino) == written
+    row_bytes = 4 * buffer.row_width
+    assert {path.name[:25]: path.stat().st_size // row_bytes for path in folder.iterdir()} == {
+        "000000000000-000000000006": 6,
+        "000000000006-000000000012": 6,
+    }
+    saver.save(16, {"agent": {}}, {}, filled(buffer, 16))  # the ring is 6..16, but step 12's still reaches back to 2
+    assert first.exists()
+    saver.save(18, {"agent": {}}, {}, filled(buffer, 18))
+    assert not first.exists()
+    newest_whole(tmp_path, "agent", buffer=True)
+
+
+def damage(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    if how == "missing":
+        path.unlink()
+    elif how == "truncated":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    else:
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated", "empty", "flipped"])
+@pytest.mark.parametrize(
+    "part", ["step_9/manifest.json", "step_9/agent.pt", "step_9/run.pt", "buffer/000000000005-000000000009.rows"]
+)
+def test_a_damaged_part_means_the_one_before(
+    tmp_path: Path, part: str, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, 5, 9, buffer=new_buffer())
+    damage(tmp_path / "checkpoints" / part, how)
+    found, broken = newest_whole(tmp_path, "agent", "run", buffer=True)
+    assert found.step == 5 and [path.name for path in broken] == ["step_9"]
+    said = capsys.readouterr().out
+    assert "step_9" in said and Path(part).name in said and said.count("\n") == 1
+
+
+def test_without_a_whole_one_it_says_so(tmp_path: Path) -> None:
+    folder = re.escape(str(tmp_path))
+    with pytest.raises(UserError, match=f"^{folder}: there is no checkpoint in it$"):
+        newest_whole(tmp_path, "agent")
+    save(tmp_path, 5)
+    damage(tmp_path / "checkpoints/step_5/agent.pt", "flipped")
+    with pytest.raises(UserError, match=f"^{folder}: no checkpoint there is whole$"):
+        newest_whole(tmp_path, "agent")
+
+
+def test_a_broken_one_is_replaced_and_does_not_count(tmp_path: Path) -> None:
+    buffer = new_buffer()
+    save(tmp_path, 5, 9, buffer=buffer)
+    damage(tmp_path / "checkpoints/step_9/agent.pt", "flipped")
+    found, broken = newest_whole(tmp_path, "agent")
+    again, rows = Checkpoints(tmp_path, 2, MINE, found, broken), new_buffer()
+    found.load_rows(rows, 5)
+    rows.num_added = 5
+    again.save(7, {"agent": state(7)}, {}, filled(rows, 7))
+    assert names(tmp_path) == ["step_7", "step_5"]
+    again.save(9, {"agent": state(9)}, {}, filled(rows, 9))
+    assert names(tmp_path) == ["step_9", "step_7"]
+    assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 9
+    np.testing.assert_array_equal(rows._rows, buffer._rows)
+
+
+def test_a_broken_one_that_is_written_again_stays(tmp_path: Path) -> None:
+    save(tmp_path, 5, 9)
+    damage(tmp_path / "checkpoints/step_9/agent.pt", "flipped")
+    found, broken = newest_whole(tmp_path, "agent")
+    again = Checkpoints(tmp_path, 2, MINE, found, broken)
+    again.save(9, {"agent": state(9)}, {}, None)
+    assert names(tmp_path) == ["step_9", "step_5"]
+    assert newest_whole(tmp_path, "agent")[1] == []
+    again.save(12, {"agent": state(12)}, {}, None)
+    assert names(tmp_path) == ["step_12", "step_9"]
+
+
+def test_rows_are_looked_at_where_they_are_asked_for(tmp_path: Path) -> None:
+    save(tmp_path, 5, 9, buffer=new_buffer())
+    damage(tmp_path / "checkpoints/buffer/000000000005-000000000009.rows", "flipped")
+    assert newest_whole(tmp_path, "agent")[0].step == 9
+    assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 5
+
+
+def test_a_replay_buffer_saved_whole_is_looked_at_where_it_is_asked_for(tmp_path: Path) -> None:
+    for step in (5, 9):
+        Checkpoints(tmp_path, 2, MINE).save(step, {"agent": {}, "replay_buffer": {"rows": [step]}}, {}, None)
+    damage(tmp_path / "checkpoints/step_9/replay_buffer.pt", "flipped")
+    assert newest_whole(tmp_path, "agent")[0].step == 9
+    assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 5
+
+
+def test_a_broken_one_does_not_hide_the_rows_of_those_before_it(tmp_path: Path) -> None:
+    buffer = new_buffer(4)  # by step 9 it has none of step 5's rows
+    saver = save(tmp_path, 5, 9, keep=3, buffer=buffer)
+    damage(tmp_path / "checkpoints/step_9/manifest.json", "empty")
+    saver.save(13, {"agent": {}}, {}, filled(buffer, 13))
+    damage(tmp_path / "checkpoints/step_13/agent.pt", "flipped")
+    assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 5
+
+
+@pytest.mark.parametrize("key", list(MINE))
+def test_somebody_elses_checkpoint_is_named(tmp_path: Path, key: str) -> None:
+    save(tmp_path, 5)
+    with pytest.raises(UserError, match=f"step_5.*of {key}={MINE[key]}, not of {key}=other"):
+        newest_whole(tmp_path, "agent", identity=MINE | {key: "other"})
+
+
+def test_another_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "FORMAT", 7)
+    save(tmp_path, 5)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="of format 7; this version reads 2"):
+        newest_whole(tmp_path, "agent")
+
+
+@pytest.mark.parametrize(("how", "error"), [("truncated", "RuntimeError"), ("empty", "EOFError")])
+def test_a_part_that_changed_after_it_was_checked_is_named(tmp_path: Path, how: str, error: str) -> None:
+    save(tmp_path, 5)
+    found, _ = newest_whole(tmp_path, "agent")
+    damage(found.path / "agent.pt", how)
+    with pytest.raises(UserError, match=rf"step_5/agent\.pt: cannot be read \({error}\)$"):
+        found.load("agent")
+
+
+def test_files_that_others_write_are_parts_too(tmp_path: Path) -> None:
+    written: list[Path] = []
+
+    def policy(path: Path) -> None:
+        written.append(path)
+        path.write_bytes(b"weights")
+
+    Checkpoints(tmp_path, 2, MINE).save(5, {"agent": {}}, {"policy": policy, "nothing": lambda path: None}, None)
+    assert [path.name for path in written] == ["policy.pt"]
+    found, _ = newest_whole(tmp_path, "agent", "policy")
+    assert (found.path / "policy.pt").read_bytes() == b"weights"
+    assert found.has("agent") and found.has("policy") and not found.has("nothing")
+    damage(found.path / "policy.pt", "flipped")
+    with pytest.raises(BrokenError, match=r"policy\.pt has changed"):
+        found.verify("policy")
+
+
+def test_a_full_disk_is_an_error_of_the_disk_whoever_writes(tmp_path: Path) -> None:
+    def policy(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise RuntimeError("PytorchStreamWriter failed\nstack")
+
+    saver = save(tmp_path, 5)
+    with pytest.raises(OSError, match=r"PytorchStreamWriter failed$") as caught:
+        saver.save(9, {"agent": {}}, {"policy": policy}, None)
+    assert caught.value.errno == errno.EIO
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_5"]
+
+
+class Evil:
+    """Unpickled by an ordinary loader, it leaves a trace."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple:
+        return (os.mkdir, (str(self.trace),))
+
+
+def test_a_strangers_pickle_does_not_run(tmp_path: Path) -> None:
+    trace = tmp_path / "it_ran"
+    Checkpoints(tmp_path, 2, MINE).save(5, {"agent": {"weights": Evil(trace)}}, {}, None)
+    found, _ = newest_whole(tmp_path, "agent")  # its checksums are right
+    with pytest.raises(UserError, match=r"agent\.pt: refused, as it holds more than tensors"):
+        found.load("agent")
+    assert not trace.exists()
+    torch.load(found.path / "agent.pt", weights_only=False)  # what an ordinary loader would have done
+    assert trace.exists()
+
+
+@pytest.mark.parametrize("crash_at", ["extend", "_write_state", "signature", "sync", "replace"])
+def test_a_crash_while_writing_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: str
+) -> None:
+    buffer = new_buffer()
+    saver = save(tmp_path, 5, buffer=buffer)
+
+    def crash(*_: Any) -> None:
+        raise KeyboardInterrupt  # nothing is cleaned up, as by SIGKILL
+
+    target = {"extend": on_disk, "replace": Path, "signature": manifests}.get(crash_at, checkpoint)
+    monkeypatch.setattr(target, crash_at, crash)
+    with pytest.raises(KeyboardInterrupt):
+        saver.save(9, {"agent": state(9)}, {}, filled(buffer, 9))
+    monkeypatch.undo()
+    found, broken = newest_whole(tmp_path, "agent", "run", buffer=True)
+    assert found.step == 5 and not broken
+    later = Checkpoints(tmp_path, 2, MINE, found)
+    later.save(9, {"agent": state(9)}, {}, buffer)
+    assert names(tmp_path) == ["step_9", "step_5"]
+    left = {path.name for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
+    assert left == {
+        *("manifest.json", "agent.pt", "run.pt"),
+        *("000000000000-000000000005.rows", "000000000005-000000000009.rows"),
+    }
+
+
+def test_a_deleted_folder_is_not_made_again(tmp_path: Path) -> None:
+    saver = save(tmp_path / "run", keep=2)
+    with pytest.raises(FileNotFoundError) as caught:
+        saver.save(5, {"agent": {}}, {}, None)
+    assert caught.value.filename == str(tmp_path / "run/checkpoints")  # what was missing, and not a clean-up's error
+    assert not (tmp_path / "run").exists()
+
+
+def test_old_ones_that_cannot_be_removed_wait_for_the_next_time(tmp_path: Path) -> None:
+    saver = save(tmp_path, 5, keep=1, buffer=new_buffer())
+    (tmp_path / "checkpoints/.step_3.gone").write_text("a file is no folder, and stays")
+    gone = tmp_path / "checkpoints/buffer/000000000000-000000000005.rows"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saver, "_remove_old", raises(OSError(errno.EIO, "no")))
+        saver.save(9, {"agent": {}}, {}, None)
+    assert names(tmp_path) == ["step_9", "step_5"] and saver.last_step == 9 and gone.exists()
+    saver.save(13, {"agent": {}}, {}, None)
+    assert names(tmp_path) == ["step_13"] and not gone.exists()
+
+
+def raises(error: Exception) -> Callable[..., None]:
+    def function(*_: Any) -> None:
+        raise error
+
+    return function
+
+
+class FullForAWhile(io.BytesIO):
+    """A file whose large writes fail; closing it says nothing."""
+
+    def write(self, data: Any) -> int:
+        if len(data) > 1000:
+            raise OSError(errno.ENOSPC, "no space")
+        return super().write(data)
+
+
+def test_a_disks_error_is_told_from_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "open", lambda *_: FullForAWhile())
+    with pytest.raises(OSError, match="no space"):
+        checkpoint._write_state({"weights": torch.zeros(1000)}, tmp_path / "agent.pt")
+    monkeypatch.undo()
+    monkeypatch.setattr(torch, "save", raises(RuntimeError("torch's own")))
+    with pytest.raises(RuntimeError, match="torch's own"):
+        checkpoint._write_state({}, tmp_path / "agent.pt")
+
+
+def test_a_manifest_that_lies_is_not_believed(tmp_path: Path) -> None:
+    save(tmp_path, 5)
+    manifest = tmp_path / "checkpoints/step_5/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"step": 5', '"step": 6'))
+    with pytest.raises(BrokenError, match="has changed"):
+        Checkpoint(manifest.parent)
+
+
+def test_a_copied_checkpoint_needs_no_buffer_to_give_its_agent(tmp_path: Path) -> None:
+    save(tmp_path, 5, buffer=new_buffer())
+    copy = shutil.copytree(tmp_path / "checkpoints/step_5", tmp_path / "elsewhere/step_5")
+    found = Checkpoint(copy)
+    found.verify("agent")
+    assert pickle.dumps(found.load("agent")["rng"]) == pickle.dumps(state(5)["rng"])
+    with pytest.raises(BrokenError, match="rows"):
+        found.verify("agent", buffer=True)

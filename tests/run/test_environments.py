@@ -1,0 +1,70 @@
+"""An environment of somebody's own that breaks: one line with the last checkpoint, and its own traceback behind it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import probes
+import pytest
+from runs import RUN, SILENT
+
+from utils import EnvError
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("ProbeFaulty-v0", r"its step raised ValueError: lost its way; stopped at step 42"),
+        ("ProbeFaultyReset-v0", r"its reset raised KeyError: 'no way back'; stopped at step 40"),
+        (
+            "ProbeFaultyShape-v0",
+            r"observation of shape \(4,\) where .* made flat, has \(1,\); stopped at step 42",
+        ),
+    ],
+)
+def test_what_breaks_in_an_environment_is_one_line(env: str, message: str, tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, f"env={env}", *RUN)
+    with pytest.raises(EnvError, match=rf"^env={env}: .*{message}.*; the last good checkpoint is .*step_30$") as caught:
+        run.run()
+    run.close()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_prints_its_traceback_behind_the_line(
+    command: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert command("env=ProbeFaulty-v0", *probes.SMALL, *RUN, "hydra.run.dir=run", *SILENT) == 3
+    first, *rest = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("Error executing job")]
+    assert first.startswith("train.py: env=ProbeFaulty-v0: its step raised ValueError: lost its way; stopped at step")
+    assert rest[0].startswith("Traceback") and "probes.py" in "".join(rest)
+    assert rest[-2:] == ["ValueError: lost", "its way"]
+
+
+def test_one_that_does_not_render_trains_without_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path, "env=ProbeNoLimit-v0", *RUN, "num_train_steps=80", "save_video=true", "num_eval_episodes=1")
+    said = capsys.readouterr().out
+    assert said.count("No videos: this environment does not render (NotImplementedError") == 1
+    assert not list(tmp_path.glob("video/*")) and (tmp_path / "finished.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        (("min_buffer_size=500",), "500 transitions (min_buffer_size=500) are waited for"),
+        (("num_seed_steps=160",), "num_seed_steps=160"),
+        (("update_every=200",), "update_every=200"),
+        (("min_buffer_size=150",), None),
+        (("action_repeat=2", "min_buffer_size=79"), None),
+    ],
+)
+def test_a_run_that_will_not_learn_says_so(
+    overrides: tuple[str, ...], why: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN, *overrides)
+    said = capsys.readouterr().out
+    updates = []
+    run.agent.update = lambda *_: updates.append(1)  # type: ignore[method-assign]
+    run.run()
+    run.close()
+    expected = f"No update is to be expected within num_train_steps=160: {why}" if why else "No update"
+    assert (expected in said) == (why is not None)
+    assert bool(updates) == (why is None)

@@ -1,0 +1,203 @@
+"""Faults end a run in a clear line with its last checkpoint whole, or do not end it; nothing bad is kept."""
+
+import os
+import resource as limits
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+import torch
+from runs import RUN, assert_same, at_step, go_on
+
+from run import checkpoint
+from train import Workspace
+from utils import RunError
+from video import VideoRecorder, filming
+
+PROBE = ("env=ProbeTimeLimit-v0", *RUN)
+
+
+@contextmanager
+def no_file_longer_than(num_bytes: int) -> Iterator[None]:
+    """What a full disk does to a write, by a limit of this process."""
+    soft, hard = limits.getrlimit(limits.RLIMIT_FSIZE)
+    limits.setrlimit(limits.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        limits.setrlimit(limits.RLIMIT_FSIZE, (soft, hard))
+
+
+def limit_from(run: Workspace, step: int, num_bytes: int) -> None:
+    hard = limits.getrlimit(limits.RLIMIT_FSIZE)[1]
+    at_step(run, step, lambda: limits.setrlimit(limits.RLIMIT_FSIZE, (num_bytes, hard)))
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path / "straight", *PROBE)
+    run = probes.workspace(tmp_path / "run", *PROBE)
+    limit_from(run, 70, 9000)
+    message = r"the run's end is in no checkpoint; stopped at step 160; the last good checkpoint is .*step_60$"
+    with no_file_longer_than(2**40), pytest.raises(RunError, match=message):
+        run.run()
+    run.close()
+    said = capsys.readouterr().err
+    assert "No checkpoint at step 90: File too large; that of step 60 stays" in said
+    found, broken = checkpoint.newest_whole(tmp_path / "run", "agent", "run", buffer=True)
+    assert found.step == 60 and not broken
+    assert not list((tmp_path / "run/checkpoints").glob(".*"))
+    assert not (tmp_path / "run/finished.json").exists()
+    go_on(tmp_path / "run")
+    assert_same(tmp_path / "run", tmp_path / "straight")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(("log", "num_bytes"), [("csv", 900), ("tensorboard", 2500)])
+def test_a_log_that_cannot_be_written_stops_the_run_and_loses_nothing(tmp_path: Path, log: str, num_bytes: int) -> None:
+    run = (*PROBE, f"log_save_tb={log == 'tensorboard'}")
+    probes.train(tmp_path / "straight", *run)
+    stopped = probes.workspace(tmp_path / "run", *run)
+    limit_from(stopped, 45, num_bytes)
+    with (
+        pytest.raises(RunError, match=r"File too large.*; stopped at step \d+; the last good checkpoint is .*step_30$"),
+        no_file_longer_than(2**40),
+    ):
+        stopped.run()
+    stopped.close()
+    go_on(tmp_path / "run")
+    assert_same(tmp_path / "run", tmp_path / "straight")
+
+
+def test_the_first_checkpoint_has_to_be_written(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, *PROBE)
+    with pytest.raises(RunError, match="nothing was saved"), no_file_longer_than(3000):
+        run.run()
+    run.close()
+    assert not (tmp_path / "train.csv").exists()
+
+
+class Noise:
+    def render(self) -> np.ndarray:
+        return np.random.default_rng().integers(0, 256, (64, 64, 3), np.uint8)
+
+
+def test_a_video_that_cannot_be_written_is_given_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with no_file_longer_than(20_000), filming(tmp_path / "a.mp4", 1 / 30) as recorder:
+        for _ in range(60):
+            recorder.record(Noise())
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out.startswith(f"No {tmp_path / 'a.mp4'}: it could not be written")
+
+
+def test_a_folder_that_a_video_cannot_enter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "video").write_text("a file")
+    recorder = VideoRecorder(tmp_path / "video" / "a.mp4", 1 / 30)
+    recorder.record(Noise())
+    recorder.record(Noise())
+    recorder.save()
+    assert capsys.readouterr().out.count("could not be written") == 1
+
+
+def test_a_run_folder_deleted_underneath(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = probes.workspace(folder, *PROBE, "save_figure=true")
+    at_step(run, 42, lambda: shutil.rmtree(folder))
+    with pytest.raises(RunError, match=r"No such file or directory: .*; stopped at step 45"):
+        run.run()
+    run.close()
+    assert not folder.exists()
+
+
+def test_a_run_folder_deleted_between_rows(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path / "run", "env=Pendulum-v1", *RUN)  # no row before step 200
+    at_step(run, 42, lambda: shutil.rmtree(tmp_path / "run"))
+    with pytest.raises(RunError, match=r"No such file or directory: .*; stopped at step 60"):
+        run.run()
+    run.close()
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("observation", r"observation\[0, 0\] is nan; stopped at step 43"),
+        ("reward", r"reward\[0\] is inf; stopped at step 43"),
+        ("huge reward", r"reward\[0\] is 1e\+39; stopped at step 43"),
+        ("action", r"action\[0, 0\] is nan; stopped at step 43"),
+        ("loss", r"train_critic/loss is nan; stopped at step 45"),
+        ("weight", r"agent.critic_target.trunk.0.weight is not finite; stopped at step 60"),
+    ],
+)
+def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: str, message: str) -> None:
+    run = probes.workspace(tmp_path, *PROBE)
+    step, act = run.envs.step, run.agent.act
+
+    def spoiled(actions: np.ndarray) -> Any:
+        obs, rewards, *rest = step(actions)
+        if run.step == 43 and what == "observation":
+            obs = np.full_like(obs, np.nan)
+        if run.step == 43 and what == "reward":
+            rewards = np.full_like(rewards, np.inf)
+        if run.step == 43 and what == "huge reward":  # finite, but not in the buffer's float32
+            rewards = np.full_like(rewards, 1e39)
+        if run.step == 43 and what == "loss":
+            run.logger.log("train_critic/loss", torch.tensor(torch.nan), run.step)
+        if run.step == 58 and what == "weight":
+            run.agent.critic_target.trunk.layers[0].weight.data[0, 0, 0] = torch.inf
+        return obs, rewards, *rest
+
+    def spoiled_act(obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        action = act(obs, sample)
+        return action * np.nan if run.step == 43 and what == "action" else action
+
+    run.envs.step, run.agent.act = spoiled, spoiled_act  # type: ignore[method-assign]
+    if what == "weight":
+        run.agent.update = lambda *_: None
+    with pytest.raises(RunError, match=f"{message}; the last good checkpoint is .*step_30"):
+        run.run()
+    run.close()
+    stored = run.replay_buffer
+    assert np.isfinite(stored._rows[: len(stored)]).all()
+    found, broken = checkpoint.newest_whole(tmp_path, "agent", "run", buffer=True)
+    assert found.step == 30 and not broken
+
+
+def test_a_loss_is_looked_at_before_each_checkpoint(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=Pendulum-v1", *RUN)  # no row, and so no other look, before step 200
+    at_step(run, 50, lambda: run.logger.log("train_actor/loss", torch.tensor(torch.inf), 50))
+    with pytest.raises(RunError, match=r"train_actor/loss is inf; stopped at step 60; .*step_30"):
+        run.run()
+    run.close()
+
+
+def test_a_physics_blow_up_is_one_line(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=cartpole_balance", *RUN)
+
+    def blow_up() -> None:
+        run.envs.envs[0].unwrapped._env.physics.data.qvel[:] = 1e12  # type: ignore[attr-defined]
+
+    at_step(run, 42, blow_up)
+    with pytest.raises(RunError, match=r"(?i)physics.*; stopped at step 42; .*step_30") as caught:
+        run.run()
+    run.close()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(signal.SIGKILL, "an environment's process died"), (signal.SIGSTOP, "not answered for env_timeout_s=0.5")],
+)
+def test_an_environments_process_that_dies_or_hangs(tmp_path: Path, number: int, message: str) -> None:
+    run = probes.workspace(tmp_path, "env=probes:ProbeTimeLimit-v0", *RUN, "num_envs=2", "async_envs=true")
+    run.envs._timeout_s = 0.5  # type: ignore[attr-defined]  # the first answers took longer
+    processes = run.envs.processes  # type: ignore[attr-defined]
+    at_step(run, 42, lambda: os.kill(processes[1].pid, number))
+    with pytest.raises(RunError, match=f"{message}; stopped at step 42; .*step_30"):
+        run.run()
+    run.close()
+    assert not any(process.is_alive() for process in processes)

@@ -1,0 +1,121 @@
+"""A replay buffer of one's own, named in the YAML: trained with, checked, saved and continued."""
+
+import sys
+from pathlib import Path
+
+import probes
+import pytest
+import torch
+from omegaconf import OmegaConf
+from own_buffers import ListBuffer, RecentBuffer
+from runs import RUN, assert_same, go_on, run_until
+
+import train
+from replay.device import DeviceReplayBuffer
+from run import resume
+from run.build import build_replay_buffer
+from settings import compose
+from settings.check import check
+from utils import UserError
+
+RECENT = ("replay_buffer._target_=own_buffers.RecentBuffer", "+replay_buffer.share=0.5", "+replay_buffer.window=9")
+A_LIST = (
+    *("replay_buffer._target_=own_buffers.ListBuffer", "~replay_buffer.capacity", "~replay_buffer.with_replacement"),
+)
+OWN = {"subclass": RECENT, "another": A_LIST}
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: str) -> None:
+    run = (*RUN, "env=Pendulum-v1", "replay_buffer_capacity=120", "execution=auto", "n_step=2", *OWN[own])
+    straight = probes.train(tmp_path / "straight", *run)
+    assert isinstance(straight.replay_buffer, RecentBuffer if own == "subclass" else ListBuffer)
+    assert straight.agent.num_updates == 120
+    run_until(tmp_path / "killed", 101, *run)
+    assert OmegaConf.load(tmp_path / "killed/config.yaml").replay_storage == "auto"
+    assert go_on(tmp_path / "killed", "device=cpu").step == 160
+    assert_same(tmp_path / "killed", tmp_path / "straight")
+
+
+def test_it_draws_as_it_says(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RECENT)
+    for i in range(50):
+        run.replay_buffer.add([0.0], [0.0], float(i), [0.0], False, False)
+    newest = run.replay_buffer.sample(1000).reward[:500, 0]
+    assert set(newest.tolist()) == set(map(float, range(41, 50)))
+    run.close()
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_what_was_not_saved_is_collected_anew(tmp_path: Path, own: str) -> None:
+    run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN, "save_replay_buffer=false", *OWN[own])
+    continued = go_on(tmp_path)
+    assert continued.step == 160 and continued.replay_buffer.num_added == 70
+    assert continued.agent.num_updates == 50 + 30
+
+
+def test_a_buffer_is_part_of_what_a_run_means(tmp_path: Path) -> None:
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40", *RECENT)
+    for override in ("replay_buffer.share=0.25", "replay_buffer.capacity=20"):
+        with pytest.raises(UserError, match=rf"{override} would change the run"):
+            resume.settings_of(tmp_path, [*RECENT, override])
+    with pytest.raises(UserError, match=r"replay_storage=pinned: .*own_buffers\.RecentBuffer; choose replay_st"):
+        go_on(tmp_path, "replay_storage=pinned", "num_train_steps=60")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*RECENT, "+replay_buffer.shar=1"), "did you mean replay_buffer.share"),
+        ((*RECENT, "replay_buffer.share=2"), "replay_buffer.share=2: it should be less than or equal to 1"),
+        ((*RECENT, "replay_buffer.capacity=0"), "replay_buffer.capacity=0: it should be greater than 0"),
+        (RECENT[:1], "replay_buffer.share is missing"),
+        ((*RECENT, "replay_storage=device"), "choose replay_storage=auto"),
+        ((*A_LIST, "~replay_buffer.seed"), "replay_buffer.seed is missing"),
+        (("+replay_buffer.obs_shape=[3]",), "it comes from the environment"),
+        (("replay_buffer._target_=own_buffers.Nowhere",), "cannot be imported"),
+        (("replay_buffer._partial_=false",), "_partial_: true"),
+        (("replay_buffer=5",), "replay_buffer"),
+        (("replay_buffer.capacity=10_000_000_000_000",), "bytes are asked for"),
+        (("replay_buffer._target_=own_buffers.NoSample", *A_LIST[1:]), "own_buffers.NoSample: it needs sample"),
+        (("replay_buffer._target_=own_buffers.NoShapes", *A_LIST[1:]), "it has to take obs_shape, action_shape and"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", "env=Pendulum-v1", *arguments])
+    assert train.main() == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_state_that_could_not_be_read_back_is_found_before_it_is_needed(tmp_path: Path) -> None:
+    run = probes.workspace(
+        tmp_path, "env=ProbeTimeLimit-v0", *RUN, "replay_buffer._target_=own_buffers.NumpyState", *A_LIST[1:]
+    )
+    with pytest.raises(UserError, match=r"own_buffers\.NumpyState: state\.first\.0 of its state_dict"):
+        run.run()
+    run.close()
+    assert not (tmp_path / "train.csv").exists()
+
+
+def test_updates_in_a_cuda_graph_ask_more_of_a_buffer() -> None:
+    cfg = check(compose.plain(compose.compose_config("train", [*A_LIST])))
+    shapes, cpu = {"obs_dim": 1, "action_dim": 1}, torch.device("cpu")
+    with pytest.raises(UserError, match="ListBuffer: it needs stage, staged, generators; or choose execution=eager"):
+        build_replay_buffer(cfg, shapes, cpu, "auto", "captured")
+    assert isinstance(build_replay_buffer(cfg, shapes, cpu, "auto", "recorded"), ListBuffer)
+
+
+def test_a_storage_keeps_what_the_node_says(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", "replay_storage=device", "replay_buffer.capacity=7")
+    assert type(run.replay_buffer) is DeviceReplayBuffer and run.replay_buffer.capacity == 7
+    assert run.replay_buffer.device == torch.device("cpu")
+    run.close()

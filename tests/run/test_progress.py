@@ -1,0 +1,83 @@
+"""What is due when, and the episodes under way, across a restart at any step."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from run.progress import Progress
+from settings import compose
+from settings.check import Settings, check
+
+
+def settings(*overrides: str) -> Settings:
+    return check(compose.plain(compose.compose_config("train", list(overrides))))
+
+
+def updates(num_envs: int, every: int, per_step: float, transitions: int) -> list[int]:
+    overrides = (f"num_envs={num_envs}", f"update_every={every}", f"updates_per_step={per_step}")
+    progress = Progress(settings(*overrides), 1)
+    return [progress.take_updates(added) for added in range(num_envs, transitions + 1, num_envs)]
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "every", "per_step", "expected"),
+    [
+        (1, 1, 1, [1] * 12),
+        (1, 1, 2, [2] * 12),
+        (1, 4, 1, [0, 0, 0, 4] * 3),
+        (1, 1, 0.25, [0, 0, 0, 1] * 3),
+        (1, 3, 0.5, [0, 0, 1, 0, 0, 2, 0, 0, 1, 0, 0, 2]),
+        (4, 1, 1, [4] * 3),
+        (4, 6, 0.5, [0, 3, 3]),  # one burst in the steps to 8 and to 12
+    ],
+)
+def test_updates_come_in_bursts_and_fractions_add_up(
+    num_envs: int, every: int, per_step: float, expected: list[int]
+) -> None:
+    assert updates(num_envs, every, per_step, 12) == expected
+
+
+def test_a_fraction_is_not_lost_to_rounding() -> None:
+    assert sum(updates(1, 1, 0.1, 1000)) == 100
+
+
+def stepped(progress: Progress, steps: int) -> list[Any]:
+    """Steps of two environments, whose episodes end now and then; what was due, and what was logged."""
+    seen: list[Any] = []
+    for _ in range(steps):
+        progress.count(np.array([1.0, 2.0]), np.array([2, 2]))
+        seen += [progress.step, progress.checkpoint_due, progress.evaluation_due, progress.take_updates(progress.step)]
+        if progress.evaluation_due and progress.step % 3 == 0:
+            progress.evaluated(progress.step / 2)
+        for index in (0, 1):
+            if progress.episode_length[index] >= 6 + 4 * index:
+                row = progress.end_episode(index)
+                assert row.pop("duration") > 0 and row.pop("steps_per_second") > 0
+                seen.append(row)
+                progress.begin_episodes(np.arange(2) == index)
+    return [*seen, progress.unfinished(), progress.last_eval_step, progress.last_return]
+
+
+@pytest.mark.parametrize("stop", range(9))
+def test_it_goes_on_where_its_state_was_taken(stop: int) -> None:
+    cfg = settings("num_envs=2", "eval_frequency=10", "checkpoint_frequency=12", "updates_per_step=0.3")
+    straight, first, second = (Progress(cfg, 1) for _ in range(3))
+    for progress in (straight, first):
+        progress.begin_episodes(np.ones(2, bool))
+    stepped(straight, stop)
+    stepped(first, stop)
+    second.load_state_dict(first.state_dict())
+    expected, got = stepped(straight, 12), stepped(second, 12)
+    assert repr(got) == repr(expected)  # nan and all
+    assert straight.episode > 3 and not math.isnan(straight.last_return)
+
+
+def test_an_evaluation_is_no_part_of_an_episodes_duration() -> None:
+    progress = Progress(settings(), 1)
+    progress.begin_episodes(np.ones(1, bool))
+    progress.count(np.ones(1), np.ones(1, int))
+    progress.leave_out(-1000.0)  # as if it had begun so long ago
+    assert progress.end_episode(0)["duration"] == pytest.approx(1000, abs=10)
+    assert progress.unfinished() == []

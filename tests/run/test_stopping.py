@@ -1,0 +1,127 @@
+"""Signals: saved, said, and gone on from."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import probes
+import pytest
+from runs import RUN, SILENT, assert_same, at_step, go_on, run_until
+
+from run import stopping
+from run.stopping import Stopping
+from utils import Stopped
+
+PROBE = ("env=ProbeTimeLimit-v0", *RUN)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)], ids=["TERM", "USR1", "INT"]
+)
+def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: int, code: int) -> None:
+    probes.train(tmp_path / "straight", *PROBE)
+    run = probes.workspace(tmp_path / "run", *PROBE)
+    before = signal.getsignal(number)
+    at_step(run, 42, lambda: os.kill(os.getpid(), number))
+    with pytest.raises(Stopped, match=f"at step 43.*continue with: python train.py resume={tmp_path / 'run'}") as ended:
+        run.run()
+    run.close()
+    assert ended.value.exit_code == code
+    assert signal.getsignal(number) == before
+    assert (tmp_path / "run/train.csv").read_text().splitlines()[-1].startswith("9,43,3.0")  # the cut episode's row
+    assert go_on(tmp_path / "run").step == 160
+    assert_same(tmp_path / "run", tmp_path / "straight")
+
+
+@pytest.mark.parametrize("step", [70, 160])
+def test_an_evaluation_is_cut_short_and_made_again(tmp_path: Path, step: int) -> None:
+    run = (*PROBE, "num_eval_episodes=3")
+    probes.train(tmp_path / "straight", *run)
+    stopped = probes.workspace(tmp_path / "run", *run)
+    evaluate, finished = stopped.evaluator.evaluate, []
+
+    def signalled(agent: Any, at: int) -> Any:
+        if at == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finished.append(at)
+        return evaluate(agent, at)
+
+    stopped.evaluator.evaluate = signalled  # type: ignore[method-assign]
+    with pytest.raises(Stopped, match=f"SIGTERM at step {step}"):
+        stopped.run()
+    stopped.close()
+    assert step not in finished
+    go_on(tmp_path / "run")
+    assert_same(tmp_path / "run", tmp_path / "straight")
+
+
+class Instantly(threading.Timer):
+    """A grace period that is over at once."""
+
+    def start(self) -> None:
+        self.function()
+
+
+def test_the_grace_period_ends_a_step_that_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threading, "Timer", Instantly)
+    monkeypatch.setattr(os, "_exit", exits := [].append)
+    with Stopping(grace_s=7):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert exits.__self__ == [75]
+    assert capsys.readouterr().err == "not saved within grace_s=7; the last checkpoint stays\n"
+
+
+def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    with Stopping(grace_s=7) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.asked == signal.SIGINT and not codes
+        os.kill(os.getpid(), signal.SIGINT)
+    assert codes == [stopping.EXIT_INTERRUPTED]
+
+
+def test_under_submitit_its_own_handler_queues_the_job_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queued: list[bool] = []
+
+    def requeue(number: int, frame: Any) -> None:
+        queued.append((tmp_path / "checkpoints/step_43/manifest.json").exists())
+        raise SystemExit(-1)
+
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    before = signal.signal(signal.SIGUSR2, requeue)
+    term = signal.signal(signal.SIGTERM, lambda *_: None)  # which submitit passes over
+    try:
+        run = probes.workspace(tmp_path, *PROBE)
+        at_step(run, 20, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        at_step(run, 42, lambda: os.kill(os.getpid(), signal.SIGUSR2))
+        with pytest.raises(SystemExit):
+            run.run()
+        run.close()
+    finally:
+        signal.signal(signal.SIGUSR2, before), signal.signal(signal.SIGTERM, term)
+    assert queued == [True]
+
+
+def test_a_sweep_runs_what_is_missing_and_goes_on_with_what_was_cut_off(
+    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ("env=Pendulum-v1", *RUN)
+    for seed in (2, 3):
+        probes.train(tmp_path / f"straight-{seed}", *run, f"seed={seed}")
+    probes.train(tmp_path / "sweep/seed-1", *run, "seed=1")
+    run_until(tmp_path / "sweep/seed-2", 100, *run, "seed=2")
+    finished = {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep/seed-1").rglob("*") if path.is_file()}
+    sweep = ("-m", "resume=auto", f"hydra.sweep.dir={tmp_path / 'sweep'}", "seed=1,2,3")
+    capsys.readouterr()
+    assert command(*sweep, *probes.SMALL, *run, *SILENT) == 0
+    said = capsys.readouterr().out
+    assert "seed-1: finished at step 160" in said and "Continuing from" in said
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    for seed in (2, 3):
+        assert_same(tmp_path / f"sweep/seed-{seed}", tmp_path / f"straight-{seed}")

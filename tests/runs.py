@@ -1,0 +1,80 @@
+"""Runs that die and go on, the command in a process of its own, and how two runs are compared."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+from same_run import result, same
+
+from run import checkpoint, resume
+from train import Workspace
+
+ROOT = Path(__file__).parents[1]
+# For a process: at these sizes a second thread only waits.
+ONE_THREAD = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"} | {"OMP_NUM_THREADS": "1"}
+SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")  # whose handlers would outlive the test
+RUN = ("checkpoint_frequency=30", "num_train_steps=160", "num_seed_steps=40", "eval_frequency=70", "num_threads=1")
+
+
+class Killed(BaseException):
+    """Nothing catches it, so nothing is put in order, as by SIGKILL."""
+
+
+def run_until(folder: Path, step: int, *overrides: str) -> None:
+    """A run that dies in the middle of a step."""
+    dying = probes.workspace(folder, *overrides)
+    die_in(dying, step)
+
+
+def die_in(dying: Workspace, step: int) -> None:
+    take = dying.envs.step
+
+    def die(actions: np.ndarray) -> Any:
+        if dying.step >= step:
+            raise Killed
+        return take(actions)
+
+    dying.envs.step = die  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        dying.run()
+    dying.close()
+
+
+def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
+    """Has something happen to a run in front of an environment's step."""
+    take = run.envs.step
+
+    def taken(actions: np.ndarray) -> Any:
+        if run.step == step:
+            happens()
+        return take(actions)
+
+    run.envs.step = taken  # type: ignore[method-assign]
+
+
+def go_on(folder: Path, *overrides: str) -> Workspace:
+    cfg = resume.settings_of(folder, list(overrides), trusted=("probes", "own_buffers"))
+    continued = Workspace(cfg, folder, resume=True)
+    continued.run()
+    continued.close()
+    return continued
+
+
+def assert_same(folder: Path, straight: Path) -> None:
+    got, expected = result(folder), result(straight)
+    different = [what for what in expected if not same(got[what], expected[what])]
+    assert not different
+    kept = [[path.name for path in checkpoint.newest_first(run)] for run in (folder, straight)]
+    assert kept[0] == kept[1]
+
+
+def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`python train.py <arguments>` in a folder."""
+    command = [sys.executable, str(ROOT / "train.py"), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ONE_THREAD, check=False)

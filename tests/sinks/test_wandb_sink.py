@@ -1,0 +1,138 @@
+"""Weights & Biases, offline: what it would be sent is read back from its file."""
+
+import importlib.util
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+
+from launch import preflight
+from logger import Logger
+from sinks import wandb as wandb_sink
+from utils import UserError
+
+
+def records(folder: Path) -> list[Any]:
+    """The records of each offline run in a folder: a log of 32 KiB blocks, behind a header of seven bytes."""
+    import wandb
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    wandb.teardown()  # finish() only asks the service to end a run; its last block is written when the service is gone
+    found = []
+    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
+        data, position, whole = path.read_bytes(), 7, b""
+        while position + 7 <= len(data):
+            if 2**15 - position % 2**15 < 7:  # no room for a record's head: the block's padding
+                position += 2**15 - position % 2**15
+                continue
+            _, size, kind = struct.unpack("<IHB", data[position : position + 7])
+            whole += data[position + 7 : position + 7 + size]
+            position += 7 + size
+            if kind in (1, 4):  # a record, or the last part of one
+                found.append(Record.FromString(whole))
+                whole = b""
+    return found
+
+
+def history(found: list[Any]) -> list[dict[str, Any]]:
+    rows = []
+    for record in found:
+        if record.WhichOneof("record_type") == "history":
+            items = {".".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+            rows.append({key: value for key, value in items.items() if not key.startswith("_")})
+    return rows
+
+
+def sink(log_dir: Path) -> wandb_sink.WandbSink:
+    return wandb_sink.WandbSink(log_dir=log_dir, project="tests", mode="offline")
+
+
+def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    folder = tmp_path / "a_run"
+    folder.mkdir()
+    log = Logger(folder, {"wandb": sink}, log_frequency=1)
+    log.log_settings({"env": "cheetah_run", "agent": {"actor_lr": 1e-4, "betas": [0.9, 0.999], "bound": None}})
+    for step in (1000, 2000):
+        log.log("eval/episode_reward", step / 10, step)
+        log.dump(step)
+    log.log_histogram("train_actor/mu_hist", np.array([0.0, 1.0, 1.0, np.nan]), 2000)
+    log.log_histogram("train_actor/std_hist", np.array([np.inf]), 2000)  # nothing to show
+    log.log_video("eval/video", np.zeros((3, 8, 8, 3), np.uint8), 2000)
+    log.close()
+
+    found = records(folder)
+    (run,) = (record.run for record in found if record.WhichOneof("record_type") == "run")
+    assert (run.project, run.display_name) == ("tests", "a_run")
+    assert run.run_id == (folder / "wandb_id.txt").read_text()
+    configs = [record.config.update for record in found if record.WhichOneof("record_type") == "config"]
+    values = {item.key: json.loads(item.value_json) for update in configs for item in update}
+    assert values["env"] == "cheetah_run" and values["agent.actor_lr"] == 1e-4
+    assert values["agent.betas"] == [0.9, 0.999] and values["agent.bound"] is None
+    first, second, histogram, video = history(found)
+    assert first == {"eval/episode_reward": 100, "step": 1000}
+    assert second == {"eval/episode_reward": 200, "step": 2000}
+    assert sum(histogram["train_actor/mu_hist.values"]) == 3 and histogram["step"] == 2000
+    assert video["eval/video._type"] == "video-file" and video["eval/video.path"].endswith(".gif")
+    (metric,) = (record.metric for record in found if record.metric.glob_name == "*")
+    assert metric.step_metric == "step"
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_run_that_goes_on_here_goes_on_there_and_a_failed_one_is_told(tmp_path: Path) -> None:
+    sink(tmp_path).close()
+    identity = (tmp_path / "wandb_id.txt").read_text()
+    failed = sink(tmp_path)
+    try:
+        raise RuntimeError
+    except RuntimeError:
+        failed.close()
+    assert (tmp_path / "wandb_id.txt").read_text() == identity
+    found = records(tmp_path)
+    runs = [record.run.run_id for record in found if record.WhichOneof("record_type") == "run"]
+    exits = [record.exit.exit_code for record in found if record.WhichOneof("record_type") == "exit"]
+    assert set(runs) == {identity} and sorted(exits) == [0, 1]
+
+
+def test_it_is_off_by_default_and_one_key_away(tmp_path: Path) -> None:
+    off = probes.workspace(tmp_path / "off", "env=ProbeTimeLimit-v0")
+    off.logger.close()
+    assert "wandb" not in off.logger.sinks and not (tmp_path / "off/wandb").exists()
+    on = probes.train(
+        tmp_path / "on", "env=ProbeTimeLimit-v0", "log_save_wandb=true", "logger.sinks.wandb.mode=offline"
+    )
+    rows = history(records(tmp_path / "on"))
+    evaluations = [row for row in rows if "eval/episode_reward" in row]
+    assert (evaluations[-1]["step"], evaluations[-1]["eval/episode_reward"]) == (600, on.last_return)
+    assert any("train_critic/loss" in row for row in rows)
+
+
+def test_what_is_missing_is_one_line_before_anything_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"log_save_wandb=true: .*pip install -r requirements-wandb\.txt"):
+        preflight.prepare(["log_save_wandb=true"], preflight.check_machine)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_logged_in_is_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with pytest.raises(UserError, match=r"log_save_wandb=true: .*API key.*mode=offline needs no account"):
+        preflight.prepare(["log_save_wandb=true"], preflight.check_machine)
+    assert not (tmp_path / "exp").exists()
+    wandb_sink.require("offline")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    wandb_sink.require(None)

@@ -1,0 +1,156 @@
+"""A stand-in for CUDA graphs that captures on the CPU, and what executions of updates are compared by."""
+
+from collections.abc import Callable
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from agents import ACTION_DIM, OBS_DIM, SMALL, Silent
+
+from agent.execution.captured import Update
+from agent.execution.eager import Result
+from replay.device import STORAGES
+from replay_buffer import ReplayBuffer
+
+CPU = torch.device("cpu")
+DELAYED = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=2")
+OUT_OF_STEP = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=3")
+FOLLOWERS = ("agent/observation_normaliser=running", "agent/reward_normaliser=returns", "agent.critic_weight_decay=0.1")
+RENORM = tuple(f"agent.{part}.network.norm.renorm_after=3" for part in ("actor", "critic"))
+SLOW = tuple(f"agent.{part}_lr=1e-4" for part in ("alpha", "actor", "critic"))  # Adam's first steps magnify rounding
+FLAT = tuple(f"agent.{part}.hidden_depth=1" for part in ("actor", "critic"))  # deeper ones take longer to trace
+AGENTS = {
+    "sac": SMALL,
+    "sac_v": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16"),
+    "sac_2018": ("agent=sac_2018", *SMALL, "agent.value.hidden_dim=16"),
+    "followers": (*SMALL, *FOLLOWERS),
+    "crossq": ("agent=crossq", *SMALL, *FLAT, *RENORM, *SLOW),
+    "flash_sac": ("agent=flash_sac", *SMALL, *FLAT, *SLOW),
+    "simba": ("agent=simba", *SMALL, *FLAT),
+    "redq": ("agent=redq", *SMALL, *FLAT, *SLOW),
+    "droq": ("agent=droq", *SMALL, *FLAT, *SLOW),
+    "td3": ("agent=td3", *SMALL),
+    "tqc": ("agent=tqc", *SMALL, *FLAT, *SLOW),
+}
+
+
+def delayed(name: str) -> tuple[str, ...]:
+    """Actor and targets every other update; those of TD3 go together anyway."""
+    return DELAYED[:1] if name == "td3" else DELAYED
+
+
+class StandInGraphs:
+    """Captures as CUDA does: a capture changes no tensor and no generator's place in its sequence, and a replay runs
+    the captured work with the numbers and on the memory that it was captured with, and touches no Python variable.
+    """
+
+    def __init__(self, agent: Any):
+        self.agent = agent
+        self.captures = 0
+        self.replays = 0
+
+    def warm_up(self, update: Update) -> Result:
+        return update()
+
+    def capture(self, update: Update, generators: list[torch.Generator]) -> tuple[Result, Callable[[], None]]:
+        self.captures += 1
+        assert self.agent.policy.generator in generators
+        constants = {name: value for name, value in vars(self.agent).items() if isinstance(value, int | float)}
+        constants |= {"pattern": dict(self.agent.pattern), "schedules": copy(self.agent.schedules)}
+        states, kept = [generator.get_state() for generator in generators], deepcopy(self.agent.state_dict())
+        unregistered, memory = torch.get_rng_state(), self._memory()
+        result = update()
+        gradients = self._gradients()
+        assert torch.equal(torch.get_rng_state(), unregistered), "drew from a generator that was not registered"
+        self.agent.load_state_dict(kept)
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+        for tensor in self._tensors(result):
+            tensor.fill_(torch.nan)  # what a capture returns holds nothing yet
+
+        def replay() -> None:
+            self.replays += 1
+            assert self._memory() == memory, "the graph would work on what was there before"
+            now, gradients_now = {name: getattr(self.agent, name) for name in constants}, self._gradients()
+            vars(self.agent).update(constants)
+            new = update()
+            for tensor, value in zip(self._tensors(result), self._tensors(new), strict=True):
+                tensor.copy_(value)
+            for parameter, gradient in gradients.items():
+                if parameter.grad is not gradients_now[parameter]:
+                    gradient.copy_(parameter.grad)
+                parameter.grad = gradients_now[parameter]
+            vars(self.agent).update(now)
+
+        return result, replay
+
+    def _gradients(self) -> dict[Any, torch.Tensor]:
+        modules = self.agent.modules.values()
+        return {p: p.grad for module in modules for p in module.parameters() if p.grad is not None}
+
+    def _memory(self) -> list[int]:
+        """Where the networks and the optimizers keep what they keep."""
+        networks = [module.state_dict() for module in self.agent.modules.values()]
+        return [t.data_ptr() for t in self._tensors([networks, [vars(o) for o in self.agent.optimizers.values()]])]
+
+    def _tensors(self, of: Any) -> list[torch.Tensor]:
+        if isinstance(of, dict):
+            of = list(of.values())
+        if isinstance(of, list | tuple):
+            return [tensor for part in of for tensor in self._tensors(part)]
+        return [of] if isinstance(of, torch.Tensor) else []
+
+
+def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        obs, next_obs = random.standard_normal((2, OBS_DIM), np.float32)
+        action = random.uniform(-1, 1, ACTION_DIM).astype(np.float32)
+        buffer.add(obs, action, random.uniform(), next_obs, False, bool(random.integers(2)))
+
+
+class Histograms(Silent):
+    """Keeps the last histogram of each key too, and asks for them at every update."""
+
+    def log_histogram(self, key: str, values: Any, step: int, log_frequency: int | None = None) -> None:
+        self.values[key] = values.detach().clone()
+
+    def log_param(self, key: str, module: Any, step: int, log_frequency: int | None, member: int | None) -> None:
+        self.values[key] = module.weight.grad.detach().clone()
+
+    def histograms_due(self, step: int) -> bool:
+        return True
+
+
+def make_buffer(storage: str, device: torch.device = CPU) -> ReplayBuffer:
+    """A ring of 60 that holds 40."""
+    buffer = STORAGES[storage]((OBS_DIM,), (ACTION_DIM,), 60, device)
+    fill(buffer, 40, seed=0)
+    return buffer
+
+
+def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str, Any]]:
+    """Updates on a buffer, or a fresh one of that storage, with additions between; what was logged at each.
+
+    The agent observes other numbers than the buffer gets, so that a scale it follows changes by much.
+    """
+    buffer = make_buffer(buffer, agent.device) if isinstance(buffer, str) else buffer
+    logged = []
+    for step in range(updates):
+        log = Histograms()
+        agent.update(buffer, log, step)
+        logged.append(log.values)
+        fill(buffer, 3, seed=step + 1)
+        obs = np.random.default_rng(step).normal(step, 3, (2, OBS_DIM)).astype(np.float32)
+        ends = np.array([False, step % 3 == 0])
+        agent.observe(obs, np.zeros((2, ACTION_DIM)), obs[:, 0], obs + 1, ends, ends)
+    return logged
+
+
+def assert_same(ours: Any, theirs: Any, **tolerance: float) -> None:
+    torch.testing.assert_close(ours, theirs, **(tolerance or {"rtol": 0.0, "atol": 0.0}))
+
+
+def learned(agent: Any) -> dict[str, Any]:
+    return {name: value for name, value in agent.state_dict().items() if name != "schedules"}

@@ -1,0 +1,89 @@
+"""What a run learned, played: evaluate.py, and a policy without its run."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+import torch
+from runs import RUN
+from same_run import timeless
+
+import evaluate
+from agent.policy_file import load_policy
+from run.checkpoint import Checkpoint
+
+
+def test_a_policy_trained_elsewhere_acts_here(tmp_path: Path) -> None:
+    """A generator of a GPU has another state than the CPU's."""
+    trained = probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40").agent
+    state = trained.state_dict()
+    state["policy"]["generator"] = torch.arange(16, dtype=torch.uint8)
+    drawn = []
+    for _ in range(2):
+        trained.load_state_dict(state)
+        drawn.append(trained.act(np.zeros(1, np.float32), sample=True).item())
+    assert drawn[0] == drawn[1]
+
+
+def test_evaluate_plays_trainings_own_last_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_eval_episodes=3", "num_train_steps=120")
+    capsys.readouterr()
+    returns = evaluate.evaluate(tmp_path, device="cpu")
+    header, *_, last = timeless(tmp_path / "eval.csv")
+    row = dict(zip(header, last, strict=True))
+    assert float(row["episode_reward"]) == np.mean(returns)
+    assert float(row["episode_reward_min"]) == min(returns)
+    said = capsys.readouterr().out
+    assert said.startswith("episode 1: return -") and said.count("\n") == 4
+
+    (tmp_path / "checkpoints/buffer").rename(tmp_path / "elsewhere")  # it is not needed
+    older = evaluate.evaluate(tmp_path / "checkpoints/step_90", num_episodes=2, seed=5, device="cpu")
+    assert len(older) == 2 and not set(older) & set(returns)
+
+
+def test_evaluate_films_an_episode(tmp_path: Path) -> None:
+    probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_train_steps=40")
+    evaluate.evaluate(tmp_path, num_episodes=1, device="cpu", film=tmp_path / "film.mp4")
+    assert (tmp_path / "film.mp4").stat().st_size > 1000
+
+
+def test_the_policy_alone(tmp_path: Path) -> None:
+    agent = probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40").agent
+    policy = load_policy(tmp_path / "checkpoints/step_40/policy.pt")
+    obs = np.linspace(-1, 1, 5, dtype=np.float32).reshape(5, 1)
+    np.testing.assert_array_equal(policy.act(obs), agent.act(obs))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--seed -1", "--seed -1: 0 or more"),
+        ("--episodes 0", "--episodes 0: 1 or more"),
+        ("--device tpu", "there is no checkpoint in it"),
+        ("", "there is no checkpoint in it"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path), *arguments.split()])
+    assert evaluate.main() == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_that_training_takes_away_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=90")
+    load, newest = Checkpoint.load, tmp_path / "checkpoints/step_90"
+
+    def after_it_is_gone(found: Checkpoint, part: str) -> Any:
+        if newest.exists():
+            shutil.rmtree(newest)
+        return load(found, part)
+
+    monkeypatch.setattr(Checkpoint, "load", after_it_is_gone)
+    assert len(evaluate.evaluate(tmp_path, device="cpu")) == 2

@@ -1,0 +1,133 @@
+"""The pages: links lead somewhere, commands name what exists, and what is made from the configuration is current."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs import make_keys
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+
+
+def anchors(path: Path) -> set[str]:
+    """What a heading of a page can be linked as: lower case, spaces as hyphens, no punctuation."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@page
+def test_a_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", path.read_text())
+    for target in (target for target in targets if "://" not in target):
+        name, _, anchor = target.partition("#")
+        linked = path.parent / name if name else path
+        assert linked.exists(), f"{path.name} links to {target}"
+        assert not anchor or anchor in anchors(linked), f"{path.name} links to {target}"
+
+
+def code_of(path: Path) -> str:
+    """All code of a page: fenced blocks, indented blocks and spans."""
+    text = path.read_text()
+    fenced = re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    spans = re.findall(
+        r"`([^`\n]+(?:\n[^`\n]+)?)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    )
+    return "\n".join([*fenced, *re.findall(r"^    (\S.*)", text, re.MULTILINE), *spans])
+
+
+@page
+def test_a_command_names_a_script_or_a_target_that_exists(path: Path) -> None:
+    code = code_of(path)
+    for script in re.findall(r"\bpython ([\w/]+\.py)\b", code):
+        assert (ROOT / script).exists(), f"{path.name}: python {script}"
+    targets = re.findall(r"^(\S+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"^make ([a-z.][\w./-]*)", code, re.MULTILINE):
+        assert target in targets, f"{path.name}: make {target}"
+    for requirements in re.findall(r"\brequirements[\w-]*\.txt\b", code):
+        assert (ROOT / requirements).exists(), f"{path.name}: {requirements}"
+
+
+@page
+def test_a_choice_on_a_command_line_is_a_file(path: Path) -> None:
+    groups = ("agent/temperature", "agent/exploration", "agent", "preset", "hydra/launcher", "hydra/sweeper")
+    for group in groups:
+        for chosen in re.findall(rf"(?<![\w./]){group}=\[?([a-z][\w,]*)", code_of(path)):
+            for choice in (name for name in chosen.split(",") if name not in ("my_agent", "centred")):
+                assert (ROOT / "config" / group / f"{choice}.yaml").exists(), f"{path.name}: {group}={choice}"
+
+
+def test_the_page_of_keys_is_current() -> None:
+    checked = subprocess.run([sys.executable, "docs/make_keys.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_stale_page_of_keys_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(make_keys, "PAGE", tmp_path / "KEYS.md")
+    monkeypatch.setattr(sys, "argv", ["make_keys.py", "--check"])
+    make_keys.PAGE.write_text(make_keys.page().replace("cheetah_run", "cheetah_walk"))
+    assert make_keys.main() == 1
+    assert capsys.readouterr().err == "docs/KEYS.md is stale; run: python docs/make_keys.py\n"
+    assert "cheetah_walk" in make_keys.PAGE.read_text()
+    monkeypatch.setattr(sys, "argv", ["make_keys.py"])
+    assert make_keys.main() == 0
+    monkeypatch.setattr(sys, "argv", ["make_keys.py", "--check"])
+    assert make_keys.main() == 0
+
+
+def test_every_key_of_the_run_is_on_the_page_with_a_default_and_an_explanation() -> None:
+    keys = {key.name: key for table in make_keys.tables(make_keys.TRAIN) for key in table.keys}
+    config = yaml.safe_load(make_keys.TRAIN.read_text())
+    assert {name for name, value in config.items() if not isinstance(value, dict)} - {"defaults"} <= keys.keys()
+    assert not [name for name, key in keys.items() if not key.explanation or not key.default]
+
+
+def test_comments_and_defaults_become_rows(tmp_path: Path) -> None:
+    path = tmp_path / "some.yaml"
+    path.write_text(
+        "# The file.\n\ndefaults:\n  - head: values  # or quantiles\n  - _self_\n\nname: some\nrate: 1e-3  # a | b\n"
+        "# Two lines\n# of comment.\ncount: 3\nshared: ${other}\n"
+        "node:\n  _partial_: true\n  betas: [0.9, 0.999]  # Adam's\n"
+        '  text: "a # b"  # quoted\n  rate: ${rate}\n'
+    )
+    first, node = make_keys.tables(path, "agent")
+    assert first.keys == [
+        ("agent/head", "`values`", "or quantiles"),
+        ("agent.name", "`some`", ""),
+        ("agent.rate", "`1e-3`", "a | b"),
+        ("agent.count", "`3`", "Two lines of comment."),
+    ]
+    assert node.title == "agent.node.*"
+    assert node.keys == [("agent.node.betas", "`[0.9, 0.999]`", "Adam's"), ("agent.node.text", "`a # b`", "quoted")]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 1300
+
+
+def test_a_test_that_a_promise_names_exists() -> None:
+    text = (ROOT / "docs" / "PROMISES.md").read_text()
+    named = re.findall(r"`tests/(?:\w+/)*(\w+\.py)(?:::(\w+))?`", text)
+    assert named
+    for file, test in named:
+        (found,) = (ROOT / "tests").rglob(file)
+        assert f"def {test}" in found.read_text(), f"{file}::{test}"
+
+
+def test_the_map_of_files_is_the_tree() -> None:
+    on_page = set(re.findall(r"^\| ([\w/.]+) \|", (ROOT / "docs" / "FILES.md").read_text(), re.MULTILINE)) - {
+        "file",
+        "folder",
+    }
+    assert not [name for name in on_page if not (ROOT / name).exists()]
+    folders = ("agent", "settings", "envs", "replay", "sinks", "run", "launch")
+    modules = [*ROOT.glob("*.py"), *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]
+    names = {str(path.relative_to(ROOT)) for path in modules if path.name != "__init__.py"}
+    assert not names - on_page
