@@ -22,16 +22,17 @@ from machine import processor
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".venv-bench" / "bin" / "python"
-WORKER, WHOLE = ROOT / "benchmarks" / "update_worker.py", ROOT / "benchmarks" / "whole_training.py"
+WHOLE = ROOT / "benchmarks" / "whole_training.py"
 Times = dict[str, list[float]]  # system -> median seconds an update, by round
 
 
 class Worker:
-    """One system at one size, in a process that waits for its turn."""
+    """One system at one size, in a process that waits for its turn; its code is that of a checkout."""
 
-    def __init__(self, system: str, units: int, precision: str):
+    def __init__(self, system: str, units: int, precision: str, checkout: Path = ROOT):
         python = str(PEERS) if system in ("sb3", "sbx") else sys.executable
-        command = [python, str(WORKER), system, str(units), str(units), precision]
+        worker = str(checkout / "benchmarks" / "update_worker.py")
+        command = [python, worker, system, str(units), str(units), precision]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._read()
 
@@ -56,9 +57,14 @@ class Worker:
 
 
 def compare(units: int, rounds: int, updates_a_turn: int) -> Times:
-    """Rounds of turns; who begins moves on by one in each."""
     names = ["floor", "ours", "sb3", "sbx", "ours bf16"]
     workers = {name: Worker(name.split()[0], units, "bf16" if "bf16" in name else "fp32") for name in names}
+    return in_turns(workers, rounds, updates_a_turn)
+
+
+def in_turns(workers: dict[str, Worker], rounds: int, updates_a_turn: int) -> Times:
+    """Rounds of turns; who begins moves on by one in each. Closes the workers."""
+    names = list(workers)
     for worker in workers.values():
         worker.median_s(max(2, updates_a_turn // 5))
     times: Times = {name: [] for name in names}
@@ -82,16 +88,13 @@ runpy.run_path("train.py", run_name="__main__")
 """
 
 
-def start_s(repeats: int = 5) -> float:
-    """Median seconds from `python train.py preset=cpu` to its first environment step, caches warm."""
-    seconds = []
+def start_s(checkout: Path = ROOT, preset: str = "cpu") -> float:
+    """Seconds from `python train.py preset=...` to its first environment step."""
     with tempfile.TemporaryDirectory() as folder:
-        for i in range(repeats):
-            command = [sys.executable, "-c", TO_THE_FIRST_STEP, "preset=cpu", f"hydra.run.dir={folder}/{i}"]
-            began = time.time()
-            run = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-            seconds.append(float(run.stderr.split()[-1]) - began)
-    return median(seconds)
+        command = [sys.executable, "-c", TO_THE_FIRST_STEP, f"preset={preset}", f"hydra.run.dir={folder}/run"]
+        began = time.time()
+        run = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True)
+        return float(run.stderr.split()[-1]) - began
 
 
 def ratio(times: Times, ours: str, other: str) -> float:
@@ -130,7 +133,7 @@ def main() -> None:
             for units, times in sizes.items()
         },
         "whole_training": whole,
-        "start_s": round(start_s(), 2),
+        "start_s": round(median(start_s() for _ in range(5)), 2),
     }
     (ROOT / "benchmarks" / "results" / "speed.json").write_text(json.dumps(record, indent=1) + "\n")
     for size, systems in record["update_ms"].items():
