@@ -3,7 +3,8 @@
     python benchmarks/before_after.py <commit> [--parts update,start,run] [--seeds 1 2 3] [--rounds 20]
 
 Both sides have the same interpreter and the same overrides, the commit's in a worktree, and take turns, so that what
-else the machine does falls on both alike. `update`: one of SAC with 256 units and batches of 256, fp32, two threads.
+else the machine does falls on both alike. `update`: one of SAC with 256 units and batches of 256, fp32, two threads; with
+.venv-bench (`make bench` makes it) Stable-Baselines3 and SBX take turns too.
 `start`: from the command to the first environment step, and to the answer to a mistyped key. `run`: `preset=fast` on
 cheetah_run, videos on: wall time, the training alone (the episodes' durations, which leave evaluations out), and the
 final return; a few minutes a side and seed. Adds its parts to benchmarks/results/before_after.json.
@@ -25,7 +26,7 @@ from typing import Any
 
 from machine import processor
 from same_bytes import worktree
-from speed import ROOT, Worker, in_turns, start_s
+from speed import PEERS, ROOT, Worker, in_turns, ratio, start_s
 
 RESULT = ROOT / "benchmarks" / "results" / "before_after.json"
 Sides = dict[str, Path]
@@ -33,13 +34,13 @@ Sides = dict[str, Path]
 
 def update(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
     workers = {side: Worker("ours", 256, "fp32", checkout) for side, checkout in sides.items()}
-    times = in_turns(workers, args.rounds, 100)
-    ratios = [after / before for before, after in zip(times["before"], times["after"], strict=True)]
+    peers = [peer for peer in ("sb3", "sbx") if PEERS.exists()]
+    times = in_turns(workers | {peer: Worker(peer, 256, "fp32") for peer in peers}, args.rounds, 100)
     return {
-        "update_ms": {side: round(1e3 * median(seconds), 3) for side, seconds in times.items()},
-        "lowest_ms": {side: round(1e3 * min(seconds), 3) for side, seconds in times.items()},
-        "ratio": round(median(ratios), 3),
-        "ratios": [round(ratio, 3) for ratio in sorted(ratios)],
+        "update_ms": {name: round(1e3 * median(seconds), 3) for name, seconds in times.items()},
+        "lowest_ms": {name: round(1e3 * min(seconds), 3) for name, seconds in times.items()},
+        "ratios": {"after_vs_before": ratio(times, "after", "before")}
+        | {f"{side}_vs_{peer}": ratio(times, side, peer) for peer in peers for side in sides},
     }
 
 
@@ -75,7 +76,7 @@ def run(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
             print(f"seed {seed}, {side}: {of_side[side][-1]}", file=sys.stderr, flush=True)
     pairs = list(zip(of_side["before"], of_side["after"], strict=True))
     ratios = {key: round(median(b[key] / a[key] for a, b in pairs), 3) for key in ("wall_s", "training_s")}
-    return {"seeds": args.seeds, "ratios": ratios, **of_side}
+    return {"seeds": args.seeds, "ratios": ratios} | of_side
 
 
 def one_run(checkout: Path, seed: int) -> dict[str, float]:
