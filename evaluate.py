@@ -1,5 +1,7 @@
 """Evaluates a checkpoint: `python evaluate.py exp/<day>/<run>`, or `.../checkpoints/step_<number>` for an older one.
 
+`--best` plays the policy that was evaluated best during training.
+
 Prints the return of each episode and films the first one. Without `--seed`, it plays the same episodes as the
 evaluation during training at that step. It needs neither the replay buffer nor a GPU.
 """
@@ -13,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from run import checkpoint, machine, resume, trust
-from run.build import build_agent, identity_of, shapes_of
+from run import best, checkpoint, machine, resume, trust
+from run.build import Shapes, build_agent, identity_of, require_fit, shapes_of
 from run.checkpoint import BrokenError, Checkpoint
 from run.evaluator import Evaluator
+from settings.check import Settings
 from utils import UserError, one_line, refuse_links
 
 
@@ -32,7 +36,8 @@ def evaluate(
     """Plays episodes with the greedy policy of a checkpoint.
 
     Args:
-        path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it.
+        path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it; `checkpoints/best` is
+            the policy that was evaluated best.
         num_episodes: None for as many as in training.
         seed: seed of the episodes; None for the seed of the run.
         device: as the key of that name.
@@ -46,17 +51,10 @@ def evaluate(
         UserError: if there is no whole checkpoint, or it does not fit the run's configuration.
     """
     path = path.resolve()
-    run_folder = path.parents[1] if path.name.startswith("step_") else path
+    run_folder = _run_folder(path)
     refuse_links(run_folder)
-    if path != run_folder:
-        try:
-            found = Checkpoint(path)
-            found.verify("agent")
-        except BrokenError as error:
-            raise UserError(f"{path}: {error}") from None
-        state = found.load("agent")
-    else:
-        found, state = _newest(run_folder)
+    if not checkpoint.newest_first(run_folder):
+        raise UserError(f"{run_folder}: there is no checkpoint in it")
     cfg = resume.settings_of(run_folder, [], trusted=trusted)
     env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, film is not None))
     if film is not None and not machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env)):
@@ -65,12 +63,8 @@ def evaluate(
     probe = make_env(False)
     shapes = shapes_of(probe.observation_space, probe.action_space)
     probe.close()
-    found.require(identity_of(cfg, shapes))
-    agent = build_agent(cfg, shapes, machine.resolve_device(device))
-    try:
-        agent.load_state_dict(state)
-    except Exception as error:  # whatever a state says that is not this agent's
-        raise UserError(f"{found.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
+    load = _best if path.name == "best" else _agent
+    actor, step = load(path, cfg, shapes, machine.resolve_device(device))
     evaluator = Evaluator(
         make_env,
         cfg.seed if seed is None else seed,
@@ -79,15 +73,40 @@ def evaluate(
         cfg.action_repeat,
     )
     try:
-        returns, lengths = dataclasses.astuple(evaluator.evaluate(agent, found.step))
+        returns, lengths = dataclasses.astuple(evaluator.evaluate(actor, step))
     finally:
         evaluator.close()
     for episode, (value, length) in enumerate(zip(returns, lengths, strict=True), start=1):
         print(f"episode {episode}: return {value:.4f}, {length} steps")
-    print(f"{found.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
+    print(f"{path}, step {step}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     if film is not None and film.exists():
         print(film)
     return returns
+
+
+def _run_folder(path: Path) -> Path:
+    """Of what may be a checkpoint in it."""
+    return path.parents[1] if path.parent.name == checkpoint.FOLDER else path
+
+
+def _agent(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int]:
+    """The agent of a checkpoint, or of a run's newest whole one, and its step."""
+    if path != _run_folder(path):
+        try:
+            found = Checkpoint(path)
+            found.verify("agent")
+        except BrokenError as error:
+            raise UserError(f"{path}: {error}") from None
+        state = found.load("agent")
+    else:
+        found, state = _newest(path)
+    found.require(identity_of(cfg, shapes))
+    agent = build_agent(cfg, shapes, device)
+    try:
+        agent.load_state_dict(state)
+    except Exception as error:  # whatever a state says that is not this agent's
+        raise UserError(f"{found.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
+    return agent, found.step
 
 
 def _newest(run_folder: Path) -> tuple[Checkpoint, Any]:
@@ -101,9 +120,18 @@ def _newest(run_folder: Path) -> tuple[Checkpoint, Any]:
                 raise
 
 
+def _best(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int]:
+    """The policy that was evaluated best, and its step."""
+    policy, step, mean_return = best.load(_run_folder(path), str(device))
+    require_fit(policy, shapes, f"{path}", cfg.env)
+    print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
+    return policy, step
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="the folder of a run, or a checkpoint in it")
+    parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
     parser.add_argument("--episodes", type=int, default=None, help="number of episodes (default: as in training)")
     parser.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: the seed of the run)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:<number> (default: auto)")
@@ -117,15 +145,15 @@ def main() -> int:
         help="a package of your own whose classes the run may name; repeat it for several, or separate them by commas",
     )
     arguments = parser.parse_args()
-    run_folder = arguments.path.parents[1] if arguments.path.name.startswith("step_") else arguments.path
-    film = None if arguments.no_video else arguments.video or run_folder / "video" / "evaluate.mp4"
+    path = arguments.path / best.BEST if arguments.best else arguments.path
+    film = None if arguments.no_video else arguments.video or _run_folder(path) / "video" / "evaluate.mp4"
     try:
         if arguments.episodes is not None and arguments.episodes < 1:
             raise UserError(f"--episodes {arguments.episodes}: 1 or more")
         if arguments.seed is not None and arguments.seed < 0:
             raise UserError(f"--seed {arguments.seed}: 0 or more")
         trusted = [name for given in arguments.trust for name in trust.names(given)]
-        evaluate(arguments.path, arguments.episodes, arguments.seed, arguments.device, film, trusted)
+        evaluate(path, arguments.episodes, arguments.seed, arguments.device, film, trusted)
     except UserError as error:
         print(f"evaluate.py: {error}", file=sys.stderr)
         return 2

@@ -1,23 +1,26 @@
 """Trains an agent: `python train.py env=cheetah_run`."""
 
 import contextlib
-import dataclasses
 import math
 import signal
 import sys
-import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import hydra
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
+from envs.stepping import Stepping
 from launch import command, job
 from launch.preflight import check_machine
+from run import best
 from run import folder as run_folder
 from run.build import build
+from run.evaluations import Evaluations
 from run.progress import Progress, note_if_no_update
 from run.state import SavedRun, require_finite_losses
 from run.stopping import Stopping
@@ -59,18 +62,27 @@ class Workspace:
         self.cfg = cfg
         self.work_dir = work_dir
         self.envs = parts.envs
+        self.stepping = Stepping(parts.envs, parts.steps_beside)
         self.agent = parts.agent
         self.seed_policy = parts.seed_policy
         self.n_step = parts.n_step
         self.replay_buffer = parts.replay_buffer
         self.logger = parts.logger
-        self.evaluator = parts.evaluator
         self.stopping = Stopping(cfg.grace_s)
         note_if_no_update(cfg, parts.updates_from)
         self.progress = Progress(cfg, parts.updates_from)
-        self.saved = SavedRun(cfg, work_dir, parts, self.progress)
+        self.evaluations = Evaluations(
+            self.agent,
+            parts.make_evaluator,
+            self.logger,
+            self.progress,
+            self.stopping,
+            parts.beside,
+            parts.solved_from,
+            partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
+        )
+        self.saved = SavedRun(cfg, work_dir, parts, self.progress, self.evaluations)
         self._faults = parts.faults
-        self._solved_from = parts.solved_from
         self._obs = self.saved.restore() if resume else None  # (num_envs, obs_dim), where the run goes on
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
@@ -80,6 +92,11 @@ class Workspace:
     def step(self) -> int:
         """Environment steps so far."""
         return self.progress.step
+
+    @property
+    def evaluator(self) -> Any:
+        """The evaluator of this process."""
+        return self.evaluations.evaluator
 
     @property
     def last_return(self) -> float:
@@ -128,7 +145,9 @@ class Workspace:
             self.saved.save()  # so that there are never logs without one
         while True:
             if progress.evaluation_due:
-                self._evaluate()
+                self.evaluations.evaluate()
+            else:
+                self.evaluations.look()
             if self.stopping.asked:
                 self.saved.save()
                 self._stop()
@@ -136,13 +155,13 @@ class Workspace:
                 break
             seeding = progress.step < cfg.num_seed_steps
             actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
-            # The updates come before the step and do not see its transitions.
-            may_update = cfg.updates_while_seeding or not seeding
-            if may_update and self.replay_buffer.num_added >= progress.updates_from:
+            require_finite("action", actions)
+            # The updates do not see the step's transitions, and it may be taken meanwhile.
+            step_result = self.stepping.begin(actions)
+            if (cfg.updates_while_seeding or not seeding) and self.replay_buffer.num_added >= progress.updates_from:
                 for _ in range(progress.take_updates(self.replay_buffer.num_added + self.n_step.num_pending)):
                     agent.update(self.replay_buffer, self.logger, progress.step)
-            require_finite("action", actions)
-            next_obs, rewards, terminated, truncated, info = self.envs.step(actions)
+            next_obs, rewards, terminated, truncated, info = step_result()
             require_finite("observation", next_obs)
             require_finite("reward", rewards)
             done = terminated | truncated
@@ -157,13 +176,16 @@ class Workspace:
                 obs = self._begin_episodes(done)
             if progress.checkpoint_due:
                 self.saved.save()  # before the evaluation, which can be made again
+        if not self.evaluations.finish():
+            self.saved.save()
+            self._stop()
         self.saved.save()  # before the rows that only the end has, so that a longer run can go on from here
         if self.saved.is_saved and not self.saved.is_current:
             raise RunError("the run's end is in no checkpoint")
         self._end_unfinished_episodes()
         if progress.last_eval_step != progress.step:
-            self._evaluate()
-            if progress.last_eval_step != progress.step:
+            self.evaluations.evaluate(is_last=True)
+            if self.stopping.asked:
                 self._stop()
 
     def _stop(self) -> None:
@@ -201,35 +223,11 @@ class Workspace:
             said += f", {name} {row[key]:.{digits}f}" if key in row else ""  # not every agent has a temperature
         return said if math.isnan(self.last_return) else f"{said}, evaluated at {self.last_return:.1f}"
 
-    def _evaluate(self) -> None:
-        """One evaluation; a signal cuts it short and leaves it due."""
-        started_s = time.perf_counter()
-        evaluation = self.stopping.cuttable(lambda: self.evaluator.evaluate(self.agent, self.step))
-        if evaluation is None:
-            return
-        returns, lengths = dataclasses.astuple(evaluation)
-        if self.progress.evaluated(float(np.mean(returns)), self._solved_from):
-            tqdm.write(f"Solved at step {self.step}: {self.last_return:.1f} reaches the task's {self._solved_from:g}")
-        for key, value in {
-            "eval/episode": self.progress.episode,
-            "eval/episode_reward": self.last_return,
-            "eval/episode_reward_std": float(np.std(returns)),
-            "eval/episode_reward_min": min(returns),
-            "eval/episode_reward_max": max(returns),
-            "eval/episode_length": float(np.mean(lengths)),
-            "eval/episode_length_std": float(np.std(lengths)),
-            "eval/episode_length_min": min(lengths),
-            "eval/episode_length_max": max(lengths),
-            "eval/duration": time.perf_counter() - started_s,
-        }.items():
-            self.logger.log(key, value, self.step)
-        self.logger.dump(self.step, ty="eval")
-        self.progress.leave_out(time.perf_counter() - started_s)
-
     def close(self) -> None:
         """Closes the environments and lets others into the folder."""
+        self.stepping.close()
         self.envs.close()
-        self.evaluator.close()
+        self.evaluations.close()
         self.lock.release()
 
 

@@ -20,7 +20,7 @@ from agent.execution.rehearsal import Rehearsal, rehearse
 from agent.execution.views import evaluation_view
 from agent.histograms import HistogramInputs, log_histograms
 from agent.policy import Policy
-from agent.policy_file import Recipe, recipe, save_policy
+from agent.policy_file import recipe, save_policy
 from agent.schedule import Schedules
 from replay_buffer import Batch
 from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
@@ -170,7 +170,7 @@ class OffPolicyAgent(Agent):
         # Its own generator, so that nothing else that draws (an environment, an evaluation) shifts the noise.
         generator = torch.Generator(self.device).manual_seed(torch.initial_seed())
         normaliser = self.observation_normaliser
-        return Policy(evaluation_view(actor), critic, self.action_range, self.device, generator, normaliser)
+        return Policy(evaluation_view(actor), self.action_range, self.device, generator, critic, normaliser)
 
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
         return self.policy.act(obs, sample, self.exploration if self.training else None)
@@ -304,8 +304,4 @@ class OffPolicyAgent(Agent):
 
     def save_policy(self, path: Path) -> None:
         """Writes the policy alone (see agent.policy_file.load_policy), the critic with it where acting asks it."""
-        named = {"actor": self.actor, "observation_normaliser": self.observation_normaliser}  # type: ignore[attr-defined]
-        if self.policy.critic is not None:
-            named["critic"] = self.critic  # type: ignore[attr-defined]
-        recipes: dict[str, Recipe] = {name: network.recipe for name, network in named.items() if network is not None}
-        save_policy(self.policy, recipes, path)
+        save_policy(self.policy, path)

@@ -1,5 +1,6 @@
 """A policy alone: acting, and a file that holds what acting needs and nothing else."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -16,20 +17,20 @@ class Policy:
 
     Args:
         actor: (B, obs_dim) -> a distribution.
-        critic: of observations and actions; its first member judges a mixture's components. None if there is none.
         action_range: (low, high) that actions are clamped to.
         device: where the networks are.
         generator: of the samples' noise.
+        critic: of observations and actions; its first member judges a mixture's components. None if there is none.
         normaliser: what observations go through first (agent.normalise); None is nothing.
     """
 
     def __init__(
         self,
         actor: nn.Module,
-        critic: nn.Module | None,
         action_range: tuple[float, float],
         device: torch.device,
         generator: torch.Generator,
+        critic: nn.Module | None = None,
         normaliser: nn.Module | None = None,
     ):
         self.actor: Any = actor
@@ -39,7 +40,33 @@ class Policy:
         self.device = device
         self.generator = generator
         self.choose: Callable[[Tensors], Tensors] = self.actions  # or that, recorded
+        self.training = False
         self._pinned = torch.empty(0)  # where observations leave for a GPU from
+
+    def train(self, training: bool = True) -> None:
+        """Nothing: it is in evaluation mode always."""
+
+    @property
+    def networks(self) -> dict[str, nn.Module]:
+        """What it chooses with, by the names of this class's arguments."""
+        named = {"actor": self.actor, "critic": self.critic, "normaliser": self.normaliser}
+        return {name: network for name, network in named.items() if network is not None}
+
+    def weights(self) -> dict[str, Any]:
+        """A copy of the networks' states, by name."""
+        return {name: copy.deepcopy(network.state_dict()) for name, network in self.networks.items()}
+
+    def with_weights(self, weights: dict[str, Any]) -> "Policy":
+        """Another policy of such networks, with the states that `weights` once returned.
+
+        Raises:
+            RuntimeError, KeyError: for those of other networks.
+        """
+        networks = copy.deepcopy(self.networks)
+        for name, network in networks.items():
+            network.load_state_dict(weights[name])
+        generator = torch.Generator(self.device)
+        return Policy(**networks, action_range=self.action_range, device=self.device, generator=generator)
 
     def noise(self, batch_size: int) -> torch.Tensor:
         """Standard normal, (B, noise_dim): what one sample of the actor takes."""

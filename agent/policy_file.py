@@ -32,21 +32,19 @@ def recipe(factory: Any, **shapes: int) -> Recipe:
     return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
 
 
-def save_policy(policy: Policy, recipes: dict[str, Recipe], path: Path) -> None:
+def save_policy(policy: Policy, path: Path) -> None:
     """Writes weights, shapes and the action range: tensors and plain values only.
-
-    Args:
-        policy: what is saved.
-        recipes: `actor`, for a mixture `critic`, and `observation_normaliser` if there is one (see `recipe`).
-        path: of the file.
 
     Raises:
         UserError: for a network that `load_policy` would refuse.
     """
-    for made in recipes.values():
+    parts = {}
+    for name, network in policy.networks.items():
+        made = getattr(network, "recipe", None)
+        if made is None:
+            raise UserError(f"{path}: {type(network).__name__} was not made by the agent's `build`, which keeps how")
         _factory(made, path)
-    networks = {"actor": policy.actor, "critic": policy.critic, "observation_normaliser": policy.normaliser}
-    parts = {name: {**made, "weights": networks[name].state_dict()} for name, made in recipes.items()}
+        parts["observation_normaliser" if name == "normaliser" else name] = made | {"weights": network.state_dict()}
     torch.save({"format": FORMAT, "networks": parts, "action_range": list(policy.action_range)}, path)
 
 
@@ -75,7 +73,7 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
         raise UserError(f"{path}: not a whole policy ({type(error).__name__})") from None
     generator = torch.Generator(device).manual_seed(seed)
     critic, normaliser = networks.get("critic"), networks.get("observation_normaliser")
-    return Policy(actor, critic, (low, high), torch.device(device), generator, normaliser)
+    return Policy(actor, (low, high), torch.device(device), generator, critic, normaliser)
 
 
 def _require_as_signed(path: Path) -> None:

@@ -3,11 +3,11 @@
     python benchmarks/before_after.py <commit> [--parts update,start,run] [--seeds 1 2 3] [--rounds 20]
 
 Both sides have the same interpreter and the same overrides, the commit's in a worktree, and take turns, so that what
-else the machine does falls on both alike. `update`: one of SAC with 256 units and batches of 256, fp32, two threads; with
-.venv-bench (`make bench` makes it) Stable-Baselines3 and SBX take turns too.
-`start`: from the command to the first environment step, and to the answer to a mistyped key. `run`: `preset=fast` on
-cheetah_run, videos on: wall time, the training alone (the episodes' durations, which leave evaluations out), and the
-final return; a few minutes a side and seed. Adds its parts to benchmarks/results/before_after.json.
+else the machine does falls on both alike. `update`: one of SAC with 256 units and batches of 256, fp32, two threads;
+with .venv-bench (`make bench` makes it) Stable-Baselines3 and SBX take turns too. `start`: from the command to the
+first environment step, and to the answer to a mistyped key. `run`: `preset=fast` on cheetah_run, videos on: wall time,
+the training alone (the episodes' durations, which leave evaluations out), and the final return; a few minutes a side
+and seed. Adds its parts to benchmarks/results/before_after.json.
 """
 
 import argparse

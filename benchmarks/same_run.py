@@ -50,16 +50,16 @@ def timeless(path: Path) -> list[list[str]]:
     return [[row[index] for index in columns] for row in (header, *rows)]
 
 
-def events(folder: Path) -> list[tuple[int, bytes]]:
-    """(step, summary) of every scalar and histogram in the order of writing, without the tags that measure time."""
-    found = []
+def events(folder: Path) -> dict[str, list[tuple[int, bytes]]]:
+    """Every curve and histogram by tag, (step, summary) in the order of writing, without those that measure time."""
+    found: dict[str, list[tuple[int, bytes]]] = {}
     # events.out.tfevents.<second>.<host>.<process>.<number>
     written = sorted(folder.glob("events.*"), key=lambda path: [int(path.name.split(".")[part]) for part in (3, -1)])
     for path in written:
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
                 if not value.tag.endswith(CLOCKS) and not value.tag.startswith("_hparams_"):  # the run's settings
-                    found.append((event.step, value.SerializeToString()))
+                    found.setdefault(value.tag, []).append((event.step, value.SerializeToString()))
     return found
 
 

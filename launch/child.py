@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from run.machine import PARENT
 from utils import RunError
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 CONSOLE = "console.txt"
-PARENT = "ENDS_WITH_PROCESS"  # the variable that tells a run whom to end with
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 

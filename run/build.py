@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from hydra.utils import get_object, instantiate
 
 from agent.execution.choose import choose_execution, set_execution
-from agent.policy import UniformPolicy
+from agent.off_policy import OffPolicyAgent
+from agent.policy import Policy, UniformPolicy
 from agent.policy_file import load_policy
 from replay import device as device_buffer
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
 from run import machine
+from run.beside import Beside, Spec, make_evaluator
+from run.evaluator import Evaluator
 from settings.check import Settings
 from utils import RunError, UserError, one_line, set_seed_everywhere
 
@@ -33,6 +38,10 @@ class Parts:
     """What a run is made of.
 
     Attributes:
+        own_evaluator: one of the user's own class; None is the project's, which takes a while to make.
+        make_evaluator: the evaluator, made when it is called.
+        beside: what evaluates in a process of its own; None where that is not wanted, or not possible.
+        steps_beside: whether environments step while updates run.
         updates_from: transitions in the replay buffer before the first update.
         identity: what its checkpoints have in common with it.
         used: its settings with everything that was left to the machine, for config.yaml.
@@ -47,7 +56,10 @@ class Parts:
     n_step: NStep
     replay_buffer: Any
     logger: Any
-    evaluator: Any
+    own_evaluator: Any
+    make_evaluator: Callable[[], Any]
+    beside: Beside | None
+    steps_beside: bool
     updates_from: int
     identity: dict[str, Any]
     used: dict[str, Any]
@@ -85,10 +97,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     replay_buffer = build_replay_buffer(cfg, shapes, device, storage, execution)
     logger_node = _logger_node(cfg)
     logger = instantiate(logger_node, _convert_="all")(log_dir=work_dir)
-    evaluator = instantiate(cfg.evaluator, _convert_="all")(
-        make_env=make_env,
-        video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
-    )
+    own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make_evaluator(cfg, work_dir, films)
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
 
     chosen = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
@@ -101,13 +110,36 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
         n_step=n_step,
         replay_buffer=replay_buffer,
         logger=logger,
-        evaluator=evaluator,
+        own_evaluator=own_evaluator,
+        make_evaluator=(lambda: own_evaluator) if own_evaluator else partial(make_evaluator, cfg, work_dir, films),
+        beside=_beside(cfg, work_dir, films, agent, device, own_evaluator),
+        steps_beside=execution == "recorded" and len(os.sched_getaffinity(0)) > 1,
         updates_from=max(cfg.min_buffer_size, 1 if draws_with_replacement(cfg) else agent.batch_size),
         identity=identity_of(cfg, shapes),
         used=_used(cfg, shapes, chosen),
         solved_from=env_module.reward_threshold(cfg.env),
         faults=(RunError, OSError, env_module.PhysicsError),
     )
+
+
+def _beside(
+    cfg: Settings, work_dir: Path, films: bool, agent: Any, device: torch.device, own_evaluator: Any
+) -> Beside | None:
+    """What evaluates in a process of its own, where that is wanted; says so where it is not possible."""
+    wanted = machine.has_time_beside(cfg, device) if cfg.eval_in_background == "auto" else cfg.eval_in_background
+    if not wanted:
+        return None
+    if own_evaluator is not None:
+        obstacle = f"evaluator._target_={cfg.evaluator['_target_']} may want more than a policy"
+    elif not isinstance(agent, OffPolicyAgent) or type(agent).act is not OffPolicyAgent.act:
+        obstacle = f"{type(agent).__name__} acts in its own way"
+    else:
+        try:
+            return Beside(Spec(cfg, work_dir, films, str(device), agent.policy.networks, agent.policy.action_range))
+        except Exception as error:  # whatever pickle says of somebody's network
+            obstacle = f"its networks cannot be sent to another process ({one_line(error)})"
+    print(f"Training waits for evaluations: {obstacle}.")
+    return None
 
 
 def identity_of(cfg: Settings, shapes: Shapes) -> dict[str, Any]:
@@ -165,13 +197,18 @@ def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.d
     if cfg.seed_policy == "uniform":
         return UniformPolicy(shapes["action_dim"], shapes["action_range"], cfg.seed)
     policy = load_policy(cfg.seed_policy, str(device), cfg.seed)
+    require_fit(policy, shapes, f"seed_policy={cfg.seed_policy}", cfg.env)
+    return policy
+
+
+def require_fit(policy: Policy, shapes: Shapes, said: str, env: str) -> None:
+    """Raises UserError, which `said` begins, for a policy that cannot act in this environment."""
     try:
         fits = policy.act(np.zeros(shapes["obs_dim"], np.float32)).shape == (shapes["action_dim"],)
     except RuntimeError:  # the observation's width
         fits = False
     if not fits:
-        raise UserError(f"seed_policy={cfg.seed_policy}: saved for an environment of other shapes than {cfg.env}")
-    return policy
+        raise UserError(f"{said}: saved for an environment of other shapes than {env}")
 
 
 def has_our_buffer(cfg: Settings) -> bool:

@@ -16,6 +16,8 @@ from utils import UserError
 # Of (batch, width) by (width, width): target actor 1, target critics 2, critics 2 forward and 4 backward, then for the
 # actor 1 forward and 2 backward through itself, 2 and 2 through the critics.
 PRODUCTS_PER_UPDATE = 16
+PARENT = "ENDS_WITH_PROCESS"  # set by a pool, which has a run on each core, to the process that a run ends with
+STEPS_WORTH_A_PROCESS = 10_000
 
 
 def note_if_slow(cfg: Settings, device: torch.device) -> None:
@@ -71,6 +73,12 @@ def set_precision(precision: str, device: torch.device) -> str:
     chosen = ("tf32" if has_tf32 else "fp32") if precision == "auto" else precision
     torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
     return chosen
+
+
+def has_time_beside(cfg: Settings, device: torch.device) -> bool:
+    """Whether a process beside a run would find a core that the run leaves free, for longer than it takes to start."""
+    spare = device.type == "cuda" or (PARENT not in os.environ and len(os.sched_getaffinity(0)) > 1)
+    return spare and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
 
 
 def keep_freed_memory() -> None:

@@ -41,6 +41,7 @@ class Progress:
         checkpoint_due: whether the newest step is one to be saved after.
         last_eval_step: the step of the newest evaluation, 0 before the first.
         last_return: the mean return of the newest evaluation, nan before the first.
+        best_return: the highest of them, None before the first.
         solved_step: the step of the first evaluation that solved the task, None before it.
     """
 
@@ -62,6 +63,7 @@ class Progress:
         self.checkpoint_due = False
         self.last_eval_step = 0
         self.last_return = math.nan
+        self.best_return: float | None = None
         self.solved_step: int | None = None
 
     def begin_episodes(self, which: np.ndarray) -> None:
@@ -114,15 +116,24 @@ class Progress:
         made, self._updates_made = self._updates_made, math.floor(self._bursts * every * self._updates_per_step + 1e-9)
         return self._updates_made - made
 
-    def evaluated(self, mean_return: float, solved_from: float | None = None) -> bool:
-        """Notes the evaluation at this step; returns whether it is the first whose return reaches `solved_from`."""
+    def evaluation_begun(self) -> None:
+        """Notes that the evaluation at this step is made, or under way."""
         self.evaluation_due = False
         self.last_eval_step = self.step
+
+    def evaluated(self, step: int, mean_return: float, solved_from: float | None = None) -> bool:
+        """Notes what came of the evaluation at a step; returns whether it is the first to reach `solved_from`."""
         self.last_return = mean_return
+        if self.is_best(mean_return):
+            self.best_return = mean_return
         if self.solved_step is not None or solved_from is None or mean_return < solved_from:
             return False
-        self.solved_step = self.step
+        self.solved_step = step
         return True
+
+    def is_best(self, mean_return: float) -> bool:
+        """Whether no evaluation had such a return before; of equal ones it is the first."""
+        return self.best_return is None or mean_return > self.best_return
 
     def leave_out(self, seconds: float) -> None:
         """Takes time that was no part of training out of the durations of the episodes under way."""
@@ -143,6 +154,7 @@ class Progress:
             "evaluation_due": self.evaluation_due,
             "last_eval_step": self.last_eval_step,
             "last_return": self.last_return,
+            "best_return": self.best_return,
             "solved_step": self.solved_step,
             "checkpoints": self._checkpoints.state_dict(),
         }
@@ -161,7 +173,8 @@ class Progress:
         self.evaluation_due = bool(state["evaluation_due"])
         self.last_eval_step = counts["last_eval_step"]
         self.last_return = float(state["last_return"])
-        solved_step = state["solved_step"]
+        best_return, solved_step = state["best_return"], state["solved_step"]
+        self.best_return = None if best_return is None else float(best_return)
         self.solved_step = None if solved_step is None else require_count(solved_step, "solved_step")
         self._checkpoints.load_state_dict(state["checkpoints"])
 

@@ -23,6 +23,7 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "num_train_steps": (),
     "eval_frequency": (),
     "num_eval_episodes": ("evaluator.num_episodes",),
+    "eval_in_background": (),
     "checkpoint_frequency": (),
     "keep_checkpoints": (),
     "save_replay_buffer": (),

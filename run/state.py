@@ -17,6 +17,7 @@ from run import checkpoint
 from run import folder as run_folder
 from run.build import Parts
 from run.checkpoint import Checkpoint, Checkpoints
+from run.evaluations import Evaluations
 from run.progress import Progress
 from settings.check import Settings
 from utils import RunError, UserError, non_finite, not_plain, one_line, require_count
@@ -39,11 +40,12 @@ class SavedRun:
     Args:
         cfg: the run's settings.
         work_dir: its folder.
-        parts: what it is made of; all but the evaluator must have a state.
+        parts: what it is made of; all but an evaluator must have a state.
         progress: how far it is.
+        evaluations: one of them may be under way.
     """
 
-    def __init__(self, cfg: Settings, work_dir: Path, parts: Parts, progress: Progress):
+    def __init__(self, cfg: Settings, work_dir: Path, parts: Parts, progress: Progress, evaluations: Evaluations):
         self._cfg = cfg
         self._work_dir = work_dir
         self._identity = parts.identity
@@ -55,8 +57,9 @@ class SavedRun:
         self._parts: dict[str, Stateful] = {"progress": progress, "envs": self._envs, "n_step": parts.n_step}
         if parts.seed_policy is not parts.agent:
             self._parts["seed_policy"] = parts.seed_policy
-        if hasattr(parts.evaluator, "state_dict"):
-            self._parts["evaluator"] = parts.evaluator
+        if hasattr(parts.own_evaluator, "state_dict"):
+            self._parts["evaluator"] = parts.own_evaluator
+        self._parts["evaluations"] = evaluations
         self._parts["logger"] = parts.logger
         self._parts["random"] = GlobalGenerators(parts.device)  # last, as restoring the others may draw
         self._checkpoints = Checkpoints(work_dir, cfg.keep_checkpoints, parts.identity)

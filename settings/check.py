@@ -57,6 +57,7 @@ class Settings:
     env_timeout_s: PositiveFloat
     eval_frequency: PositiveInt
     num_eval_episodes: Annotated[int, Gt(0), Le(100_000)]
+    eval_in_background: bool | Literal["auto"]
     checkpoint_frequency: NonNegativeInt
     keep_checkpoints: PositiveInt
     save_replay_buffer: bool

@@ -7,6 +7,7 @@ import composed
 import gymnasium as gym
 import numpy as np
 
+from agent.sac import SACAgent
 from run.evaluator import Evaluation
 from settings.types import PositiveInt
 from train import Workspace
@@ -183,6 +184,13 @@ class ConstantEvaluator:
         return Evaluation([float(step)] * self.num_episodes, [7] * self.num_episodes)
 
     def close(self) -> None: ...
+
+
+class ActsItself(SACAgent):
+    """An agent whose acting is more than its policy's."""
+
+    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        return -super().act(obs, sample)
 
 
 SMALL = (

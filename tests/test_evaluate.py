@@ -45,6 +45,22 @@ def test_evaluate_plays_trainings_own_last_episodes(tmp_path: Path, capsys: pyte
     assert len(older) == 2 and not set(older) & set(returns)
 
 
+def test_the_best_policy_plays_its_episodes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_eval_episodes=2", "num_train_steps=120")
+    header, *rows = timeless(tmp_path / "eval.csv")
+    best = max((dict(zip(header, row, strict=True)) for row in rows), key=lambda row: float(row["episode_reward"]))
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path), "--best", "--no-video"])
+    assert evaluate.main() == 0
+    said = capsys.readouterr().out
+    assert f"The best evaluation was that of step {best['step']}: {float(best['episode_reward']):.4f}" in said
+    assert f"checkpoints/best, step {best['step']}: mean {float(best['episode_reward']):.4f}" in said
+    (tmp_path / "checkpoints/best/manifest.json").unlink()
+    assert evaluate.main() == 2
+    assert "no policy of a best evaluation" in capsys.readouterr().err
+
+
 def test_evaluate_films_an_episode(tmp_path: Path) -> None:
     probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_train_steps=40")
     evaluate.evaluate(tmp_path, num_episodes=1, device="cpu", film=tmp_path / "film.mp4")

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": {"settings", "utils"},
     "plot": {"study", "utils"},
     "run": {"agent", "envs", "replay", "replay_buffer", "settings", "utils", "video"},
-    "evaluate": {"envs", "run", "utils"},
+    "evaluate": {"envs", "run", "settings", "utils"},
     "launch": {"agent", "envs", "replay_buffer", "run", "settings", "sinks", "utils"},
     "train": {"agent", "envs", "launch", "plot", "replay", "run", "settings", "utils"},
 }

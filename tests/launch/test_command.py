@@ -1,5 +1,6 @@
 """A mistake is one line and exit code 2, and nothing is created; everything else composes."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -194,14 +195,16 @@ def test_the_command_sweeps(tmp_path: Path, command: Callable[..., int]) -> None
 
 
 def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "train.py"), *TINY, "num_train_steps=1000000", "num_seed_steps=1000000"]
+    """As a terminal does, to every process: one evaluates meanwhile."""
+    lengths = ("num_train_steps=1000000", "num_seed_steps=1000000", "eval_frequency=500", "eval_in_background=true")
+    command = [sys.executable, str(ROOT / "train.py"), *TINY, *lengths]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, cwd=tmp_path, text=True, env=ONE_THREAD, **streams)
+    process = subprocess.Popen(command, cwd=tmp_path, text=True, env=ONE_THREAD, start_new_session=True, **streams)
     assert process.stdout is not None
-    while not process.stdout.readline().startswith("| train"):  # training has begun
+    while not process.stdout.readline().startswith("| eval"):
         assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate()
+    os.killpg(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=60)  # which waits until nobody has its streams
     assert process.returncode == 130
     (folder,) = tmp_path.glob("exp/*/*")
     assert error.strip().startswith("interrupted at step ") and str(folder.relative_to(tmp_path)) in error

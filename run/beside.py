@@ -1,0 +1,214 @@
+"""Evaluations in a process of their own, which training does not wait for.
+
+The process builds an evaluator of its own from the run's settings, gets the policy's networks once and their weights
+for each evaluation, and answers with what the evaluator found. It has no state that anybody needs: it is killed when
+the run ends, and ends by itself when the run's process does.
+"""
+
+import contextlib
+import io
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hydra.utils import instantiate
+
+from agent.policy import Policy
+from run import machine
+from run.evaluator import Evaluation
+from settings.check import Settings
+from utils import one_line, set_seed_everywhere
+
+NICE = 10  # training goes first where both want a core
+BEAT_S = 1.0  # between two signs of life
+
+
+class LostError(Exception):
+    """An evaluation that the process did not make; the message says why."""
+
+
+@dataclass
+class Made:
+    """An evaluation, and the seconds that it took."""
+
+    evaluation: Evaluation
+    seconds: float
+
+
+@dataclass
+class Spec:
+    """What the process is told of the run once.
+
+    Attributes:
+        cfg, work_dir: of the run.
+        films: whether to film.
+        device: of the policy, as torch names it.
+        networks: of the policy, by their names there.
+    """
+
+    cfg: Settings
+    work_dir: Path
+    films: bool
+    device: str
+    networks: dict[str, Any]
+    action_range: tuple[float, float]
+
+
+def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
+    """The evaluator that `cfg.evaluator` describes."""
+    env_module, _ = machine.import_envs(films)
+    return instantiate(cfg.evaluator, _convert_="all")(
+        make_env=partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat),
+        video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
+    )
+
+
+class Beside:
+    """The process, seen from the run. It is started by the first evaluation.
+
+    Args:
+        spec: what it is told of the run.
+
+    Raises:
+        Exception: whatever pickle says of networks that it cannot send.
+    """
+
+    def __init__(self, spec: Spec):
+        self._spec = plain_pickle(spec)
+        self._timeout_s = spec.cfg.env_timeout_s  # without a sign of life it then counts as hung
+        self._process: Any = None
+        self._connection: Connection
+        self._answered = threading.Event()
+        self._answer: Made | LostError
+        self._beat_s = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
+    def has_answered(self) -> bool:
+        return self._answered.is_set()
+
+    def begin(self, step: int, weights: dict[str, Any]) -> None:
+        """Has a policy with these weights evaluated, as after this step; `wait` returns what comes of it."""
+        self._answered.clear()
+        self._beat_s = time.monotonic()
+        if self._process is None:
+            self._start()
+        # A thread, since a pipe takes no more than the process has read of it, and that is still being started.
+        threading.Thread(target=self._ask, args=(plain_pickle((step, weights)),), daemon=True).start()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("forkserver")  # not a fork: this process has threads, and may have a GPU
+        multiprocessing.set_forkserver_preload(["__main__", "envs.make", "run.beside"])
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, self._spec), daemon=True)
+        self._process.start()
+        theirs.close()  # so that its end is seen here
+
+    def _ask(self, request: bytes) -> None:
+        try:
+            self._connection.send_bytes(request)
+            while (answer := self._connection.recv()) is None:
+                self._beat_s = time.monotonic()
+        except (EOFError, OSError):
+            answer = LostError("its process died")
+        self._answer = answer
+        self._answered.set()
+
+    def wait(self) -> Made:
+        """What came of the evaluation, once it is made.
+
+        Raises:
+            LostError: if it was not.
+        """
+        while not self._answered.wait(BEAT_S):
+            if time.monotonic() - self._beat_s > self._timeout_s:
+                raise LostError(f"its process has not been heard of for env_timeout_s={self._timeout_s:g}")
+        if isinstance(self._answer, LostError):
+            raise self._answer
+        return self._answer
+
+    def close(self) -> None:
+        """Ends the process, whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+
+def plain_pickle(thing: Any) -> bytes:
+    """Bytes with copies of the tensors; a connection's own pickling would move them into shared memory."""
+    file = io.BytesIO()
+    pickle.dump(thing, file)
+    return file.getvalue()
+
+
+class _Alive:
+    """A policy that gives signs of life while it acts."""
+
+    training = False
+
+    def __init__(self, policy: Policy, connection: Connection):
+        self._policy = policy
+        self._connection = connection
+        self._next_s = 0.0
+
+    def train(self, training: bool = True) -> None:
+        """Always in evaluation mode."""
+
+    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        if time.monotonic() >= self._next_s:
+            self._connection.send(None)
+            self._next_s = time.monotonic() + BEAT_S
+        return self._policy.act(obs, sample)
+
+
+def serve(connection: Connection, pickled: bytes) -> None:
+    """The process: evaluates what it is sent, until nobody sends any more."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # they are for the training process, which ends this one
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.nice(NICE)
+    torch.set_num_threads(1)  # ten rows are not worth a second one
+    spec: Spec = pickle.loads(pickled)
+    cfg, device = spec.cfg, torch.device(spec.device)
+    machine.set_precision(cfg.precision, device)
+    set_seed_everywhere(cfg.seed)
+    policy = Policy(
+        **spec.networks, action_range=spec.action_range, device=device, generator=torch.Generator(device).manual_seed(0)
+    )
+    if device.type == "cpu" and cfg.execution != "eager":
+        policy.record()
+    evaluator = None
+    with contextlib.suppress(EOFError, OSError):  # the run has ended
+        while True:
+            step, weights = pickle.loads(connection.recv_bytes())
+            began_s = time.perf_counter()
+            try:
+                for name, network in spec.networks.items():
+                    network.load_state_dict(weights[name])
+                evaluator = evaluator or make_evaluator(cfg, spec.work_dir, spec.films)
+                evaluation = evaluator.evaluate(_Alive(policy, connection), step)
+                made: Made | LostError = Made(evaluation, time.perf_counter() - began_s)
+            except Exception as error:  # whatever it is: the run evaluates once more itself, and tells of it
+                made = LostError(f"{type(error).__name__}: {one_line(error)}")
+            connection.send(made)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

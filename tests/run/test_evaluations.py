@@ -1,0 +1,229 @@
+"""Evaluations beside the training: the numbers of those that stop it, whatever happens to the process."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import probes
+import pytest
+from runs import Killed, assert_same, at_step, die_in, go_on
+
+from run import beside, best
+from run.beside import Beside
+from run.evaluator import Evaluator
+from utils import Stopped, UserError
+
+RUN = (
+    *("env=probes:ProbeDrawn-v0", "num_train_steps=400", "num_seed_steps=40", "num_threads=1", "log_save_tb=true"),
+    *("eval_frequency=100", "checkpoint_frequency=30"),
+)
+HERE, BESIDE = (*RUN, "eval_in_background=false"), (*RUN, "eval_in_background=true")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("straight") / "run"
+    probes.train(folder, *HERE)
+    return folder
+
+
+def none_is_left(process: Any) -> bool:
+    return not Path(f"/proc/{process}").exists()
+
+
+def test_the_numbers_are_those_of_evaluations_that_stop_the_training(tmp_path: Path, straight: Path) -> None:
+    run = probes.workspace(tmp_path / "run", *BESIDE)
+    processes: list[int] = []
+    at_step(run, 150, lambda: processes.append(run.evaluations._beside._process.pid))  # type: ignore[union-attr]
+    run.run()
+    run.close()
+    assert "evaluator" not in vars(run.evaluations)  # none was made in this process
+    assert_same(tmp_path / "run", straight)
+    assert none_is_left(processes[0])
+
+
+def test_training_goes_on_meanwhile_and_waits_for_the_one_before(
+    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, waited = Beside.wait, []
+    run = probes.workspace(tmp_path / "run", *BESIDE)
+
+    def later(self: Beside) -> Any:
+        waited.append(run.step)
+        return wait(self)
+
+    monkeypatch.setattr(Beside, "has_answered", False)
+    monkeypatch.setattr(Beside, "wait", later)
+    run.run()
+    run.close()
+    assert waited == [200, 300, 400, 400]
+    assert_same(tmp_path / "run", straight)
+
+
+def test_killed_with_one_under_way_it_ends_in_the_same_bytes(
+    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Beside, "begin", lambda *_: None)  # which never answers
+        dying = probes.workspace(tmp_path / "run", *BESIDE)
+        die_in(dying, 139)
+    assert not (tmp_path / "run/eval.csv").exists()
+    go_on(tmp_path / "run")
+    assert_same(tmp_path / "run", straight)
+
+
+def test_it_goes_on_without_a_process_too(tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Beside, "begin", lambda *_: None)
+        die_in(probes.workspace(tmp_path / "run", *BESIDE), 139)
+    go_on(tmp_path / "run", "eval_in_background=false")
+    assert_same(tmp_path / "run", straight)
+
+
+@pytest.mark.parametrize(
+    ("number", "timeout_s", "said"),
+    [
+        (signal.SIGKILL, 60, "its process died"),
+        (signal.SIGSTOP, 0.01, "its process has not been heard of for env_timeout_s=0.01"),
+    ],
+    ids=["dies", "hangs"],
+)
+def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
+    tmp_path: Path,
+    straight: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    timeout_s: float,
+    said: str,
+) -> None:
+    monkeypatch.setattr(beside, "BEAT_S", 0.05)
+    run = probes.workspace(tmp_path / "run", *BESIDE)
+    assert run.evaluations._beside is not None
+    begin, processes = Beside.begin, []
+
+    def begun(self: Beside, step: int, weights: dict[str, Any]) -> None:
+        if step == 200:
+            self.wait() if not processes else None
+            self._timeout_s = timeout_s
+            processes.append(self._process.pid)
+            os.kill(self._process.pid, number)
+        begin(self, step, weights)
+
+    monkeypatch.setattr(Beside, "begin", begun)
+    run.run()
+    run.close()
+    assert_same(tmp_path / "run", straight)
+    assert f"The evaluation at step 200 is made again, and from now on training waits: {said}" in _said(capsys)
+    assert none_is_left(processes[0])
+
+
+def _said(capsys: pytest.CaptureFixture[str]) -> str:
+    said = capsys.readouterr()
+    return said.out + said.err
+
+
+def test_a_fault_in_it_is_told_of_and_is_no_end(
+    tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An environment that only this process has registered."""
+    run = probes.train(tmp_path / "run", *BESIDE[1:], "env=ProbeDrawn-v0")
+    assert run.step == 400
+    assert "made again, and from now on training waits: UserError: env=ProbeDrawn-v0: no such" in _said(capsys)
+    assert (tmp_path / "run/eval.csv").read_text().count("\n") == 5
+
+
+@pytest.mark.parametrize("at", [150, 200], ids=["while it trains", "while it waits"])
+def test_a_signal_ends_both_and_nothing_is_lost(
+    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    run = probes.workspace(tmp_path / "run", *BESIDE)
+    with monkeypatch.context() as patched:
+        patched.setattr(Beside, "has_answered", False)
+        if at == 200:
+            patched.setattr(Beside, "_ask", lambda *_: None)  # it never answers, so the next one waits
+            at_step(run, 199, lambda: threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start())
+        else:
+            at_step(run, at, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        began_s = time.monotonic()
+        with pytest.raises(Stopped):
+            run.run()
+        assert time.monotonic() - began_s < run.cfg.grace_s
+        process = run.evaluations._beside._process  # type: ignore[union-attr]
+        run.close()
+    assert process is None or none_is_left(process.pid)
+    go_on(tmp_path / "run")
+    assert_same(tmp_path / "run", straight)
+
+
+def test_auto_is_a_process_where_a_long_run_finds_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def has_process(*overrides: str) -> bool:
+        run = probes.workspace(tmp_path / str(time.monotonic_ns()), *overrides)
+        run.close()
+        return run.evaluations._beside is not None
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert has_process("num_train_steps=10_000") and not has_process("num_train_steps=9_999")
+    assert not has_process("num_train_steps=10_000", "eval_in_background=false")
+    with monkeypatch.context() as pooled:
+        pooled.setenv("ENDS_WITH_PROCESS", "1")
+        assert not has_process("num_train_steps=10_000")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert not has_process("num_train_steps=10_000") and has_process("eval_in_background=true")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("evaluator._target_=probes.ConstantEvaluator", "evaluator._target_=probes.ConstantEvaluator may want more"),
+        ("agent._target_=probes.ActsItself", "ActsItself acts in its own way"),
+    ],
+)
+def test_what_needs_more_than_a_policy_is_evaluated_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, said: str
+) -> None:
+    run = probes.train(tmp_path / "run", *BESIDE, override, "checkpoint_frequency=0")
+    assert f"Training waits for evaluations: {said}" in _said(capsys)
+    assert run.evaluations._beside is None and (tmp_path / "run/eval.csv").read_text().count("\n") == 5
+
+
+def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
+    rows = [line.split(",")[1:3] for line in (straight / "eval.csv").read_text().splitlines()[1:]]
+    step, value = max(rows, key=lambda row: float(row[1]))
+    policy, kept_step, kept_return = best.load(straight, "cpu")
+    assert (kept_step, kept_return) == (int(step), float(value))
+    evaluator = probes.workspace(tmp_path / "run", *HERE).evaluator
+    assert isinstance(evaluator, Evaluator)
+    returns = evaluator.evaluate(policy, kept_step).returns
+    assert sum(returns) / len(returns) == kept_return
+    # One that has changed is not played.
+    path = straight / best.BEST / "policy.pt"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    changed = tmp_path / "changed" / best.BEST
+    changed.mkdir(parents=True)
+    (changed / "policy.pt").write_bytes(data)
+    (changed / "manifest.json").write_bytes((straight / best.BEST / "manifest.json").read_bytes())
+    with pytest.raises(UserError, match="has changed since"):
+        best.load(tmp_path / "changed", "cpu")
+
+
+def test_the_best_is_known_after_a_kill(tmp_path: Path, straight: Path) -> None:
+    dying = probes.workspace(tmp_path / "run", *HERE)
+    dying.progress.best_return = 1e9  # better than any to come
+    with pytest.raises(Killed):
+        die_then(dying)
+    dying.close()
+    assert go_on(tmp_path / "run").progress.best_return == 1e9
+    assert not (tmp_path / "run" / best.BEST).exists()
+
+
+def die_then(dying: Any) -> None:
+    def die() -> None:
+        raise Killed
+
+    at_step(dying, 100, die)
+    dying.run()
