@@ -35,12 +35,7 @@ class BrokenError(Exception):
 
 
 class NoneWholeError(UserError):
-    """No checkpoint of a run is whole.
-
-    Args:
-        message: one line.
-        without_buffer: the newest that is whole but for its replay buffer, if there is one.
-    """
+    """No checkpoint of a run is whole; `without_buffer` is the newest that is but for its replay buffer, if any is."""
 
     def __init__(self, message: str, without_buffer: Path | None):
         super().__init__(message)

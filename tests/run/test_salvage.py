@@ -103,6 +103,16 @@ def test_a_buffer_that_was_saved_whole_is_left_out_too(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints/buffer.lost").exists()
 
 
+def test_the_newest_weights_win_over_an_older_buffer_with_the_key_alone(killed: Path, tmp_path: Path) -> None:
+    for name, without, num_added in (("without", (), 160), ("with", BUFFER, 70)):
+        folder = shutil.copytree(killed, tmp_path / name)
+        flip(folder / "checkpoints/buffer/000000000060-000000000090.rows")
+        again = Workspace(resume.settings_of(folder, []), folder, resume=True, without=without)
+        again.close()
+        assert again.step == (90 if without else 60)
+        assert go_on(folder, without=without).replay_buffer.num_added == num_added
+
+
 def test_weights_that_are_damaged_are_not_offered(copied: Path) -> None:
     flip(copied / OLDEST)
     flip(copied / "checkpoints/step_90/agent.pt")
@@ -132,6 +142,10 @@ def a_folder(path: Path) -> None:
     path.mkdir()
 
 
+def another_header(path: Path) -> None:
+    path.write_text(path.read_text().replace("episode", "EPISODE", 1))
+
+
 def another_run(path: Path) -> None:
     """Longer rows, so that the cut falls into one."""
     path.write_text(path.read_text().replace(",", ",1"))
@@ -143,6 +157,7 @@ DAMAGE = {
     "missing": (Path.unlink, r"missing, where its checkpoint left \d+ bytes"),
     "shortened": (shortened, r"20 bytes, where its checkpoint left \d+"),
     "zeros": (zeros, "not what its checkpoint left"),
+    "another header": (another_header, "not what its checkpoint left"),
     "another": (another_run, "not what its checkpoint left"),
     "no text": (not_text, "cannot be read"),
     "a folder": (a_folder, "cannot be read"),
@@ -178,6 +193,13 @@ def test_without_a_damaged_log_a_new_one_begins(
         assert aside.is_dir() if damage == "a folder" else aside.read_bytes() == before[log]
     for part in ("weights", "buffer", "state", "progress"):
         assert str(result(copied)[part]) == str(result(straight)[part])
+
+
+def test_event_files_are_not_asked_for(tmp_path: Path) -> None:
+    run_until(tmp_path, 40, ENV, *RUN, "log_save_tb=true", "num_train_steps=50")
+    shutil.rmtree(tmp_path / "tb")
+    assert go_on(tmp_path).step == 50
+    assert len(list((tmp_path / "tb").iterdir())) == 1
 
 
 def test_each_line_names_all_that_would_help(copied: Path) -> None:
