@@ -10,7 +10,7 @@ import probes
 import pytest
 import torch
 from omegaconf import OmegaConf
-from runs import RUN, assert_same, die_in, go_on, run_until
+from runs import RUN, SILENT, assert_same, die_in, go_on, run_until
 from same_run import result, timeless
 
 from run import checkpoint, resume
@@ -228,8 +228,10 @@ def test_stopped_before_the_next_checkpoint_it_can_be_told_again(copied: Path) -
     flip(copied / OLDEST)
     shortened(copied / "train.csv")
     left = contents(copied)
+    (copied / "finished.json").write_text('{"step": 90, "last_return": 1.0}')
     again = Workspace(resume.settings_of(copied, []), copied, resume=True, without=(*BUFFER, *LOGS))
     die_in(again, 106)
+    assert not (copied / "finished.json").exists()
     rows = (copied / "train.csv").read_bytes()
     with pytest.raises(UserError, match="resume_without=replay_buffer goes on from step_90"):
         go_on(copied)
@@ -273,6 +275,9 @@ def test_the_command_line_goes_on_without(copied: Path, command: Callable[..., i
     assert capsys.readouterr().out.count("not needed") == 2
 
 
+SHORT = (ENV, *probes.SMALL, "num_train_steps=20", *SILENT)  # if it were to begin
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -282,8 +287,8 @@ def test_the_command_line_goes_on_without(copied: Path, command: Callable[..., i
         ),
         (["resume=x", "resume_without=weights"], "resume_without=weights: replay_buffer, logs or both"),
         (["resume=x", "resume_without=logs,,"], "resume_without=logs,,: replay_buffer, logs or both"),
-        (["resume_without=logs"], "resume_without=logs: it goes with resume=<folder>"),
-        (["resume=auto", "hydra.run.dir=x", "resume_without=replay_buffer"], "it goes with resume=<folder>"),
+        (["resume_without=logs", *SHORT], "resume_without=logs: it goes with resume=<folder>"),
+        (["resume=auto", "hydra.run.dir=x", "resume_without=replay_buffer", *SHORT], "it goes with resume=<folder>"),
         (["resume=nowhere", "resume_without=logs"], "no run's folder"),
     ],
 )
