@@ -226,7 +226,14 @@ class Logger:
             "sinks": {name: sink.state_dict() for name, sink in self.sinks.items()},
         }
 
+    def lost(self, state: dict[str, Any]) -> dict[Path, str]:
+        """The sinks' files that are gone or damaged since the state was taken, and what is wrong with each."""
+        there = {name: sink for name, sink in self.sinks.items() if name in state["sinks"]}
+        return {path: wrong for name, sink in there.items() for path, wrong in sink.lost(state["sinks"][name]).items()}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned; the sinks, whose files are cut back, come last."""
+
         def meters(plain: dict[str, tuple[Any, int]]) -> dict[str, Meter]:
             restored = {key: Meter() for key in plain}
             for key, (total, count) in plain.items():

@@ -37,17 +37,25 @@ class Workspace:
         work_dir: the run's folder.
         resume: continue from the folder's newest whole checkpoint.
         reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
+        without: to resume, what may be left out if it is damaged (see run/salvage.py).
 
     Raises:
         UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
     """
 
-    def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, reuse: bool = False):
+    def __init__(
+        self,
+        cfg: Settings,
+        work_dir: Path,
+        resume: bool = False,
+        reuse: bool = False,
+        without: Sequence[str] = (),
+    ):
         self.lock = run_folder.Lock(work_dir)
         try:
             if not resume:
                 run_folder.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
-            self._build(cfg, work_dir, resume)
+            self._build(cfg, work_dir, resume, without)
         except OSError as error:
             self.lock.release()
             if error.filename is None or not Path(str(error.filename)).is_relative_to(work_dir):
@@ -57,7 +65,7 @@ class Workspace:
             self.lock.release()
             raise
 
-    def _build(self, cfg: Settings, work_dir: Path, resume: bool) -> None:
+    def _build(self, cfg: Settings, work_dir: Path, resume: bool, without: Sequence[str]) -> None:
         parts = build(cfg, work_dir)
         self.cfg = cfg
         self.work_dir = work_dir
@@ -83,7 +91,7 @@ class Workspace:
         )
         self.saved = SavedRun(cfg, work_dir, parts, self.progress, self.evaluations)
         self._faults = parts.faults
-        self._obs = self.saved.restore() if resume else None  # (num_envs, obs_dim), where the run goes on
+        self._obs = self.saved.restore(without) if resume else None  # (num_envs, obs_dim), where the run goes on
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
             self.logger.log_settings(parts.used)
@@ -231,7 +239,7 @@ class Workspace:
         self.lock.release()
 
 
-def _run(cfg: Settings, folder: Path, **how: bool) -> float:
+def _run(cfg: Settings, folder: Path, **how: Any) -> float:
     """A run from its start, or its newest checkpoint, to its end; returns the mean return of the final evaluation."""
     workspace = Workspace(cfg, folder, **how)
     try:
@@ -246,10 +254,14 @@ def train(config: DictConfig) -> float:
 
 
 def continue_run(
-    folder: Path, overrides: list[str], config_name: str | None = None, trusted: Sequence[str] = ()
+    folder: Path,
+    overrides: list[str],
+    config_name: str | None = None,
+    trusted: Sequence[str] = (),
+    without: Sequence[str] = (),
 ) -> float:
-    """Continues the run in a folder (see job.continue_run)."""
-    return job.continue_run(folder, overrides, config_name, trusted, _run)
+    """Continues the run in a folder (see job.continue_run), without what may be left out of it (see run/salvage.py)."""
+    return job.continue_run(folder, overrides, config_name, trusted, partial(_run, without=without))
 
 
 hydra_main = hydra.main(version_base="1.3", config_path=str(compose.CONFIG_DIR), config_name="train")(train)

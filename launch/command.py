@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from launch import child, usage
 from launch.preflight import arguments, output_folder, overrides_of, prepare
 from run import folder as run_folder
-from run import trust
+from run import salvage, trust
 from run.stopping import EXIT_INTERRUPTED
 from settings import compose
 from settings.check import Settings
@@ -28,29 +28,33 @@ OmegaConf.register_new_resolver("runs_at_once", compose.runs_at_once, replace=Tr
 def run(
     hydra_main: Callable[[], Any],
     check_machine: Callable[[list[Settings]], None],
-    continue_run: Callable[[Path, list[str], str | None, Sequence[str]], Any],
+    continue_run: Callable[[Path, list[str], str | None, Sequence[str], Sequence[str]], Any],
 ) -> int:
     """Runs a Hydra entry point and turns what ends it into an exit code.
 
     Args:
         hydra_main: the function that `hydra.main` decorated.
         check_machine: raises UserError if runs with these settings could not start here.
-        continue_run: continues the run in a folder, with overrides of the configuration of a name; last come the
-            packages whose classes it may name.
+        continue_run: continues the run in a folder, with overrides of the configuration of a name; then come the
+            packages whose classes it may name, and what may be left out of it.
     """
     child.end_with_parent()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
     try:
         argv, trusted = take_trust(sys.argv[1:])
+        argv, without = take_without(argv)
         argv, resume = take_resume(argv)
         if trusted and not resume:
             raise UserError(f"trust={','.join(trusted)}: it goes with resume=; a new run may name any class")
+        if without and resume in (None, AUTO):
+            said = f"{salvage.KEY}={','.join(without)}"
+            raise UserError(f"{said}: it goes with resume=<folder>, which continues one run, and with nothing else")
         if asked := _asked_to_explain(argv):
             print(asked())
             return 0
         there = _begun(argv) if resume == AUTO else (Path(resume), argv, None) if resume else None
         if there:
-            continue_run(*there, trusted)
+            continue_run(*there, trusted, without)
         else:
             sys.argv[1:] = prepare(argv, check_machine, resume == AUTO, trusted)
             folder = _sweep_folder(sys.argv[1:])
@@ -113,9 +117,25 @@ def take_trust(argv: list[str]) -> tuple[list[str], tuple[str, ...]]:
     Raises:
         UserError: for what is no package's name.
     """
-    given = [argument.partition("=")[2] for argument in argv if argument.startswith("trust=")]
-    rest = [argument for argument in argv if not argument.startswith("trust=")]
-    return rest, tuple(name for text in given for name in trust.names(text))
+    return _take("trust", argv, trust.names)
+
+
+def take_without(argv: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Takes `resume_without=` off the command line, as often as it is there.
+
+    Returns:
+        The other arguments, and the parts that are named.
+
+    Raises:
+        UserError: for what is no part that a run can go on without.
+    """
+    return _take(salvage.KEY, argv, salvage.names)
+
+
+def _take(key: str, argv: list[str], names: Callable[[str], tuple[str, ...]]) -> tuple[list[str], tuple[str, ...]]:
+    given = [argument.partition("=")[2] for argument in argv if argument.startswith(f"{key}=")]
+    rest = [argument for argument in argv if not argument.startswith(f"{key}=")]
+    return rest, tuple(name for text in given for name in names(text))
 
 
 def take_resume(argv: list[str]) -> tuple[list[str], str | None]:

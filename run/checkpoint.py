@@ -34,6 +34,14 @@ class BrokenError(Exception):
     """A checkpoint that is not whole; the message says what is wrong with it."""
 
 
+class NoneWholeError(UserError):
+    """No checkpoint of a run is whole; `without_buffer` is the newest that is but for its replay buffer, if any is."""
+
+    def __init__(self, message: str, without_buffer: Path | None):
+        super().__init__(message)
+        self.without_buffer = without_buffer
+
+
 class Checkpoint:
     """One checkpoint on disk.
 
@@ -105,6 +113,11 @@ class Checkpoint:
         except Exception as error:  # torch's reader and unpickler raise whatever a damaged file leads them to
             raise UserError(f"{path}: cannot be read ({type(error).__name__})") from None
 
+    def leave_buffer(self) -> None:
+        """From now on it is one that was saved without its replay buffer."""
+        self.segments = []
+        self._manifest["parts"].pop("replay_buffer", None)
+
     def load_rows(self, buffer: Any, num_added: int) -> None:
         """Fills a replay buffer's ring."""
         on_disk.read(self.path.parent / BUFFER, self.segments, buffer, num_added)
@@ -131,21 +144,27 @@ def newest_whole(
         identity: whose it has to be, as for `Checkpoint.require`.
 
     Raises:
+        NoneWholeError: if all are damaged.
         UserError: if there is none, or it is somebody else's.
     """
     broken: list[Path] = []
+    without_buffer = None
     for path in newest_first(run_folder):
         try:
             found = Checkpoint(path)
             if identity is not None:
                 found.require(identity)
-            found.verify(*parts, buffer=buffer)
+            found.verify(*parts)
+            without_buffer = without_buffer or path
+            found.verify(buffer=buffer)
         except BrokenError as error:
             print(f"{path}: {error}; going back to the checkpoint before it", flush=True)
             broken.append(path)
             continue
         return found, broken
-    raise UserError(f"{run_folder}: {'no checkpoint there is whole' if broken else 'there is no checkpoint in it'}")
+    if broken:
+        raise NoneWholeError(f"{run_folder}: no checkpoint there is whole", without_buffer)
+    raise UserError(f"{run_folder}: there is no checkpoint in it")
 
 
 class Checkpoints:

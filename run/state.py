@@ -4,6 +4,7 @@ import contextlib
 import math
 import random
 import sys
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,10 +14,10 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from replay_buffer import ReplayBuffer
-from run import checkpoint
+from run import checkpoint, salvage
 from run import folder as run_folder
 from run.build import Parts
-from run.checkpoint import Checkpoint, Checkpoints
+from run.checkpoint import BrokenError, Checkpoint, Checkpoints, NoneWholeError
 from run.evaluations import Evaluations
 from run.progress import Progress
 from settings.check import Settings
@@ -60,8 +61,7 @@ class SavedRun:
         if hasattr(parts.own_evaluator, "state_dict"):
             self._parts["evaluator"] = parts.own_evaluator
         self._parts["evaluations"] = evaluations
-        self._parts["logger"] = parts.logger
-        self._parts["random"] = GlobalGenerators(parts.device)  # last, as restoring the others may draw
+        self._parts["random"] = GlobalGenerators(parts.device)  # last of these, as restoring them may draw
         self._checkpoints = Checkpoints(work_dir, cfg.keep_checkpoints, parts.identity)
         self.is_saved = bool(cfg.checkpoint_frequency)  # whether there are checkpoints to go on from
         if self.is_saved and parts.agent.state_dict() is None:
@@ -108,27 +108,37 @@ class SavedRun:
             said = f"No checkpoint at step {step}: {error.strerror}; that of step {last_step} stays"
             print(said, file=sys.stderr, flush=True)
 
-    def restore(self) -> np.ndarray:
+    def restore(self, without: Collection[str] = ()) -> np.ndarray:
         """Loads the newest whole checkpoint.
+
+        The logs come last, as they are cut back: until all else is loaded, nothing that the run left is changed.
+
+        Args:
+            without: what may be left out if it is damaged (see run/salvage.py); what is left of it is set aside.
 
         Returns:
             Every environment's newest observation, (num_envs, obs_dim).
 
         Raises:
-            UserError: if there is none, or it does not fit.
+            UserError: if there is none, or it does not fit, or its logs are damaged.
         """
-        found, broken = checkpoint.newest_whole(self._work_dir, "agent", "run", buffer=True, identity=self._identity)
+        found, broken = self._newest(without)
         if found.step > self._cfg.num_train_steps:
             raise UserError(f"num_train_steps={self._cfg.num_train_steps}: the run is at step {found.step} already")
+        lost = self._leave_damaged_buffer(found) if salvage.REPLAY_BUFFER in without else []
         agent, state = found.load("agent"), found.load("run")
         try:
             if require_count(state["progress"]["step"], "step") != found.step:
                 raise ValueError(f"it is of step {state['progress']['step']}")
+            lost += self._lost_logs(state["logger"], without)
             self._agent.load_state_dict(agent)
             is_saved = self._restore_buffer(found, state["replay_buffer"])
-            run_folder.unmark_finished(self._work_dir)
             for name, part in self._parts.items():
                 part.load_state_dict(state[name])
+            run_folder.unmark_finished(self._work_dir)
+            for path in filter(Path.exists, lost):
+                print(f"{path}: what is left of it is kept as {salvage.set_aside(path).name}", flush=True)
+            self._logger.load_state_dict(state["logger"])
         except (UserError, RunError):
             raise
         except Exception as error:  # whatever a part says of a state that is not its own
@@ -141,10 +151,52 @@ class SavedRun:
         self._checkpoints = Checkpoints(self._work_dir, keep, self._identity, found, broken)
         return self._envs.obs
 
+    def _newest(self, without: Collection[str]) -> tuple[Checkpoint, list[Path]]:
+        """The newest checkpoint to go on from; one with a damaged replay buffer only where that may be left out."""
+        needs_buffer = salvage.REPLAY_BUFFER not in without
+        try:
+            return checkpoint.newest_whole(self._work_dir, "agent", "run", buffer=needs_buffer, identity=self._identity)
+        except NoneWholeError as error:
+            if error.without_buffer is None:
+                raise
+            offer = salvage.offer(self._work_dir, salvage.REPLAY_BUFFER, without)
+            raise UserError(
+                f"{error}; {offer} goes on from {error.without_buffer.name} without its replay buffer, which is filled "
+                "anew before the run learns on"
+            ) from None
+
+    def _leave_damaged_buffer(self, found: Checkpoint) -> list[Path]:
+        """Leaves a replay buffer that is not whole out of a checkpoint; returns what to set aside of it."""
+        try:
+            found.verify(buffer=True)
+        except BrokenError as error:
+            print(f"{found.path}: {error}; going on without the replay buffer", flush=True)
+            rows = [found.path.parent / checkpoint.BUFFER] if found.segments else []
+            found.leave_buffer()
+            return rows
+        print(salvage.not_needed(salvage.REPLAY_BUFFER), flush=True)
+        return []
+
+    def _lost_logs(self, state: dict[str, Any], without: Collection[str]) -> list[Path]:
+        """The damaged log files, which may be left out.
+
+        Raises:
+            UserError: if they may not.
+        """
+        lost = self._logger.lost(state) if hasattr(self._logger, "lost") else {}
+        said = "; ".join(f"{path}: {wrong}" for path, wrong in lost.items())
+        if lost and salvage.LOGS not in without:
+            offer = salvage.offer(self._work_dir, salvage.LOGS, without)
+            raise UserError(f"{said}; {offer} goes on with new files, and keeps what is left of the old")
+        if salvage.LOGS in without:
+            print(f"{said}; going on with new files" if lost else salvage.not_needed(salvage.LOGS), flush=True)
+        return list(lost)
+
     def _state_dict(self) -> dict[str, Any]:
         buffer = self._replay_buffer
         counters = buffer.state_dict() if isinstance(buffer, ReplayBuffer) else {"num_added": buffer.num_added}
-        return {name: part.state_dict() for name, part in self._parts.items()} | {"replay_buffer": counters}
+        state = {name: part.state_dict() for name, part in self._parts.items()}
+        return state | {"logger": self._logger.state_dict(), "replay_buffer": counters}
 
     def _whole_buffer(self) -> dict[str, Any]:
         """The state of a buffer that is no ReplayBuffer. It is looked at now: when it is loaded is too late."""
@@ -170,11 +222,11 @@ class SavedRun:
         return bool(found.segments) or not num_added
 
     def _collect_anew(self) -> None:
-        """Has the updates wait for new transitions, where those in the buffer were not saved."""
+        """Has the updates wait for new transitions, where those in the buffer were not saved, or are lost."""
         cfg, progress = self._cfg, self._progress
         first = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
         progress.updates_from = min(first, self._replay_buffer.capacity)
-        print(f"The replay buffer was not saved: no updates before {progress.updates_from} new transitions")
+        print(f"There is no saved replay buffer: no updates before {progress.updates_from} new transitions")
 
 
 class EnvEpisodes:

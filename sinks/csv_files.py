@@ -34,14 +34,21 @@ class CsvSink(Sink):
 
     def __init__(self, log_dir: Path):
         self._paths = {group: log_dir / f"{group}.csv" for group in GROUPS}
-        self._columns = {group: list(columns) for group, columns in self.COLUMNS.items()}
-        for group, path in self._paths.items():
-            if path.exists():
-                self._columns[group] = _rows(path)[0]
+        self._known: dict[str, list[str]] = {}
+
+    def _columns(self, group: str) -> list[str]:
+        """A file's columns. A file that is there is read when they are first needed: it may be damaged."""
+        if group not in self._known:
+            path = self._paths[group]
+            try:
+                self._known[group] = _header(_text(path)) if path.exists() else list(self.COLUMNS[group])
+            except UNREADABLE as error:
+                raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
+        return self._known[group]
 
     def dump(self, group: str, row: Row, step: int) -> None:
         values = {column(key): value for key, value in row.items()} | {"step": step}
-        columns = self._columns[group]
+        columns = self._columns(group)
         new = [name for name in values if name not in columns]
         columns += new
         path = self._paths[group]
@@ -71,39 +78,73 @@ class CsvSink(Sink):
             if path.exists():
                 sync(path)
             sizes[group] = path.stat().st_size if path.exists() else 0
-        return {"columns": {group: list(names) for group, names in self._columns.items()}, "bytes": sizes}
+        return {"columns": {group: list(self._columns(group)) for group in self._paths}, "bytes": sizes}
+
+    def lost(self, state: dict[str, Any]) -> dict[Path, str]:
+        ends = {path: _end(state, group) for group, path in self._paths.items()}
+        faults = {path: _fault(path, columns, size) for path, (columns, size) in ends.items()}
+        return {path: fault for path, fault in faults.items() if fault}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for group, path in self._paths.items():
-            columns, size = list(state["columns"][group]), require_count(state["bytes"][group], "bytes")
+        """Cuts the files back; one that is gone begins anew.
+
+        Raises:
+            UserError: for one that is damaged; then no file is cut.
+        """
+        for path, fault in self.lost(state).items():
             if path.exists():
-                if len(self._columns[group]) > len(columns) and size:  # widened since
-                    self._narrow(path, columns)
-                if path.stat().st_size < size:
-                    raise UserError(f"{path}: {path.stat().st_size} bytes, where its checkpoint left {size}")
+                raise UserError(f"{path}: {fault}")
+        for group, path in self._paths.items():
+            columns, size = _end(state, group)
+            if size and path.exists():
+                text = _text(path)
+                narrowed = _narrowed(text, columns)
+                if narrowed != text:
+                    write_atomically(path, narrowed)
                 os.truncate(path, size)
-                if not size:
-                    path.unlink()
-            elif size:
-                raise UserError(f"{path}: missing, where its checkpoint left {size} bytes")
-            self._columns[group] = columns
-
-    @staticmethod
-    def _narrow(path: Path, columns: list[str]) -> None:
-        """Takes the newest columns away again: the earlier rows become what they were."""
-        buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows(row[: len(columns)] for row in _rows(path))
-        write_atomically(path, buffer.getvalue())
+            elif path.exists():
+                path.unlink()
+            self._known[group] = columns
 
 
-def _rows(path: Path) -> list[list[str]]:
-    """A log's rows, the first its columns' names.
+UNREADABLE = (OSError, UnicodeDecodeError, csv.Error)
 
-    Raises:
-        UserError: for a file that is no such table.
-    """
+
+def _end(state: dict[str, Any], group: str) -> tuple[list[str], int]:
+    """A file's columns and length in bytes when the state was taken."""
+    return list(state["columns"][group]), require_count(state["bytes"][group], "bytes")
+
+
+def _fault(path: Path, columns: list[str], size: int) -> str | None:
+    """What is wrong with a file that once had these columns and this length; None if it has only grown since."""
+    if not size:
+        return None
+    if not path.exists():
+        return f"missing, where its checkpoint left {size} bytes"
     try:
-        with path.open(newline="") as file:
-            return list(csv.reader(file)) or [[]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
+        data = _narrowed(_text(path), columns).encode()
+        if len(data) < size:
+            return f"{len(data)} bytes, where its checkpoint left {size}"
+        rows = data[:size].decode()
+        return None if _header(rows) == columns and rows.endswith("\n") else "not what its checkpoint left"
+    except UNREADABLE as error:
+        return f"cannot be read ({one_line(error)})"
+
+
+def _text(path: Path) -> str:
+    with path.open(newline="") as file:
+        return file.read()
+
+
+def _header(text: str) -> list[str]:
+    return next(csv.reader(io.StringIO(text, newline="")), [])
+
+
+def _narrowed(text: str, columns: list[str]) -> str:
+    """A table without the columns that came after these: its earlier rows become what they were."""
+    if len(_header(text)) <= len(columns):
+        return text
+    buffer = io.StringIO()
+    rows = csv.reader(io.StringIO(text, newline=""))
+    csv.writer(buffer, lineterminator="\n").writerows(row[: len(columns)] for row in rows)
+    return buffer.getvalue()

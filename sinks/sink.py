@@ -58,5 +58,12 @@ class Sink:
         """Where the log ends; what lies before that is on the disk when this returns."""
         return {}
 
+    def lost(self, state: dict[str, Any]) -> dict[Path, str]:
+        """The files without which the log cannot go on where the state was taken, and what is wrong with each.
+
+        Where a run goes on all the same, what is left of them is set aside before `load_state_dict` is called.
+        """
+        return {}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues where the state was taken: what was written later is cut off."""

@@ -75,9 +75,11 @@ class TensorBoardSink(Sink):
         return {"bytes": {path.name: path.stat().st_size for path in self._files()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for path in self._earlier:
-            size = state["bytes"].get(path.name)
+        ends = {path: state["bytes"].get(path.name) for path in self._earlier}
+        for path, size in ends.items():
+            require_count(0 if size is None else size, path.name)  # of all, before any is cut
+        for path, size in ends.items():
             if size is None:
                 path.unlink()
-            elif path.stat().st_size >= require_count(size, path.name):
+            elif path.stat().st_size >= size:
                 os.truncate(path, size)

@@ -58,9 +58,9 @@ def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
     run.envs.step = taken  # type: ignore[method-assign]
 
 
-def go_on(folder: Path, *overrides: str) -> Workspace:
+def go_on(folder: Path, *overrides: str, without: tuple[str, ...] = ()) -> Workspace:
     cfg = resume.settings_of(folder, list(overrides), trusted=("probes", "own_buffers"))
-    continued = Workspace(cfg, folder, resume=True)
+    continued = Workspace(cfg, folder, resume=True, without=without)
     continued.run()
     continued.close()
     return continued

@@ -19,6 +19,7 @@ from sinks.console import ConsoleSink
 from sinks.csv_files import CsvSink
 from sinks.sink import Sink
 from sinks.tensorboard import TensorBoardSink
+from utils import UserError
 
 SINKS = {"csv": CsvSink, "tensorboard": TensorBoardSink, "console": ConsoleSink}
 
@@ -182,6 +183,31 @@ def test_rows_written_after_a_state_was_taken_are_cut(tmp_path: Path) -> None:
     again.log("train/a", 3, 3)
     again.dump(3)
     assert [row["a"] for row in rows(tmp_path / "train.csv")] == ["1", "3"]
+
+
+def test_no_file_is_cut_where_another_is_damaged(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"csv": CsvSink, "tensorboard": TensorBoardSink})
+    for step in (1, 2):
+        log.log("train/a", step, step)
+        log.log("eval/a", step, step)
+        log.dump(step)
+        if step == 1:
+            state = log.state_dict()
+    log.close()
+    (tmp_path / "eval.csv").write_text("step")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    before = [path.read_bytes() for path in files]
+    again = Logger(tmp_path, {"csv": CsvSink})
+    assert again.lost(state) == {
+        tmp_path / "eval.csv": f"4 bytes, where its checkpoint left {state['sinks']['csv']['bytes']['eval']}"
+    }
+    with pytest.raises(UserError, match=r"eval\.csv: 4 bytes"):
+        again.load_state_dict(state)
+    state["sinks"]["tensorboard"]["bytes"] |= {"events.out.tfevents.9": -1}
+    (tmp_path / "tb/events.out.tfevents.9").touch()
+    with pytest.raises(ValueError, match="-1, not a count"):
+        TensorBoardSink(tmp_path).load_state_dict(state["sinks"]["tensorboard"])
+    assert [path.read_bytes() for path in files] == before
 
 
 def test_what_is_not_finite_is_left_out_of_histograms(tmp_path: Path) -> None:
