@@ -1,7 +1,7 @@
 # make train          train, on cheetah_run by default; ARGS="env=walker_walk seed=3" is passed on
 # make test           run the tests
 # make check          formatter, linter, type checker, layering test
-# make thorough   the tests that take longer: every agent with every part, compiled, started twice (four minutes)
+# make thorough   the tests that take longer: every agent with every part, compiled, started twice (six minutes)
 # make cluster-test   sweeps through joblib, submitit and Ray, with a killed run, a preempted run and a lost node (two minutes)
 # make crash-test     kill runs at random instants, resume them and compare every byte; MINUTES=5 for five minutes
 # make soak           a run of 100 000 steps whose memory and open files must not grow

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from settings.checked import Checked
 from settings.nested import dotted
 from settings.types import Factory, NonNegativeInt
 from sinks.sink import GROUPS, Row, Sink, group_of
@@ -48,7 +49,7 @@ def _spread(keys: tuple[str, ...], bundle: Meter, meters: dict[str, Meter]) -> N
         meters.setdefault(key, Meter()).add(total, bundle.count)
 
 
-class Logger:
+class Logger(Checked):
     """Averages what is logged between dumps and hands it to the sinks.
 
     Args:

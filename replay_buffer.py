@@ -8,6 +8,7 @@ import numpy as np
 import psutil
 import torch
 
+from settings.checked import Checked
 from settings.types import NonNegativeInt, PositiveInt
 from utils import UserError, require_count
 
@@ -30,7 +31,7 @@ class Batch(NamedTuple):
     discount: torch.Tensor
 
 
-class ReplayBuffer:
+class ReplayBuffer(Checked):
     """A ring of the newest `capacity` transitions.
 
     A row is `obs | action | reward | discount | next_obs` in float32; the bytes of a uint8 observation lie in as

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from settings.checked import Checked
 
-class Agent(ABC):
+
+class Agent(ABC, Checked):
     """A policy that learns from a replay buffer.
 
     A new algorithm is one file beside this one with a subclass of this class, and one YAML in `config/agent/`.
@@ -39,7 +41,7 @@ class Agent(ABC):
             step: environment steps so far.
         """
 
-    def observe(  # noqa: B027 - most agents learn from the buffer alone
+    def observe(  # most agents learn from the buffer alone
         self,
         obs: np.ndarray,
         action: np.ndarray,
@@ -58,7 +60,7 @@ class Agent(ABC):
             terminated, truncated: (num_envs,), bool: whether the episode ended, by itself or by a limit.
         """
 
-    def reset(self) -> None:  # noqa: B027 - most agents carry nothing from episode to episode
+    def reset(self) -> None:  # most agents carry nothing from episode to episode
         """Called at the start of every training episode."""
 
     def train(self, training: bool = True) -> None:

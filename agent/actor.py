@@ -12,6 +12,7 @@ from torch import nn
 from agent.networks.distributions import SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
 from agent.networks.residual import build
+from settings.checked import Checked
 from settings.types import Bounds, Depth, Factory, PositiveFloat, PositiveInt
 
 LogStdLimit = Literal["tanh", "clamp"]
@@ -23,7 +24,7 @@ def limit_log_std(s: torch.Tensor, bounds: tuple[float, float], limit: LogStdLim
     return 0.5 * (lo + hi) + 0.5 * (hi - lo) * torch.tanh(s) if limit == "tanh" else s.clamp(lo, hi)
 
 
-class DiagGaussianActor(nn.Module):
+class DiagGaussianActor(nn.Module, Checked):
     """An MLP from an observation to a SquashedNormal.
 
     Args:
@@ -38,8 +39,8 @@ class DiagGaussianActor(nn.Module):
 
     def __init__(
         self,
-        obs_dim: int,
-        action_dim: int,
+        obs_dim: PositiveInt,
+        action_dim: PositiveInt,
         hidden_dim: PositiveInt,
         hidden_depth: Depth,
         log_std_bounds: Bounds,
@@ -63,7 +64,7 @@ class DiagGaussianActor(nn.Module):
         return SquashedNormal(torch.tanh(mu) if self.tanh_mu else mu, log_std=log_std)
 
 
-class GaussianMixtureActor(nn.Module):
+class GaussianMixtureActor(nn.Module, Checked):
     """An MLP from an observation to a SquashedMixture; its head is K (2 |A| + 1) wide.
 
     With one component it gives a SquashedNormal.
@@ -74,8 +75,8 @@ class GaussianMixtureActor(nn.Module):
 
     def __init__(
         self,
-        obs_dim: int,
-        action_dim: int,
+        obs_dim: PositiveInt,
+        action_dim: PositiveInt,
         hidden_dim: PositiveInt,
         hidden_depth: Depth,
         num_components: PositiveInt,

@@ -10,11 +10,12 @@ from agent.execution.parts import Draws
 from agent.networks.heads import ScalarHead
 from agent.networks.mlp import Init, mlp
 from agent.networks.residual import build
+from settings.checked import Checked
 from settings.types import Depth, Factory, PositiveFloat, PositiveInt
 from utils import UserError
 
 
-class CriticEnsemble(nn.Module):
+class CriticEnsemble(nn.Module, Checked):
     """`num_critics` independent networks on [o, a], as one batched product.
 
     Args:
@@ -28,8 +29,8 @@ class CriticEnsemble(nn.Module):
 
     def __init__(
         self,
-        obs_dim: int,
-        action_dim: int,
+        obs_dim: PositiveInt,
+        action_dim: PositiveInt,
         hidden_dim: PositiveInt,
         hidden_depth: Depth,
         num_critics: PositiveInt = 2,
@@ -89,7 +90,7 @@ class RandomSubset(Draws):
         return functional_call(self._trunk, chosen, (obs, action))
 
 
-class ValueNetwork(nn.Module):
+class ValueNetwork(nn.Module, Checked):
     """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1).
 
     Args:
@@ -100,7 +101,7 @@ class ValueNetwork(nn.Module):
 
     def __init__(
         self,
-        obs_dim: int,
+        obs_dim: PositiveInt,
         hidden_dim: PositiveInt,
         hidden_depth: Depth,
         init: Init = "orthogonal",

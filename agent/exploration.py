@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from settings.checked import Checked
 from settings.types import PositiveFloat, PositiveInt
 
 
-class HeldNoise:
+class HeldNoise(Checked):
     """Each environment's policy noise stays the same for n steps, n from a zeta law that is cut off (arXiv 2604.04539).
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps. The mean and the deviation of the action still follow

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from settings.types import PositiveFloat
+from settings.checked import Checked
+from settings.types import PositiveFloat, PositiveInt
 
 EPSILON = 1e-8  # beside the variance: an element that never changes is divided by 1e-4, not by 0
 
 
-class ObservationNormaliser(nn.Module):
+class ObservationNormaliser(nn.Module, Checked):
     """(o - mean) / sqrt(variance + 1e-8), each element by itself, over all observations so far (arXiv 2410.09754).
 
     Before the first one it changes nothing. Samples are put together pairwise (Chan, Golub and LeVeque), in float64:
@@ -26,7 +27,7 @@ class ObservationNormaliser(nn.Module):
         obs_dim: width of the observation.
     """
 
-    def __init__(self, obs_dim: int):
+    def __init__(self, obs_dim: PositiveInt):
         super().__init__()
         self.mean: torch.Tensor
         self.variance: torch.Tensor
@@ -65,7 +66,7 @@ class ObservationNormaliser(nn.Module):
         self.count = state
 
 
-class RewardNormaliser:
+class RewardNormaliser(Checked):
     """Divides rewards by the deviation of the discounted return, or by its largest magnitude / bound if that is more.
 
     So no discounted return is beyond `bound`, which is where a categorical critic's support ends (arXiv 2604.04539).

@@ -51,8 +51,8 @@ class OffPolicyAgent(Agent):
 
     def __init__(
         self,
-        obs_dim: int,
-        action_dim: int,
+        obs_dim: PositiveInt,
+        action_dim: PositiveInt,
         action_range: tuple[float, float],
         device: torch.device,
         discount: UnitInterval | Schedule = 0.99,

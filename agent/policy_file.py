@@ -101,8 +101,11 @@ def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
     make, weights = _factory(part, path), part["weights"]
     if any(depth > len(weights) for depth in _depths(part)):
         raise ValueError("more layers than there are weights")
-    with torch.device("meta"):
-        shapes = {name: _shape(value) for name, value in make().state_dict().items()}
+    try:
+        with torch.device("meta"):
+            shapes = {name: _shape(value) for name, value in make().state_dict().items()}
+    except UserError as error:  # an argument that the network refuses, of a file, and not of the user's
+        raise ValueError(error) from None
     if shapes != {name: _shape(value) for name, value in weights.items()}:
         raise ValueError("weights of other shapes")
     if sum(_bytes(value) for value in weights.values()) > Path(path).stat().st_size:

@@ -3,10 +3,11 @@
 import math
 
 from agent.execution.parts import FollowsSteps
+from settings.checked import Checked
 from settings.types import Points, PositiveFloat, PositiveInt, Schedule
 
 
-class Linear:
+class Linear(Checked):
     """From `start` to `final` in a straight line over `steps` steps, and `final` from then on."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
@@ -16,7 +17,7 @@ class Linear:
         return self.start + (self.final - self.start) * min(step / self.steps, 1.0)
 
 
-class Cosine:
+class Cosine(Checked):
     """From `start` to `final` along half a cosine over `steps` steps, and `final` from then on."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
@@ -27,7 +28,7 @@ class Cosine:
         return self.final + (self.start - self.final) * (1 + math.cos(math.pi * done)) / 2
 
 
-class Exponential:
+class Exponential(Checked):
     """final + (start - final) exp(-step / decay)."""
 
     def __init__(self, start: float, final: float, decay: PositiveFloat):
@@ -37,7 +38,7 @@ class Exponential:
         return self.final + (self.start - self.final) * math.exp(-step / self.decay)
 
 
-class Piecewise:
+class Piecewise(Checked):
     """Straight lines through (step, value) points in the order of their steps; constant before and after them."""
 
     def __init__(self, points: Points):

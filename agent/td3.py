@@ -14,6 +14,7 @@ from agent.networks.mlp import Init
 from agent.networks.residual import build
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent
 from replay_buffer import Batch
+from settings.checked import Checked
 from settings.types import Betas, Depth, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate
 
@@ -31,7 +32,7 @@ class NoisyAction(NamedTuple):
         return self.action + self.std * noise  # acting clamps it to the action range
 
 
-class DeterministicActor(nn.Module):
+class DeterministicActor(nn.Module, Checked):
     """An MLP from an observation to an action, squashed by tanh.
 
     Args:
@@ -44,8 +45,8 @@ class DeterministicActor(nn.Module):
 
     def __init__(
         self,
-        obs_dim: int,
-        action_dim: int,
+        obs_dim: PositiveInt,
+        action_dim: PositiveInt,
         hidden_dim: PositiveInt,
         hidden_depth: Depth,
         exploration_std: NonNegativeFloat = 0.1,

@@ -8,11 +8,12 @@ from torch import nn
 
 from agent.execution.parts import AfterStep, FollowsSteps
 from agent.schedule import Exponential
+from settings.checked import Checked
 from settings.types import NonNegativeFloat, PositiveFloat, Schedule
 from utils import UserError
 
 
-class LearnedTemperature(nn.Module, AfterStep):
+class LearnedTemperature(nn.Module, AfterStep, Checked):
     """A parameter that the agent adjusts towards its target entropy (arXiv 1812.05905, section 5).
 
     Args:
@@ -26,14 +27,13 @@ class LearnedTemperature(nn.Module, AfterStep):
         UserError: for a start at 0 in a form that takes its logarithm.
     """
 
-    def __init__(self, init_temperature: NonNegativeFloat, form: Literal["exp", "log", "direct"] = "exp"):
+    def __init__(self, init_temperature: NonNegativeFloat | Schedule, form: Literal["exp", "log", "direct"] = "exp"):
         super().__init__()
-        _refuse_schedule(init_temperature, "learned")
-        if form != "direct" and init_temperature == 0:
+        start = _number(init_temperature, "learned")
+        if form != "direct" and start == 0:
             raise UserError(f"agent.init_temperature=0: above 0 unless agent.temperature.form is direct, not {form}")
         self.form = form
-        start = init_temperature if form == "direct" else math.log(init_temperature)
-        self.parameter = nn.Parameter(torch.tensor(float(start)))
+        self.parameter = nn.Parameter(torch.tensor(float(start if form == "direct" else math.log(start))))
 
     def forward(self) -> torch.Tensor:
         """alpha, a scalar tensor."""
@@ -50,7 +50,7 @@ class LearnedTemperature(nn.Module, AfterStep):
             self.parameter.clamp_(min=0)
 
 
-class FixedTemperature(nn.Module, FollowsSteps):
+class FixedTemperature(nn.Module, FollowsSteps, Checked):
     """alpha stays, or follows a schedule of the environment step; it has nothing to learn."""
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):
@@ -73,11 +73,12 @@ class FixedTemperature(nn.Module, FollowsSteps):
 class ExponentialTemperature(FixedTemperature):
     """alpha(t) = final + (init_temperature - final) exp(-t / decay), t in environment steps."""
 
-    def __init__(self, init_temperature: NonNegativeFloat, final: NonNegativeFloat, decay: PositiveFloat):
-        _refuse_schedule(init_temperature, "exponential")
-        super().__init__(Exponential(init_temperature, final, decay))
+    def __init__(self, init_temperature: NonNegativeFloat | Schedule, final: NonNegativeFloat, decay: PositiveFloat):
+        super().__init__(Exponential(_number(init_temperature, "exponential"), final, decay))
 
 
-def _refuse_schedule(init_temperature: object, temperature: str) -> None:
+def _number(init_temperature: NonNegativeFloat | Schedule, temperature: str) -> float:
+    """Of a temperature that follows no schedule."""
     if callable(init_temperature):
         raise UserError(f"agent.init_temperature: a schedule needs agent/temperature=fixed, not {temperature}")
+    return init_temperature

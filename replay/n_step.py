@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from settings.types import PositiveInt
+from settings.checked import Checked
+from settings.types import PositiveInt, UnitInterval
 
 
-class NStep:
+class NStep(Checked):
     """Turns every environment's transitions, step by step, into the rows that a replay buffer stores.
 
     The row that begins at step t has obs_t, action_t, the reward r_t + gamma r_{t+1} + … of k steps, the observation
@@ -22,7 +23,7 @@ class NStep:
         discount: gamma; for n = 1 it does not matter.
     """
 
-    def __init__(self, n_step: PositiveInt, discount: float = 1.0):
+    def __init__(self, n_step: PositiveInt, discount: UnitInterval = 1.0):
         self._n_step = n_step
         self._discount = discount
         self._pending: list[deque[tuple[np.ndarray, np.ndarray, float]]] = []  # by environment, oldest first

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from envs.seeding import EVAL_STREAM, episode_seed
+from settings.checked import Checked
 from settings.types import PositiveInt
 from utils import eval_mode
 from video import filming, seconds_per_step
@@ -25,7 +26,7 @@ class Evaluation:
     lengths: list[int]
 
 
-class Evaluator:
+class Evaluator(Checked):
     """Runs evaluation episodes.
 
     Episode k of the evaluation at step s starts from a seed that is a function of (run seed, s, k): it depends on

@@ -1,21 +1,19 @@
 """The configuration's types: a key's type is the annotation of the parameter that it becomes."""
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from hydra.utils import instantiate
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from settings.hints import along, alternatives, fit, nearest, parameters
 from settings.nested import walk
 from settings.types import Execution, Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, Storage
-from utils import UserError, leaves, one_line
+from utils import UserError, one_line
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
 SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"} | {
@@ -25,7 +23,6 @@ SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_
 FROM_AGENT = {"init_temperature"}
 NOT_PARAMETERS = {"_target_", "_partial_"}
 PLAIN = (bool, int, float, str, list, tuple, NoneType)  # of YAML, where no node goes
-_LATE_STEP = 10**12
 OLD_PATHS = (  # pytorch_sac's, and where they went
     ("double_q_critic.params.", "agent.critic."),
     ("diag_gaussian_actor.params.", "agent.actor."),
@@ -120,7 +117,7 @@ def check(config: dict[str, Any]) -> Settings:
 def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any]:
     """Checks one node's values against the target's parameters and returns them converted."""
     try:
-        parameters = _parameters(target)
+        known = parameters(target)
     except (ValueError, TypeError, NameError) as error:  # built into Python, or with annotations that lead nowhere
         raise UserError(
             f"{path}_target_={values['_target_']}: cannot be called from here ({one_line(error)})"
@@ -131,57 +128,17 @@ def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any
             checked[key] = value
         elif key in SUPPLIED and path:
             raise UserError(f"{path}{key}={value}: it comes from the environment and the run, not from the user")
-        elif key not in parameters:
-            known = parameters if path else dict(walk(values))
-            said = f"{path}{key}={value}: unknown key; {nearest(key, set(known) - {key}, path)}"
+        elif key not in known:
+            near = known if path else dict(walk(values))
+            said = f"{path}{key}={value}: unknown key; {nearest(key, set(near) - {key}, path)}"
             raise UnknownKeyError(said, f"{path}{key}")
         else:
-            checked[key] = _check_value(parameters[key].hint, value, path + key)
-    for key, parameter in parameters.items():
+            checked[key] = _check_value(known[key].hint, value, path + key)
+    for key, parameter in known.items():
         given = key in values or key in SUPPLIED or key in FROM_AGENT
         if not given and parameter.required:
             raise UserError(f"{path}{key} is missing; it has no default")
     return checked
-
-
-class _Parameter(NamedTuple):
-    hint: Any
-    required: bool
-
-
-def _parameters(target: Any) -> dict[str, _Parameter]:
-    """What a class or a function can be called with.
-
-    `**keywords` of a class's `__init__` stand for what the next class's takes; where both have a parameter, the
-    subclass's counts.
-    """
-    if isinstance(target, partial):
-        unbound = list(_parameters(target.func).items())[len(target.args) :]
-        return {key: _Parameter(hint, required and key not in target.keywords) for key, (hint, required) in unbound}
-    if not inspect.isclass(target):
-        return _named(target)[0]
-    found: dict[str, _Parameter] = {}
-    for owner in target.__mro__:
-        if "__init__" in vars(owner):
-            own, goes_on = _named(owner.__init__)  # type: ignore[misc]
-            found = own | found
-            if not goes_on:
-                break
-    found.pop("self", None)
-    return found
-
-
-def _named(function: Any) -> tuple[dict[str, _Parameter], bool]:
-    """A function's parameters by name, and whether it hands on others that it does not name."""
-    hints = get_type_hints(function, include_extras=True)
-    found: dict[str, _Parameter] = {}
-    goes_on = False
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            goes_on = True
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
-            found[name] = _Parameter(hints.get(name, Any), parameter.default is parameter.empty)
-    return found, goes_on
 
 
 def _check_value(hint: Any, value: Any, path: str) -> Any:
@@ -197,22 +154,15 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
             f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
             f"or choose another group where there are several, {path.replace('.', '/')}=<name>"
         )
-    accepts = list(_leaves(hint))
-    if isinstance(value, bool) and (int in accepts or float in accepts) and bool not in accepts:
-        raise UserError(f"{path}={value}: a number goes here")
     try:
-        # A number is a fine label: experiment=1.
-        config = ConfigDict(coerce_numbers_to_str=True, allow_inf_nan=False)
-        return TypeAdapter(hint, config=config).validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        message = first["msg"].replace("Input should", "it should").replace("Value error, ", "")
-        raise UserError(f"{path}={value}: {message}") from None
+        return fit(hint, value)
+    except ValueError as error:
+        raise UserError(f"{path}={value}: {error}") from None
 
 
 def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
     """Checks a node `{_target_: …}`, and of a schedule the values that it gives."""
-    accepts = list(_alternatives(hint))
+    accepts = list(alternatives(hint))
     if not any(_takes_node(kind) for kind in accepts):
         raise UserError(f"{path}={node}: a plain value goes here, and no node")
     if Factory in accepts:
@@ -229,12 +179,9 @@ def _takes_node(kind: Any) -> bool:
 
 
 def _check_schedule(hint: Any, node: dict[str, Any], path: str) -> None:
-    """Has every value that a schedule gives at the steps that its own arguments name, at the first and at a late one,
-    fit where it goes."""
-    named = [value for _, value in leaves(node) if isinstance(value, int) and 0 < value < _LATE_STEP]
+    """Has every value that a schedule gives at the steps that `along` looks at fit where it goes."""
     try:
-        schedule = instantiate(node, _convert_="all")
-        values = {step: schedule(step) for step in [0, *sorted(named), _LATE_STEP]}
+        values = along(instantiate(node, _convert_="all"), node)
     except Exception as error:  # whatever a class of the user's raises
         said = f"{type(error).__name__}: {one_line(error.__cause__ or error)}"
         raise UserError(f"{path}._target_={node['_target_']}: no schedule can be made of it ({said})") from None
@@ -247,24 +194,6 @@ def _require_partial(node: dict[str, Any], path: str) -> None:
         raise UserError(f"{path}: the code completes this node with shapes or folders; it has to say _partial_: true")
 
 
-def _leaves(hint: Any) -> Iterator[Any]:
-    """The plain types in a union of annotated ones."""
-    yield hint
-    for part in get_args(hint):
-        yield from _leaves(part)
-
-
-def _alternatives(hint: Any) -> Iterator[Any]:
-    """The types of which a union is made, without their ranges."""
-    if get_origin(hint) in (Union, UnionType):
-        for part in get_args(hint):
-            yield from _alternatives(part)
-    elif get_origin(hint) is Annotated:
-        yield from _alternatives(get_args(hint)[0])
-    else:
-        yield hint
-
-
 def _locate(dotted: str, path: str) -> Any:
     module, _, name = str(dotted).rpartition(".")
     try:
@@ -274,21 +203,6 @@ def _locate(dotted: str, path: str) -> Any:
         return found
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{path}._target_={dotted}: cannot be imported ({error})") from None
-
-
-def nearest(key: str, known: Iterable[str], path: str = "") -> str:
-    """`did you mean ...?`, by the whole key first and by its last part otherwise; or a pointer to the list."""
-    known = [name for name in known if not name.rsplit(".", 1)[-1].startswith("_")]
-    matches = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
-    if not matches:
-        last = key.rsplit(".", 1)[-1]
-        by_last: dict[str, str] = {}
-        for name in known:
-            by_last.setdefault(name.rsplit(".", 1)[-1], name)
-        matches = [by_last[match] for match in difflib.get_close_matches(last, by_last, n=2, cutoff=0.6)]
-    if matches:
-        return f"did you mean {' or '.join(path + match for match in matches)}?"
-    return "`python train.py --cfg job` prints them all"
 
 
 def new_path(key: str) -> str | None:

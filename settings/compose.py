@@ -15,7 +15,8 @@ from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from settings.check import SUPPLIED, Settings, UnknownKeyError, check, nearest
+from settings.check import SUPPLIED, Settings, UnknownKeyError, check
+from settings.hints import nearest
 from settings.nested import walk
 from utils import UserError, one_line
 

@@ -1,5 +1,6 @@
 """Runs that die and go on, the command in a process of its own, and how two runs are compared."""
 
+import csv
 import os
 import subprocess
 import sys
@@ -72,6 +73,12 @@ def assert_same(folder: Path, straight: Path) -> None:
     assert not different
     kept = [[path.name for path in checkpoint.newest_first(run)] for run in (folder, straight)]
     assert kept[0] == kept[1]
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """Of train.csv or eval.csv, by column."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

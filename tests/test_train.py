@@ -1,7 +1,6 @@
 """Whole runs: known values, the same bytes, and learning."""
 
 import csv
-import json
 import math
 from pathlib import Path
 
@@ -11,16 +10,11 @@ import probes
 import pytest
 import torch
 from omegaconf import OmegaConf
+from runs import rows
 
 from settings import compose
 from settings.check import check
 from train import Workspace
-from utils import UserError
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def timeless(path: Path) -> list[dict[str, str]]:
@@ -60,36 +54,6 @@ def test_the_actor_finds_the_action_that_pays(tmp_path: Path) -> None:
     assert agent.act(np.zeros(1, np.float32))[0] == pytest.approx(0.5, abs=0.15)
 
 
-def test_row_n_is_episode_n_and_the_unfinished_one_is_not_lost(tmp_path: Path) -> None:
-    probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=122", "eval_frequency=50")
-    train = rows(tmp_path / "train.csv")
-    assert [int(row["episode"]) for row in train] == list(range(1, 26))
-    assert [int(row["step"]) for row in train] == [*range(5, 125, 5), 122]
-    assert [float(row["episode_reward"]) for row in train] == [5.0] * 24 + [2.0]
-    assert [int(row["episode_length"]) for row in train] == [5] * 24 + [2]
-    assert train[0]["critic_loss"] == "" and train[-1]["critic_loss"] != ""
-    evaluations = rows(tmp_path / "eval.csv")
-    assert [int(row["step"]) for row in evaluations] == [50, 100, 122]
-    assert {row["episode_reward"] for row in evaluations} == {"5.0"}
-
-
-@pytest.mark.parametrize(
-    ("steps", "repeat", "expected"), [(100, 1, [50, 100]), (40, 1, [40]), (99, 3, [50, 100]), (100, 4, [50, 100])]
-)
-def test_the_final_evaluation_comes_once(tmp_path: Path, steps: int, repeat: int, expected: list[int]) -> None:
-    run = ("env=ProbeTimeLimit-v0", f"num_train_steps={steps}", f"action_repeat={repeat}")
-    probes.train(tmp_path, *run, "eval_frequency=50")
-    assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == expected
-
-
-def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
-    run = ("env=cheetah_run", "action_repeat=3", "num_train_steps=1500", "num_seed_steps=1500")
-    probes.train(tmp_path, *run, "eval_frequency=400")
-    assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == [402, 801, 1201, 1501]
-    train = rows(tmp_path / "train.csv")
-    assert [int(row["step"]) for row in train] == [1000, 1501]  # steps count environment steps
-
-
 def test_the_same_seed_gives_the_same_bytes_and_evaluation_changes_none(tmp_path: Path) -> None:
     run = ("env=reacher_easy", "num_train_steps=1200", "num_seed_steps=1000")
     probes.train(tmp_path / "a", *run)
@@ -101,70 +65,6 @@ def test_the_same_seed_gives_the_same_bytes_and_evaluation_changes_none(tmp_path
     assert timeless(tmp_path / "a/eval.csv") == timeless(tmp_path / "b/eval.csv")
     assert first == timeless(tmp_path / "c/train.csv")
     assert first != timeless(tmp_path / "d/train.csv")
-
-
-def test_no_seed_steps_waits_for_one_transition(tmp_path: Path) -> None:
-    agent = probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", "num_train_steps=20").agent
-    assert agent.num_updates == 19
-
-
-@pytest.mark.parametrize(("updates_per_step", "expected"), [("3", 300), ("0.25", 25)])
-def test_the_ratio_of_updates_to_transitions(tmp_path: Path, updates_per_step: str, expected: int) -> None:
-    overrides = ("env=ProbeTimeLimit-v0", "num_train_steps=300", "num_seed_steps=100", "action_repeat=2")
-    trained = probes.train(tmp_path, *overrides, f"updates_per_step={updates_per_step}")
-    transitions = trained.replay_buffer.num_added
-    assert trained.agent.num_updates == pytest.approx(expected * (transitions - 60) / 100, abs=1)
-
-
-def test_updates_come_in_bursts_and_wait_for_the_buffer(tmp_path: Path) -> None:
-    run = probes.workspace(
-        tmp_path,
-        "env=ProbeTimeLimit-v0",
-        "num_seed_steps=0",
-        "min_buffer_size=50",
-        "update_every=20",
-        "num_train_steps=131",
-    )
-    made: list[tuple[int, int]] = []
-    update = run.agent.update
-    run.agent.update = lambda *args: (made.append((run.step, run.replay_buffer.num_added)), update(*args))
-    run.run()
-    assert sorted({step for step, _ in made}) == [60, 80, 100, 120]
-    assert [sum(step == at for step, _ in made) for at in (60, 80, 100, 120)] == [20] * 4
-
-
-def test_a_buffer_smaller_than_the_first_updates_wait_still_trains(tmp_path: Path) -> None:
-    overrides = ("num_seed_steps=0", "min_buffer_size=60", "replay_buffer_capacity=20", "num_train_steps=100")
-    assert probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides).agent.num_updates == 40
-
-
-def test_a_fraction_of_an_update_adds_up_exactly(tmp_path: Path) -> None:
-    run = probes.workspace(
-        tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", "updates_per_step=0.1", "num_train_steps=101"
-    )
-    made: list[int] = []
-    run.agent.update = lambda buffer, logger, step: made.append(step)
-    run.run()
-    assert made == list(range(10, 101, 10))
-
-
-def test_without_replacement_the_first_update_waits_for_a_batch(tmp_path: Path) -> None:
-    overrides = ("num_seed_steps=0", "sample_with_replacement=false", "num_train_steps=30")
-    assert probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides).agent.num_updates == 30 - 16
-
-
-@pytest.mark.parametrize("policy", ["uniform", "agent", "saved"])
-def test_who_acts_first(tmp_path: Path, policy: str) -> None:
-    first = probes.workspace(tmp_path / "first", "env=ProbeTimeLimit-v0")
-    for layer in first.agent.actor.parameters():
-        layer.data.fill_(1.0)  # whose actions all lie at the upper bound
-    first.agent.save_policy(tmp_path / "policy.pt")
-    chosen = tmp_path / "policy.pt" if policy == "saved" else policy
-    run = probes.train(tmp_path / "run", "env=ProbeTimeLimit-v0", "num_train_steps=100", f"seed_policy={chosen}")
-    actions = run.replay_buffer._rows[:100, 1]
-    # Uniform actions have a kurtosis of 1.8; those of the fresh policy, narrower than the range, are not spread so.
-    assert (abs(actions.std() - 3**-0.5) < 0.06) == (policy == "uniform")
-    assert (actions.min() > 0.5) == (policy == "saved")
 
 
 @pytest.mark.parametrize("chosen", ["agent=sac", "agent=sac_v", "agent=sac_2018", "preset=cpu", "preset=fast"])
@@ -200,74 +100,6 @@ def test_the_saved_config_says_what_was_used(tmp_path: Path) -> None:
     assert saved.device in ("cpu", "cuda")
     assert saved.num_threads == torch.get_num_threads()
     assert saved.replay_buffer_capacity == 1000
-
-
-def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
-    probes.train(tmp_path, "env=ProbeOneStep-v0", "num_train_steps=10")
-    before = (tmp_path / "train.csv").read_bytes()
-    with pytest.raises(UserError, match="logs are there already"):
-        probes.workspace(tmp_path, "env=ProbeOneStep-v0")
-    assert (tmp_path / "train.csv").read_bytes() == before
-
-
-def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupted = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
-    step = interrupted.envs.step
-
-    def stop_at_13(action: np.ndarray) -> tuple:
-        if interrupted.step == 13:
-            raise KeyboardInterrupt
-        return step(action)
-
-    monkeypatch.setattr(interrupted.envs, "step", stop_at_13)
-    with pytest.raises(KeyboardInterrupt, match=f"step 13.*{tmp_path}"):
-        interrupted.run()
-    assert [row["step"] for row in rows(tmp_path / "train.csv")] == ["5", "10", "13"]
-
-
-def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    probes.train(tmp_path, "env=ProbeTimeLimit-v0", "log_save_tb=true", "log_frequency=200")
-    columns = (
-        "episode,step,episode_reward,duration,batch_reward,actor_loss,actor_target_entropy,actor_entropy,critic_loss,"
-        "alpha_loss,alpha_value"
-    )
-    last = rows(tmp_path / "train.csv")[-1]
-    assert set(columns.split(",")) <= set(last)
-    assert all(math.isfinite(float(last[name])) for name in last)
-    assert float(last["actor_target_entropy"]) == -1.0
-    assert {"episode", "step", "episode_reward"} <= set(rows(tmp_path / "eval.csv")[0])
-
-    accumulator = EventAccumulator(str(tmp_path / "tb"), size_guidance={"histograms": 0})
-    accumulator.Reload()
-    scalars = {
-        *("train/episode_reward", "train/batch_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
-        *("train_actor/target_entropy", "train_alpha/loss", "train_alpha/value", "eval/episode_reward"),
-        *("train/episode", "train/duration", "eval/episode"),
-    }
-    assert scalars <= set(accumulator.Tags()["scalars"])
-    layers = [
-        f"{net}fc{i}_{end}"
-        for net in ("critic/q1_", "critic/q2_", "actor/")
-        for i in (0, 2, 4)
-        for end in ("w", "w_g", "b", "b_g")
-    ]
-    histograms = {f"train_{layer}" for layer in layers}
-    histograms |= {f"train_{name}_hist" for name in ("critic/q1", "critic/q2", "actor/mu", "actor/std")}
-    assert set(accumulator.Tags()["histograms"]) == histograms
-    assert [event.step for event in accumulator.Histograms("train_critic/q1_hist")] == [200, 400]
-
-
-@pytest.mark.parametrize("agent", ["sac", "sac_v"])
-def test_a_delayed_actors_histograms_are_not_lost(tmp_path: Path, agent: str) -> None:
-    overrides = ("num_seed_steps=9", "agent.actor_update_frequency=3", "log_frequency=20", "num_train_steps=60")
-    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", f"agent={agent}", *overrides)
-    logged: list[tuple[str, int]] = []
-    run.logger.log_histogram = lambda key, values, step, log_frequency: logged.append((key, step))
-    run.run()
-    steps = {key: [step for name, step in logged if name == key] for key, _ in logged}
-    assert steps["train_critic/q1_hist"] == steps["train_actor/mu_hist"] == [21, 42]
 
 
 def test_it_learns(tmp_path: Path) -> None:
@@ -360,23 +192,6 @@ def test_the_precision_reaches_the_agent_and_the_saved_configuration(
     assert OmegaConf.load(tmp_path / "config.yaml").precision == chosen
 
 
-def test_an_agent_without_a_temperature_has_a_progress_line_too(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
-    said = []
-    for losses in ({}, {"train_actor/loss": 1.25}, {"train_actor/loss": 1.25, "train_alpha/value": 0.5}):
-        run._begin_episodes(np.ones(1, bool))
-        run.progress.count(np.ones(1), np.ones(1, int))
-        for key, value in losses.items():
-            run.logger.log(key, value, run.step)
-        said.append(run._end_episode(0))
-    run.close()
-    assert said == [
-        "episode 1, 1 steps, return 1.0",
-        "episode 2, 1 steps, return 1.0, actor loss 1.25",
-        "episode 3, 1 steps, return 1.0, actor loss 1.25, alpha 0.500",
-    ]
-
-
 def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -396,24 +211,3 @@ def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(
     assert not (tmp_path / "checkpoints").exists() and (tmp_path / "finished.json").exists()
     with (tmp_path / "train.csv").open() as file:
         assert [row["actor_loss"] != "" for row in csv.DictReader(file)][-1]
-
-
-@pytest.mark.parametrize(("while_seeding", "first"), [(False, 21), (True, 9)])
-def test_updates_may_begin_while_the_seed_policy_acts(tmp_path: Path, while_seeding: bool, first: int) -> None:
-    run = ("env=ProbeTimeLimit-v0", "num_train_steps=30", "num_seed_steps=20", "min_buffer_size=8")
-    workspace = probes.workspace(tmp_path, *run, f"updates_while_seeding={while_seeding}")
-    seen: list[int] = []
-    update = workspace.agent.update
-    workspace.agent.update = lambda buffer, logger, step: (seen.append(step + 1), update(buffer, logger, step))
-    workspace.run()
-    workspace.close()
-    assert seen == list(range(first, 31))
-
-
-def test_a_solved_task_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    probes.train(tmp_path, "env=ProbeSolved-v0", "num_train_steps=120", "eval_frequency=40", "num_eval_episodes=1")
-    assert capsys.readouterr().out.count("Solved at step 40: 5.0 reaches the task's 5\n") == 1
-    assert json.loads((tmp_path / "finished.json").read_text())["solved_step"] == 40
-    with (tmp_path / "eval.csv").open() as file:
-        (row, *_) = csv.DictReader(file)
-    assert [row[f"episode_length{ending}"] for ending in ("", "_std", "_min", "_max")] == ["5.0", "0.0", "5", "5"]

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from agent.execution.parts import FollowsBatches
 from agent.networks.mlp import Linear
+from settings.checked import Checked
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from utils import UserError
 
@@ -35,7 +36,7 @@ class Statistics(NamedTuple):
     from_batch: bool
 
 
-class BatchNorm(nn.Module, FollowsBatches):
+class BatchNorm(nn.Module, FollowsBatches, Checked):
     """Features to mean 0 and variance 1 over the batch, then scaled and shifted: (B, width) or (N, B, width).
 
     In training by the statistics of the batch (variances biased), which the running ones follow when the optimizer has

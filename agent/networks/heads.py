@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from agent import losses
+from settings.checked import Checked
 from settings.types import Bounds, NonNegativeInt, PositiveInt
 from utils import UserError
 
@@ -43,7 +44,7 @@ class ScalarHead(nn.Module):
         return losses.squared_error(outputs, target)
 
 
-class QuantileHead(nn.Module):
+class QuantileHead(nn.Module, Checked):
     """Quantiles of the return; the target pools those of all critics and drops the topmost (TQC, arXiv 2005.04269).
 
     Args:
@@ -83,7 +84,7 @@ class QuantileHead(nn.Module):
         return losses.quantile_huber(outputs, target)
 
 
-class CategoricalHead(nn.Module):
+class CategoricalHead(nn.Module, Checked):
     """Probabilities of bins between two returns, fitted by cross-entropy; the target is the more careful critic's.
 
     (arXiv 1707.06887; the choice of the critic with the smaller mean: arXiv 2604.04539)

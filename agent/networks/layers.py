@@ -10,12 +10,13 @@ from torch import nn
 
 from agent.execution.parts import Draws
 from agent.networks.mlp import Linear
+from settings.checked import Checked
 from settings.types import PositiveFloat, PositiveInt
 
 Probability = Annotated[float, Ge(0), Lt(1)]
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(nn.Module, Checked):
     """Each row to mean 0 and variance 1, then scaled and shifted by feature (arXiv 1607.06450): (..., B, width).
 
     Args:
@@ -35,7 +36,7 @@ class LayerNorm(nn.Module):
         return torch.addcmul(self.shift, F.layer_norm(x, x.shape[-1:], eps=self.eps), self.scale)
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(nn.Module, Checked):
     """Each row divided by the root of its mean square, then scaled by feature (arXiv 1910.07467): (..., B, width).
 
     Args: as LayerNorm's.
@@ -50,7 +51,7 @@ class RMSNorm(nn.Module):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.scale
 
 
-class Dropout(nn.Module, Draws):
+class Dropout(nn.Module, Draws, Checked):
     """In training, sets features to 0 with a probability and scales the others up for it; in evaluation, nothing.
 
     Which features, is drawn before each update, anew for each pass through this module in it, from the agent's

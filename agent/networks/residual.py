@@ -14,6 +14,7 @@ from agent.execution.parts import AfterStep
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
 from agent.networks.mlp import Init, Linear, affine, initialise, mlp
+from settings.checked import Checked
 from settings.types import Factory, PositiveInt
 
 
@@ -34,7 +35,7 @@ def build(network: Factory | None, *shape: Any) -> nn.Module:
     return mlp(*shape) if network is None else network(shape=Shape(*shape))
 
 
-class Network(nn.Sequential, AfterStep):
+class Network(nn.Sequential, AfterStep, Checked):
     """Layers one after the other. Under autocast the products between hidden layers are made in its type."""
 
     def __init__(self, *layers: nn.Module, unit_length: bool):
@@ -147,7 +148,7 @@ class Residual(Network):
         return x
 
 
-class PreNormBlock(nn.Module):
+class PreNormBlock(nn.Module, Checked):
     """x + linear(ReLU(linear(norm(x)))), wider within (SimBa's, arXiv 2410.09754).
 
     Args:
@@ -167,7 +168,7 @@ class PreNormBlock(nn.Module):
         return x + product(self.down, torch.relu(product(self.up, self.norm(x), dtype)), dtype)
 
 
-class PostNormBlock(nn.Module):
+class PostNormBlock(nn.Module, Checked):
     """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), wider within (FlashSAC's, arXiv 2604.04539).
 
     Args: as PreNormBlock's.

@@ -2,82 +2,23 @@
 bytes, or it is refused in one line. `make thorough` runs all of it."""
 
 import copy
-import re
-from pathlib import Path
 from typing import Any
 
-import composed
 import pytest
 import torch
 from agents import SMALL, make_agent
+from parts import PAGE, PARTS, overrides, table
 from stand_in_graphs import assert_same, learned, make_buffer, train
 
 from agent.execution.choose import set_execution
 from utils import UserError
 
-PAGE = Path(__file__).parents[2] / "docs/AGENTS_PARTS.md"
 CPU = torch.device("cpu")
 UPDATES = 8
 
 
-def network(of: str, **keys: str) -> tuple[str, ...]:
-    """An actor's or a critic's network of hidden layers with a norm or dropout."""
-    node = ", ".join(["_target_: agent.networks.NormedMLP", "_partial_: true", *(f"{k}: {v}" for k, v in keys.items())])
-    return (f"agent.{of}.network={{{node}}}",)
-
-
-def norm(name: str) -> str:
-    return f"{{_target_: agent.networks.{name}, _partial_: true}}"
-
-
-def head(name: str) -> tuple[str, ...]:
-    return (f"agent.critic.head={{_target_: agent.networks.{name}, _partial_: true}}",)
-
-
-PARTS: dict[str, tuple[str, ...]] = {
-    "dropout in the critics": network("critic", dropout="0.1"),
-    "dropout in the actor": network("actor", dropout="0.1"),
-    "LayerNorm": network("critic", norm=norm("LayerNorm")) + network("actor", norm=norm("LayerNorm")),
-    "RMSNorm": network("critic", norm=norm("RMSNorm")) + network("actor", norm=norm("RMSNorm")),
-    "BatchNorm": network("critic", norm=norm("BatchNorm")),
-    "quantile head": head("QuantileHead"),
-    "categorical head": head("CategoricalHead"),
-    "normalised observations": ("agent/observation_normaliser=running",),
-    "normalised rewards": ("agent/reward_normaliser=returns",),
-    "held noise": ("agent/exploration=held",),
-    "weight decay": ("agent.actor_weight_decay=0.1", "agent.critic_weight_decay=0.1"),
-}
-SIZES = {"sac_v": ("agent.value.hidden_dim=16",), "sac_2018": ("agent.value.hidden_dim=16",)}
-
-
-def table() -> dict[tuple[str, str], bool]:
-    """What the page says goes together, by agent and part."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    start = next(i for i, line in enumerate(lines) if line.startswith("| part |"))
-    agents = re.findall(r"`(\w+)`", lines[start])
-    found = {}
-    for line in lines[start + 2 :]:
-        part, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        if len(cells) != len(agents):
-            break
-        found |= {(agent, part): cell == "yes" for agent, cell in zip(agents, cells, strict=True)}
-    return found
-
-
-def instead(name: str, override: str) -> tuple[str, ...]:
-    """An override that takes a node's place: Hydra would merge the two."""
-    key = override.partition("=")[0]
-    there: Any = composed.settings(f"agent={name}").agent
-    for word in key.split(".")[1:]:
-        there = there.get(word) if isinstance(there, dict) else None
-    if isinstance(there, dict):
-        return f"~{key}", f"+{override}"
-    return (f"++{override}",)
-
-
 def built(name: str, part: str) -> Any:
-    replaced = [override for one in PARTS[part] for override in (instead(name, one) if "{" in one else (one,))]
-    return make_agent(f"agent={name}", *SMALL, *SIZES.get(name, ()), *replaced)
+    return make_agent(*SMALL, *overrides(name, part))
 
 
 def test_the_page_knows_every_agent_and_every_part() -> None:

@@ -1,0 +1,125 @@
+"""Whole runs of every agent x execution x n-step x number of environments x part, two values at a time.
+
+All combinations would be some 35 000 runs. Here is a covering design (tests/pairs.py): every pair of values of two
+factors is in at least one run, which makes 50 updates and goes on from its middle to the same bytes, or else is refused
+in one line. Compiled runs take seconds each, so there are as few as their pairs need. `make thorough` runs all of it.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import composed
+import probes
+import pytest
+import torch
+from pairs import Row, all_pairs, design, pairs_of
+from parts import PARTS, overrides, table
+from runs import SILENT, assert_same, go_on, rows
+from torch._dynamo.utils import counters
+
+from agent.execution import choose
+
+SAYS = table()
+OWN = "its own"
+FACTORS: dict[str, tuple[Any, ...]] = {
+    "agent": tuple(dict.fromkeys(name for name, _ in SAYS)),
+    "execution": ("eager", "recorded", "compiled"),  # those that a CPU has
+    "n_step": (1, 3),
+    "num_envs": (1, 3),
+    # Parts that are keys of a network are values of one factor: each replaces the network whole.
+    "network": (OWN, "dropout in the critics", "dropout in the actor", "LayerNorm", "RMSNorm", "BatchNorm"),
+    "head": (OWN, "quantile head", "categorical head"),
+    "observations": (OWN, "normalised observations"),
+    "rewards": (OWN, "normalised rewards"),
+    "noise": (OWN, "held noise"),
+    "decay": (OWN, "weight decay"),
+}
+SHORT = (
+    *("env=probes:ProbeDrawn-v0", "num_seed_steps=24", "num_train_steps=75", "updates_per_step=1", "num_threads=1"),
+    *("checkpoint_frequency=40", "keep_checkpoints=9", "eval_frequency=1000", "num_eval_episodes=1"),
+    *("agent.critic.hidden_depth=1", "agent.actor.hidden_depth=1"),  # deeper ones take longer to record
+)
+
+
+def allowed(row: Row) -> bool:
+    """Whether the page says that the agent goes with its parts."""
+    return all(SAYS.get((row.get("agent", ""), part), True) for part in row.values())
+
+
+ROWS = design(FACTORS, allowed, rare=("execution", "compiled"))
+REFUSED = [(name, part) for (name, part), together in SAYS.items() if not together]
+
+
+# `make test` has one of them, the first that is cheap and has everything that a run may have several of.
+QUICK = next(row for row in ROWS if (row["execution"], row["n_step"], row["num_envs"]) == ("eager", 3, 3))
+
+
+def command_of(row: Row) -> tuple[str, ...]:
+    keys = [f"{key}={row[key]}" for key in ("execution", "n_step", "num_envs")]
+    # Each pattern of what is due is recorded or compiled by itself, which takes long: here there is one.
+    own = composed.settings(f"agent={row['agent']}").agent
+    keys += [f"agent.{key}=1" for key in own if key.endswith("update_frequency")]
+    return (*probes.SMALL, *overrides(row["agent"], *(part for part in row.values() if part in PARTS)), *SHORT, *keys)
+
+
+def name_of(row: Row) -> str:
+    return "-".join(str(value) for value in row.values() if value != OWN)
+
+
+def thorough_but(row: Row) -> Any:
+    return () if row is QUICK else pytest.mark.thorough
+
+
+def test_every_pair_is_in_a_run_or_is_refused() -> None:
+    assert {value for values in FACTORS.values() for value in values} >= PARTS.keys()
+    in_runs = set().union(*map(pairs_of, ROWS))
+    left = [dict(pair) for pair in all_pairs(FACTORS) if pair not in in_runs]
+    assert {(pair.pop("agent"), *pair.values()) for pair in left} == set(REFUSED)
+    assert all(allowed(row) for row in ROWS)
+    assert sum(row["execution"] == "compiled" for row in ROWS) == len(FACTORS["agent"])
+
+
+def begun_as(ours: Path, eager: Path) -> None:
+    """Their first losses are the same but for rounding, which later updates magnify."""
+    first = [next(row for row in rows(run / "train.csv") if row["critic_loss"]) for run in (ours, eager)]
+    losses = [{name: float(value) for name, value in row.items() if name.endswith("_loss") and value} for row in first]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=name_of(row), marks=thorough_but(row)) for row in ROWS])
+def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
+    monkeypatch.setattr(choose, "COMPILE_BACKEND", "aot_eager")
+    torch._dynamo.reset()
+    counters.clear()
+    straight = probes.train(tmp_path / "straight", *command_of(row))
+    compiled_graphs = counters["stats"]["unique_graphs"]
+    assert straight.agent.num_updates >= 50
+    cut = shutil.copytree(tmp_path / "straight", tmp_path / "cut")
+    shutil.rmtree(cut / f"checkpoints/step_{straight.step}")  # as if it had been killed on its last step
+    (cut / "finished.json").unlink()
+    torch._dynamo.reset()
+    go_on(cut)
+    assert_same(cut, tmp_path / "straight")
+    if row["execution"] != "eager":
+        probes.train(tmp_path / "eager", *command_of(row | {"execution": "eager"}))
+        as_eager = assert_same if row["execution"] == "recorded" else begun_as
+        as_eager(tmp_path / "straight", tmp_path / "eager")
+    if row["execution"] == "recorded":
+        assert straight.agent.execution._able and straight.agent.execution._recordings
+    if row["execution"] == "compiled":
+        assert compiled_graphs
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [REFUSED[0], *(pytest.param(*one, marks=pytest.mark.thorough) for one in REFUSED[1:])]
+)
+def test_or_it_is_refused_in_one_line(
+    name: str, part: str, tmp_path: Path, command: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert command(*probes.SMALL, *overrides(name, part), *SHORT, *SILENT) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1 and said.startswith("train.py: agent."), said
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,69 @@
+"""The parts that docs/AGENTS_PARTS.md lists, as overrides, and what it says goes with which agent."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import composed
+
+PAGE = Path(__file__).parents[1] / "docs/AGENTS_PARTS.md"
+SIZES = {"sac_v": ("agent.value.hidden_dim=16",), "sac_2018": ("agent.value.hidden_dim=16",)}
+
+
+def network(of: str, **keys: str) -> tuple[str, ...]:
+    """An actor's or a critic's network of hidden layers with a norm or dropout."""
+    node = ", ".join(["_target_: agent.networks.NormedMLP", "_partial_: true", *(f"{k}: {v}" for k, v in keys.items())])
+    return (f"agent.{of}.network={{{node}}}",)
+
+
+def norm(name: str) -> str:
+    return f"{{_target_: agent.networks.{name}, _partial_: true}}"
+
+
+def head(name: str) -> tuple[str, ...]:
+    return (f"agent.critic.head={{_target_: agent.networks.{name}, _partial_: true}}",)
+
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "dropout in the critics": network("critic", dropout="0.1"),
+    "dropout in the actor": network("actor", dropout="0.1"),
+    "LayerNorm": network("critic", norm=norm("LayerNorm")) + network("actor", norm=norm("LayerNorm")),
+    "RMSNorm": network("critic", norm=norm("RMSNorm")) + network("actor", norm=norm("RMSNorm")),
+    "BatchNorm": network("critic", norm=norm("BatchNorm")),
+    "quantile head": head("QuantileHead"),
+    "categorical head": head("CategoricalHead"),
+    "normalised observations": ("agent/observation_normaliser=running",),
+    "normalised rewards": ("agent/reward_normaliser=returns",),
+    "held noise": ("agent/exploration=held",),
+    "weight decay": ("agent.actor_weight_decay=0.1", "agent.critic_weight_decay=0.1"),
+}
+
+
+def table() -> dict[tuple[str, str], bool]:
+    """What the page says goes together, by agent and part."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    start = next(i for i, line in enumerate(lines) if line.startswith("| part |"))
+    agents = re.findall(r"`(\w+)`", lines[start])
+    found = {}
+    for line in lines[start + 2 :]:
+        part, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        if len(cells) != len(agents):
+            break
+        found |= {(agent, part): cell == "yes" for agent, cell in zip(agents, cells, strict=True)}
+    return found
+
+
+def overrides(name: str, *parts: str) -> tuple[str, ...]:
+    """An agent with some parts; a node takes the place of the agent's own, where Hydra would merge the two."""
+    found: list[str] = [f"agent={name}", *SIZES.get(name, ())]
+    for one in (override for part in parts for override in PARTS[part]):
+        found += _instead(name, one) if "{" in one else (one,)
+    return tuple(found)
+
+
+def _instead(name: str, override: str) -> tuple[str, ...]:
+    key = override.partition("=")[0]
+    there: Any = composed.settings(f"agent={name}").agent
+    for word in key.split(".")[1:]:
+        there = there.get(word) if isinstance(there, dict) else None
+    return (f"~{key}", f"+{override}") if isinstance(there, dict) else (f"++{override}",)

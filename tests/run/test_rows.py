@@ -1,0 +1,137 @@
+"""What a run's logs say: rows, evaluations, columns and tags, the line of progress."""
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import probes
+import pytest
+from runs import rows
+
+from utils import UserError
+
+
+def test_row_n_is_episode_n_and_the_unfinished_one_is_not_lost(tmp_path: Path) -> None:
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=122", "eval_frequency=50")
+    train = rows(tmp_path / "train.csv")
+    assert [int(row["episode"]) for row in train] == list(range(1, 26))
+    assert [int(row["step"]) for row in train] == [*range(5, 125, 5), 122]
+    assert [float(row["episode_reward"]) for row in train] == [5.0] * 24 + [2.0]
+    assert [int(row["episode_length"]) for row in train] == [5] * 24 + [2]
+    assert train[0]["critic_loss"] == "" and train[-1]["critic_loss"] != ""
+    evaluations = rows(tmp_path / "eval.csv")
+    assert [int(row["step"]) for row in evaluations] == [50, 100, 122]
+    assert {row["episode_reward"] for row in evaluations} == {"5.0"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "repeat", "expected"), [(100, 1, [50, 100]), (40, 1, [40]), (99, 3, [50, 100]), (100, 4, [50, 100])]
+)
+def test_the_final_evaluation_comes_once(tmp_path: Path, steps: int, repeat: int, expected: list[int]) -> None:
+    run = ("env=ProbeTimeLimit-v0", f"num_train_steps={steps}", f"action_repeat={repeat}")
+    probes.train(tmp_path, *run, "eval_frequency=50")
+    assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == expected
+
+
+def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
+    run = ("env=cheetah_run", "action_repeat=3", "num_train_steps=1500", "num_seed_steps=1500")
+    probes.train(tmp_path, *run, "eval_frequency=400")
+    assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == [402, 801, 1201, 1501]
+    train = rows(tmp_path / "train.csv")
+    assert [int(row["step"]) for row in train] == [1000, 1501]  # steps count environment steps
+
+
+def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
+    probes.train(tmp_path, "env=ProbeOneStep-v0", "num_train_steps=10")
+    before = (tmp_path / "train.csv").read_bytes()
+    with pytest.raises(UserError, match="logs are there already"):
+        probes.workspace(tmp_path, "env=ProbeOneStep-v0")
+    assert (tmp_path / "train.csv").read_bytes() == before
+
+
+def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
+    step = interrupted.envs.step
+
+    def stop_at_13(action: np.ndarray) -> tuple:
+        if interrupted.step == 13:
+            raise KeyboardInterrupt
+        return step(action)
+
+    monkeypatch.setattr(interrupted.envs, "step", stop_at_13)
+    with pytest.raises(KeyboardInterrupt, match=f"step 13.*{tmp_path}"):
+        interrupted.run()
+    assert [row["step"] for row in rows(tmp_path / "train.csv")] == ["5", "10", "13"]
+
+
+def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", "log_save_tb=true", "log_frequency=200")
+    columns = (
+        "episode,step,episode_reward,duration,batch_reward,actor_loss,actor_target_entropy,actor_entropy,critic_loss,"
+        "alpha_loss,alpha_value"
+    )
+    last = rows(tmp_path / "train.csv")[-1]
+    assert set(columns.split(",")) <= set(last)
+    assert all(math.isfinite(float(last[name])) for name in last)
+    assert float(last["actor_target_entropy"]) == -1.0
+    assert {"episode", "step", "episode_reward"} <= set(rows(tmp_path / "eval.csv")[0])
+
+    accumulator = EventAccumulator(str(tmp_path / "tb"), size_guidance={"histograms": 0})
+    accumulator.Reload()
+    scalars = {
+        *("train/episode_reward", "train/batch_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
+        *("train_actor/target_entropy", "train_alpha/loss", "train_alpha/value", "eval/episode_reward"),
+        *("train/episode", "train/duration", "eval/episode"),
+    }
+    assert scalars <= set(accumulator.Tags()["scalars"])
+    layers = [
+        f"{net}fc{i}_{end}"
+        for net in ("critic/q1_", "critic/q2_", "actor/")
+        for i in (0, 2, 4)
+        for end in ("w", "w_g", "b", "b_g")
+    ]
+    histograms = {f"train_{layer}" for layer in layers}
+    histograms |= {f"train_{name}_hist" for name in ("critic/q1", "critic/q2", "actor/mu", "actor/std")}
+    assert set(accumulator.Tags()["histograms"]) == histograms
+    assert [event.step for event in accumulator.Histograms("train_critic/q1_hist")] == [200, 400]
+
+
+@pytest.mark.parametrize("agent", ["sac", "sac_v"])
+def test_a_delayed_actors_histograms_are_not_lost(tmp_path: Path, agent: str) -> None:
+    overrides = ("num_seed_steps=9", "agent.actor_update_frequency=3", "log_frequency=20", "num_train_steps=60")
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", f"agent={agent}", *overrides)
+    logged: list[tuple[str, int]] = []
+    run.logger.log_histogram = lambda key, values, step, log_frequency: logged.append((key, step))
+    run.run()
+    steps = {key: [step for name, step in logged if name == key] for key, _ in logged}
+    assert steps["train_critic/q1_hist"] == steps["train_actor/mu_hist"] == [21, 42]
+
+
+def test_an_agent_without_a_temperature_has_a_progress_line_too(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
+    said = []
+    for losses in ({}, {"train_actor/loss": 1.25}, {"train_actor/loss": 1.25, "train_alpha/value": 0.5}):
+        run._begin_episodes(np.ones(1, bool))
+        run.progress.count(np.ones(1), np.ones(1, int))
+        for key, value in losses.items():
+            run.logger.log(key, value, run.step)
+        said.append(run._end_episode(0))
+    run.close()
+    assert said == [
+        "episode 1, 1 steps, return 1.0",
+        "episode 2, 1 steps, return 1.0, actor loss 1.25",
+        "episode 3, 1 steps, return 1.0, actor loss 1.25, alpha 0.500",
+    ]
+
+
+def test_a_solved_task_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path, "env=ProbeSolved-v0", "num_train_steps=120", "eval_frequency=40", "num_eval_episodes=1")
+    assert capsys.readouterr().out.count("Solved at step 40: 5.0 reaches the task's 5\n") == 1
+    assert json.loads((tmp_path / "finished.json").read_text())["solved_step"] == 40
+    with (tmp_path / "eval.csv").open() as file:
+        (row, *_) = csv.DictReader(file)
+    assert [row[f"episode_length{ending}"] for ending in ("", "_std", "_min", "_max")] == ["5.0", "0.0", "5", "5"]

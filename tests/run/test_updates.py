@@ -1,0 +1,82 @@
+"""When updates are made, and who acts before the first of them."""
+
+from pathlib import Path
+
+import probes
+import pytest
+
+
+def test_no_seed_steps_waits_for_one_transition(tmp_path: Path) -> None:
+    agent = probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", "num_train_steps=20").agent
+    assert agent.num_updates == 19
+
+
+@pytest.mark.parametrize(("updates_per_step", "expected"), [("3", 300), ("0.25", 25)])
+def test_the_ratio_of_updates_to_transitions(tmp_path: Path, updates_per_step: str, expected: int) -> None:
+    overrides = ("env=ProbeTimeLimit-v0", "num_train_steps=300", "num_seed_steps=100", "action_repeat=2")
+    trained = probes.train(tmp_path, *overrides, f"updates_per_step={updates_per_step}")
+    transitions = trained.replay_buffer.num_added
+    assert trained.agent.num_updates == pytest.approx(expected * (transitions - 60) / 100, abs=1)
+
+
+def test_updates_come_in_bursts_and_wait_for_the_buffer(tmp_path: Path) -> None:
+    run = probes.workspace(
+        tmp_path,
+        "env=ProbeTimeLimit-v0",
+        "num_seed_steps=0",
+        "min_buffer_size=50",
+        "update_every=20",
+        "num_train_steps=131",
+    )
+    made: list[tuple[int, int]] = []
+    update = run.agent.update
+    run.agent.update = lambda *args: (made.append((run.step, run.replay_buffer.num_added)), update(*args))
+    run.run()
+    assert sorted({step for step, _ in made}) == [60, 80, 100, 120]
+    assert [sum(step == at for step, _ in made) for at in (60, 80, 100, 120)] == [20] * 4
+
+
+def test_a_buffer_smaller_than_the_first_updates_wait_still_trains(tmp_path: Path) -> None:
+    overrides = ("num_seed_steps=0", "min_buffer_size=60", "replay_buffer_capacity=20", "num_train_steps=100")
+    assert probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides).agent.num_updates == 40
+
+
+def test_a_fraction_of_an_update_adds_up_exactly(tmp_path: Path) -> None:
+    run = probes.workspace(
+        tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", "updates_per_step=0.1", "num_train_steps=101"
+    )
+    made: list[int] = []
+    run.agent.update = lambda buffer, logger, step: made.append(step)
+    run.run()
+    assert made == list(range(10, 101, 10))
+
+
+def test_without_replacement_the_first_update_waits_for_a_batch(tmp_path: Path) -> None:
+    overrides = ("num_seed_steps=0", "sample_with_replacement=false", "num_train_steps=30")
+    assert probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides).agent.num_updates == 30 - 16
+
+
+@pytest.mark.parametrize("policy", ["uniform", "agent", "saved"])
+def test_who_acts_first(tmp_path: Path, policy: str) -> None:
+    first = probes.workspace(tmp_path / "first", "env=ProbeTimeLimit-v0")
+    for layer in first.agent.actor.parameters():
+        layer.data.fill_(1.0)  # whose actions all lie at the upper bound
+    first.agent.save_policy(tmp_path / "policy.pt")
+    chosen = tmp_path / "policy.pt" if policy == "saved" else policy
+    run = probes.train(tmp_path / "run", "env=ProbeTimeLimit-v0", "num_train_steps=100", f"seed_policy={chosen}")
+    actions = run.replay_buffer._rows[:100, 1]
+    # Uniform actions have a kurtosis of 1.8; those of the fresh policy, narrower than the range, are not spread so.
+    assert (abs(actions.std() - 3**-0.5) < 0.06) == (policy == "uniform")
+    assert (actions.min() > 0.5) == (policy == "saved")
+
+
+@pytest.mark.parametrize(("while_seeding", "first"), [(False, 21), (True, 9)])
+def test_updates_may_begin_while_the_seed_policy_acts(tmp_path: Path, while_seeding: bool, first: int) -> None:
+    run = ("env=ProbeTimeLimit-v0", "num_train_steps=30", "num_seed_steps=20", "min_buffer_size=8")
+    workspace = probes.workspace(tmp_path, *run, f"updates_while_seeding={while_seeding}")
+    seen: list[int] = []
+    update = workspace.agent.update
+    workspace.agent.update = lambda buffer, logger, step: (seen.append(step + 1), update(buffer, logger, step))
+    workspace.run()
+    workspace.close()
+    assert seen == list(range(first, 31))

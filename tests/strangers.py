@@ -1,0 +1,85 @@
+"""A run's folder as a stranger could hand it over, and whether the commands refuse it."""
+
+import os
+import pickle
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import probes
+import pytest
+from runs import RUN
+
+import evaluate
+import train
+
+Change = Callable[[Path], None]
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of 60 steps with two checkpoints and one evaluation, to be copied."""
+    folder = tmp_path_factory.mktemp("run") / "run"
+    probes.train(folder, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=60", "eval_frequency=60")
+    (folder / "finished.json").unlink()  # there is something left to do
+    return folder
+
+
+class Evil:
+    """What a pickle can do: leaves a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.fixture
+def copied(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, beside a pickle that would leave a mark, a module that would, and a file to be left alone."""
+    (tmp_path / "evil.pkl").write_bytes(pickle.dumps(Evil(tmp_path / "MARK")))
+    (tmp_path / "evil_module.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'MARK')!r})\nclass Thing: ...\n")
+    (tmp_path / "victim.csv").write_text("precious\n" * 999)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(small_run, tmp_path / "run")
+
+
+def outside(folder: Path) -> dict[str, Any]:
+    """Everything beside the run's folder."""
+    return {
+        str(path): path.read_bytes() if path.is_file() else None
+        for path in folder.parent.rglob("*")
+        if folder not in (path, *path.parents) and "__pycache__" not in path.parts
+    }
+
+
+def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], plays: bool) -> str:
+    """Both commands are told to work on the folder; returns what the second says in its one line.
+
+    Args:
+        plays: whether evaluating may work, since what is wrong concerns training alone.
+    """
+    before = outside(folder)
+    said = ""
+    for program, arguments in (
+        (evaluate, ["evaluate.py", str(folder), "--no-video"]),
+        (train, ["train.py", f"resume={folder}"]),
+    ):
+        monkeypatch.setattr(sys, "argv", arguments)
+        capsys.readouterr()
+        code = program.main()  # type: ignore[attr-defined]
+        said = capsys.readouterr().err
+        if not (plays and program is evaluate):
+            assert code == 2, said
+            assert said.count("\n") == 1 and "Traceback" not in said
+        assert outside(folder) == before
+    return said
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)
+)
