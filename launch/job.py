@@ -45,7 +45,7 @@ def _in_folder(config: DictConfig, folder: Path, start: Start) -> float:
     auto, trusted = values.pop("resume", None) == compose.AUTO, values.pop("trust", [])
     overrides = [text for text in hydra_config.overrides.task if not text.startswith(("+resume=", "+trust="))]
     added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
-    overrides += [f"hydra.searchpath=[{','.join(f'file://{path}' for path in added)}]"] if added else []
+    overrides += [compose.searching(added)] if added else []
     name = hydra_config.job.config_name
     begun = auto and bool(checkpoint.newest_first(folder))
     cfg = resume.settings_of(folder, overrides, name or "train", trusted) if begun else check(values)

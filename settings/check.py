@@ -4,17 +4,18 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from hydra.utils import instantiate
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from settings.nested import walk
-from settings.types import Execution, Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, Storage
+from settings.parts import alternatives, part_in, require_part
+from settings.signatures import parameters_of
+from settings.types import Execution, Factory, NonNegativeInt, Part, PositiveFloat, PositiveInt, Schedule, Storage
 from utils import UserError, leaves, one_line
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
@@ -73,10 +74,12 @@ class Settings:
     save_video: bool
     save_figure: bool
     seed: Annotated[int, Ge(0), Lt(2**32)]
-    agent: dict[str, Any]
-    replay_buffer: dict[str, Any]
-    logger: dict[str, Any]
-    evaluator: dict[str, Any]
+    agent: Annotated[
+        dict[str, Any], Part("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
+    ]
+    replay_buffer: dict[str, Any]  # run.build asks more of one than its class can say
+    logger: Annotated[dict[str, Any], Part("a logger", ("log_dir",), ("log", "dump"))]
+    evaluator: Annotated[dict[str, Any], Part("an evaluator", ("make_env", "video_path"), ("evaluate",))]
 
 
 class UnknownKeyError(UserError):
@@ -116,14 +119,20 @@ def check(config: dict[str, Any]) -> Settings:
     return Settings(**checked)
 
 
-def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any]:
-    """Checks one node's values against the target's parameters and returns them converted."""
+def _check_call(target: Any, values: dict[str, Any], path: str, part: Part | None = None) -> dict[str, Any]:
+    """Checks one node's values against the target's parameters and returns them converted.
+
+    Args:
+        part: what the target has to be good for.
+    """
     try:
-        parameters = _parameters(target)
+        parameters = parameters_of(target)
     except (ValueError, TypeError, NameError) as error:  # built into Python, or with annotations that lead nowhere
         raise UserError(
             f"{path}_target_={values['_target_']}: cannot be called from here ({one_line(error)})"
         ) from None
+    if part is not None:
+        require_part(part, target, parameters, f"{path}_target_={values['_target_']}")
     checked = {}
     for key, value in values.items():
         if key in NOT_PARAMETERS:
@@ -132,66 +141,31 @@ def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any
             raise UserError(f"{path}{key}={value}: it comes from the environment and the run, not from the user")
         elif key not in parameters:
             known = parameters if path else dict(walk(values))
-            said = f"{path}{key}={value}: unknown key; {nearest(key, set(known) - {key}, path)}"
-            raise UnknownKeyError(said, f"{path}{key}")
+            hint = nearest(key, set(known) - {key}, path)
+            if path and "did you mean" not in hint:
+                whole = f"{path[:-1]}={{_target_: {values['_target_']}, …}}"
+                hint = f"{values['_target_']} has none; {whole}, given as a whole, replaces a node of another class"
+            raise UnknownKeyError(f"{path}{key}={value}: unknown key; {hint}", f"{path}{key}")
         else:
             checked[key] = _check_value(parameters[key].hint, value, path + key)
     for key, parameter in parameters.items():
-        given = key in values or key in SUPPLIED or key in FROM_AGENT
-        if not given and parameter.required:
-            raise UserError(f"{path}{key} is missing; it has no default")
+        from_code = key in SUPPLIED or key in FROM_AGENT
+        if key in values or not parameter.required or (from_code and (part is None or key in part.given)):
+            continue
+        if from_code and part is not None:
+            raise UserError(f"{path}_target_={values['_target_']}: {part.what} goes here, and this needs {key}")
+        raise UserError(f"{path}{key} is missing; it has no default")
     return checked
-
-
-class _Parameter(NamedTuple):
-    hint: Any
-    required: bool
-
-
-def _parameters(target: Any) -> dict[str, _Parameter]:
-    """What a class or a function can be called with.
-
-    `**keywords` of a class's `__init__` stand for what the next class's takes; where both have a parameter, the
-    subclass's counts.
-    """
-    if isinstance(target, partial):
-        unbound = list(_parameters(target.func).items())[len(target.args) :]
-        return {key: _Parameter(hint, required and key not in target.keywords) for key, (hint, required) in unbound}
-    if not inspect.isclass(target):
-        return _named(target)[0]
-    found: dict[str, _Parameter] = {}
-    for owner in target.__mro__:
-        if "__init__" in vars(owner):
-            own, goes_on = _named(owner.__init__)  # type: ignore[misc]
-            found = own | found
-            if not goes_on:
-                break
-    found.pop("self", None)
-    return found
-
-
-def _named(function: Any) -> tuple[dict[str, _Parameter], bool]:
-    """A function's parameters by name, and whether it hands on others that it does not name."""
-    hints = get_type_hints(function, include_extras=True)
-    found: dict[str, _Parameter] = {}
-    goes_on = False
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            goes_on = True
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
-            found[name] = _Parameter(hints.get(name, Any), parameter.default is parameter.empty)
-    return found, goes_on
 
 
 def _check_value(hint: Any, value: Any, path: str) -> Any:
     if isinstance(value, dict):
         if "_target_" in value:
             return _check_node(hint, value, path)
-        if get_origin(hint) is dict and Factory in get_args(get_args(hint)[1]):  # nodes by name, some switched off
-            return {
-                key: _check_value(Factory, child, f"{path}.{key}") if child else None for key, child in value.items()
-            }
-    if Factory in (hint, *get_args(hint)) and value is not None:
+        if get_origin(hint) is dict and Factory in alternatives(get_args(hint)[1]):  # nodes by name, some switched off
+            one = get_args(hint)[1]
+            return {key: _check_value(one, child, f"{path}.{key}") if child else None for key, child in value.items()}
+    if Factory in alternatives(hint) and value is not None:
         raise UserError(
             f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
             f"or choose another group where there are several, {path.replace('.', '/')}=<name>"
@@ -211,12 +185,12 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
 
 def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
     """Checks a node `{_target_: …}`, and of a schedule the values that it gives."""
-    accepts = list(_alternatives(hint))
+    accepts = list(alternatives(hint))
     if not any(_takes_node(kind) for kind in accepts):
         raise UserError(f"{path}={node}: a plain value goes here, and no node")
     if Factory in accepts:
         _require_partial(node, path)
-    checked = _check_call(_locate(node["_target_"], path), node, f"{path}.")
+    checked = _check_call(_locate(node["_target_"], path), node, f"{path}.", part_in(hint))
     if Schedule in accepts:
         _check_schedule(hint, checked, path)
     return checked
@@ -253,17 +227,6 @@ def _leaves(hint: Any) -> Iterator[Any]:
         yield from _leaves(part)
 
 
-def _alternatives(hint: Any) -> Iterator[Any]:
-    """The types of which a union is made, without their ranges."""
-    if get_origin(hint) in (Union, UnionType):
-        for part in get_args(hint):
-            yield from _alternatives(part)
-    elif get_origin(hint) is Annotated:
-        yield from _alternatives(get_args(hint)[0])
-    else:
-        yield hint
-
-
 def _locate(dotted: str, path: str) -> Any:
     module, _, name = str(dotted).rpartition(".")
     try:
@@ -272,7 +235,10 @@ def _locate(dotted: str, path: str) -> Any:
             raise ValueError("a class or a function goes here")
         return found
     except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}._target_={dotted}: cannot be imported ({error})") from None
+        raise UserError(f"{path}._target_={dotted}: cannot be imported ({one_line(error)})") from None
+    except Exception as error:  # whatever a module of the user's raises
+        said = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{path}._target_={dotted}: cannot be imported ({said})") from error
 
 
 def nearest(key: str, known: Iterable[str], path: str = "") -> str:

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import composed
 import pytest
 import torch
 from agents import SMALL, make_agent
@@ -64,20 +63,8 @@ def table() -> dict[tuple[str, str], bool]:
     return found
 
 
-def instead(name: str, override: str) -> tuple[str, ...]:
-    """An override that takes a node's place: Hydra would merge the two."""
-    key = override.partition("=")[0]
-    there: Any = composed.settings(f"agent={name}").agent
-    for word in key.split(".")[1:]:
-        there = there.get(word) if isinstance(there, dict) else None
-    if isinstance(there, dict):
-        return f"~{key}", f"+{override}"
-    return (f"++{override}",)
-
-
 def built(name: str, part: str) -> Any:
-    replaced = [override for one in PARTS[part] for override in (instead(name, one) if "{" in one else (one,))]
-    return make_agent(f"agent={name}", *SMALL, *SIZES.get(name, ()), *replaced)
+    return make_agent(f"agent={name}", *SMALL, *SIZES.get(name, ()), *PARTS[part])
 
 
 def test_the_page_knows_every_agent_and_every_part() -> None:

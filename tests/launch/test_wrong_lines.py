@@ -98,7 +98,7 @@ OVERRIDES = [  # what Hydra reads, or does not
     ("agent=null", "agent=null: the name of a choice goes here; there are crossq"),
     ("agent=", "agent=: "),
     ("agent=3", "agent=3: the name of a choice goes here"),
-    ("agent._target_=os.system", "unknown key"),
+    ("agent._target_=os.system", "an agent goes here, and this does not take obs_dim"),
     ("agent._target_=builtins.max", "cannot be called from here"),
     ("agent=[sac,td3]", "agent="),
     ("preset=3", "preset=3"),
