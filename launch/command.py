@@ -22,7 +22,9 @@ from utils import EnvError, RunError, Stopped, UserError, one_line
 
 EXIT_USER_ERROR, EXIT_STOPPED = 2, 3
 
-OmegaConf.register_new_resolver("slug", lambda text: str(text).replace("/", "_").replace(":", "_"), replace=True)
+# Of a swept value Hydra's escapes and quotes go, too: env=my_pkg\:A-v0 is how Hydra hands a value to its jobs.
+SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
+OmegaConf.register_new_resolver("slug", lambda text: str(text).translate(SLUG), replace=True)
 OmegaConf.register_new_resolver("runs_at_once", compose.runs_at_once, replace=True)
 
 

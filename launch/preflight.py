@@ -198,11 +198,9 @@ def prepare(
         argv = [*argv, f"hydra.sweeper.n_trials={left}"]
     # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so each
     # may; and a worker may be elsewhere, so the folder is absolute.
-    fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()] + [
-        "resume",
-        *(["trust"] if trusted else []),
-    ]
-    fixed = [name for name in fixed if name not in _names_before(folder)]
+    names = _names_before(folder) | {override.key_or_group for override in parsed if override.is_sweep_override()}
+    fixed = [*(override.key_or_group for override in parsed), "resume", *(["trust"] if trusted else [])]
+    fixed = [name for name in fixed if name not in names]
     argv = [*argv, *again, f"hydra.job.config.override_dirname.exclude_keys={fixed}"]
     return [*argv, f"{key}={quoted(str(folder.resolve()))}"]
 

@@ -74,7 +74,8 @@ def as_folder(text: str) -> str:
         return text
     try:
         (override,) = OverridesParser.create().parse_overrides([text])
-        is_name = not override.is_sweep_override() and (override.value() is None or isinstance(override.value(), str))
+        calls = "(" in name.replace("\\(", "") and name[0] not in "'\""  # str(1) is a text, too
+        is_name = isinstance(override.value(), str | None) and not calls
     except HydraException:
         is_name = False
     return text if is_name else f"{key}={quoted(name)}"
