@@ -44,7 +44,11 @@ def test_the_command_prints_its_traceback_behind_the_line(
     ("env", "message", "raised"),
     [
         ("ProbeFaulty-v0", "its step raised ValueError: lost its way; stopped at step 84; .*step_60", "lost\nits way"),
-        ("ProbeFaultyReset-v0", "its reset raised KeyError: 'no way back'; stopped at step 80; .*step_60", "no way back"),
+        (
+            "ProbeFaultyReset-v0",
+            "its reset raised KeyError: 'no way back'; stopped at step 80; .*step_60",
+            "no way back",
+        ),
         ("ProbeFaultyShape-v0", r"observation of shape \(4,\) where .*; stopped at step 84; .*step_60", ""),
     ],
 )
@@ -69,7 +73,12 @@ def test_what_breaks_in_an_environments_own_process_is_one_line_too(
     ],
 )
 def test_one_that_cannot_be_built_in_its_process(env: str, message: str, raised: str, tmp_path: Path) -> None:
-    overrides = (f"env=probes:Probe{env}-v0", *RUN, "async_envs=true", "env_timeout_s=1" if not raised else "num_envs=2")
+    overrides = (
+        f"env=probes:Probe{env}-v0",
+        *RUN,
+        "async_envs=true",
+        "env_timeout_s=1" if not raised else "num_envs=2",
+    )
     with pytest.raises(RunError, match=message) as caught:
         probes.workspace(tmp_path, *overrides)
     assert not raised or (isinstance(caught.value, EnvError) and raised in caught.value.trace)
