@@ -104,7 +104,7 @@ class EnvProcesses(AsyncVectorEnv):
         errors = sorted((self.error_queue.get() for _ in range(failed)), key=lambda error: error[0])
         for index, *_ in errors:
             self.parent_pipes[index].close()
-            self.parent_pipes[index] = None
+            self.parent_pipes[index] = None  # type: ignore[call-overload]  # as gymnasium marks one that is gone
         self._state = AsyncState.DEFAULT
         _, _, error, trace = errors[0]
         if isinstance(error, EnvError):

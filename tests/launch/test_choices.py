@@ -88,7 +88,7 @@ def test_a_mistyped_choice_lists_ones_own(
 
 def test_ones_own_preset_is_named_where_it_does_not_fit(own: Path) -> None:
     overrides = ["agent=td3", "preset=own", compose.searching([own])]
-    with pytest.raises(UserError, match="preset=own: it sets agent.alpha_lr, which agent=td3 does not have"):
+    with pytest.raises(UserError, match=r"preset=own: it sets agent\.alpha_lr, which agent=td3 does not have"):
         compose.checked(compose.compose_config("train", overrides), overrides)
 
 
