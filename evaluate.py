@@ -64,7 +64,7 @@ def evaluate(
     shapes = shapes_of(probe.observation_space, probe.action_space)
     probe.close()
     load = _best if path.name == "best" else _agent
-    actor, step = load(path, cfg, shapes, machine.resolve_device(device))
+    actor, step, where = load(path, cfg, shapes, machine.resolve_device(device))
     evaluator = Evaluator(
         make_env,
         cfg.seed if seed is None else seed,
@@ -78,7 +78,7 @@ def evaluate(
         evaluator.close()
     for episode, (value, length) in enumerate(zip(returns, lengths, strict=True), start=1):
         print(f"episode {episode}: return {value:.4f}, {length} steps")
-    print(f"{path}, step {step}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
+    print(f"{where}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     if film is not None and film.exists():
         print(film)
     return returns
@@ -89,8 +89,8 @@ def _run_folder(path: Path) -> Path:
     return path.parents[1] if path.parent.name == checkpoint.FOLDER else path
 
 
-def _agent(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int]:
-    """The agent of a checkpoint, or of a run's newest whole one, and its step."""
+def _agent(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int, Path]:
+    """The agent of a checkpoint, or of a run's newest whole one, its step, and that checkpoint."""
     if path != _run_folder(path):
         try:
             found = Checkpoint(path)
@@ -106,7 +106,7 @@ def _agent(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> t
         agent.load_state_dict(state)
     except Exception as error:  # whatever a state says that is not this agent's
         raise UserError(f"{found.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
-    return agent, found.step
+    return agent, found.step, found.path
 
 
 def _newest(run_folder: Path) -> tuple[Checkpoint, Any]:
@@ -120,12 +120,12 @@ def _newest(run_folder: Path) -> tuple[Checkpoint, Any]:
                 raise
 
 
-def _best(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int]:
-    """The policy that was evaluated best, and its step."""
+def _best(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int, Path]:
+    """The policy that was evaluated best, its step, and where it is kept."""
     policy, step, mean_return = best.load(_run_folder(path), str(device))
     require_fit(policy, shapes, f"{path}", cfg.env)
     print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
-    return policy, step
+    return policy, step, path
 
 
 def main() -> int:

@@ -2,16 +2,18 @@
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
 from settings.checked import Checked
 from settings.nested import dotted
-from settings.types import Factory, NonNegativeInt
+from settings.types import Factory, NonNegativeInt, Part
 from sinks.sink import GROUPS, Row, Sink, group_of
 from utils import Every, require_count
+
+SinkFactory = Annotated[Factory, Part("a sink", ("log_dir",), ("dump", "close"))]
 
 
 class Meter:
@@ -62,7 +64,7 @@ class Logger(Checked):
     def __init__(
         self,
         log_dir: Path,
-        sinks: dict[str, Factory | None],
+        sinks: dict[str, SinkFactory | None],
         log_frequency: NonNegativeInt = 10_000,
         log_every_steps: NonNegativeInt = 0,
     ):

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -134,8 +135,10 @@ class Workspace:
         except self._faults as error:
             last = self.saved.last_checkpoint
             kept = f"the last good checkpoint is {last}" if last else "nothing was saved"
-            kind, cause = (EnvError, error.__cause__) if isinstance(error, EnvError) else (RunError, error)
-            raise kind(f"{one_line(error)}; stopped at step {self.step}; {kept}") from cause
+            said = f"{one_line(error)}; stopped at step {self.step}; {kept}"
+            if isinstance(error, EnvError):
+                raise EnvError(said, error.trace) from error.__cause__
+            raise RunError(said) from error
         finally:
             bar.close()
             with contextlib.suppress(OSError):
@@ -203,7 +206,7 @@ class Workspace:
         else:
             message = f"{signal.Signals(self.stopping.asked).name} at step {self.step}"
         if self.saved.is_saved:
-            message += f"; continue with: python train.py resume={self.work_dir}"
+            message += f"; continue with: python train.py {shlex.quote(f'resume={self.work_dir}')}"
         self.stopping.end(message)
 
     def _begin_episodes(self, which: np.ndarray) -> np.ndarray:

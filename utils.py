@@ -4,6 +4,7 @@ import io
 import os
 import random
 import stat
+import traceback
 import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -30,7 +31,22 @@ class RunError(Exception):
 
 
 class EnvError(RunError):
-    """A fault of an environment's own code, its `__cause__`, whose traceback is worth printing."""
+    """A fault of an environment's own code, whose traceback is worth printing.
+
+    Args:
+        message: one line.
+        trace: that traceback, where the code ran in another process; here it is that of the `__cause__`.
+    """
+
+    def __init__(self, message: str, trace: str = ""):
+        super().__init__(message)
+        self._trace = trace
+
+    @property
+    def trace(self) -> str:
+        """What its code raised, as Python prints it; "" if it raised nothing."""
+        here = traceback.format_exception(self.__cause__) if self.__cause__ else []
+        return self._trace or "".join(here)
 
 
 class Stopped(KeyboardInterrupt):

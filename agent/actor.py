@@ -11,9 +11,9 @@ from torch import nn
 
 from agent.networks.distributions import SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
-from agent.networks.residual import build
+from agent.networks.residual import NetworkFactory, build
 from settings.checked import Checked
-from settings.types import Bounds, Depth, Factory, PositiveFloat, PositiveInt
+from settings.types import Bounds, Depth, PositiveFloat, PositiveInt
 
 LogStdLimit = Literal["tanh", "clamp"]
 
@@ -48,7 +48,7 @@ class DiagGaussianActor(nn.Module, Checked):
         tanh_mu: bool = False,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
-        network: Factory | None = None,
+        network: NetworkFactory | None = None,
     ):
         super().__init__()
         self.acts_alone = True  # the greedy action needs no critic, and samples carry a gradient
@@ -56,7 +56,8 @@ class DiagGaussianActor(nn.Module, Checked):
         self.log_std_bounds = log_std_bounds
         self.log_std_limit: LogStdLimit = log_std_limit
         self.tanh_mu = tanh_mu
-        self.trunk = build(network, obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound)
+        shape = obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound
+        self.trunk = build(network, *shape, key="agent.actor.network")
 
     def forward(self, obs: torch.Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
@@ -84,7 +85,7 @@ class GaussianMixtureActor(nn.Module, Checked):
         log_std_limit: LogStdLimit = "clamp",
         init: Init = "torch",
         last_init_bound: PositiveFloat | None = None,
-        network: Factory | None = None,
+        network: NetworkFactory | None = None,
     ):
         super().__init__()
         self.acts_alone = num_components == 1
@@ -93,7 +94,8 @@ class GaussianMixtureActor(nn.Module, Checked):
         self.log_std_bounds = log_std_bounds
         self.log_std_limit: LogStdLimit = log_std_limit
         out_dim = num_components * (2 * action_dim + 1)
-        self.trunk = build(network, obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
+        shape = obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound
+        self.trunk = build(network, *shape, key="agent.actor.network")
 
     def forward(self, obs: torch.Tensor) -> SquashedMixture | SquashedNormal:
         head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)

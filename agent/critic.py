@@ -7,11 +7,11 @@ from torch import nn
 from torch.func import functional_call
 
 from agent.execution.parts import Draws
-from agent.networks.heads import ScalarHead
+from agent.networks.heads import HeadFactory, ScalarHead
 from agent.networks.mlp import Init, mlp
-from agent.networks.residual import build
+from agent.networks.residual import NetworkFactory, build
 from settings.checked import Checked
-from settings.types import Depth, Factory, PositiveFloat, PositiveInt
+from settings.types import Depth, PositiveFloat, PositiveInt
 from utils import UserError
 
 
@@ -36,13 +36,13 @@ class CriticEnsemble(nn.Module, Checked):
         num_critics: PositiveInt = 2,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
-        network: Factory | None = None,
-        head: Factory | None = None,
+        network: NetworkFactory | None = None,
+        head: HeadFactory | None = None,
     ):
         super().__init__()
         self.head = ScalarHead() if head is None else head()
         shape = obs_dim + action_dim, hidden_dim, self.head.out_dim, hidden_depth, num_critics, init, last_init_bound
-        self.trunk = build(network, *shape)
+        self.trunk = build(network, *shape, key="agent.critic.network")
 
     def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """All members' values, (N, B, 1); `q1, q2 = critic(obs, action)` unpacks the two of a double critic."""

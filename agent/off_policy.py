@@ -5,7 +5,7 @@ from abc import abstractmethod
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -23,10 +23,17 @@ from agent.policy import Policy
 from agent.policy_file import recipe, save_policy
 from agent.schedule import Schedules
 from replay_buffer import Batch
-from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from settings.types import Betas, Factory, NonNegativeFloat, Part, PositiveInt, Schedule, UnitInterval
 from utils import UserError, require_count
 
 LearningRate = NonNegativeFloat | Schedule
+CriticFactory = Annotated[Factory, Part("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
+ActorFactory = Annotated[Factory, Part("an actor", ("obs_dim", "action_dim"), ("forward",))]
+ObservationNormaliserFactory = Annotated[
+    Factory, Part("a normaliser of observations", ("obs_dim",), ("forward", "observe"))
+]
+RewardNormaliserFactory = Annotated[Factory, Part("a normaliser of rewards", ("device",), ("__call__", "observe"))]
+ExplorationFactory = Annotated[Factory, Part("exploration noise", ("device",), ("__call__", "release"))]
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
@@ -58,9 +65,9 @@ class OffPolicyAgent(Agent):
         discount: UnitInterval | Schedule = 0.99,
         reward_scale: float | Schedule = 1.0,
         batch_size: PositiveInt = 256,
-        observation_normaliser: Factory | None = None,
-        reward_normaliser: Factory | None = None,
-        exploration: Factory | None = None,
+        observation_normaliser: ObservationNormaliserFactory | None = None,
+        reward_normaliser: RewardNormaliserFactory | None = None,
+        exploration: ExplorationFactory | None = None,
         actor_weight_decay: NonNegativeFloat = 0.0,
         critic_weight_decay: NonNegativeFloat = 0.0,
     ):

@@ -5,7 +5,7 @@ gradient) and the later one with a learned temperature and delayed policy update
 """
 
 import copy
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 
@@ -18,8 +18,19 @@ from agent.networks.heads import ScalarHead
 from agent.off_policy import LearningRate, Metrics
 from agent.soft_actor import SoftActorAgent
 from replay_buffer import Batch
-from settings.types import Betas, Factory, NonNegativeFloat, PositiveFloat, PositiveInt, Schedule, UnitInterval
+from settings.types import (
+    Betas,
+    Factory,
+    NonNegativeFloat,
+    Part,
+    PositiveFloat,
+    PositiveInt,
+    Schedule,
+    UnitInterval,
+)
 from utils import SoftUpdate, UserError
+
+ValueFactory = Annotated[Factory, Part("a value network", ("obs_dim",), ("forward",))]
 
 
 class SACVAgent(SoftActorAgent):
@@ -45,7 +56,7 @@ class SACVAgent(SoftActorAgent):
 
     def __init__(
         self,
-        value: Factory,
+        value: ValueFactory,
         value_lr: LearningRate,
         value_betas: Betas,
         critic_tau: UnitInterval | Schedule,

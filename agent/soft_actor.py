@@ -1,16 +1,17 @@
 """What soft actor-critics share: an actor that maximises Q and its entropy, critics, and a temperature."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 
 from agent import losses
 from agent.execution.noise import Noise
 from agent.histograms import HistogramInputs
-from agent.off_policy import LearningRate, Metrics, OffPolicyAgent
-from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule
+from agent.off_policy import ActorFactory, CriticFactory, LearningRate, Metrics, OffPolicyAgent
+from settings.types import Betas, Factory, NonNegativeFloat, Part, PositiveInt, Schedule
 from utils import UserError
 
+TemperatureFactory = Annotated[Factory, Part("a temperature", ("init_temperature",), ("forward", "parameters"))]
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
 
@@ -37,9 +38,9 @@ class SoftActorAgent(OffPolicyAgent):
 
     def __init__(
         self,
-        critic: Factory,
-        actor: Factory,
-        temperature: Factory,
+        critic: CriticFactory,
+        actor: ActorFactory,
+        temperature: TemperatureFactory,
         init_temperature: NonNegativeFloat | Schedule = 0.1,
         learnable_temperature: bool = True,
         target_entropy: float | Literal["auto"] | Schedule = "auto",

@@ -11,11 +11,11 @@ from agent.execution.views import frozen_view
 from agent.histograms import HistogramInputs
 from agent.networks.batch_norm import refuse_batch_norm
 from agent.networks.mlp import Init
-from agent.networks.residual import build
-from agent.off_policy import LearningRate, Metrics, OffPolicyAgent
+from agent.networks.residual import NetworkFactory, build
+from agent.off_policy import ActorFactory, CriticFactory, LearningRate, Metrics, OffPolicyAgent
 from replay_buffer import Batch
 from settings.checked import Checked
-from settings.types import Betas, Depth, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from settings.types import Betas, Depth, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate
 
 
@@ -51,11 +51,12 @@ class DeterministicActor(nn.Module, Checked):
         hidden_depth: Depth,
         exploration_std: NonNegativeFloat = 0.1,
         init: Init = "torch",
-        network: Factory | None = None,
+        network: NetworkFactory | None = None,
     ):
         super().__init__()
         self.noise_dim, self.exploration_std = action_dim, exploration_std
-        self.trunk = build(network, obs_dim, hidden_dim, action_dim, hidden_depth, None, init, None)
+        shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, None
+        self.trunk = build(network, *shape, key="agent.actor.network")
 
     def forward(self, obs: torch.Tensor) -> NoisyAction:
         return NoisyAction(torch.tanh(self.trunk(obs)), self.exploration_std)
@@ -75,8 +76,8 @@ class TD3Agent(OffPolicyAgent):
 
     def __init__(
         self,
-        critic: Factory,
-        actor: Factory,
+        critic: CriticFactory,
+        actor: ActorFactory,
         actor_lr: LearningRate = 3e-4,
         actor_betas: Betas = (0.9, 0.999),
         actor_update_frequency: PositiveInt = 2,

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
 from envs.seeded import SeededEpisodes
-from utils import RunError
+from utils import EnvError, RunError, one_line
+
+CAUSED = "\nThe above exception was the direct cause of the following exception:\n"  # Python's, in a traceback
 
 
 def make_train_envs(
@@ -34,9 +36,8 @@ def make_train_envs(
         asynchronous: each in a process of its own, for environments that take longer than a message to one.
         timeout_s: such a process that answers no sooner counts as hung.
     """
-    makers: list[Callable[[], gym.Env]] = [
-        partial(_make_seeded, make_one, run_seed, index) for index in range(num_envs)
-    ]
+    make = _make_apart if asynchronous else _make_seeded
+    makers: list[Callable[[], gym.Env]] = [partial(make, make_one, run_seed, index) for index in range(num_envs)]
     if asynchronous:
         # Not a fork: this process has threads, and may have a GPU.
         return EnvProcesses(makers, timeout_s)
@@ -47,14 +48,25 @@ class EnvProcesses(AsyncVectorEnv):
     """Environments in processes of their own; one that dies or hangs ends the run with a line instead of a wait.
 
     Raises:
+        EnvError: from any call in which the environment's code raises, with the traceback of its process.
         RunError: from any call that it does not answer.
     """
 
     def __init__(self, makers: list[Callable[[], gym.Env]], timeout_s: float):
         self._timeout_s = timeout_s
         multiprocessing.set_forkserver_preload(["__main__", "envs.make"])  # imported once, and not by each process
+        self.processes: list[Any] = []
         build = partial(super().__init__, makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
-        self._watched(build)
+        try:
+            self._watched(build)
+        except BaseException:
+            if self.processes:
+                self._kill()
+            raise
+
+    def _check_spaces(self) -> None:
+        self.call("render_mode")  # what comes next would wait for ever for one that hangs while it is built
+        super()._check_spaces()
 
     def reset(self, **kwargs: Any) -> Any:
         return self._watched(lambda: super(EnvProcesses, self).reset(**kwargs))
@@ -84,18 +96,59 @@ class EnvProcesses(AsyncVectorEnv):
             self._kill()
             raise RunError(f"an environment's process has not answered for env_timeout_s={self._timeout_s:g}") from None
 
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        """As gymnasium's, but the traceback goes with the error instead of to the terminal."""
+        failed = sum(not success for success in successes)
+        if not failed:
+            return
+        errors = sorted((self.error_queue.get() for _ in range(failed)), key=lambda error: error[0])
+        for index, *_ in errors:
+            self.parent_pipes[index].close()
+            self.parent_pipes[index] = None  # type: ignore[call-overload]  # as gymnasium marks one that is gone
+        self._state = AsyncState.DEFAULT
+        _, _, error, trace = errors[0]
+        if isinstance(error, EnvError):
+            raise EnvError(str(error), trace.rpartition(CAUSED)[0])
+        raise error
+
     def _kill(self) -> None:
         """They share no state that has to be put away, and a hung one listens to nothing else."""
         for process in self.processes:
             process.kill()
         self._state = AsyncState.DEFAULT
-        self.close(terminate=True)
+        if not self.closed:
+            self.close(terminate=True)
+
+
+class Unbuilt(gym.Env):
+    """Stands in for an environment that could not be built in its process, until it is asked for something.
+
+    Args:
+        error: what its constructor raised.
+    """
+
+    observation_space = action_space = gym.spaces.Discrete(1)
+
+    def __init__(self, error: Exception):
+        self._error = error
+
+    def get_wrapper_attr(self, name: str) -> Any:
+        raise EnvError(one_line(self._error)) from self._error.__cause__ or self._error
 
 
 def _make_seeded(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> gym.Env:
-    if multiprocessing.parent_process() is not None:
-        # A terminal's Ctrl-C, or a cluster's warning, reaches these processes too: it is for the training process,
-        # which still wants their state.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_IGN)
     return SeededEpisodes(make_one(), run_seed, index)
+
+
+def _make_apart(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> gym.Env:
+    """One environment, here to be asked for its spaces, or in its own process."""
+    if multiprocessing.parent_process() is None:
+        return _make_seeded(make_one, run_seed, index)
+    # A terminal's Ctrl-C, or a cluster's warning, reaches these processes too: it is for the training process,
+    # which still wants their state.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        return _make_seeded(make_one, run_seed, index)
+    except Exception as error:  # raised from here, it would only end the process
+        return Unbuilt(error)

@@ -1,6 +1,7 @@
 """The command line, checked before anything is created: a mistake is one line on standard error and exit code 2."""
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,12 +17,14 @@ from run import salvage, trust
 from run.stopping import EXIT_INTERRUPTED
 from settings import compose
 from settings.check import Settings
-from settings.compose import AUTO, CONFIG_DIR, compose_config, parse
+from settings.compose import AUTO, CONFIG_DIR, as_folder, compose_config, folders_of, parse
 from utils import EnvError, RunError, Stopped, UserError, one_line
 
 EXIT_USER_ERROR, EXIT_STOPPED = 2, 3
 
-OmegaConf.register_new_resolver("slug", lambda text: str(text).replace("/", "_").replace(":", "_"), replace=True)
+# Of a swept value Hydra's escapes and quotes go, too: env=my_pkg\:A-v0 is how Hydra hands a value to its jobs.
+SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
+OmegaConf.register_new_resolver("slug", lambda text: str(text).translate(SLUG), replace=True)
 OmegaConf.register_new_resolver("runs_at_once", compose.runs_at_once, replace=True)
 
 
@@ -43,14 +46,14 @@ def run(
     try:
         argv, trusted = take_trust(sys.argv[1:])
         argv, without = take_without(argv)
-        argv, resume = take_resume(argv)
+        argv, resume = take_resume([as_folder(argument) for argument in argv])
         if trusted and not resume:
             raise UserError(f"trust={','.join(trusted)}: it goes with resume=; a new run may name any class")
         if without and resume in (None, AUTO):
-            said = f"{salvage.KEY}={','.join(without)}"
-            raise UserError(f"{said}: it goes with resume=<folder>, which continues one run, and with nothing else")
-        if asked := _asked_to_explain(argv):
-            print(asked())
+            asked = f"{salvage.KEY}={','.join(without)}"
+            raise UserError(f"{asked}: it goes with resume=<folder>, which continues one run, and with nothing else")
+        if (said := _explained(argv)) is not None:
+            print(said)
             return 0
         there = _begun(argv) if resume == AUTO else (Path(resume), argv, None) if resume else None
         if there:
@@ -64,8 +67,8 @@ def run(
                 run_sweep(hydra_main, folder)
     except (UserError, RunError) as error:
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-        if isinstance(error, EnvError) and error.__cause__:
-            traceback.print_exception(error.__cause__)
+        if isinstance(error, EnvError):
+            print(error.trace, end="", file=sys.stderr)
         return EXIT_USER_ERROR if isinstance(error, UserError) else EXIT_STOPPED
     except Stopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
@@ -76,10 +79,12 @@ def run(
     return 0
 
 
-def _asked_to_explain(argv: list[str]) -> Callable[[], str] | None:
+def _explained(argv: list[str]) -> str | None:
+    """What `--tasks` or `--help` ask for; None for any other command."""
     if "--tasks" in argv:
-        return usage.tasks_text
-    return usage.help_text if arguments(argv).help else None
+        return usage.tasks_text()
+    args = arguments(argv)
+    return usage.help_text(folders_of(overrides_of(args))) if args.help else None
 
 
 def run_sweep(hydra_main: Callable[[], Any], folder: Path) -> None:
@@ -104,7 +109,8 @@ def run_sweep(hydra_main: Callable[[], Any], folder: Path) -> None:
     failed = [] if (folder / "tuning.yaml").exists() else run_folder.new_failures(folder, before)
     if broke_off or failed:
         count = [f"{len(failed)} of the sweep's runs failed:"] if failed else []
-        again = f"to run what is missing, repeat the same command with resume={AUTO} hydra.sweep.dir={folder}"
+        named = shlex.quote(f"hydra.sweep.dir={folder}")
+        again = f"to run what is missing, repeat the same command with resume={AUTO} {named}"
         raise RunError("\n  ".join([*broke_off, *count, *failed, again]))
 
 

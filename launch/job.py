@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
@@ -34,9 +35,15 @@ def run(config: DictConfig, start: Start) -> float:
         return _in_folder(config, folder, start)
     os.chdir(hydra_config.runtime.cwd)  # where relative names in the settings count from; a worker may be elsewhere
     fixed = hydra_config.job.config.override_dirname.exclude_keys
-    swept = [text for text in hydra_config.overrides.task if compose.parse([text])[0].key_or_group not in fixed]
+    swept = [_shown(one) for one in compose.parse(list(hydra_config.overrides.task)) if one.key_or_group not in fixed]
     is_trial = str(hydra_config.sweeper.get("_target_")).endswith(".OptunaSweeper")
     return sweep.guarded(lambda: _in_folder(config, folder, start), folder, swept, is_trial)
+
+
+def _shown(override: Override) -> str:
+    """An override without the escapes that Hydra reads a text with: env=my_package:MyEnv-v0."""
+    value = override.value()
+    return f"{override.get_key_element()}={value}" if isinstance(value, str) else str(override.input_line)
 
 
 def _in_folder(config: DictConfig, folder: Path, start: Start) -> float:
@@ -45,7 +52,7 @@ def _in_folder(config: DictConfig, folder: Path, start: Start) -> float:
     auto, trusted = values.pop("resume", None) == compose.AUTO, values.pop("trust", [])
     overrides = [text for text in hydra_config.overrides.task if not text.startswith(("+resume=", "+trust="))]
     added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
-    overrides += [f"hydra.searchpath=[{','.join(f'file://{path}' for path in added)}]"] if added else []
+    overrides += [compose.searching(added)] if added else []
     name = hydra_config.job.config_name
     begun = auto and bool(checkpoint.newest_first(folder))
     cfg = resume.settings_of(folder, overrides, name or "train", trusted) if begun else check(values)

@@ -2,10 +2,12 @@
 
 import argparse
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.types import IntervalSweep, Override
@@ -19,7 +21,7 @@ from run import build, machine, memory
 from run import folder as run_folder
 from settings import saved
 from settings.check import Settings, new_path
-from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, parse, plain, quoted
+from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, parse, plain, quoted, searching
 from sinks import wandb as wandb_sink
 from utils import UserError, one_line
 
@@ -43,11 +45,27 @@ def check_machine(runs: list[Settings]) -> None:
             capacity = cfg.replay_buffer["capacity"]
             replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), capacity)
         memory.require_memory(cfg, shapes, machine.resolve_device(cfg.device))
-        agent = build.build_agent(cfg, shapes, torch.device("cpu"))
+        agent = _acting_agent(cfg, shapes)
         build.build_n_step(cfg)
         execution, _ = choose_execution(cfg.execution, agent, machine.resolve_device(cfg.device))
         _check_buffer(cfg, shapes, agent, execution)
         build.build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
+
+
+def _acting_agent(cfg: Settings, shapes: build.Shapes) -> Any:
+    """An agent that could be built, and has acted: what its parts cannot do together shows here, and not in the run."""
+    done = "be built"
+    try:
+        agent = build.build_agent(cfg, shapes, torch.device("cpu"))
+        done = "act"
+        agent.act(np.zeros((1, shapes["obs_dim"]), np.float32))
+        return agent
+    except UserError:
+        raise
+    except Exception as error:  # whatever a class of the user's raises
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"
+        raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {done} ({said})") from error
 
 
 def _check_buffer(cfg: Settings, shapes: build.Shapes, agent: Any, execution: str) -> None:
@@ -64,8 +82,7 @@ def _check_buffer(cfg: Settings, shapes: build.Shapes, agent: Any, execution: st
 
 def overrides_of(args: Any) -> list[str]:
     """The overrides given, a folder of configurations of one's own among them."""
-    added = [f"hydra.searchpath=[file://{Path(args.config_dir).resolve()}]"] if args.config_dir else []
-    return [*args.overrides, *added]
+    return [*args.overrides, *([searching([Path(args.config_dir).resolve()])] if args.config_dir else [])]
 
 
 class _OneLine(argparse.ArgumentParser):
@@ -181,11 +198,9 @@ def prepare(
         argv = [*argv, f"hydra.sweeper.n_trials={left}"]
     # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so each
     # may; and a worker may be elsewhere, so the folder is absolute.
-    fixed = [override.key_or_group for override in parsed if not override.is_sweep_override()] + [
-        "resume",
-        *(["trust"] if trusted else []),
-    ]
-    fixed = [name for name in fixed if name not in _names_before(folder)]
+    names = _names_before(folder) | {override.key_or_group for override in parsed if override.is_sweep_override()}
+    fixed = [*(override.key_or_group for override in parsed), "resume", *(["trust"] if trusted else [])]
+    fixed = [name for name in fixed if name not in names]
     argv = [*argv, *again, f"hydra.job.config.override_dirname.exclude_keys={fixed}"]
     return [*argv, f"{key}={quoted(str(folder.resolve()))}"]
 

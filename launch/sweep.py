@@ -4,6 +4,7 @@ import fcntl
 import itertools
 import math
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from launch import child
 from launch.engines import JOBLIB, RAY
 from run import folder as run_folder
 from settings.check import Settings
-from utils import RunError, UserError, one_line
+from utils import EnvError, RunError, UserError, one_line
 
 # Engines whose worker processes serve one run after another. There a run gets a process of its own: a crash is that
 # run's alone, and threads and GPUs are set before torch is there to read them.
@@ -41,6 +42,8 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str], is_tr
     except Exception as error:
         if not isinstance(error, UserError | RunError):
             traceback.print_exc()
+        elif isinstance(error, EnvError):
+            print(error.trace, end="", file=sys.stderr)
         reason = str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
         run_folder.mark_failed(folder, overrides, one_line(reason))
         if is_trial:

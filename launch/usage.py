@@ -2,8 +2,10 @@
 
 import re
 import textwrap
+from pathlib import Path
 
 from run import machine
+from settings import compose
 from settings.compose import CONFIG_DIR
 from settings.keys import Key, Table, header, tables
 
@@ -26,12 +28,12 @@ Exit codes: 0 finished, 2 a mistake in the command, 3 a fault, 75 saved after a 
 NAME_WIDTH, WIDTH = 34, 120
 
 
-def help_text() -> str:
-    """The commands, and the keys by group with their explanations."""
+def help_text(folders: list[Path]) -> str:
+    """The commands, and the keys by group with their explanations; the choices are those in the folders."""
     parts = [COMMANDS]
     parts += [_section(table.title, table.keys) for table in tables(CONFIG_DIR / "train.yaml")]
     parts += [_section(f"{_agent_title(table)} (of agent=sac)", table.keys) for table in _agent_tables()]
-    parts += [_section(f"{group}=...", _choices(group)) for group in ("agent", "preset")]
+    parts += [_section(f"{group}=...", _choices(group, folders)) for group in ("agent", "preset")]
     return "\n".join(parts)
 
 
@@ -43,8 +45,8 @@ def _agent_title(table: Table) -> str:
     return f"The agent: {table.title}"
 
 
-def _choices(group: str) -> list[Key]:
-    paths = sorted((CONFIG_DIR / group).glob("*.yaml"))
+def _choices(group: str, folders: list[Path]) -> list[Key]:
+    paths = compose.choices(group, folders)
     return [Key(path.stem, "", header(path).partition(". ")[0].rstrip(".")) for path in paths]
 
 

@@ -12,7 +12,8 @@ from hydra.utils import instantiate
 
 from settings.hints import along, alternatives, fit, nearest, parameters
 from settings.nested import walk
-from settings.types import Execution, Factory, NonNegativeInt, PositiveFloat, PositiveInt, Schedule, Storage
+from settings.parts import part_in, require_part
+from settings.types import Execution, Factory, NonNegativeInt, Part, PositiveFloat, PositiveInt, Schedule, Storage
 from utils import UserError, one_line
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
@@ -71,10 +72,12 @@ class Settings:
     save_video: bool
     save_figure: bool
     seed: Annotated[int, Ge(0), Lt(2**32)]
-    agent: dict[str, Any]
-    replay_buffer: dict[str, Any]
-    logger: dict[str, Any]
-    evaluator: dict[str, Any]
+    agent: Annotated[
+        dict[str, Any], Part("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
+    ]
+    replay_buffer: dict[str, Any]  # run.build asks more of one than its class can say
+    logger: Annotated[dict[str, Any], Part("a logger", ("log_dir",), ("log", "dump"))]
+    evaluator: Annotated[dict[str, Any], Part("an evaluator", ("make_env", "video_path"), ("evaluate",))]
 
 
 class UnknownKeyError(UserError):
@@ -114,14 +117,20 @@ def check(config: dict[str, Any]) -> Settings:
     return Settings(**checked)
 
 
-def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any]:
-    """Checks one node's values against the target's parameters and returns them converted."""
+def _check_call(target: Any, values: dict[str, Any], path: str, part: Part | None = None) -> dict[str, Any]:
+    """Checks one node's values against the target's parameters and returns them converted.
+
+    Args:
+        part: what the target has to be good for.
+    """
     try:
         known = parameters(target)
     except (ValueError, TypeError, NameError) as error:  # built into Python, or with annotations that lead nowhere
         raise UserError(
             f"{path}_target_={values['_target_']}: cannot be called from here ({one_line(error)})"
         ) from None
+    if part is not None:
+        require_part(part, target, known, f"{path}_target_={values['_target_']}")
     checked = {}
     for key, value in values.items():
         if key in NOT_PARAMETERS:
@@ -130,14 +139,20 @@ def _check_call(target: Any, values: dict[str, Any], path: str) -> dict[str, Any
             raise UserError(f"{path}{key}={value}: it comes from the environment and the run, not from the user")
         elif key not in known:
             near = known if path else dict(walk(values))
-            said = f"{path}{key}={value}: unknown key; {nearest(key, set(near) - {key}, path)}"
-            raise UnknownKeyError(said, f"{path}{key}")
+            hint = nearest(key, set(near) - {key}, path)
+            if path and "did you mean" not in hint:
+                whole = f"{path[:-1]}={{_target_: {values['_target_']}, …}}"
+                hint = f"{values['_target_']} has none; {whole}, given as a whole, replaces a node of another class"
+            raise UnknownKeyError(f"{path}{key}={value}: unknown key; {hint}", f"{path}{key}")
         else:
             checked[key] = _check_value(known[key].hint, value, path + key)
     for key, parameter in known.items():
-        given = key in values or key in SUPPLIED or key in FROM_AGENT
-        if not given and parameter.required:
-            raise UserError(f"{path}{key} is missing; it has no default")
+        from_code = key in SUPPLIED or key in FROM_AGENT
+        if key in values or not parameter.required or (from_code and (part is None or key in part.given)):
+            continue
+        if from_code and part is not None:
+            raise UserError(f"{path}_target_={values['_target_']}: {part.what} goes here, and this needs {key}")
+        raise UserError(f"{path}{key} is missing; it has no default")
     return checked
 
 
@@ -145,11 +160,10 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
     if isinstance(value, dict):
         if "_target_" in value:
             return _check_node(hint, value, path)
-        if get_origin(hint) is dict and Factory in get_args(get_args(hint)[1]):  # nodes by name, some switched off
-            return {
-                key: _check_value(Factory, child, f"{path}.{key}") if child else None for key, child in value.items()
-            }
-    if Factory in (hint, *get_args(hint)) and value is not None:
+        if get_origin(hint) is dict and Factory in alternatives(get_args(hint)[1]):  # nodes by name, some switched off
+            one = get_args(hint)[1]
+            return {key: _check_value(one, child, f"{path}.{key}") if child else None for key, child in value.items()}
+    if Factory in alternatives(hint) and value is not None:
         raise UserError(
             f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
             f"or choose another group where there are several, {path.replace('.', '/')}=<name>"
@@ -167,7 +181,7 @@ def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
         raise UserError(f"{path}={node}: a plain value goes here, and no node")
     if Factory in accepts:
         _require_partial(node, path)
-    checked = _check_call(_locate(node["_target_"], path), node, f"{path}.")
+    checked = _check_call(_locate(node["_target_"], path), node, f"{path}.", part_in(hint))
     if Schedule in accepts:
         _check_schedule(hint, checked, path)
     return checked
@@ -202,7 +216,10 @@ def _locate(dotted: str, path: str) -> Any:
             raise ValueError("a class or a function goes here")
         return found
     except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}._target_={dotted}: cannot be imported ({error})") from None
+        raise UserError(f"{path}._target_={dotted}: cannot be imported ({one_line(error)})") from None
+    except Exception as error:  # whatever a module of the user's raises
+        said = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{path}._target_={dotted}: cannot be imported ({said})") from error
 
 
 def new_path(key: str) -> str | None:

@@ -1,6 +1,8 @@
 """Hydra's composition; each of its errors as one line."""
 
 import os
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +11,24 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException, MissingConfigException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from settings import replaced
 from settings.check import SUPPLIED, Settings, UnknownKeyError, check
 from settings.hints import nearest
 from settings.nested import walk
 from utils import UserError, one_line
 
 CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"
-
-
 AUTO = "auto"
+FOLDERS = ("hydra.run.dir", "hydra.sweep.dir")
+SEARCHPATH = "hydra.searchpath"
+
+replaced.install()
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
@@ -44,7 +49,8 @@ def parse(overrides: list[str]) -> list[Override]:
     found = []
     for text in overrides:
         try:
-            (override,) = OverridesParser.create(_loader() if "glob(" in text else None).parse_overrides([text])
+            loader = _loader(overrides) if "glob(" in text else None
+            (override,) = OverridesParser.create(loader).parse_overrides([text])
         except HydraException as error:
             raise UserError(_unreadable(text, error)) from None
         if not override.key_or_group:
@@ -61,15 +67,51 @@ def _unreadable(text: str, error: HydraException) -> str:
     return f"{said if text in said else f'{text}: {said}'}; an override reads key=value"
 
 
-def _loader() -> ConfigLoader:
+def as_folder(text: str) -> str:
+    """`hydra.run.dir=<name>`, as a shell gives it, with the name in Hydra's quotes if Hydra would read it as anything
+    but a name: `exp/a,b` as a sweep, `exp/a (1)` as a function. Any other text as it is."""
+    key, sign, name = text.partition("=")
+    if key not in FOLDERS or not sign or not name.strip():
+        return text
+    try:
+        (override,) = OverridesParser.create().parse_overrides([text])
+        calls = "(" in name.replace("\\(", "") and name[0] not in "'\""  # str(1) is a text, too
+        is_name = isinstance(override.value(), str | None) and not calls
+    except HydraException:
+        is_name = False
+    return text if is_name else f"{key}={quoted(name)}"
+
+
+def searching(folders: Iterable[str | Path]) -> str:
+    """The override with which configurations are looked for in more folders."""
+    return f"{SEARCHPATH}=[{','.join(quoted(f'file://{folder}') for folder in folders)}]"
+
+
+def folders_of(overrides: list[str]) -> list[Path]:
+    """Where configurations are looked for: this project's folder, and those that the overrides add."""
+    given = [parse([text])[0].value() for text in overrides if text.startswith(f"{SEARCHPATH}=")]
+    named = [str(path).removeprefix("file://") for paths in given if isinstance(paths, list) for path in paths]
+    return [CONFIG_DIR, *(Path(name) for name in named if "://" not in name)]  # not pkg://
+
+
+def choices(group: str, folders: list[Path]) -> list[Path]:
+    """The files of a group, by name; of one that is in two folders, the first one's."""
+    found = {path.stem: path for folder in reversed(folders) for path in (folder / group).glob("*.yaml")}
+    return [found[name] for name in sorted(found)]
+
+
+def _loader(overrides: list[str]) -> ConfigLoader:
     """What `glob(...)` looks for choices with."""
     around = get_gh_backup()
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-            return GlobalHydra.instance().config_loader()
+            loader = GlobalHydra.instance().config_loader()
     finally:
         restore_gh_from_backup(around)
+    added = searching(folders_of(overrides)[1:])
+    loader.get_group_options = partial(loader.get_group_options, overrides=[added])  # type: ignore[method-assign]
+    return loader
 
 
 def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
@@ -86,7 +128,7 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
                 _refuse_no_choice(overrides)
                 return compose(config_name, overrides, return_hydra_config=True)
             except MissingConfigException as error:
-                raise UserError(_missing(error)) from None
+                raise UserError(_missing(error, folders_of(overrides))) from None
             except HydraException as error:
                 raise UserError(_what_was_wrong(error, config_name, overrides)) from None
             except OmegaConfBaseException as error:
@@ -103,8 +145,9 @@ def _what_was_wrong(error: HydraException, config_name: str, overrides: list[str
     if key.rsplit(".", 1)[-1] in SUPPLIED:
         return f"{key}: it comes from the environment and the run, not from the user"
     if "not in struct" in str(cause):
-        choices = [text for text in overrides if (CONFIG_DIR / text.partition("=")[0]).is_dir()]  # agent=crossq
-        known = ["preset", *dict(walk(plain(compose(config_name, choices))))]
+        chosen = [text for text in overrides if (CONFIG_DIR / text.partition("=")[0]).is_dir()]  # agent=crossq
+        chosen.append(searching(folders_of(overrides)[1:]))
+        known = ["preset", *dict(walk(plain(compose(config_name, chosen))))]
         return f"{key}: unknown key; {nearest(key, known)}"
     return f"{key}: {one_line(cause or error)}"
 
@@ -118,8 +161,8 @@ def _refuse_no_choice(overrides: list[str]) -> None:
         value = override.value()
         many = group == "preset"  # which may be none, or several
         if not (isinstance(value, str) and value) and not (many and (value is None or isinstance(value, list))):
-            choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
-            raise UserError(f"{override.input_line}: the name of a choice goes here; there are {', '.join(choices)}")
+            there = ", ".join(path.stem for path in choices(group, folders_of(overrides)))
+            raise UserError(f"{override.input_line}: the name of a choice goes here; there are {there}")
 
 
 def checked(config: DictConfig, overrides: list[str]) -> Settings:
@@ -134,7 +177,8 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
         given = {override.key_or_group: override.value() for override in parse(overrides) if not override.is_delete()}
         presets = given.get("preset")
         for name in presets if isinstance(presets, list) else [presets]:
-            if error.key not in given and error.key in _keys_of(CONFIG_DIR / "preset" / f"{name}.yaml"):
+            files = [path for path in choices("preset", folders_of(overrides)) if path.stem == name]
+            if error.key not in given and any(error.key in _keys_of(path) for path in files):
                 raise UserError(
                     f"preset={name}: it sets {error.key}, which agent={config.agent.name} does not have; "
                     "choose another preset, or none"
@@ -143,23 +187,23 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
 
 
 def _keys_of(path: Path) -> list[str]:
-    found = OmegaConf.to_container(OmegaConf.load(path)) if path.exists() else {}
-    return [key for key, _ in walk(found)]  # type: ignore[arg-type]
+    return [key for key, _ in walk(OmegaConf.to_container(OmegaConf.load(path)))]  # type: ignore[arg-type]
 
 
-def _missing(error: MissingConfigException) -> str:
+def _missing(error: MissingConfigException, folders: list[Path]) -> str:
     name = str(error.missing_cfg_file)
     if name in REQUIREMENTS:
         return f"{name.replace('er/', 'er=')}: not installed; pip install -r {REQUIREMENTS[name]}"
     group, _, choice = name.rpartition("/")
-    choices = sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
-    if choices:
-        return f"{group or '--config-name'}={choice}: no such choice; there are {', '.join(choices)}"
+    there = ", ".join(path.stem for path in choices(group, folders))
+    if there:
+        return f"{group or '--config-name'}={choice}: no such choice; there are {there}"
     return one_line(error)
 
 
 def quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """A text as Hydra reads it, whatever is in it."""
+    return QuotedString(text, Quote.single).with_quotes()
 
 
 REQUIREMENTS = {  # of launchers and sweepers, by the plugin's own configuration

@@ -1,6 +1,7 @@
 """Types of configuration values: a key's type is the annotation of the parameter it becomes (see settings/check.py)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
@@ -23,6 +24,21 @@ def _increasing(bounds: tuple[float, float]) -> tuple[float, float]:
 
 
 Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is asked of the class that a node names, as in `Annotated[Factory, Part("a norm", ("width",))]`.
+
+    Attributes:
+        what: in words, for the message.
+        given: the parameters that the code fills in.
+        has: what the code calls on what it builds.
+    """
+
+    what: str
+    given: tuple[str, ...] = ()
+    has: tuple[str, ...] = ()
 
 
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes

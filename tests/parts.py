@@ -2,9 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
-
-import composed
 
 PAGE = Path(__file__).parents[1] / "docs/AGENTS_PARTS.md"
 SIZES = {"sac_v": ("agent.value.hidden_dim=16",), "sac_2018": ("agent.value.hidden_dim=16",)}
@@ -54,16 +51,6 @@ def table() -> dict[tuple[str, str], bool]:
 
 
 def overrides(name: str, *parts: str) -> tuple[str, ...]:
-    """An agent with some parts; a node takes the place of the agent's own, where Hydra would merge the two."""
-    found: list[str] = [f"agent={name}", *SIZES.get(name, ())]
-    for one in (override for part in parts for override in PARTS[part]):
-        found += _instead(name, one) if "{" in one else (one,)
-    return tuple(found)
-
-
-def _instead(name: str, override: str) -> tuple[str, ...]:
-    key = override.partition("=")[0]
-    there: Any = composed.settings(f"agent={name}").agent
-    for word in key.split(".")[1:]:
-        there = there.get(word) if isinstance(there, dict) else None
-    return (f"~{key}", f"+{override}") if isinstance(there, dict) else (f"++{override}",)
+    """An agent with some parts."""
+    given = (override for part in parts for override in PARTS[part])
+    return (f"agent={name}", *SIZES.get(name, ()), *given)

@@ -1,5 +1,7 @@
 """Environments whose values are known, and helpers to train on them."""
 
+import multiprocessing
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,22 @@ class Sequences(Probe):
     observation_space = gym.spaces.Sequence(gym.spaces.Box(-1, 1, (2,)))
 
 
+class UnbuildableApart(Endless):
+    """Cannot be built in a process of its own."""
+
+    def __init__(self) -> None:
+        if multiprocessing.parent_process() is not None:
+            raise ValueError("no room\nhere")
+
+
+class StuckApart(Endless):
+    """Is never built in a process of its own."""
+
+    def __init__(self) -> None:
+        if multiprocessing.parent_process() is not None:
+            threading.Event().wait()
+
+
 class NeedsSize(Probe):
     def __init__(self, size: int):
         self.size = size
@@ -165,7 +183,7 @@ class FaultyShape(Faulty):
 
 for cls in (NeedsSize, Unbuildable):
     gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
-for faulty in (Faulty, FaultyReset, FaultyShape):
+for faulty in (Faulty, FaultyReset, FaultyShape, UnbuildableApart, StuckApart):
     gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
 for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Images, Sequences):
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)

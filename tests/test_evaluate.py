@@ -55,7 +55,7 @@ def test_the_best_policy_plays_its_episodes_again(
     assert evaluate.main() == 0
     said = capsys.readouterr().out
     assert f"The best evaluation was that of step {best['step']}: {float(best['episode_reward']):.4f}" in said
-    assert f"checkpoints/best, step {best['step']}: mean {float(best['episode_reward']):.4f}" in said
+    assert f"checkpoints/best: mean {float(best['episode_reward']):.4f}" in said
     (tmp_path / "checkpoints/best/manifest.json").unlink()
     assert evaluate.main() == 2
     assert "no policy of a best evaluation" in capsys.readouterr().err

@@ -4,13 +4,17 @@ A head says how wide the last layer is, turns outputs into values, makes a targe
 fits outputs to it. The equations are in agent.losses.
 """
 
+from typing import Annotated
+
 import torch
 from torch import nn
 
 from agent import losses
 from settings.checked import Checked
-from settings.types import Bounds, NonNegativeInt, PositiveInt
+from settings.types import Bounds, Factory, NonNegativeInt, Part, PositiveInt
 from utils import UserError
+
+HeadFactory = Annotated[Factory, Part("a head", (), ("values", "target", "loss"))]
 
 
 class ScalarHead(nn.Module):

@@ -5,7 +5,7 @@ A network maps `(B, in)`, or several inputs that are `in` wide together, to `(B,
 
 from abc import abstractmethod
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -15,7 +15,12 @@ from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
 from agent.networks.mlp import Init, Linear, affine, initialise, mlp
 from settings.checked import Checked
-from settings.types import Factory, PositiveInt
+from settings.types import Factory, Part, PositiveInt
+from utils import UserError, one_line
+
+NetworkFactory = Annotated[Factory, Part("a network", ("shape",), ("forward",))]
+BlockFactory = Annotated[Factory, Part("a block of a network", ("shape",), ("forward",))]
+NormFactory = Annotated[Factory, Part("a norm", ("width", "num_members"), ("forward",))]
 
 
 class Shape(NamedTuple):
@@ -30,9 +35,39 @@ class Shape(NamedTuple):
     last_init_bound: float | None = None
 
 
-def build(network: Factory | None, *shape: Any) -> nn.Module:
-    """A network of a Shape: the plain MLP where none is named."""
-    return mlp(*shape) if network is None else network(shape=Shape(*shape))
+def build(network: NetworkFactory | None, *shape: Any, key: str = "network") -> nn.Module:
+    """A network of a Shape: the plain MLP where none is named.
+
+    Args:
+        key: that names it, for the message.
+
+    Raises:
+        UserError: if what is named is no network of this shape.
+    """
+    if network is None:
+        return mlp(*shape)
+    wanted = Shape(*shape)
+    built = network(shape=wanted)
+    if torch.get_default_device().type != "meta":  # where a saved policy's shapes are built, without numbers
+        _try(built, wanted, key)
+    return built
+
+
+def _try(network: nn.Module, shape: Shape, key: str) -> None:
+    """A norm or a block can be built as a network can, and would fail only in the first update."""
+    members = () if shape.num_members is None else (shape.num_members,)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            out_shape = tuple(network.eval()(torch.zeros(1, shape.in_dim)).shape)
+            network.train()
+    except Exception as error:  # whatever a network of the user's raises
+        said = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{key}={type(network).__name__}: a network goes here, and this fails ({said})") from error
+    if out_shape != (*members, 1, shape.out_dim):
+        raise UserError(
+            f"{key}={type(network).__name__}: a network goes here, from (B, {shape.in_dim}) to "
+            f"({', '.join(map(str, (*members, 'B', shape.out_dim)))}), and this makes {out_shape} of 1 row"
+        )
 
 
 class Network(nn.Sequential, AfterStep, Checked):
@@ -76,7 +111,7 @@ class NormedMLP(Network):
     def __init__(
         self,
         shape: Shape,
-        norm: Factory | None = None,
+        norm: NormFactory | None = None,
         norm_input: bool = False,
         norm_position: Literal["after", "before"] = "after",
         dropout: Probability = 0.0,
@@ -127,9 +162,9 @@ class Residual(Network):
     def __init__(
         self,
         shape: Shape,
-        block: Factory,
-        input_norm: Factory | None = None,
-        last_norm: Factory | None = None,
+        block: BlockFactory,
+        input_norm: NormFactory | None = None,
+        last_norm: NormFactory | None = None,
         unit_length: bool = False,
     ):
         width, members = shape.hidden_dim, shape.num_members
@@ -157,7 +192,7 @@ class PreNormBlock(nn.Module, Checked):
         expansion: the width within, in widths.
     """
 
-    def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4):
+    def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4):
         super().__init__()
         width = shape.hidden_dim
         self.norm = norm(width=width, num_members=shape.num_members)
@@ -174,7 +209,7 @@ class PostNormBlock(nn.Module, Checked):
     Args: as PreNormBlock's.
     """
 
-    def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4):
+    def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4):
         super().__init__()
         width, members = shape.hidden_dim, shape.num_members
         # Of batch statistics a bias is no part: with no gradient but rounding's, Adam would let it wander.

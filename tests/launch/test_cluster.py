@@ -79,6 +79,25 @@ def test_joblib_shares_the_machine_and_outlives_a_killed_run(
     assert_same(tmp_path / "sw/seed-1", straight(1, threads))
 
 
+def test_joblib_runs_a_packages_environments_in_a_folder_with_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(probes.__file__).parent))
+    envs = "env=probes:ProbeTimeLimit-v0,probes:ProbeFaulty-v0"
+    sweep = ("hydra/launcher=this_machine", *RUN, "num_train_steps=200", envs, "hydra.sweep.dir=s w,(1)")
+    names = ("env-probes_ProbeTimeLimit-v0__experiment-a b", "env-probes_ProbeFaulty-v0__experiment-a b")
+    for again in ((), ("resume=auto",)):
+        running = start(tmp_path, *sweep, "experiment=choice('a b')", *again)
+        said, _ = running.communicate()
+        assert running.returncode == 3, said
+        assert "1 of the sweep's runs failed:\n  env=probes:ProbeFaulty-v0 experiment=a b: env=probes:Probe" in said
+        assert "resume=auto 'hydra.sweep.dir=" in said
+        assert said.count("nothing is left to do") == (1 if again else 0)
+        assert {path.parent.name for path in tmp_path.glob("s w,(1)/*/finished.json")} == {names[0]}
+    console = (tmp_path / "s w,(1)" / names[1] / "console.txt").read_text()
+    assert console.count('raise ValueError("lost\\nits way")') == 2
+
+
 def test_submitit_a_preempted_run_is_queued_again_and_goes_on(tmp_path: Path, straight: Callable[..., Path]) -> None:
     running = start(tmp_path, "hydra/launcher=slurm_local", *RUN, "seed=1,2", "hydra.sweep.dir=sw")
     process_past_a_checkpoint(tmp_path / "sw/seed-1", running).send_signal(signal.SIGUSR2)

@@ -47,6 +47,69 @@ NODES = [  # a node where a plain value goes
     (f"{P} 'reward_scale={{_target_: agent.schedule.Linear, _partial_: true, start: 1}}'", "reward_scale"),
 ]
 
+
+def part(name: str, **keys: object) -> str:
+    return f"{{_target_: {name}, _partial_: true{''.join(f', {key}: {value}' for key, value in keys.items())}}}"
+
+
+N = "agent.networks"
+LINEAR_PART = part("agent.schedule.Linear", start=1, final=2, steps=3)
+ACTOR = part("agent.actor.DiagGaussianActor", hidden_dim=8, hidden_depth=2, log_std_bounds="[-5,2]")
+VALUE = part("agent.critic.ValueNetwork", hidden_dim=8, hidden_depth=2)
+PARTS = [  # classes that there are, where another kind of class goes
+    (f"{P} '{key}={node}'", f"{key}{named}: {said}" if said else key)
+    for key, node, named, said in (
+        ("agent.critic.network", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "a network goes here, and this"),
+        ("agent.critic.network", "{_target_: agent.networks.BatchNorm}", "", "the code completes this node"),
+        ("agent.actor.network", LINEAR_PART, "._target_=agent.schedule.Linear", "a network goes here"),
+        ("agent.critic.network", part(f"{N}.ScalarHead"), f"._target_={N}.ScalarHead", "a network goes here"),
+        ("agent.critic.network", part(f"{N}.mlp"), f"._target_={N}.mlp", "a network goes here, and this does not take"),
+        ("agent.actor.network", part(f"{N}.PreNormBlock", norm=part(f"{N}.RMSNorm")), "=PreNormBlock", "a network"),
+        ("agent.critic.network", part(f"{N}.PreNormBlock", norm=part(f"{N}.RMSNorm")), "=PreNormBlock", "a network"),
+        ("agent.critic.network", part(f"{N}.Residual", block=part(f"{N}.NormedMLP")), "=Residual", "a network goes"),
+        (
+            "agent.critic.head",
+            LINEAR_PART,
+            "._target_=agent.schedule.Linear",
+            "a head goes here, and this has no values",
+        ),
+        ("agent.critic.head", part(f"{N}.NormedMLP"), f"._target_={N}.NormedMLP", "a head goes here"),
+        ("agent.temperature", LINEAR_PART, "._target_=agent.schedule.Linear", "a temperature goes here"),
+        (
+            "agent.critic",
+            ACTOR,
+            "._target_=agent.actor.DiagGaussianActor",
+            "a critic goes here, and this has no outputs",
+        ),
+        ("agent.critic", VALUE, "._target_=agent.critic.ValueNetwork", "a critic goes here"),
+        ("agent.actor", VALUE, "._target_=agent.critic.ValueNetwork", "an actor goes here"),
+        ("agent.critic.network.block", "null", "", ""),
+        ("agent.temperature", "null", "", ""),
+        ("logger.sinks.csv", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "a sink goes here"),
+        ("logger", part("run.evaluator.Evaluator"), "._target_=run.evaluator.Evaluator", "a logger goes here"),
+        ("evaluator", part("logger.Logger"), "._target_=logger.Logger", "an evaluator goes here"),
+        ("agent._target_", "logger.Logger", "=logger.Logger", "an agent goes here"),
+        ("replay_buffer", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "it has to take obs_shape"),
+        *(
+            (f"agent.{key}", part(name), f"._target_={name}", said)
+            for key, name, said in (
+                ("observation_normaliser", "agent.exploration.HeldNoise", "a normaliser of observations goes here"),
+                ("reward_normaliser", "agent.exploration.HeldNoise", "a normaliser of rewards goes here"),
+                ("exploration", "agent.normalise.RewardNormaliser", "exploration noise goes here, and this has no"),
+            )
+        ),
+    )
+]
+
+PARTS += [
+    (f"{P} 'agent.actor={part('agent.critic.CriticEnsemble', hidden_dim=8, hidden_depth=2)}'", "it cannot be built ("),
+    (
+        f"{P} agent=tqc agent.critic.head._target_={N}.CategoricalHead",
+        f"{N}.CategoricalHead has none; agent.critic.head=",
+    ),
+    (f"{P} agent=sac_v 'agent.value={ACTOR}'", "a value network goes here, and this needs action_dim"),
+]
+
 SHAPES = [  # what no machine has the memory, or the time, for
     (f"{P} agent.critic.hidden_dim=10000000", "bytes"),
     (f"{P} agent.actor.hidden_dim=10000000", "bytes"),
@@ -98,7 +161,7 @@ OVERRIDES = [  # what Hydra reads, or does not
     ("agent=null", "agent=null: the name of a choice goes here; there are crossq"),
     ("agent=", "agent=: "),
     ("agent=3", "agent=3: the name of a choice goes here"),
-    ("agent._target_=os.system", "unknown key"),
+    ("agent._target_=os.system", "an agent goes here, and this does not take obs_dim"),
     ("agent._target_=builtins.max", "cannot be called from here"),
     ("agent=[sac,td3]", "agent="),
     ("preset=3", "preset=3"),
@@ -178,7 +241,7 @@ TYPES = [
 ]
 
 
-LINES = NODES + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS + TYPES
+LINES = NODES + PARTS + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS + TYPES
 LIMIT_S = 10
 
 

@@ -1,5 +1,6 @@
 """An environment of somebody's own that breaks: one line with the last checkpoint, and its own traceback behind it."""
 
+import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import probes
 import pytest
 from runs import RUN, SILENT
 
-from utils import EnvError
+from utils import EnvError, RunError
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,51 @@ def test_the_command_prints_its_traceback_behind_the_line(
     assert first.startswith("train.py: env=ProbeFaulty-v0: its step raised ValueError: lost its way; stopped at step")
     assert rest[0].startswith("Traceback") and "probes.py" in "".join(rest)
     assert rest[-2:] == ["ValueError: lost", "its way"]
+
+
+@pytest.mark.parametrize(
+    ("env", "message", "raised"),
+    [
+        ("ProbeFaulty-v0", "its step raised ValueError: lost its way; stopped at step 84; .*step_60", "lost\nits way"),
+        (
+            "ProbeFaultyReset-v0",
+            "its reset raised KeyError: 'no way back'; stopped at step 80; .*step_60",
+            "no way back",
+        ),
+        ("ProbeFaultyShape-v0", r"observation of shape \(4,\) where .*; stopped at step 84; .*step_60", ""),
+    ],
+)
+def test_what_breaks_in_an_environments_own_process_is_one_line_too(
+    env: str, message: str, raised: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = probes.workspace(tmp_path, f"env=probes:{env}", *RUN, "async_envs=true", "num_envs=2")
+    with pytest.raises(EnvError, match=rf"^env=probes:{env}: .*{message}") as caught:
+        run.run()
+    run.close()
+    trace = caught.value.trace
+    assert bool(trace) == bool(raised) and raised in trace
+    assert not trace or (trace.startswith("Traceback") and "probes.py" in trace and "EnvError" not in trace)
+    assert "lost" not in capfd.readouterr().err, "that is for the command to print, behind its line"
+
+
+@pytest.mark.parametrize(
+    ("env", "message", "raised"),
+    [
+        ("UnbuildableApart", "env=probes:ProbeUnbuildableApart-v0: it cannot be built .*no room here", "no room\nhere"),
+        ("StuckApart", "an environment's process has not answered for env_timeout_s=1$", ""),
+    ],
+)
+def test_one_that_cannot_be_built_in_its_process(env: str, message: str, raised: str, tmp_path: Path) -> None:
+    overrides = (
+        f"env=probes:Probe{env}-v0",
+        *RUN,
+        "async_envs=true",
+        "env_timeout_s=1" if not raised else "num_envs=2",
+    )
+    with pytest.raises(RunError, match=message) as caught:
+        probes.workspace(tmp_path, *overrides)
+    assert not raised or (isinstance(caught.value, EnvError) and raised in caught.value.trace)
+    assert not multiprocessing.active_children()
 
 
 def test_one_that_does_not_render_trains_without_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

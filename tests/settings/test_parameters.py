@@ -13,7 +13,13 @@ from utils import UserError
 
 
 class Base:
+    """Enough of a sink."""
+
     def __init__(self, log_dir: Any, depth: PositiveInt, rate: float = 1.0): ...
+
+    def dump(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Middle(Base):

@@ -1,0 +1,100 @@
+"""Choices: by a pattern, and those of a folder of one's own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launch import preflight
+from settings import compose
+from utils import UserError
+
+QUICK = ("env=Pendulum-v1", "save_video=false", "agent.critic.hidden_dim=8", "agent.actor.hidden_dim=8")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with an agent and a preset, whose name Hydra would read as a list."""
+    folder = tmp_path / "my conf,(1)"
+    for group, name, text in (
+        ("agent", "mine", "# Mine is faster. And more.\ndefaults: [sac, _self_]\nname: mine\n"),
+        ("preset", "own", "# @package _global_\nagent: {alpha_lr: 1e-3}\n"),
+    ):
+        (folder / group).mkdir(parents=True)
+        (folder / group / f"{name}.yaml").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("glob(s*)", "sac sac_2018 sac_v simba"),
+        ("glob([s*,t*],exclude=[*_*,tqc])", "sac simba td3"),
+        ("glob(m*)", "mine"),
+        ("glob(*,exclude=[s*,c*,d*,f*,r*])", "mine td3 tqc"),
+    ],
+)
+def test_a_pattern_sweeps_what_it_matches(pattern: str, names: str, own: Path) -> None:
+    overrides = [f"agent={pattern}", compose.searching([own])]
+    variants = preflight._variants(compose.parse(overrides), overrides)
+    assert [variant[0] for variant in variants] == [f"agent={name}" for name in names.split()]
+
+
+def test_the_command_sweeps_a_pattern_and_checks_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checked: list[str] = []
+
+    def check(runs: list) -> None:
+        checked.extend(cfg.agent["name"] for cfg in runs)
+
+    preflight.prepare(["-m", "agent=glob(s*)", *QUICK, "hydra.sweep.dir=sw"], check)
+    assert checked == ["sac", "sac_2018", "sac_v", "simba"]
+    with pytest.raises(UserError, match=r"agent\.alpha_lr: unknown key|agent\.alpha_lr=0\.001"):
+        preflight.prepare(["-m", "agent=glob(*d*)", "agent.alpha_lr=1e-3", *QUICK], preflight.check_machine)
+
+
+def test_hydra_sweeps_the_same_choices(
+    command: Callable[..., int], own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from launch import job
+
+    begun = []
+    monkeypatch.setattr(job, "_in_folder", lambda config, folder, start: begun.append((config.agent.name, folder.name)))
+    quiet = ("hydra/job_logging=none", "hydra/hydra_logging=none")
+    assert command(f"--config-dir={own}", "-m", "agent=glob([m*,td3])", *QUICK, *quiet, "hydra.sweep.dir=sw") == 0
+    assert begun == [("mine", "agent-mine"), ("td3", "agent-td3")]
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("agent=mine2", "agent=mine2: no such choice; there are crossq, droq, flash_sac, mine, redq"),
+        ("agent=3", "the name of a choice goes here; there are crossq, droq, flash_sac, mine, redq"),
+        ("preset=owns", "preset=owns: no such choice; there are cpu, dmc_benchmark, fast, lunar_lander, own, "),
+        ("agent.batchsize=3", "did you mean agent.batch_size"),
+    ],
+)
+def test_a_mistyped_choice_lists_ones_own(
+    argument: str, message: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    choice = [] if argument.startswith("agent=") else ["agent=mine"]
+    with pytest.raises(UserError) as caught:
+        preflight.prepare([f"--config-dir={own}", *choice, argument], preflight.check_machine)
+    assert message in str(caught.value)
+
+
+def test_ones_own_preset_is_named_where_it_does_not_fit(own: Path) -> None:
+    overrides = ["agent=td3", "preset=own", compose.searching([own])]
+    with pytest.raises(UserError, match=r"preset=own: it sets agent\.alpha_lr, which agent=td3 does not have"):
+        compose.checked(compose.compose_config("train", overrides), overrides)
+
+
+def test_help_lists_ones_own(command: Callable[..., int], capsys: pytest.CaptureFixture[str], own: Path) -> None:
+    assert command(f"--config-dir={own}", "--help") == 0
+    said = capsys.readouterr().out
+    assert "\n  mine                            Mine is faster\n" in said and "\n  own" in said and "\n  simba " in said
+    assert command("--help") == 0
+    assert "mine " not in capsys.readouterr().out
