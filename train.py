@@ -71,7 +71,7 @@ class Workspace:
         self.cfg = cfg
         self.work_dir = work_dir
         self.envs = parts.envs
-        self.stepping = Stepping(parts.envs, parts.steps_beside)
+        self.stepping = Stepping(parts.envs, parts.may_step_beside)
         self.agent = parts.agent
         self.seed_policy = parts.seed_policy
         self.n_step = parts.n_step

@@ -41,7 +41,7 @@ class Parts:
         own_evaluator: one of the user's own class; None is the project's, which takes a while to make.
         make_evaluator: the evaluator, made when it is called.
         beside: what evaluates in a process of its own; None where that is not wanted, or not possible.
-        steps_beside: whether environments step while updates run.
+        may_step_beside: whether environments may step while updates run.
         updates_from: transitions in the replay buffer before the first update.
         identity: what its checkpoints have in common with it.
         used: its settings with everything that was left to the machine, for config.yaml.
@@ -59,7 +59,7 @@ class Parts:
     own_evaluator: Any
     make_evaluator: Callable[[], Any]
     beside: Beside | None
-    steps_beside: bool
+    may_step_beside: bool
     updates_from: int
     identity: dict[str, Any]
     used: dict[str, Any]
@@ -113,7 +113,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
         own_evaluator=own_evaluator,
         make_evaluator=(lambda: own_evaluator) if own_evaluator else partial(make_evaluator, cfg, work_dir, films),
         beside=_beside(cfg, work_dir, films, agent, device, own_evaluator),
-        steps_beside=execution == "recorded" and len(os.sched_getaffinity(0)) > 1,
+        may_step_beside=execution == "recorded" and len(os.sched_getaffinity(0)) > 1,
         updates_from=max(cfg.min_buffer_size, 1 if draws_with_replacement(cfg) else agent.batch_size),
         identity=identity_of(cfg, shapes),
         used=_used(cfg, shapes, chosen),

@@ -1,0 +1,59 @@
+"""A step in a thread: only where it is long, and with the numbers of one that is not."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import probes
+import pytest
+from runs import RUN, Killed, assert_same
+
+from envs import stepping
+from envs.stepping import MEASURED, Stepping
+
+
+class Steps:
+    """Notes the thread of each step, which takes as long as a clock of the test says."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+
+    def step(self, actions: Any) -> Any:
+        self.threads.append(threading.current_thread().name)
+        if actions == "fault":
+            raise Killed
+        return actions
+
+
+@pytest.mark.parametrize(("seconds", "threads"), [(0.001, 5), (0.0001, 0)])
+def test_a_long_step_gets_a_thread(monkeypatch: pytest.MonkeyPatch, seconds: float, threads: int) -> None:
+    ticks = iter(seconds * n for n in range(1000))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    envs = Steps()
+    steps = Stepping(envs, may_thread=True)
+    assert [steps.begin(n)() for n in range(MEASURED + 5)] == list(range(MEASURED + 5))
+    assert sum(name.startswith("environments") for name in envs.threads) == threads
+    with pytest.raises(Killed):
+        steps.begin("fault")()
+    steps.close()
+
+
+def test_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ("env=Pendulum-v1", *RUN, "execution=auto", "num_envs=2")
+    probes.train(tmp_path / "here", *run)
+    monkeypatch.setattr(stepping, "WORTH_S", 0.0)
+    beside = probes.workspace(tmp_path / "beside", *run)
+    used: list[str] = []
+    step = beside.envs.step
+
+    def noted(actions: Any) -> Any:
+        used.append(threading.current_thread().name)
+        return step(actions)
+
+    beside.envs.step = noted  # type: ignore[method-assign]
+    beside.stepping = Stepping(beside.envs, may_thread=True)
+    beside.run()
+    beside.close()
+    assert used[-1].startswith("environments")
+    assert_same(tmp_path / "beside", tmp_path / "here")
