@@ -15,7 +15,7 @@ from agent import Agent, found
 from agent.execution.adam import Adam
 from agent.execution.eager import Eager
 from agent.execution.noise import Drawn, Noise
-from agent.execution.parts import AfterStep, Draws, FollowsBatches, FollowsSteps
+from agent.execution.parts import AfterStep, Draws, FollowsBatches, FollowsSteps, Phased
 from agent.execution.rehearsal import Rehearsal, rehearse
 from agent.execution.views import evaluation_view
 from agent.histograms import HistogramInputs, log_histograms
@@ -80,6 +80,7 @@ class OffPolicyAgent(Agent):
         self._optimized: dict[str, nn.Module] = {}  # the module of each
         self.execution: Any = Eager()  # see agent/execution/choose.py
         self.run_update_step = self.update_step  # or that, compiled
+        self.phase: tuple[Any, ...] = ()  # how each part that has phases computes now
         self.pattern: dict[int, bool] = {}  # by each frequency that update_step asks about: is it due now?
         self._num_updates = 0
         self.rehearsing = False  # see agent/execution/rehearsal.py
@@ -208,6 +209,7 @@ class OffPolicyAgent(Agent):
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
         for follower in self._follow_steps:
             follower.set_step(step)
+        self.phase = tuple(part.enter_phase() for part in self._phased)
         metrics, seen = self.execution(self, replay_buffer)
         logger.log_all(metrics, step)
         self._histograms_due |= logger.histograms_due(step)
@@ -275,6 +277,10 @@ class OffPolicyAgent(Agent):
     @cached_property
     def _follow_steps(self) -> list[Any]:
         return found.parts([self.schedules, *self.optimizers.values(), *self.modules.values()], FollowsSteps)
+
+    @cached_property
+    def _phased(self) -> list[Any]:
+        return found.parts(self.modules.values(), Phased)
 
     @cached_property
     def _draw(self) -> list[Any]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -113,7 +112,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
         own_evaluator=own_evaluator,
         make_evaluator=(lambda: own_evaluator) if own_evaluator else partial(make_evaluator, cfg, work_dir, films),
         beside=_beside(cfg, work_dir, films, agent, device, own_evaluator),
-        may_step_beside=execution == "recorded" and len(os.sched_getaffinity(0)) > 1,
+        may_step_beside=execution == "recorded" and machine.has_free_core(device),
         updates_from=max(cfg.min_buffer_size, 1 if draws_with_replacement(cfg) else agent.batch_size),
         identity=identity_of(cfg, shapes),
         used=_used(cfg, shapes, chosen),

@@ -77,8 +77,14 @@ def set_precision(precision: str, device: torch.device) -> str:
 
 def has_time_beside(cfg: Settings, device: torch.device) -> bool:
     """Whether a process beside a run would find a core that the run leaves free, for longer than it takes to start."""
-    spare = device.type == "cuda" or (PARENT not in os.environ and len(os.sched_getaffinity(0)) > 1)
-    return spare and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
+    return has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
+
+
+def has_free_core(device: torch.device) -> bool:
+    """Whether updates leave a core alone. Threads of an update wait for each other, so a lost core stops them all."""
+    if device.type == "cuda":
+        return True
+    return PARENT not in os.environ and len(os.sched_getaffinity(0)) > torch.get_num_threads()
 
 
 def keep_freed_memory() -> None:

@@ -89,7 +89,7 @@ class Captured:
             batch = replay_buffer.staged()
             return agent.compute(batch, agent.draw(batch))
 
-        key = replay_buffer, tuple(sorted(agent.pattern.items()))
+        key = replay_buffer, agent.phase, tuple(sorted(agent.pattern.items()))
         if key not in self._graphs:
             # What is due is known from the first update on, which asks: an empty pattern is nobody's.
             if not self._able or not agent.pattern or self._warm_ups[key] < WARM_UPS:

@@ -4,6 +4,7 @@ A part inherits from the class and writes its method; one that forgets it cannot
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 
 import torch
 
@@ -30,6 +31,14 @@ class FollowsSteps(ABC):
     @abstractmethod
     def set_step(self, step: int) -> None:
         """Called before each update, with the environment steps so far."""
+
+
+class Phased(ABC):
+    """Computes in another way from some update on. Each way is recorded for itself, so none pays for the other."""
+
+    @abstractmethod
+    def enter_phase(self) -> Hashable:
+        """Called before each update; until the next call the part computes as what it returns stands for."""
 
 
 class Draws(ABC):

@@ -41,7 +41,7 @@ class Recorded:
         numbers = agent.draw(batch)
         if not self._able:
             return agent.compute(batch, numbers)
-        key = (agent.batch_size, agent.autocast_dtype, agent.training, *sorted(agent.pattern.items()))
+        key = (agent.batch_size, agent.autocast_dtype, agent.training, agent.phase, *sorted(agent.pattern.items()))
         recording = self._recordings.get(key)
         if recording is None:
             return self._record(key, agent, batch, numbers)

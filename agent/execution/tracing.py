@@ -121,6 +121,15 @@ def _of_known_shape(function: Any, args: Any) -> bool:
     return function is torch.ops.aten.nonzero.default
 
 
+_WRITTEN_AS_THEY_ARE = (str, bool, int, float, torch.dtype, torch.layout, torch.memory_format)
+_aten = torch.ops.aten
+_TO_SIZES = {_aten.expand.default, _aten.view.default, _aten._unsafe_view.default}  # which stand in the recording
+_VIEWS = {_aten.transpose.int, _aten.unsqueeze.default, _aten.select.int}
+_TAKES_A_NUMBER = {  # and rounds it to float32 before anything else; a division would multiply by the reciprocal
+    *(_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.add_.Tensor, _aten.sub_.Tensor, _aten.mul_.Tensor),
+}
+
+
 class _Source:
     """A graph as TorchScript's source of `program(inputs, constants, lists)`.
 
@@ -138,6 +147,8 @@ class _Source:
         self._names: dict[Node, str] = {}
         self._place_of: dict[Any, int] = {}  # of a constant, by its name in the graph
         self._outside: set[Node] = set()  # tensors from outside, and views of them
+        self._views: dict[Any, str] = {}  # the name of each view, by how it was made
+        self._numbers: dict[float, int] = {}  # the place among the constants of each number
         nodes = list(graph.graph.nodes)
         for i, node in enumerate(node for node in nodes if node.op == "placeholder"):
             self._names[node] = f"inputs[{i}]"
@@ -169,6 +180,8 @@ class _Source:
             self._names[node] = self._argument(node.args[0])
             self._follow(node)
             return
+        if self._leads_nowhere(node):
+            return
         name = self._names[node] = f"v{len(self._names)}"
         if not isinstance(target, torch._ops.OpOverload):  # one of an operation's several results
             self._lines.append(f"{name} = {self._argument(node.args[0])}[{node.args[1]}]")
@@ -180,9 +193,45 @@ class _Source:
         arguments = [self._argument(value, types[key]) for key, value in positional.items()]
         arguments += [f"{key}={self._argument(value, types[key])}" for key, value in node.kwargs.items()]
         given = positional | node.kwargs
+        if target in _TAKES_A_NUMBER:
+            arguments[1] = self._number(node, arguments[1])
         call = f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
         self._lines.append(f"{name} = {call}" if schema.returns else call)
         self._note_aliases(node, schema, given)
+
+    def _leads_nowhere(self, node: Node) -> bool:
+        """Whether it is a view that is its argument over again, or another view's twin; it gets that one's name."""
+        if node.target not in _TO_SIZES | _VIEWS:
+            return False
+        before: Any = node.args[0]
+        call = node.target, self._names[before], str(node.args[1:]), str(node.kwargs)
+        idle = node.target in _TO_SIZES and self._layout(before) == self._layout(node)
+        twin = self._names[before] if idle else self._views.get(call)
+        if twin is None:
+            self._views[call] = f"v{len(self._names)}"  # which it is about to be called
+            return False
+        self._names[node] = twin
+        self._follow(node)
+        return True
+
+    def _layout(self, node: Any) -> tuple[Any, Any, torch.dtype]:
+        """Of the tensor that a node stands for: shape, strides, type."""
+        if node.op == "get_attr":
+            tensor = self.constants[self._place_of[node.target]]
+            return tensor.shape, tensor.stride(), tensor.dtype
+        known = node.meta["tensor_meta"]
+        return known.shape, known.stride, known.dtype
+
+    def _number(self, node: Node, written: str) -> str:
+        """A Python number beside a float32 tensor, as a tensor: TorchScript would make and cast one in every run."""
+        value: Any = node.args[1]
+        shape, _, dtype = self._layout(node.args[0])
+        if type(value) not in (int, float) or dtype != torch.float32 or not shape:
+            return written
+        if value not in self._numbers:
+            self._numbers[value] = len(self.constants)
+            self.constants.append(torch.tensor(value, dtype=torch.float32))
+        return f"constants[{self._numbers[value]}]"
 
     def _follow(self, node: Node) -> None:
         if node.args[0] in self._outside:
@@ -205,7 +254,7 @@ class _Source:
             return self._list(value, kind)
         if isinstance(value, torch.device):
             return f'torch.device("{value}")'
-        if isinstance(value, bool | int | float | torch.dtype | torch.layout | torch.memory_format) or value is None:
+        if value is None or isinstance(value, _WRITTEN_AS_THEY_ARE):
             return repr(value)
         raise CannotRecordError(f"an argument of type {type(value).__name__}")
 

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from agent.execution.parts import FollowsBatches
+from agent.execution.parts import FollowsBatches, Phased
 from agent.networks.mlp import Linear
+from agent.networks.products import LARGE_OF_COLUMNS, product
 from settings.checked import Checked
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from utils import UserError
@@ -36,7 +37,7 @@ class Statistics(NamedTuple):
     from_batch: bool
 
 
-class BatchNorm(nn.Module, FollowsBatches, Checked):
+class BatchNorm(nn.Module, FollowsBatches, Phased, Checked):
     """Features to mean 0 and variance 1 over the batch, then scaled and shifted: (B, width) or (N, B, width).
 
     In training by the statistics of the batch (variances biased), which the running ones follow when the optimizer has
@@ -76,6 +77,7 @@ class BatchNorm(nn.Module, FollowsBatches, Checked):
         self.register_buffer("running_var", torch.ones(shape))
         self.register_buffer("num_steps", torch.zeros(()))
         self._pending: tuple[torch.Tensor, torch.Tensor] | None = None  # the newest mean and variance
+        self._renormalises: bool | None = False if renorm_after is None else None  # None: the tensors decide
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         statistics = self.statistics(x)
@@ -99,13 +101,24 @@ class BatchNorm(nn.Module, FollowsBatches, Checked):
             return Statistics(self.running_mean, torch.rsqrt(self.running_var + self.eps), None, None, False)
         mean, var = _mean_and_variance(x)
         inv_std, r, d = torch.rsqrt(var + self.eps), None, None
-        if self.renorm_after is not None:
+        if self._renormalises is not False:
             running = torch.rsqrt(self.running_var + self.eps)
-            warm = self.num_steps >= self.renorm_after
-            r = torch.where(warm, (running / inv_std).clamp_(1 / self.r_max, self.r_max), 1.0)
-            d = torch.where(warm, ((mean - self.running_mean) * running).clamp_(-self.d_max, self.d_max), 0.0)
+            r = (running / inv_std).clamp_(1 / self.r_max, self.r_max)
+            d = ((mean - self.running_mean) * running).clamp_(-self.d_max, self.d_max)
+        if self._renormalises is None:
+            warm = self.num_steps >= self.renorm_after  # type: ignore[operator]
+            r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)  # type: ignore[arg-type]
         self._pending = mean, var
         return Statistics(mean, inv_std, r, d, True)
+
+    def enter_phase(self) -> bool | None:
+        """Whether the next batch is renormalised. A GPU would have to be waited for: there the tensors decide."""
+        if self.renorm_after is None:
+            return False
+        steps = self.num_steps
+        if steps.is_cpu and (now := steps.item() >= self.renorm_after) is not self._renormalises:
+            self._renormalises = now  # a module takes several microseconds to set what it has
+        return self._renormalises
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -132,9 +145,12 @@ def refuse_batch_norm(**networks: nn.Module) -> None:
 def _mean_and_variance(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(..., B, width) -> (..., 1, width) each, the variance biased. torch.var_mean takes 20 times as long."""
     if x.device.type == "cpu":  # one kernel, which writes nothing as large as x
-        found = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in (x if x.dim() == 3 else x[None])]
+        if x.dim() == 2:
+            mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
+            return mean.unsqueeze(0), var.unsqueeze(0)
+        found = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in x]
         mean, var = (torch.stack(each).unsqueeze(-2) for each in zip(*found, strict=True))
-        return (mean, var) if x.dim() == 3 else (mean[0], var[0])
+        return mean, var
     mean = x.mean(-2, keepdim=True)
     return mean, (x - mean).square_().mean(-2, keepdim=True)
 
@@ -153,14 +169,15 @@ def _gradients(
 ) -> tuple[torch.Tensor, torch.Tensor, Gradient, Gradient]:
     """From the loss's gradients in s and t: those in scale and shift, and x's by way of the statistics, c1 + c2 x."""
     grad_s = torch.addcmul(grad_s, by.mean, grad_t, value=-1)  # t holds s too
-    grad_scale = grad_s * by.inv_std
+    grad_scale = grad_through_s = grad_s * by.inv_std
     if by.r is not None and by.d is not None:
         grad_scale = torch.addcmul(grad_scale * by.r, grad_t, by.d)
     if not by.from_batch:
         return grad_scale, grad_t, None, None
     # s is proportional to (var + eps)^(-1/2), so d s / d var = -s inv_std^2 / 2; d var / d x = 2 (x - mean) / B.
-    c2 = grad_s * s * by.inv_std.square() * (-1 / batch_size)
-    c1 = torch.addcmul(grad_t * s * (-1 / batch_size), by.mean, c2, value=-1)
+    share = s * (-1 / batch_size)
+    c2 = grad_through_s * by.inv_std * share
+    c1 = torch.addcmul(grad_t * share, by.mean, c2, value=-1)
     if by.mean.dim() < c1.dim():  # every member saw the same x
         c1, c2 = c1.sum(0), c2.sum(0)
     return grad_scale, grad_t, c1, c2
@@ -222,10 +239,8 @@ class _BatchNormLinear(torch.autograd.Function):
         *by: Any,
     ) -> torch.Tensor:
         s, t = _affine_of(scale, shift, Statistics(*by))
-        folded, constant = weight * s.mT, t @ weight + bias
-        out = _affine(x, folded, constant, dtype)
-        if relu:
-            out.relu_()
+        folded, constant = weight * s.mT, _constant(t, weight, bias)
+        out = _affine(x, folded, constant, dtype, relu)
         mean, inv_std, r, d, ctx.from_batch = by
         ctx.relu, ctx.dtype = relu, dtype
         ctx.save_for_backward(x, out if relu else None, folded, weight, scale, s, t, mean, inv_std, r, d)
@@ -262,16 +277,22 @@ def _cast(dtype: torch.dtype | None, *tensors: torch.Tensor) -> tuple[torch.Tens
     return tensors if dtype is None else tuple(tensor.to(dtype) for tensor in tensors)
 
 
-def _affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+def _constant(t: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """t W + b, of one row or one of each member."""
+    if weight.dim() == 2:
+        return torch.addmm(bias, t, weight)
+    return torch.baddbmm(bias, t.expand(weight.shape[0], 1, -1), weight)
+
+
+def _affine(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype | None, relu: bool = False
+) -> torch.Tensor:
     kept = x.dtype
     x, weight, bias = _cast(dtype, x, weight, bias)
-    if weight.dim() == 2:
-        out = torch.addmm(bias[0], x, weight)
-    elif weight.shape[-1] == 1:  # as rows: with one column, the same product takes three times as long
+    if weight.dim() == 3 and weight.shape[-1] == 1:  # as rows: with one column, the product takes three times as long
         out = torch.baddbmm(bias, weight.mT, _for_members(x, weight).mT).mT
-    else:
-        out = torch.baddbmm(bias, _for_members(x, weight), weight)
-    return out.to(kept)
+        return (out.relu_() if relu else out).to(kept)
+    return product(x, weight, bias, relu).to(kept)
 
 
 def _for_members(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -279,8 +300,10 @@ def _for_members(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _weight_gradient(x: torch.Tensor, gradient: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
-    x, cast = _cast(dtype, _for_members(x, gradient), gradient)
-    return ((cast.mT @ x).mT if cast.shape[-1] == 1 else x.mT @ cast).to(gradient.dtype)
+    x, cast = _cast(dtype, x, gradient)
+    if cast.shape[-1] == 1:
+        return (cast.mT @ _for_members(x, gradient)).mT.to(gradient.dtype)
+    return product(x.mT, cast, least=LARGE_OF_COLUMNS).to(gradient.dtype)
 
 
 def _input_gradient(
@@ -291,5 +314,5 @@ def _input_gradient(
         return gradient * weight.mT if constant is None else torch.addcmul(constant, gradient, weight.mT)
     if constant is None:
         cast, weight = _cast(dtype, gradient, weight)
-        return (cast @ weight.mT).to(gradient.dtype)
+        return product(cast, weight.mT).to(gradient.dtype)
     return _affine(gradient, weight.mT, constant, dtype)

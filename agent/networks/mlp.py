@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from agent.networks.products import LARGE_OF_COLUMNS, product
+
 Init = Literal["orthogonal", "torch"]
 Gradient = torch.Tensor | None
 
@@ -93,9 +95,12 @@ def _forward(
             h, weight, bias = h.to(hidden_dtype), weight.to(hidden_dtype), bias.to(hidden_dtype)
         layer_inputs.append(h)
         layer_weights.append(weight)
-        h = affine(h if h.dtype is weight.dtype else h.to(dtype), weight, bias)
-        if i < last:
-            h.relu_()
+        h = h if h.dtype is weight.dtype else h.to(dtype)
+        if weight.shape[-1] == 1:
+            h = affine(h, weight, bias)
+            h = h.relu_() if i < last else h
+        else:
+            h = product(h, weight, bias, relu=i < last)
     return h, layer_inputs, layer_weights
 
 
@@ -130,7 +135,8 @@ class _ReLUStack(torch.autograd.Function):
         if by_member and not needs_parameters:
             grad_inputs = _grad_inputs_by_member(layer_inputs, weights, ctx.widths, needs_inputs, gradient)
             return None, None, *grad_inputs, *[None] * (2 * depth)
-        found = _backward(layer_inputs, weights, ctx.widths, needs_inputs, needs_parameters, gradient)
+        num_rows = gradient.shape[-2]
+        found = _backward(layer_inputs, weights, ctx.widths, needs_inputs, needs_parameters, gradient, num_rows)
         return None, None, *found
 
 
@@ -141,8 +147,13 @@ def _backward(
     needs_inputs: Sequence[bool],
     needs_parameters: bool,
     gradient: torch.Tensor,
+    num_rows: int,
 ) -> list[Gradient]:
-    """The gradients in the inputs, the weights and the biases, None where they are not needed."""
+    """The gradients in the inputs, the weights and the biases, None where they are not needed.
+
+    Args:
+        num_rows: of the batch, of which the gradient may have a part.
+    """
     dtype, depth = gradient.dtype, len(weights)
     grad_inputs: list[Gradient] = [None] * len(widths)
     grad_weights: list[Gradient] = [None] * depth
@@ -157,7 +168,8 @@ def _backward(
             grad_weights[i] = _weight_gradient(h, gradient).to(dtype)
             grad_biases[i] = gradient.sum(-2, keepdim=gradient.dim() == 3, dtype=dtype)
         if i > 0:
-            gradient = gradient * weight.mT if weight.shape[-1] == 1 else _product(gradient, weight.mT)
+            one = weight.shape[-1] == 1
+            gradient = gradient * weight.mT if one else product(gradient, weight.mT, rows=num_rows)
             torch.ops.aten.threshold_backward.grad_input(gradient, h, 0, grad_input=gradient)  # ReLU's, in place
     if any(needs_inputs):
         for k, rows in enumerate(weight.split(widths, dim=-2)):
@@ -184,7 +196,8 @@ def _grad_inputs_by_member(
         hidden = [layer_inputs[0], *(h[member].index_select(0, rows) for h in layer_inputs[1:])]
         own = [weight[member] for weight in weights]
         for_rows = gradient[member].index_select(0, rows)
-        for total, part in zip(found, _backward(hidden, own, widths, needs_inputs, False, for_rows), strict=False):
+        parts = _backward(hidden, own, widths, needs_inputs, False, for_rows, num_rows=gradient.shape[1])
+        for total, part in zip(found, parts, strict=False):
             if total is not None and part is not None:
                 total.index_add_(0, rows, part)
     return found
@@ -195,9 +208,11 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _weight_gradient(h: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    if gradient.shape[-1] > 1:
+        return product(h.mT, gradient, least=LARGE_OF_COLUMNS)
     if h.dim() < gradient.dim():  # every member sees the same input
         h = h.expand(gradient.shape[0], *h.shape)
-    return _product(gradient.mT, h).mT if gradient.shape[-1] == 1 else _product(h.mT, gradient)
+    return _product(gradient.mT, h).mT
 
 
 def _first_input_gradient(gradient: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

@@ -134,3 +134,20 @@ def test_in_bf16_products_are_rounded_and_nothing_else(members: int | None) -> N
         assert a.dtype is torch.float32
         assert (a - b).norm() < 0.03 * b.norm()
         torch.testing.assert_close(c, b)
+
+
+@pytest.mark.parametrize("members", [None, 2])
+def test_in_each_phase_it_computes_what_the_tensors_would_decide(members: int | None) -> None:
+    torch.manual_seed(1)
+    norm = BatchNorm(3, members, renorm_after=2).train()
+    phases = []
+    for _ in range(4):
+        x = torch.randn(*(() if members is None else (members,)), 16, 3) * 2 + 1
+        by_tensors = BatchNorm(3, members, renorm_after=2).train()
+        by_tensors.load_state_dict(norm.state_dict())
+        phases.append(norm.enter_phase())
+        assert torch.equal(norm(x), by_tensors(x))
+        norm.follow()
+    assert phases == [False, False, True, True]
+    norm.load_state_dict(BatchNorm(3, members, renorm_after=2).state_dict())
+    assert norm.enter_phase() is False  # one that goes on from before
