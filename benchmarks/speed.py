@@ -20,6 +20,10 @@ from typing import Any
 
 from machine import processor
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from run.machine import has_bf16
+
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".venv-bench" / "bin" / "python"
 WHOLE = ROOT / "benchmarks" / "whole_training.py"
@@ -57,7 +61,7 @@ class Worker:
 
 
 def compare(units: int, rounds: int, updates_a_turn: int) -> Times:
-    names = ["floor", "ours", "sb3", "sbx", "ours bf16"]
+    names = ["floor", "ours", "sb3", "sbx", *(["ours bf16"] if has_bf16() else [])]
     workers = {name: Worker(name.split()[0], units, "bf16" if "bf16" in name else "fp32") for name in names}
     return in_turns(workers, rounds, updates_a_turn)
 
@@ -108,13 +112,15 @@ def main() -> None:
     sizes = {256: compare(256, args.rounds, 100), 1024: compare(1024, args.rounds, 10)}
     output = subprocess.run([sys.executable, str(WHOLE)], check=True, stdout=subprocess.PIPE, text=True).stdout
     whole = json.loads(output.splitlines()[-1])
-    ratios = {
+    ratios: dict[str, float | str] = {
         "update_256_fp32_vs_floor": ratio(sizes[256], "ours", "floor"),
         "update_256_fp32_vs_sb3": ratio(sizes[256], "ours", "sb3"),
         "update_256_fp32_vs_sbx": ratio(sizes[256], "ours", "sbx"),
         "update_1024_fp32_vs_floor": ratio(sizes[1024], "ours", "floor"),
         "update_1024_fp32_vs_sbx": ratio(sizes[1024], "ours", "sbx"),
-        "update_1024_bf16_vs_sb3": ratio(sizes[1024], "ours bf16", "sb3"),
+        "update_1024_bf16_vs_sb3": ratio(sizes[1024], "ours bf16", "sb3")
+        if has_bf16()
+        else "this processor has no instructions for bf16",
         "train_overhead": whole["train_overhead"],
     }
     peers = subprocess.run([str(PEERS), "-m", "pip", "freeze"], check=True, stdout=subprocess.PIPE, text=True).stdout

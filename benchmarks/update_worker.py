@@ -4,7 +4,8 @@
 
 Reads a count from standard input, makes as many updates, and prints their seconds as one JSON list; and again, until
 the input ends. Every system gets cheetah_run's sizes, two hidden layers, the same rates and a full buffer, and draws
-its own batches. The `floor` makes the 16 products of (batch, units) by (units, units) that an update cannot do without.
+its own batches. The `floor` makes the 16 products of (batch, units) by (units, units) that an update cannot do without,
+by the faster library.
 """
 
 import json
@@ -24,17 +25,19 @@ Update = Callable[[], object]
 
 
 def floor(units: int, batch: int, precision: str) -> Update:
+    from agent.networks.products import LARGE_OF_COLUMNS, product
+
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    x, gradient, forward = (torch.randn(batch, units).to(dtype) for _ in range(3))
-    weight, weight_gradient = (torch.randn(units, units).to(dtype) for _ in range(2))
+    x, gradient = (torch.randn(batch, units).to(dtype) for _ in range(2))
+    weight = torch.randn(units, units).to(dtype)
 
     def update() -> None:
         for _ in range(8):  # forward: actor 2, target critics 2, critics 4
-            torch.mm(x, weight, out=forward)
+            product(x, weight)
         for _ in range(3):  # weights' gradients: critics 2, actor 1
-            torch.mm(x.t(), gradient, out=weight_gradient)
+            product(x.t(), gradient, least=LARGE_OF_COLUMNS)
         for _ in range(5):  # inputs' gradients: critics 4, actor 1
-            torch.mm(gradient, weight.t(), out=forward)
+            product(gradient, weight.t())
 
     return update
 

@@ -65,14 +65,25 @@ def set_precision(precision: str, device: torch.device) -> str:
         What was chosen: fp32, tf32 or bf16.
 
     Raises:
-        UserError: for tf32 on a device without it.
+        UserError: for tf32 on a device without it, and for bf16 on a CPU that has to emulate it.
     """
+    if precision == "bf16" and device.type == "cpu" and not has_bf16():
+        raise UserError(
+            "precision=bf16: this processor has no instructions for it (AVX512_BF16 or AMX), so an update would take "
+            "about 3.5 times as long as in fp32; choose auto or fp32"
+        )
     has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
     if precision == "tf32" and not has_tf32:
         raise UserError(f"precision=tf32: {device} has no such products; choose auto, fp32 or bf16")
     chosen = ("tf32" if has_tf32 else "fp32") if precision == "auto" else precision
     torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
     return chosen
+
+
+def has_bf16() -> bool:
+    """Whether this CPU has instructions for products in bfloat16; of another kind than x86 that is not known."""
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return not is_x86 or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def has_time_beside(cfg: Settings, device: torch.device) -> bool:

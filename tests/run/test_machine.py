@@ -19,10 +19,22 @@ def test_a_device_that_is_not_here_is_refused(name: str, message: str) -> None:
         resolve_device(name)
 
 
-def test_precision_is_chosen_anew_for_every_run() -> None:
+def test_precision_is_chosen_anew_for_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "has_bf16", lambda: True)
     torch.set_float32_matmul_precision("high")
     assert set_precision("auto", torch.device("cpu")) == "fp32"
     assert torch.get_float32_matmul_precision() == "highest"
+    assert set_precision("bf16", torch.device("cpu")) == "bf16"
+
+
+def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    with pytest.raises(UserError, match=r"precision=bf16: .* no instructions .* choose auto or fp32"):
+        set_precision("bf16", torch.device("cpu"))
+    assert set_precision("bf16", torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("meta"))
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
     assert set_precision("bf16", torch.device("cpu")) == "bf16"
 
 
