@@ -9,6 +9,7 @@ evaluation during training at that step. It needs neither the replay buffer nor 
 import argparse
 import dataclasses
 import sys
+import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from run.build import Shapes, build_agent, identity_of, require_fit, shapes_of
 from run.checkpoint import BrokenError, Checkpoint
 from run.evaluator import Evaluator
 from settings.check import Settings
-from utils import UserError, one_line, refuse_links
+from utils import EnvError, RunError, UserError, one_line, refuse_links
 
 
 def evaluate(
@@ -154,9 +155,11 @@ def main() -> int:
             raise UserError(f"--seed {arguments.seed}: 0 or more")
         trusted = [name for given in arguments.trust for name in trust.names(given)]
         evaluate(path, arguments.episodes, arguments.seed, arguments.device, film, trusted)
-    except UserError as error:
+    except (UserError, RunError) as error:
         print(f"evaluate.py: {error}", file=sys.stderr)
-        return 2
+        if isinstance(error, EnvError) and error.__cause__:
+            traceback.print_exception(error.__cause__)  # its author needs it
+        return 2 if isinstance(error, UserError) else 3
     return 0
 
 

@@ -66,7 +66,7 @@ class Spec:
 
 def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
     """The evaluator that `cfg.evaluator` describes."""
-    env_module, _ = machine.import_envs(films)
+    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films))
     return instantiate(cfg.evaluator, _convert_="all")(
         make_env=partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat),
         video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,

@@ -92,6 +92,22 @@ def test_a_wrong_command_line_is_one_line(
     assert message in said and said.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
+def test_an_environment_that_raises_is_one_line_and_its_own_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40")
+
+    def lost(*_: Any) -> Any:
+        raise ValueError("lost its way")
+
+    monkeypatch.setattr(probes.Endless, "step", lost)
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path), "--no-video"])
+    assert evaluate.main() == 3
+    line, *rest = capsys.readouterr().err.splitlines()
+    assert line == "evaluate.py: env=ProbeTimeLimit-v0: its step raised ValueError: lost its way"
+    assert rest[0].startswith("Traceback") and rest[-1] == "ValueError: lost its way"
+
+
 def test_a_checkpoint_that_training_takes_away_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=90")
     load, newest = Checkpoint.load, tmp_path / "checkpoints/step_90"
