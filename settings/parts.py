@@ -34,7 +34,8 @@ def require_part(part: Part, target: Any, names: Container[str], said: str) -> N
     if is_class or not any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes):
         _refuse_without([name for name in part.given if name not in names], part, "does not take", said)
     if is_class:
-        _refuse_without([name for name in part.has if not hasattr(target, name)], part, "has no", said)
+        has = {name for owner in target.__mro__ for name in vars(owner)}
+        _refuse_without([name for name in part.has if name not in has], part, "has no", said)
 
 
 def _refuse_without(missing: list[str], part: Part, what_it: str, said: str) -> None:

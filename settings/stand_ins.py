@@ -66,9 +66,18 @@ def _schema(cls: Any, source: Any, handler: Any) -> Any:
     return core_schema.any_schema()
 
 
+def _unknown_base(cls: Any, **_: Any) -> None:
+    """A class on a stand-in may have any method and take any parameter: it cannot be checked."""
+    cls.__init__ = _init
+
+
+# What a configuration's check asks of a network, and torch.nn.Module brings: the one base that is known.
+_OF_MODULES = dict.fromkeys(("__call__", "forward", "parameters"), _later)
+
+
 def _stand_in(name: str) -> Any:
     members = {"_is_stand_in": True, "__init__": _init, "__get_pydantic_core_schema__": classmethod(_schema)}
-    return _Kind(name, (), members)
+    return _Kind(name, (), members | (_OF_MODULES if name == "Module" else {"__init_subclass__": _unknown_base}))
 
 
 class _Package(ModuleType):
