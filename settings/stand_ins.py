@@ -12,7 +12,7 @@ from abc import ABCMeta
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 class LaterError(BaseException):
     """It cannot be known without what a stand-in stands for. No `except Exception` takes it for an error of its own."""
+
+
+_under_way: list[str] = []  # modules of this project that are being imported
 
 
 def _later(*_: Any, **__: Any) -> Any:
@@ -41,7 +44,7 @@ class _Kind(ABCMeta):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if "_is_stand_in" not in vars(cls):  # a class of this project, of which one is made
             return super().__call__(*args, **kwargs)
-        if cls.__name__.startswith("register"):  # with what is not there: an environment, say
+        if not _under_way or cls.__name__.startswith("register"):  # a result is asked for, or an environment made known
             raise LaterError
         return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else cls  # as a decorator
 
@@ -86,9 +89,7 @@ class _Package(ModuleType):
     __path__: Sequence[str] = ()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _stand_in(name)
+        return _later() if name.startswith("__") else _stand_in(name)  # its version, say
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -99,7 +100,9 @@ class _Finder(MetaPathFinder, Loader):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         root = name.partition(".")[0]
-        if root in self._there or is_ours(root) or not (isinstance(sys.modules.get(root), _Package) or _we_ask()):
+        if is_ours(root):
+            return _ours(name, path)
+        if root in self._there or not (isinstance(sys.modules.get(root), _Package) or _we_ask()):
             return None
         return ModuleSpec(name, self, is_package=True)
 
@@ -108,6 +111,25 @@ class _Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         pass
+
+
+def _ours(name: str, path: Any) -> ModuleSpec | None:
+    """A module of this project; if it fails with stand-ins, that says nothing."""
+    spec = PathFinder.find_spec(name, path)
+    if spec is not None and spec.loader is not None:
+        run = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            _under_way.append(name)
+            try:
+                run(module)
+            except Exception as error:
+                raise LaterError from error
+            finally:
+                _under_way.pop()
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+    return spec
 
 
 def _we_ask() -> bool:
