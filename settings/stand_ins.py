@@ -74,13 +74,14 @@ def _unknown_base(cls: Any, **_: Any) -> None:
     cls.__init__ = _init
 
 
-# What a configuration's check asks of a network, and torch.nn.Module brings: the one base that is known.
+# The bases that are known, and what the check asks of a network that they bring. Any other base means `LaterError`.
+_MODULES = ("Module", "Sequential")
 _OF_MODULES = dict.fromkeys(("__call__", "forward", "parameters"), _later)
 
 
 def _stand_in(name: str) -> Any:
     members = {"_is_stand_in": True, "__init__": _init, "__get_pydantic_core_schema__": classmethod(_schema)}
-    return _Kind(name, (), members | (_OF_MODULES if name == "Module" else {"__init_subclass__": _unknown_base}))
+    return _Kind(name, (), members | (_OF_MODULES if name in _MODULES else {"__init_subclass__": _unknown_base}))
 
 
 class _Package(ModuleType):
