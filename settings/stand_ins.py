@@ -9,7 +9,7 @@ are imported again as they are.
 
 import sys
 from abc import ABCMeta
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -87,7 +87,7 @@ def _stand_in(name: str) -> Any:
 class _Package(ModuleType):
     """A package of which every name is a stand-in, or a package itself where it is imported as one."""
 
-    __path__: Sequence[str] = ()
+    __path__: MutableSequence[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return _later() if name.startswith("__") else _stand_in(name)  # its version, say
