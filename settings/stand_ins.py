@@ -9,7 +9,7 @@ are imported again as they are.
 
 import sys
 from abc import ABCMeta
-from collections.abc import Iterator, MutableSequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -87,8 +87,6 @@ def _stand_in(name: str) -> Any:
 class _Package(ModuleType):
     """A package of which every name is a stand-in, or a package itself where it is imported as one."""
 
-    __path__: MutableSequence[str] = []
-
     def __getattr__(self, name: str) -> Any:
         return _later() if name.startswith("__") else _stand_in(name)  # its version, say
 
@@ -108,7 +106,9 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Package(spec.name)
+        package = _Package(spec.name)
+        package.__path__ = []
+        return package
 
     def exec_module(self, module: ModuleType) -> None:
         pass
