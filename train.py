@@ -1,10 +1,16 @@
 """Trains an agent: `python train.py env=cheetah_run`."""
 
+import sys
+
+if __name__ == "__main__":
+    from launch import early
+
+    ASKED = early.look(sys.argv[1:])  # before torch and dm_control are imported: a mistake need not wait for them
+
 import contextlib
 import math
 import shlex
 import signal
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +23,7 @@ from tqdm import tqdm
 
 from envs.stepping import Stepping
 from launch import command, job
+from launch.asked import Asked
 from launch.preflight import check_machine
 from run import best
 from run import folder as run_folder
@@ -270,12 +277,12 @@ def continue_run(
 hydra_main = hydra.main(version_base="1.3", config_path=str(compose.CONFIG_DIR), config_name="train")(train)
 
 
-def main() -> int:
-    """What the command line asks for; returns the exit code."""
-    return command.run(hydra_main, check_machine, continue_run)
+def main(asked: Asked | None = None) -> int:
+    """What the command line asks for, of which a first look may have composed it; returns the exit code."""
+    return command.run(hydra_main, check_machine, continue_run, asked)
 
 
 if __name__ == "__main__":
     import train as by_its_name  # under which a worker of a sweep, elsewhere, can import what it is to do
 
-    sys.exit(by_its_name.main())
+    sys.exit(by_its_name.main(ASKED))

@@ -1,4 +1,7 @@
-"""Small helpers with no home of their own: errors, seeds, eval mode, soft updates, whole files, `Every`."""
+"""Small helpers with no home of their own: errors, seeds, eval mode, soft updates, whole files, `Every`.
+
+What needs torch imports it when it is called: it takes a second, and a command line is checked before.
+"""
 
 import io
 import os
@@ -9,10 +12,12 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -64,6 +69,8 @@ class Stopped(KeyboardInterrupt):
 
 def set_seed_everywhere(seed: int) -> None:
     """Seeds Python's, NumPy's and torch's (CPU and GPU) global generators."""
+    import torch
+
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
@@ -88,6 +95,8 @@ def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def non_finite(state: Any, name: str) -> str | None:
     """The dotted name of the first tensor with an element that is not finite in a nested state; None if all are."""
+    import torch
+
     for leaf_name, leaf in leaves(state, name):
         if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
             return leaf_name
@@ -96,11 +105,13 @@ def non_finite(state: Any, name: str) -> str | None:
 
 def not_plain(state: Any, name: str) -> str | None:
     """The dotted name of the first value in a nested state that is neither a tensor nor plain; None if all are."""
+    import torch
+
     plain = (torch.Tensor, bool, int, float, str, type(None))
     return next((leaf_name for leaf_name, leaf in leaves(state, name) if type(leaf) not in plain), None)
 
 
-def to_np(tensor: torch.Tensor) -> np.ndarray:
+def to_np(tensor: "torch.Tensor") -> np.ndarray:
     """A tensor's values as an array on the host, without its gradient."""
     return tensor.detach().cpu().numpy()
 
@@ -130,16 +141,18 @@ def _mode(training: bool, agents: tuple[Any, ...]) -> Iterator[None]:
 class SoftUpdate:
     """Moves a target network towards another in place: `target += tau * (net - target)`, in one multi-tensor call."""
 
-    def __init__(self, net: torch.nn.Module, target_net: torch.nn.Module):
+    def __init__(self, net: "torch.nn.Module", target_net: "torch.nn.Module"):
         self._net: list[torch.Tensor] = list(net.parameters())
         self._target: list[torch.Tensor] = list(target_net.parameters())
 
-    @torch.no_grad()
     def __call__(self, tau: float) -> None:
-        torch._foreach_lerp_(self._target, self._net, tau)
+        import torch
+
+        with torch.no_grad():
+            torch._foreach_lerp_(self._target, self._net, tau)
 
 
-def soft_update_params(net: torch.nn.Module, target_net: torch.nn.Module, tau: float) -> None:
+def soft_update_params(net: "torch.nn.Module", target_net: "torch.nn.Module", tau: float) -> None:
     """One `SoftUpdate`, where it is not made in every step."""
     SoftUpdate(net, target_net)(tau)
 
@@ -212,6 +225,8 @@ def load_plain(path: str | Path, device: str = "cpu") -> Any:
     Raises:
         Exception: of torch's, whatever it says of a file that is damaged or holds more (pickle.UnpicklingError).
     """
+    import torch
+
     with open_file(path) as file:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as parts:

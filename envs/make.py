@@ -1,6 +1,5 @@
 """A task's name in, an environment out. Imports dm_control: a run imports it through run.machine.import_envs."""
 
-import difflib
 import os
 import traceback
 import warnings
@@ -9,19 +8,26 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from dm_control import suite
 from dm_control.rl.control import PhysicsError
 from gymnasium.envs.registration import EnvSpec
 
 import dmc2gym
+from envs.names import SUITE_TASKS, unknown
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
 from envs.watched import Watched
 from utils import UserError, one_line
 
-__all__ = ["EnvProcesses", "PhysicsError", "SeededEpisodes", "make_env", "make_train_envs", "needs_opengl"]
+__all__ = [
+    "SUITE_TASKS",
+    "EnvProcesses",
+    "PhysicsError",
+    "SeededEpisodes",
+    "make_env",
+    "make_train_envs",
+    "needs_opengl",
+]
 
-SUITE_TASKS = {f"{domain}_{task}": (domain, task) for domain, task in suite.ALL_TASKS}
 EPISODE_LENGTH = 1000  # steps, for environments that set no limit of their own
 VIDEO_SIZE = 256  # pixels
 
@@ -72,7 +78,7 @@ def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
         hint = "pip install -r requirements-box2d.txt" if "ox2" in str(error) else one_line(error)
         raise UserError(f"env={name}: a package is missing; {hint}") from error
     except (gym.error.Error, ImportError) as error:
-        raise UserError(_unknown(name)) from error
+        raise UserError(unknown(name)) from error
     except UserError:
         raise
     except Exception as error:
@@ -112,14 +118,6 @@ def _make(name: str, kwargs: dict[str, Any]) -> gym.Env:
         if kwargs and "render_mode" in str(error):  # it will not render, which is said when it is asked to
             return gym.make(name, disable_env_checker=True)
         raise
-
-
-def _unknown(name: str) -> str:
-    ids = [spec for spec in gym.registry if "/" not in spec]
-    by_lower = {known.lower(): known for known in [*SUITE_TASKS, *ids]}
-    near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
-    hint = f"did you mean {', '.join(near)}?" if near else "suite tasks read cheetah_run, Gymnasium ids Pendulum-v1"
-    return f"env={name}: no such task in the suite or in Gymnasium; {hint}"
 
 
 def reward_threshold(name: str) -> float | None:

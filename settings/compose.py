@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -217,5 +216,7 @@ REQUIREMENTS = {  # of launchers and sweepers, by the plugin's own configuration
 
 def runs_at_once(device: str) -> int:
     """How many runs share a machine: one a GPU, or one a core where none is used."""
+    import torch  # not before: a command line is composed and checked without it
+
     gpus = 0 if device == "cpu" else torch.cuda.device_count()
     return gpus or len(os.sched_getaffinity(0))

@@ -56,7 +56,6 @@ class Adam(FollowsSteps):
             self._known_lr = lr
 
     @torch.no_grad()
-    @torch.compiler.disable
     def step(self) -> None:
         """Moves the parameters against their gradients, each in its `.grad`."""
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]

@@ -6,11 +6,13 @@ launch them than the GPU to run them; a captured CUDA graph launches them all at
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 
 from agent import Agent
+from agent.execution.adam import Adam
 from agent.execution.captured import Captured, CudaGraphs
 from agent.execution.eager import Result
 from agent.execution.recorded import Recorded
@@ -23,7 +25,14 @@ COMPILE_BACKEND = "inductor"
 def compiled(step: Callable[..., Result]) -> Callable[..., Result]:
     """torch.compile of an update step, gradients included; each pattern of what is due is compiled once."""
     torch._dynamo.config.trace_autograd_ops = True
+    _leave_out_adam()
     return torch.compile(step, backend=COMPILE_BACKEND, dynamic=False)
+
+
+@cache
+def _leave_out_adam() -> None:
+    """Has Adam run as it is, as one kernel. Here and not beside it: torch's compiler takes a second to import."""
+    Adam.step = torch.compiler.disable(Adam.step)  # type: ignore[method-assign]
 
 
 def choose_execution(execution: Execution, agent: Any, device: torch.device) -> tuple[str, str]:

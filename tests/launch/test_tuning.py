@@ -19,8 +19,8 @@ from runs import ONE_THREAD, ROOT, assert_same
 
 import train
 from launch import command as command_line
+from launch import line, tuning
 from launch import preflight as before
-from launch import tuning
 from settings import compose
 from settings.check import Settings
 from utils import UserError
@@ -117,7 +117,7 @@ def test_a_killed_study_ends_as_one_that_was_not(tmp_path: Path) -> None:
 def preflight(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
     """The runs that are checked, and what Hydra is given."""
     monkeypatch.chdir(folder)
-    rest, resume = command_line.take_resume(list(arguments))
+    rest, resume = line.take_resume(list(arguments))
     checked: list[Settings] = []
     return checked, before.prepare(rest, checked.extend, resume == compose.AUTO)
 

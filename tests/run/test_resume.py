@@ -16,7 +16,7 @@ from runs import RUN, Killed, assert_same, die_in, go_on, run_until
 from same_run import timeless
 
 import train
-from launch import command
+from launch import line
 from run import checkpoint, resume
 from run import folder as run_folder
 from train import Workspace
@@ -299,7 +299,7 @@ def test_mistakes_on_the_command_line(
 
 
 def test_a_folder_that_hydra_could_not_parse() -> None:
-    assert command.take_resume(["resume=exp/seed=1,(x)", "num_train_steps=5"]) == (
+    assert line.take_resume(["resume=exp/seed=1,(x)", "num_train_steps=5"]) == (
         ["num_train_steps=5"],
         "exp/seed=1,(x)",
     )
