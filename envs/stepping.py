@@ -24,10 +24,11 @@ class Stepping:
         self._envs = envs
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="environments") if may_thread else None
         self._seconds: list[float] = []  # of the first steps
+        self._pays = False
 
     def begin(self, actions: Any) -> Callable[[], Any]:
         """Begins a step; the function that is returned ends it, and returns or raises what `envs.step` did."""
-        if self._pool is not None and len(self._seconds) == MEASURED and min(self._seconds) > WORTH_S:
+        if self._pool is not None and self._pays:
             return self._pool.submit(self._envs.step, actions).result
         return lambda: self._here(actions)
 
@@ -36,6 +37,7 @@ class Stepping:
         result = self._envs.step(actions)
         if len(self._seconds) < MEASURED:
             self._seconds.append(time.perf_counter() - started_s)
+            self._pays = len(self._seconds) == MEASURED and min(self._seconds) > WORTH_S
         return result
 
     def close(self) -> None:

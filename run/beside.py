@@ -6,7 +6,6 @@ the run ends, and ends by itself when the run's process does.
 """
 
 import contextlib
-import io
 import multiprocessing
 import os
 import pickle
@@ -84,7 +83,8 @@ class Beside:
     """
 
     def __init__(self, spec: Spec):
-        self._spec = plain_pickle(spec)
+        # As bytes, in which tensors are copied: a connection's own pickling would move them into shared memory.
+        self._spec = pickle.dumps(spec)
         self._timeout_s = spec.cfg.env_timeout_s  # without a sign of life it then counts as hung
         self._process: Any = None
         self._connection: Connection
@@ -107,7 +107,7 @@ class Beside:
         if self._process is None:
             self._start()
         # A thread, since a pipe takes no more than the process has read of it, and that is still being started.
-        threading.Thread(target=self._ask, args=(plain_pickle((step, weights)),), daemon=True).start()
+        threading.Thread(target=self._ask, args=(pickle.dumps((step, weights)),), daemon=True).start()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("forkserver")  # not a fork: this process has threads, and may have a GPU
@@ -146,13 +146,6 @@ class Beside:
             self._process.kill()
             self._process.join()
             self._process = None
-
-
-def plain_pickle(thing: Any) -> bytes:
-    """Bytes with copies of the tensors; a connection's own pickling would move them into shared memory."""
-    file = io.BytesIO()
-    pickle.dump(thing, file)
-    return file.getvalue()
 
 
 class _Alive:

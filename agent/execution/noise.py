@@ -5,6 +5,7 @@ from there on, asked for or not. So the numbers do not depend on what is due, an
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,16 +16,16 @@ from utils import UserError
 Shape = tuple[int, ...]
 
 
-class Noise:
+class Noise(ABC):
     """What an update step draws from: standard normal numbers, or uniform ones from [0, 1), in any shape."""
 
+    @abstractmethod
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, float32, on the agent's device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform numbers from [0, 1), float32, on the agent's device."""
-        raise NotImplementedError
 
 
 class Plan(NamedTuple):

@@ -201,22 +201,6 @@ def test_actions_come_in_the_observations_shape_and_within_range() -> None:
     assert not np.array_equal(agent.act(single, sample=True), agent.act(single, sample=True))
 
 
-def test_state_dict_continues_the_same_training() -> None:
-    agent, other = small_agent(), small_agent("agent.init_temperature=0.7")
-    buffer, log = Always(make_batch(32)), Silent()
-    for step in range(3):
-        agent.update(buffer, log, step)
-    other.load_state_dict(copy.deepcopy(agent.state_dict()))
-    for continued in (agent, other):
-        for step in range(3, 5):
-            continued.update(buffer, log, step)
-    obs = np.ones((4, OBS_DIM), np.float32)
-    assert np.array_equal(agent.act(obs, sample=True), other.act(obs, sample=True))
-    assert torch.equal(agent.temperature(), other.temperature())
-    q, other_q = (a.critic_target(*make_batch(8)[:2]) for a in (agent, other))
-    assert torch.equal(q, other_q)
-
-
 def test_minimum_over_any_number_of_critics_and_scaled_rewards() -> None:
     agent, batch, eps = small_agent("agent.critic.num_critics=4", "reward_scale=3"), make_batch(32), noise(32)
     with torch.no_grad():

@@ -1,7 +1,5 @@
 """The value-network systems against independent computations; the likelihood-ratio gradient against the exact one."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -190,23 +188,6 @@ def test_evaluation_takes_the_component_with_the_largest_q1() -> None:
     for row, chosen in enumerate(agent.act(obs.numpy())):
         q1 = agent.critic(obs[row].expand(3, -1), actions[row])[0, :, 0]
         np.testing.assert_allclose(chosen, actions[row, q1.argmax()].detach(), rtol=1e-5)
-
-
-@pytest.mark.parametrize("which", ["sac_v", "sac_2018"])
-def test_state_dict_continues_the_same_training(which: str) -> None:
-    agent, other = make_agent(f"agent={which}", *SMALLER), make_agent(f"agent={which}", "seed=5", *SMALLER)
-    buffer, log = Always(make_batch(32)), Silent()
-    for step in range(3):
-        agent.update(buffer, log, step)
-    other.load_state_dict(copy.deepcopy(agent.state_dict()))
-    for continued in (agent, other):
-        for step in range(3, 6):
-            continued.update(buffer, log, step)
-    obs = make_batch(8).obs
-    assert np.array_equal(agent.act(obs.numpy(), sample=True), other.act(obs.numpy(), sample=True))
-    assert torch.equal(agent.value(obs), other.value(obs)) and torch.equal(
-        agent.value_target(obs), other.value_target(obs)
-    )
 
 
 @pytest.mark.parametrize("name", ["sac", "sac_v", "sac_2018", "crossq"])

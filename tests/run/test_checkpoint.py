@@ -1,52 +1,19 @@
 """Checkpoints on disk: whole or not there, checked, small, and of plain values only."""
 
-import errno
-import io
 import os
 import pickle
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from checkpoints import MINE, filled, names, new_buffer, save, state
 
-from replay import on_disk
-from replay_buffer import ReplayBuffer
-from run import checkpoint, manifests
-from run.checkpoint import BrokenError, Checkpoint, Checkpoints, newest_first, newest_whole
+from run import checkpoint
+from run.checkpoint import BrokenError, Checkpoint, Checkpoints, newest_whole
 from utils import UserError
-
-MINE = {"agent": "sac", "env": "cheetah_run", "obs_dim": 3}
-
-
-def filled(buffer: ReplayBuffer, until: int) -> ReplayBuffer:
-    for i in range(buffer.num_added, until):
-        buffer.add(np.full(3, i), np.zeros(2), i, np.full(3, i + 1), False, False)
-    return buffer
-
-
-def new_buffer(capacity: int = 10) -> ReplayBuffer:
-    return ReplayBuffer((3,), (2,), capacity, torch.device("cpu"))
-
-
-def state(value: int) -> dict[str, Any]:
-    return {"weights": torch.full((4,), float(value)), "rng": np.random.default_rng(value).bit_generator.state}
-
-
-def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> Checkpoints:
-    made = Checkpoints(folder, keep, MINE)
-    for step in steps:
-        rows = None if buffer is None else filled(buffer, step)
-        made.save(step, {"agent": state(step), "run": {"step": step}}, {}, rows)
-    return made
-
-
-def names(folder: Path) -> list[str]:
-    return [path.name for path in newest_first(folder)]
 
 
 def test_what_was_saved_comes_back_and_old_ones_go(tmp_path: Path) -> None:
@@ -221,18 +188,6 @@ def test_files_that_others_write_are_parts_too(tmp_path: Path) -> None:
         found.verify("policy")
 
 
-def test_a_full_disk_is_an_error_of_the_disk_whoever_writes(tmp_path: Path) -> None:
-    def policy(path: Path) -> None:
-        path.write_bytes(b"half")
-        raise RuntimeError("PytorchStreamWriter failed\nstack")
-
-    saver = save(tmp_path, 5)
-    with pytest.raises(OSError, match=r"PytorchStreamWriter failed$") as caught:
-        saver.save(9, {"agent": {}}, {"policy": policy}, None)
-    assert caught.value.errno == errno.EIO
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_5"]
-
-
 class Evil:
     """Unpickled by an ordinary loader, it leaves a trace."""
 
@@ -252,79 +207,6 @@ def test_a_strangers_pickle_does_not_run(tmp_path: Path) -> None:
     assert not trace.exists()
     torch.load(found.path / "agent.pt", weights_only=False)  # what an ordinary loader would have done
     assert trace.exists()
-
-
-@pytest.mark.parametrize("crash_at", ["extend", "_write_state", "signature", "sync", "replace"])
-def test_a_crash_while_writing_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: str
-) -> None:
-    buffer = new_buffer()
-    saver = save(tmp_path, 5, buffer=buffer)
-
-    def crash(*_: Any) -> None:
-        raise KeyboardInterrupt  # nothing is cleaned up, as by SIGKILL
-
-    target = {"extend": on_disk, "replace": Path, "signature": manifests}.get(crash_at, checkpoint)
-    monkeypatch.setattr(target, crash_at, crash)
-    with pytest.raises(KeyboardInterrupt):
-        saver.save(9, {"agent": state(9)}, {}, filled(buffer, 9))
-    monkeypatch.undo()
-    found, broken = newest_whole(tmp_path, "agent", "run", buffer=True)
-    assert found.step == 5 and not broken
-    later = Checkpoints(tmp_path, 2, MINE, found)
-    later.save(9, {"agent": state(9)}, {}, buffer)
-    assert names(tmp_path) == ["step_9", "step_5"]
-    left = {path.name for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
-    assert left == {
-        *("manifest.json", "agent.pt", "run.pt"),
-        *("000000000000-000000000005.rows", "000000000005-000000000009.rows"),
-    }
-
-
-def test_a_deleted_folder_is_not_made_again(tmp_path: Path) -> None:
-    saver = save(tmp_path / "run", keep=2)
-    with pytest.raises(FileNotFoundError) as caught:
-        saver.save(5, {"agent": {}}, {}, None)
-    assert caught.value.filename == str(tmp_path / "run/checkpoints")  # what was missing, and not a clean-up's error
-    assert not (tmp_path / "run").exists()
-
-
-def test_old_ones_that_cannot_be_removed_wait_for_the_next_time(tmp_path: Path) -> None:
-    saver = save(tmp_path, 5, keep=1, buffer=new_buffer())
-    (tmp_path / "checkpoints/.step_3.gone").write_text("a file is no folder, and stays")
-    gone = tmp_path / "checkpoints/buffer/000000000000-000000000005.rows"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saver, "_remove_old", raises(OSError(errno.EIO, "no")))
-        saver.save(9, {"agent": {}}, {}, None)
-    assert names(tmp_path) == ["step_9", "step_5"] and saver.last_step == 9 and gone.exists()
-    saver.save(13, {"agent": {}}, {}, None)
-    assert names(tmp_path) == ["step_13"] and not gone.exists()
-
-
-def raises(error: Exception) -> Callable[..., None]:
-    def function(*_: Any) -> None:
-        raise error
-
-    return function
-
-
-class FullForAWhile(io.BytesIO):
-    """A file whose large writes fail; closing it says nothing."""
-
-    def write(self, data: Any) -> int:
-        if len(data) > 1000:
-            raise OSError(errno.ENOSPC, "no space")
-        return super().write(data)
-
-
-def test_a_disks_error_is_told_from_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "open", lambda *_: FullForAWhile())
-    with pytest.raises(OSError, match="no space"):
-        checkpoint._write_state({"weights": torch.zeros(1000)}, tmp_path / "agent.pt")
-    monkeypatch.undo()
-    monkeypatch.setattr(torch, "save", raises(RuntimeError("torch's own")))
-    with pytest.raises(RuntimeError, match="torch's own"):
-        checkpoint._write_state({}, tmp_path / "agent.pt")
 
 
 def test_a_manifest_that_lies_is_not_believed(tmp_path: Path) -> None:
