@@ -69,16 +69,17 @@ class ObservationNormaliser(nn.Module, Checked):
 class RewardNormaliser(Checked):
     """Divides rewards by the deviation of the discounted return, or by its largest magnitude / bound if that is more.
 
-    So no discounted return is beyond `bound`, which is where a categorical critic's support ends (arXiv 2604.04539).
+    So no discounted return is beyond `bound`, which is where a categorical critic's support ends (arXiv 2604.04539);
+    with none, it is the deviation that counts alone (arXiv 2509.25174).
     The return of each environment runs forward, G <- r + gamma G, from 0 at the start of an episode. Until a reward
     differs from 0, nothing is divided.
 
     Args:
         device: where batches are.
-        bound: of the magnitude of discounted returns.
+        bound: of the magnitude of discounted returns; None is none.
     """
 
-    def __init__(self, device: torch.device, bound: PositiveFloat = 5.0):
+    def __init__(self, device: torch.device, bound: PositiveFloat | None = 5.0):
         self._bound = bound
         self._scale = torch.ones((), device=device)
         self._running = np.zeros(0)  # of each environment's episode so far, (num_envs,)
@@ -108,7 +109,9 @@ class RewardNormaliser(Checked):
         self._show()
 
     def _show(self) -> None:
-        spread = max(math.sqrt(self._variance), self._largest / self._bound)
+        spread = math.sqrt(self._variance)
+        if self._bound is not None:
+            spread = max(spread, self._largest / self._bound)
         self._scale.fill_(1 / spread if spread else 1.0)
 
     def state_dict(self) -> dict[str, Any]:

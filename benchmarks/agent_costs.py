@@ -28,6 +28,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
     "crossq, 128 and 256 units": ("agent=crossq", "agent.actor.hidden_dim=128", "agent.critic.hidden_dim=256"),
     "simba": ("agent=simba",),
     "flash_sac": ("agent=flash_sac",),
+    "xqc": ("agent=xqc",),
     "td3": ("agent=td3",),
     "tqc": ("agent=tqc",),
     "redq": ("agent=redq",),

@@ -9,8 +9,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import stdev
@@ -49,11 +50,12 @@ def circumstances() -> dict[str, Any]:
 
 
 class Job(NamedTuple):
-    """A training: a command that writes its folder, and what is there once it is done."""
+    """A training: a command that writes its folder, what is there once it is done, and whether it goes on there."""
 
     folder: Path
     command: list[str]
     result: str = "finished.json"
+    goes_on: bool = False
 
 
 def done(job: Job) -> bool:
@@ -69,13 +71,20 @@ def made_by(job: Job) -> str:
     return f"{shlex.join(job.command)}\nconfig {digest}\n"
 
 
-def ours(folder: Path, task: str, seed: int, overrides: Sequence[str]) -> Job:
+def ours(folder: Path, task: str, seed: int, overrides: Sequence[str], checkpoint_frequency: int = 0) -> Job:
+    """One of our runs; with checkpoints it goes on where it was."""
     run = [f"env={task}", f"seed={seed}", *overrides, *BARE, f"hydra.run.dir={folder}"]
-    return Job(folder, [sys.executable, "train.py", *run])
+    if checkpoint_frequency:
+        run += [f"checkpoint_frequency={checkpoint_frequency}", "keep_checkpoints=1", "resume=auto"]
+    return Job(folder, [sys.executable, "train.py", *run], goes_on=checkpoint_frequency > 0)
 
 
-def finish(jobs: Sequence[Job]) -> None:
+def finish(jobs: Sequence[Job], after: Callable[[int], object] = lambda index: None) -> None:
     """Runs the jobs that are not done, in order, each alone on a core.
+
+    Args:
+        jobs: trainings.
+        after: called with the index of each that is done, one at a time.
 
     Raises:
         RuntimeError: for one that failed; those that had begun are finished first.
@@ -84,17 +93,25 @@ def finish(jobs: Sequence[Job]) -> None:
     for core in sorted(os.sched_getaffinity(0)):
         cores.put(core)
     failed: list[str] = []
+    turn = threading.Lock()
 
-    def one(job: Job) -> None:
-        if failed or done(job):
-            return
+    def one(index: int) -> None:
+        job = jobs[index]
+        if not failed and not done(job):
+            run(job)
+        if done(job):
+            with turn:
+                after(index)
+
+    def run(job: Job) -> None:
         core = cores.get()
-        shutil.rmtree(job.folder, ignore_errors=True)
+        if not job.goes_on:
+            shutil.rmtree(job.folder, ignore_errors=True)
         log = job.folder.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         began_s = time.perf_counter()
         try:
-            with log.open("w") as file:
+            with log.open("a" if job.goes_on else "w") as file:
                 bound = ["taskset", "-c", str(core), *job.command]
                 code = subprocess.run(bound, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT).returncode
         finally:
@@ -106,7 +123,7 @@ def finish(jobs: Sequence[Job]) -> None:
         print(f"{job.folder.name}: exit code {code}, {time.perf_counter() - began_s:.0f} s", flush=True)
 
     with ThreadPoolExecutor(cores.qsize()) as pool:
-        list(pool.map(one, jobs))
+        list(pool.map(one, range(len(jobs))))
     if failed:
         raise RuntimeError(f"a training failed; its last words are in {', '.join(failed)}")
 

@@ -47,7 +47,7 @@ def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False)
     if name in SUITE_TASKS:
         domain, task = SUITE_TASKS[name]
         try:
-            return dmc2gym.make(
+            env = dmc2gym.make(
                 domain,
                 task,
                 seed=seed,
@@ -61,6 +61,11 @@ def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False)
             raise UserError(
                 f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)"
             ) from error
+        if render:
+            # At this size it is hardly seen, and without a GPU a frame takes half of the time (docs/PERFORMANCE.md).
+            quality = env.unwrapped._env.physics.model.vis.quality  # type: ignore[attr-defined]
+            quality.offsamples, quality.shadowsize = 0, 1024
+        return env
     return _make_gymnasium(name, action_repeat, render)
 
 

@@ -174,6 +174,7 @@ def serve(connection: Connection, pickled: bytes) -> None:
         signal.signal(number, signal.SIG_IGN)  # they are for the training process, which ends this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(NICE)
+    os.environ.setdefault("LP_NUM_THREADS", "0")  # Mesa's: frames drawn without a GPU leave the other cores alone
     torch.set_num_threads(1)  # ten rows are not worth a second one
     spec: Spec = pickle.loads(pickled)
     cfg, device = spec.cfg, torch.device(spec.device)

@@ -27,6 +27,7 @@ AGENTS = {
     "followers": (*SMALL, *FOLLOWERS),
     "crossq": ("agent=crossq", *SMALL, *FLAT, *RENORM, *SLOW),
     "flash_sac": ("agent=flash_sac", *SMALL, *FLAT, *SLOW),
+    "xqc": ("agent=xqc", *SMALL, *FLAT, *SLOW),
     "simba": ("agent=simba", *SMALL, *FLAT),
     "redq": ("agent=redq", *SMALL, *FLAT, *SLOW),
     "droq": ("agent=droq", *SMALL, *FLAT, *SLOW),

@@ -89,12 +89,12 @@ class Dropout(nn.Module, Draws, Checked):
 
 
 @torch.no_grad()
-def to_unit_lengths(network: nn.Module) -> None:
-    """Each unit's incoming weights to length 1; a norm's scale and shift together to length sqrt(width)."""
+def to_unit_lengths(network: nn.Module, norms: bool = True) -> None:
+    """Each unit's incoming weights to length 1; `norms`: each one's scale and shift together to length sqrt(width)."""
     for layer in network.modules():
         if isinstance(layer, Linear):
             layer.weight.div_(torch.linalg.vector_norm(layer.weight, dim=-2, keepdim=True))
-        elif isinstance(getattr(layer, "scale", None), nn.Parameter):
+        elif norms and isinstance(getattr(layer, "scale", None), nn.Parameter):
             _to_length(layer)
 
 

@@ -21,6 +21,7 @@ from utils import UserError, one_line
 NetworkFactory = Annotated[Factory, Part("a network", ("shape",), ("forward",))]
 BlockFactory = Annotated[Factory, Part("a block of a network", ("shape",), ("forward",))]
 NormFactory = Annotated[Factory, Part("a norm", ("width", "num_members"), ("forward",))]
+UnitLength = bool | Literal["weights"]
 
 
 class Shape(NamedTuple):
@@ -73,7 +74,7 @@ def _try(network: nn.Module, shape: Shape, key: str) -> None:
 class Network(nn.Sequential, AfterStep, Checked):
     """Layers one after the other. Under autocast the products between hidden layers are made in its type."""
 
-    def __init__(self, *layers: nn.Module, unit_length: bool):
+    def __init__(self, *layers: nn.Module, unit_length: UnitLength):
         super().__init__(*layers)
         self.unit_length = unit_length
         self.after_step()
@@ -93,7 +94,7 @@ class Network(nn.Sequential, AfterStep, Checked):
     def after_step(self) -> None:
         """Back to unit lengths, if they are asked for."""
         if self.unit_length:
-            to_unit_lengths(self)
+            to_unit_lengths(self, norms=self.unit_length != "weights")
 
 
 class NormedMLP(Network):
@@ -105,7 +106,8 @@ class NormedMLP(Network):
         norm_input: whether the input is normalised too.
         norm_position: `after` the ReLU, or `before` it.
         dropout: probability that a hidden feature is dropped, right after its linear layer.
-        unit_length: keep weights at unit length (see agent.layers.to_unit_lengths).
+        unit_length: what is kept at unit length (see agent.networks.layers.to_unit_lengths): `weights`, those and the
+            norms (`true`), or nothing (`false`).
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class NormedMLP(Network):
         norm_input: bool = False,
         norm_position: Literal["after", "before"] = "after",
         dropout: Probability = 0.0,
-        unit_length: bool = False,
+        unit_length: UnitLength = False,
     ):
         members = shape.num_members
         widths = [shape.in_dim] + [shape.hidden_dim] * shape.hidden_depth
@@ -123,11 +125,12 @@ class NormedMLP(Network):
         if norm is not None and norm_input:
             layers.append(norm(width=shape.in_dim, num_members=members))
         for fan_in, fan_out in pairwise(widths):
-            layers.append(linear(fan_in, fan_out, shape))
+            beside = [nn.ReLU()] if norm is None else [nn.ReLU(), norm(width=fan_out, num_members=members)]
+            beside = beside if norm_position == "after" else beside[::-1]
+            layers.append(linear(fan_in, fan_out, shape, bias=not isinstance(beside[0], BatchNorm)))
             if dropout:
                 layers.append(Dropout(dropout))
-            beside = [nn.ReLU()] if norm is None else [nn.ReLU(), norm(width=fan_out, num_members=members)]
-            layers += beside if norm_position == "after" else beside[::-1]
+            layers += beside
         super().__init__(*layers, last_linear(widths[-1], shape), unit_length=unit_length)
 
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
@@ -156,7 +159,7 @@ class Residual(Network):
         block: factory of a block, called with `shape`.
         input_norm, last_norm: of the input and of what the last layer sees: factories, called with `width` and
             `num_members`; null is none.
-        unit_length: keep weights at unit length (see agent.layers.to_unit_lengths).
+        unit_length: as NormedMLP's.
     """
 
     def __init__(
@@ -165,7 +168,7 @@ class Residual(Network):
         block: BlockFactory,
         input_norm: NormFactory | None = None,
         last_norm: NormFactory | None = None,
-        unit_length: bool = False,
+        unit_length: UnitLength = False,
     ):
         width, members = shape.hidden_dim, shape.num_members
         layers: list[nn.Module] = []
@@ -212,7 +215,6 @@ class PostNormBlock(nn.Module, Checked):
     def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4):
         super().__init__()
         width, members = shape.hidden_dim, shape.num_members
-        # Of batch statistics a bias is no part: with no gradient but rounding's, Adam would let it wander.
         self.up = linear(width, expansion * width, shape, bias=False)
         self.up_norm = norm(width=expansion * width, num_members=members)
         self.down = linear(expansion * width, width, shape, bias=False)
@@ -224,7 +226,11 @@ class PostNormBlock(nn.Module, Checked):
 
 
 def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
-    """A layer of the shape's members, with its first weights; without a bias, that is 0 and nothing to learn."""
+    """A layer of the shape's members, with its first weights; without a bias, that is 0 and nothing to learn.
+
+    In front of batch statistics, which take it off again, it would have no gradient but rounding's, and Adam would let
+    it wander.
+    """
     layer = Linear(fan_in, fan_out, shape.num_members)
     initialise(layer, shape.init)
     if not bias:

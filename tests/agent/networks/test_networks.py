@@ -130,6 +130,28 @@ def test_unit_lengths_whatever_moved_the_weights() -> None:
         network.after_step()
 
 
+def test_unit_lengths_of_weights_alone() -> None:
+    network = NormedMLP(SHAPE._replace(num_members=2), BatchNorm, unit_length="weights")
+    randomise(network)
+    norms = [part for part in network.modules() if isinstance(part, BatchNorm)]
+    before = [(norm.scale.clone(), norm.shift.clone()) for norm in norms]
+    network.after_step()
+    for layer in (part for part in network.modules() if isinstance(part, Linear)):
+        torch.testing.assert_close(layer.weight.norm(dim=-2), torch.ones_like(layer.weight[:, 0]))
+    for norm, (scale, shift) in zip(norms, before, strict=True):
+        assert torch.equal(norm.scale, scale)
+        assert torch.equal(norm.shift, shift)
+
+
+def test_in_front_of_batch_statistics_no_bias_is_learned() -> None:
+    def biases(norm: type, position: str) -> int:
+        network = NormedMLP(SHAPE._replace(hidden_depth=2), norm, norm_position=position)  # type: ignore[arg-type]
+        return sum(name.endswith("bias") for name, _ in network.named_parameters())
+
+    assert biases(BatchNorm, "before") == 1  # the last layer's
+    assert biases(BatchNorm, "after") == biases(LayerNorm, "before") == 3
+
+
 def test_dropout_drops_its_share_keeps_the_mean_and_draws_the_same_again() -> None:
     dropout, generator, x = Dropout(0.25), torch.Generator().manual_seed(3), torch.ones(2, 400, 50)
     dropout.rehearse()

@@ -1,0 +1,73 @@
+"""Which settings learn the most from 100 000 steps on one core: candidates for preset=strong, over six tasks.
+
+    python benchmarks/strong.py [--candidates …] [--tasks …] [--seeds 11] [--steps 100000]
+
+Every candidate is a list of overrides. Its score on a task is the mean of its returns at half and at all of the steps;
+beside it stand the seconds of training that they took. The other tasks of the suite are not looked at here: suite.py
+runs them, with what was chosen. Writes benchmarks/results/strong.json and prints the table. Runs in
+exp/benchmarks/strong that are finished are not made again, and are in the table too.
+"""
+
+import json
+import re
+from itertools import product
+from statistics import mean
+
+from training import ROOT, Job, circumstances, curve, finish, options, ours
+
+FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "strong", ROOT / "benchmarks" / "results" / "strong.json"
+TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "hopper_stand", "acrobot_swingup")
+FAST = ("preset=fast", "updates_per_step=2")
+HELD = "agent/exploration=held"
+XQC = (
+    *("agent=xqc", "action_repeat=2", "num_seed_steps=2000", "agent.batch_size=128"),
+    *(f"agent.{net}.hidden_dim=128" for net in ("actor", "critic")),
+    *(f"agent.{net}.hidden_depth=2" for net in ("actor", "critic")),
+    *(f"agent.{net}.network.norm_position=after" for net in ("actor", "critic")),
+)
+CANDIDATES: dict[str, tuple[str, ...]] = {
+    "fast, two updates": FAST,
+    "fast, two updates, held noise": (*FAST, HELD),
+    "small xqc": XQC,
+    "small xqc, held noise": (*XQC, HELD),
+    "small xqc, held noise, three-step returns": (*XQC, HELD, "n_step=3"),
+    "small xqc, held noise, four updates": (*XQC, HELD, "updates_per_step=4"),
+}
+
+
+def folder(candidate: str, task: str, seed: int, steps: int) -> str:
+    return f"{re.sub(r'[^a-z0-9]+', '_', candidate)}_{steps // 1000}k__{task}_s{seed}"
+
+
+def job(candidate: str, task: str, seed: int, steps: int) -> Job:
+    lengths = [f"num_train_steps={steps}", f"eval_frequency={steps // 4}"]
+    return ours(FOLDER / folder(candidate, task, seed, steps), task, seed, [*CANDIDATES[candidate], *lengths])
+
+
+def main() -> None:
+    parser = options(__doc__, TASKS, (11,))
+    parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--steps", type=int, default=100_000)
+    args = parser.parse_args()
+    finish([job(*key, args.steps) for key in product(args.candidates, args.tasks, args.seeds)])
+    found = {
+        name: {
+            task: [curve(job(name, task, seed, args.steps).folder)._asdict() for seed in args.seeds]
+            for task in args.tasks
+            if all((job(name, task, seed, args.steps).folder / "finished.json").exists() for seed in args.seeds)
+        }
+        for name in CANDIDATES
+    }
+    print(f"| candidate | {' | '.join(args.tasks)} | mean | seconds |\n|{' --- |' * (len(args.tasks) + 3)}")
+    for name, of_task in found.items():
+        scores = {t: mean((c["returns"][1] + c["returns"][3]) / 2 for c in curves) for t, curves in of_task.items()}
+        cells = [f"{scores[task]:.0f}" if task in scores else "" for task in args.tasks]
+        whole = [f"{mean(scores.values()):.0f}"] if all(cells) else [""]
+        seconds = [f"{mean(c['seconds'][-1] for curves in of_task.values() for c in curves):.0f}"] if scores else [""]
+        print(f"| {name} | {' | '.join([*cells, *whole, *seconds])} |")
+    result = {"steps": args.steps, "seeds": args.seeds, "candidates": CANDIDATES, "curves": found}
+    RESULT.write_text(json.dumps(circumstances() | result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The suite's 28 benchmark tasks after 100 000 environment steps, three seeds, beside every published method.
+
+    python benchmarks/suite.py [--tasks …] [--seeds 1 2 3] [--report]
+
+A run has one core, and there are as many at a time as there are cores. Killed and called again, it goes on where it
+was, within a run too. A finished run is four lines in benchmarks/results/suite/returns.csv (evaluations of ten
+episodes, and the seconds of training until each); what is there is not run again, wherever its folder went. With
+--report nothing is run: the table, and docs/img/suite.png, of what is there.
+"""
+
+import csv
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from statistics import mean
+
+import matplotlib
+import numpy as np
+from training import ROOT, Job, circumstances, curve, finish, options, ours
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from study.statistics import of_scores
+
+FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "suite", ROOT / "benchmarks" / "results" / "suite"
+RETURNS, FIGURE = RESULTS / "returns.csv", ROOT / "docs" / "img" / "suite.png"
+REFERENCES = ROOT / "benchmarks" / "references" / "suite_28.csv"
+PRESET, STEPS = "strong", 100_000
+COLUMNS = ("task", "seed", "step", "return", "seconds")
+SHOWN = {"SAC (SimBa repo)": "#8d99ae", "XQC": "#2a9d8f", "SimbaV2 (2)": "#30638e", "BRO (10)": "#edae49"}
+OURS = "#d1495b"
+
+Published = dict[str, dict[str, dict[int, float]]]  # method -> task -> step -> mean return
+Found = dict[str, dict[int, dict[int, float]]]  # task -> seed -> step -> return
+
+
+def published() -> tuple[dict[str, str], Published]:
+    """The group of each task, and what was published of it."""
+    groups: dict[str, str] = {}
+    found: Published = {}
+    with REFERENCES.open(newline="") as file:
+        for row in csv.DictReader(file):
+            groups[row["task"]] = row["group"]
+            at_step = found.setdefault(row["method"], {}).setdefault(row["task"], {})
+            at_step[int(row["env_step"])] = float(row["mean_return"])
+    return groups, found
+
+
+def recorded() -> list[dict[str, str]]:
+    """The lines of returns.csv."""
+    if not RETURNS.exists():
+        return []
+    with RETURNS.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def job(task: str, seed: int) -> Job:
+    overrides = (f"preset={PRESET}", f"num_train_steps={STEPS}", f"eval_frequency={STEPS // 4}")
+    return ours(FOLDER / f"{task}_s{seed}", task, seed, overrides, checkpoint_frequency=20_000)
+
+
+def record(task: str, seed: int) -> None:
+    """Adds a finished run to returns.csv."""
+    found = curve(job(task, seed).folder)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    is_new = not RETURNS.exists()
+    with RETURNS.open("a", newline="") as file:
+        rows = csv.writer(file)
+        if is_new:
+            rows.writerow(COLUMNS)
+        for step, value, seconds in zip(found.steps, found.returns, found.seconds, strict=True):
+            rows.writerow((task, seed, int(step), round(value, 2), round(seconds, 1)))
+
+
+def of_tasks(rows: Iterable[dict[str, str]]) -> Found:
+    found: Found = {}
+    for row in rows:
+        found.setdefault(row["task"], {}).setdefault(int(row["seed"]), {})[int(row["step"])] = float(row["return"])
+    return found
+
+
+def middle_half(values: Sequence[float]) -> float:
+    """The interquartile mean."""
+    return float(of_scores([[value] for value in values]).value[-1])
+
+
+def table(title: str, tasks: Sequence[str], ours_: Found, others: Published) -> list[str]:
+    """Lines: mean and interquartile mean over tasks, each method's and ours, at half and at all of the steps."""
+    lines = [f"| {title} | mean, {STEPS // 2} | mean, {STEPS} | interquartile mean |", "| --- | --- | --- | --- |"]
+    if all(task in ours_ for task in tasks):
+        final = [[seeds[s][STEPS] for s in sorted(seeds)] for seeds in (ours_[task] for task in tasks)]
+        half = mean(mean(points[STEPS // 2] for points in ours_[task].values()) for task in tasks)
+        random = np.random.default_rng(0)
+        resampled = [np.mean([random.choice(values, len(values)).mean() for values in final]) for _ in range(2000)]
+        low, high = np.percentile(resampled, [2.5, 97.5])
+        whole = f"{mean(map(mean, final)):.0f} [{low:.0f}, {high:.0f}]"
+        lines.append(f"| **ours** | {half:.0f} | {whole} | {of_scores(final).value[-1]:.0f} |")
+    for method, of_task in others.items():
+        if all(STEPS in of_task.get(task, {}) for task in tasks):
+            final_means = [of_task[task][STEPS] for task in tasks]
+            halves = [of_task[task].get(STEPS // 2, np.nan) for task in tasks]
+            lines.append(
+                f"| {method} | {np.mean(halves):.0f} | {mean(final_means):.0f} | {middle_half(final_means):.0f} |"
+            )
+    return lines
+
+
+def draw(tasks: Sequence[str], ours_: Found, others: Published) -> None:
+    """A panel a task: the seeds and their mean, and the published means."""
+    figure, axes = plt.subplots(4, 7, figsize=(17, 9), layout="constrained", sharex=True)
+    for axis, task in zip(axes.flat, tasks, strict=False):
+        for method, color in SHOWN.items():
+            points = [(0, 0.0), *sorted((s, r) for s, r in others[method].get(task, {}).items() if s <= STEPS)]
+            if len(points) > 1:
+                axis.plot(*zip(*points, strict=True), color=color, linestyle="--", linewidth=1.4, label=method)
+        curves = [[(0, 0.0), *sorted(points.items())] for points in ours_.get(task, {}).values()]
+        for points in curves:
+            axis.plot(*zip(*points, strict=True), color=OURS, alpha=0.3, linewidth=1)
+        if curves:
+            steps = [step for step, _ in curves[0]]
+            axis.plot(
+                steps,
+                np.mean([[r for _, r in points] for points in curves], axis=0),
+                color=OURS,
+                linewidth=2.2,
+                label="ours",
+            )
+        axis.set_title(task, fontsize=10)
+        axis.set_ylim(0, None)
+        axis.grid(alpha=0.25)
+        axis.set_xticks([0, STEPS // 2, STEPS], ["0", f"{STEPS // 2000}k", f"{STEPS // 1000}k"])
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.savefig(FIGURE, dpi=90)
+    plt.close(figure)
+
+
+def report() -> None:
+    groups, others = published()
+    rows = recorded()
+    found = of_tasks(rows)
+    easy = sorted(task for task, group in groups.items() if group == "easy")
+    hard = sorted(task for task, group in groups.items() if group == "hard")
+    everyone = [task for task in easy if all(STEPS in of.get(task, {}) for of in others.values())]
+    sparse = [task for task in easy if task.startswith("cartpole") and task.endswith("sparse")]
+    parts = {
+        f"the {len(everyone)} that all report": everyone,
+        f"these and {' and '.join(sparse)}": [*everyone, *sparse],
+    }
+    parts |= {f"the {len(hard)} hard ones": hard}
+    lines = list(
+        itertools.chain.from_iterable([*table(name, tasks, found, others), ""] for name, tasks in parts.items())
+    )
+    lines += ["| task | seeds | ours | " + " | ".join(SHOWN) + " |", "| --- | --- | --- |" + " --- |" * len(SHOWN)]
+    for task in [*easy, *hard]:
+        final = [points[STEPS] for points in found.get(task, {}).values()]
+        cells = [f"{np.mean(final):.0f} ± {np.std(final, ddof=1) if len(final) > 1 else 0:.0f}" if final else ""]
+        cells += [f"{others[method].get(task, {}).get(STEPS, np.nan):.0f}" for method in SHOWN]
+        lines.append(f"| {task} | {len(final)} | {' | '.join(cells)} |")
+    seconds = [float(row["seconds"]) for row in rows if int(row["step"]) == STEPS]
+    if seconds:
+        lines += [
+            "",
+            f"{len(seconds)} runs, {np.median(seconds) / 60:.1f} minutes of training each (median) on one core",
+        ]
+    print("\n".join(lines))
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "table.md").write_text("\n".join(lines) + "\n")
+    draw([*easy, *hard], found, others)
+
+
+def main() -> None:
+    groups, _ = published()
+    parser = options(__doc__, sorted(groups))
+    parser.add_argument("--report", action="store_true")
+    args = parser.parse_args()
+    if not args.report:
+        there = {(row["task"], int(row["seed"])) for row in recorded()}
+        missing = [key for key in itertools.product(args.tasks, args.seeds) if key not in there]
+        missing.sort(key=lambda key: key[1])  # every task once, before any twice
+        finish([job(*key) for key in missing], after=lambda at: record(*missing[at]))
+        (RESULTS / "made.json").write_text(json.dumps(circumstances() | {"preset": PRESET}, indent=1) + "\n")
+    report()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
