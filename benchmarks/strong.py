@@ -25,13 +25,18 @@ XQC = (
     *(f"agent.{net}.hidden_depth=2" for net in ("actor", "critic")),
     *(f"agent.{net}.network.norm_position=after" for net in ("actor", "critic")),
 )
+SMALL_XQC = (*XQC, HELD)
+FASTER = tuple(f"agent.{part}_lr={{start: 1e-3, final: 1e-4}}" for part in ("alpha", "actor", "critic"))
+LONGER = ("agent.exploration.exponent=1",)
 CANDIDATES: dict[str, tuple[str, ...]] = {
     "fast, two updates": FAST,
-    "fast, two updates, held noise": (*FAST, HELD),
+    "small xqc, held noise": SMALL_XQC,
+    "small xqc, held noise, three-step returns": (*SMALL_XQC, "n_step=3"),
+    "small xqc, held noise, three-step returns, four updates": (*SMALL_XQC, "n_step=3", "updates_per_step=4"),
+    "small xqc, held noise, higher rates": (*SMALL_XQC, *FASTER),
     "small xqc": XQC,
-    "small xqc, held noise": (*XQC, HELD),
-    "small xqc, held noise, three-step returns": (*XQC, HELD, "n_step=3"),
-    "small xqc, held noise, four updates": (*XQC, HELD, "updates_per_step=4"),
+    "small xqc, noise held longer": (*SMALL_XQC, *LONGER),
+    "fast, two updates, held noise": (*FAST, HELD),
 }
 
 

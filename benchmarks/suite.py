@@ -11,7 +11,6 @@ episodes, and the seconds of training until each); what is there is not run agai
 import csv
 import itertools
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from statistics import mean
 
@@ -186,4 +185,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-LARGE = 2**22  # multiplications of a product that oneDNN is faster at: 256 rows by 128 x 128
-LARGE_OF_COLUMNS = 2**24  # where both are read by columns, as for a weight's gradient
+LARGE = 2**21  # multiplications of a product that oneDNN is faster at: 128 rows by 128 x 128
+LARGE_OF_COLUMNS = 2**22  # where both are read by columns, as for a weight's gradient
 
 
 def product(

@@ -49,7 +49,7 @@ def test_of_columns_as_gradients_are(asked: list[str], members: int | None) -> N
 
 
 def test_small_ones_and_other_types_stay(asked: list[str]) -> None:
-    x, weight = torch.randn(255, 128), torch.randn(128, 128)
+    x, weight = torch.randn(products.LARGE // 128**2 - 1, 128), torch.randn(128, 128)
     assert torch.equal(product(x, weight), x @ weight)
     large = torch.randn(512, 128)
     assert product(large.double(), weight.double()).dtype == torch.float64
