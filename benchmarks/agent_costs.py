@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 import torch
+from arithmetic import UPDATES, gflop
 from machine import processor
 from update_worker import ours
 
 RESULT = Path(__file__).parent / "results" / "agent_costs.json"
-UPDATES = 6
 SMALL = ("agent.critic.hidden_dim=256", "agent.actor.hidden_dim=256", "agent.batch_size=256")
 AGENTS: dict[str, tuple[str, ...]] = {
     "sac, 256 units, batch 256": ("agent=sac", *SMALL),
@@ -52,10 +52,14 @@ def main() -> None:
                 seconds[name].append((time.process_time() - started) / UPDATES)
     milliseconds = {name: 1e3 * statistics.median(found) for name, found in seconds.items()}
     reference = milliseconds[next(iter(AGENTS))]
+    arithmetic = {name: gflop(overrides) for name, overrides in AGENTS.items()}
     for name, found in milliseconds.items():
-        print(f"{name:28s} {found:8.2f} ms an update, {found / reference:6.2f} times the first")
+        times = f"{found:8.2f} ms an update, {found / reference:6.2f} times the first"
+        print(f"{name:28s} {times}, {arithmetic[name]:.2f} GFLOP")
     made = {"date": str(datetime.date.today()), "machine": processor(), "threads": torch.get_num_threads()}
-    RESULT.write_text(json.dumps({**made, "milliseconds_per_update": milliseconds}, indent=1) + "\n")
+    RESULT.write_text(
+        json.dumps({**made, "milliseconds_per_update": milliseconds, "gflop_per_update": arithmetic}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

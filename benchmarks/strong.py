@@ -25,18 +25,24 @@ XQC = (
     *(f"agent.{net}.hidden_depth=2" for net in ("actor", "critic")),
     *(f"agent.{net}.network.norm_position=after" for net in ("actor", "critic")),
 )
-SMALL_XQC = (*XQC, HELD)
-FASTER = tuple(f"agent.{part}_lr={{start: 1e-3, final: 1e-4}}" for part in ("alpha", "actor", "critic"))
-LONGER = ("agent.exploration.exponent=1",)
+FALLING = tuple(
+    f"agent.{part}_lr={{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: '${{num_train_steps}}'}}"
+    for part in ("alpha", "actor", "critic")
+)
+UNIT = tuple(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic"))
+BASE = (*FAST, HELD)
 CANDIDATES: dict[str, tuple[str, ...]] = {
     "fast, two updates": FAST,
-    "small xqc, held noise": SMALL_XQC,
-    "small xqc, held noise, three-step returns": (*SMALL_XQC, "n_step=3"),
-    "small xqc, held noise, three-step returns, four updates": (*SMALL_XQC, "n_step=3", "updates_per_step=4"),
-    "small xqc, held noise, higher rates": (*SMALL_XQC, *FASTER),
-    "small xqc": XQC,
-    "small xqc, noise held longer": (*SMALL_XQC, *LONGER),
-    "fast, two updates, held noise": (*FAST, HELD),
+    "fast, two updates, held noise": BASE,
+    "base, slow targets, unit lengths, falling rates": (*BASE, "agent.critic_tau=0.005", *UNIT, *FALLING),
+    "base, temperature from 1, target entropy 0": (
+        *(*BASE, "agent.init_temperature=1", "agent.target_entropy_per_dim=0"),
+    ),
+    "base, four updates": (*BASE, "updates_per_step=4"),
+    "base, critics of 256 units": (*BASE, "agent.critic.hidden_dim=256"),
+    "base, noise held longer, also at first": (*BASE, "agent.exploration.exponent=1", "seed_policy=agent"),
+    "small xqc, held noise, three-step returns": (*XQC, HELD, "n_step=3"),
+    "base, falling rates": (*BASE, *FALLING),
 }
 
 

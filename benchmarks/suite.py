@@ -28,6 +28,13 @@ RETURNS, FIGURE = RESULTS / "returns.csv", ROOT / "docs" / "img" / "suite.png"
 REFERENCES = ROOT / "benchmarks" / "references" / "suite_28.csv"
 PRESET, STEPS = "strong", 100_000
 COLUMNS = ("task", "seed", "step", "return", "seconds")
+SMALL = ("agent.critic.hidden_dim=256", "agent.actor.hidden_dim=256", "agent.batch_size=256")
+ARITHMETIC: dict[str, tuple[str, ...]] = {
+    "ours": (f"preset={PRESET}",),
+    "SAC, 256 units": ("agent=sac", *SMALL),
+    "SimBa, one critic": ("agent=simba", "agent.critic.num_critics=1"),
+    "XQC": ("agent=xqc",),
+}
 SHOWN = {"SAC (SimBa repo)": "#8d99ae", "XQC": "#2a9d8f", "SimbaV2 (2)": "#30638e", "BRO (10)": "#edae49"}
 OURS = "#d1495b"
 
@@ -104,6 +111,18 @@ def table(title: str, tasks: Sequence[str], ours_: Found, others: Published) -> 
                 f"| {method} | {np.mean(halves):.0f} | {mean(final_means):.0f} | {middle_half(final_means):.0f} |"
             )
     return lines
+
+
+def arithmetic() -> str:
+    """A line: the products of an environment step, ours and those of the sizes that others have."""
+    from arithmetic import gflop
+
+    from settings import compose
+
+    settings = compose.plain(compose.compose_config("train", list(ARITHMETIC["ours"])))
+    shares = {"ours": settings["updates_per_step"] / settings["action_repeat"]}  # the others': two updates in two steps
+    found = {name: gflop(overrides) * shares.get(name, 1.0) for name, overrides in ARITHMETIC.items()}
+    return "GFLOP of an environment step: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items())
 
 
 def draw(tasks: Sequence[str], ours_: Found, others: Published) -> None:

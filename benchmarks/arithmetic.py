@@ -1,0 +1,24 @@
+"""How much an agent computes: the products of an update, counted as they are made."""
+
+from collections.abc import Sequence
+
+from torch.utils.flop_counter import FlopCounterMode
+from update_worker import ours
+
+UPDATES = 6  # in which every delay comes round
+
+
+def gflop(overrides: Sequence[str]) -> float:
+    """Of an update of cheetah_run's sizes, in 1e9 additions and multiplications: the mean over all its delays."""
+    from agent.networks import products
+
+    onednn, products.mkl_leaves_avx512_alone = products.mkl_leaves_avx512_alone, lambda: False  # it is not counted
+    try:
+        update = ours([*overrides, "execution=eager", "device=cpu"])
+        update()  # which tries one first
+        with FlopCounterMode(display=False) as counter:
+            for _ in range(UPDATES):
+                update()
+    finally:
+        products.mkl_leaves_avx512_alone = onednn
+    return counter.get_total_flops() / UPDATES / 1e9
