@@ -1,6 +1,8 @@
 """Agents: what the training loop asks of one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,15 @@ class Agent(ABC, Checked):
         """Switches between training and evaluation."""
         self.training = training
 
+    def sampling(self, seed: int) -> AbstractContextManager[None]:
+        """Within it, `act(..., sample=True)` draws from a stream of its own, and from none that training draws from.
+
+        What is set aside meanwhile is the generator of the agent's `policy`, if it has one, and torch's global one if
+        not; an agent that draws from another one overrides it.
+        """
+        of_policy = getattr(getattr(self, "policy", None), "sampling", _from_torch)
+        return of_policy(seed)
+
     UPDATES_ITSELF = "the agent makes its updates itself"
 
     def why_eager(self) -> str:
@@ -84,3 +95,10 @@ class Agent(ABC, Checked):
             RuntimeError: if shapes or names differ, or the agent has none.
         """
         raise RuntimeError(f"{type(self).__name__} has no load_state_dict")
+
+
+@contextmanager
+def _from_torch(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

@@ -147,6 +147,8 @@ def _asked_for(given: DictConfig | None, overrides: list[str], config_name: str)
 
 
 def _as_in_yaml(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_in_yaml(child) for key, child in value.items()}
     return [_as_in_yaml(child) for child in value] if isinstance(value, tuple | list) else value
 
 

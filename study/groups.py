@@ -27,8 +27,14 @@ REPEATS = {
     "replay_buffer.capacity": "replay_buffer_capacity",
     "replay_buffer.with_replacement": "sample_with_replacement",
 }
-# What a run had while the replay buffer was no node of the configuration.
-EARLIER_RUNS: Values = {"replay_buffer._target_": "replay_buffer.ReplayBuffer", "replay_buffer._partial_": True}
+# What runs had before these were keys of the configuration.
+EARLIER_RUNS: Values = {
+    "replay_buffer._target_": "replay_buffer.ReplayBuffer",
+    "replay_buffer._partial_": True,
+    "env_wrappers": [],
+    "eval_sample": False,
+    "evaluator.sample": False,
+}
 NAMED_KEYS = 3  # at most so many are spelled out in a label
 ABSENT = "absent"
 

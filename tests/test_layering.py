@@ -12,7 +12,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "video": set(),
     "dmc2gym": set(),
     "settings": {"utils"},
-    "envs": {"dmc2gym", "utils"},
+    "envs": {"dmc2gym", "settings.hints", "settings.types", "utils"},
     "sinks": {"utils"},
     "replay_buffer": {"settings.checked", "settings.types", "utils"},
     "agent": {"replay_buffer", "settings.checked", "settings.types", "utils"},
