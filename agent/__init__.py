@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,6 +20,12 @@ class Agent(ABC, Checked):
 
     training = True
     autocast_dtype: torch.dtype | None = None  # of an update's large products; None is that of the parameters
+    made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what its constructor was given, for a file that rebuilds it
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        made.made_with = args, kwargs
+        return made
 
     @abstractmethod
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:

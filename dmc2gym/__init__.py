@@ -6,9 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from absl import logging as absl_logging
-from dm_control import suite
 from gymnasium.wrappers import AddRenderObservation, TimeLimit, TransformObservation
-from shimmy.dm_control_compatibility import DmControlCompatibilityV0
 
 from dmc2gym.wrappers import ActionRepeat, rescale_actions
 
@@ -53,6 +51,9 @@ def load(
     """One suite task as it is: float32 observations (obs_dim,), in dm_control's own order, actions within the task's
     own bounds, and no limit but its own. The arguments are those of `make`.
     """
+    from dm_control import suite  # not before: it looks for OpenGL when it is imported, and takes a second
+    from shimmy.dm_control_compatibility import DmControlCompatibilityV0
+
     task = suite.load(
         domain_name,
         task_name,

@@ -161,7 +161,11 @@ def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
     Raises:
         UserError: if its networks do not fit into the memory.
     """
-    node = {key: value for key, value in cfg.agent.items() if key != "name"}
+    return agent_of({key: value for key, value in cfg.agent.items() if key != "name"}, shapes, device)
+
+
+def agent_of(node: dict[str, Any], shapes: Shapes, device: torch.device) -> Any:
+    """The agent that a checked node describes; as `build_agent`."""
     try:
         return instantiate(node, _convert_="all")(**shapes, device=device)
     except (MemoryError, RuntimeError) as error:

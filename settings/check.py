@@ -45,6 +45,11 @@ OLD_PATHS = (  # pytorch_sac's, and where they went
 )
 
 
+AgentNode = Annotated[
+    dict[str, Any], Part("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
+]
+
+
 @dataclass(frozen=True)
 class Settings:
     """The keys of `config/train.yaml`, explained there; the last four are nodes of their own."""
@@ -88,9 +93,7 @@ class Settings:
     save_video: bool
     save_figure: bool
     seed: Annotated[int, Ge(0), Lt(2**32)]
-    agent: Annotated[
-        dict[str, Any], Part("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
-    ]
+    agent: AgentNode
     replay_buffer: dict[str, Any]  # run.build asks more of one than its class can say
     logger: Annotated[dict[str, Any], Part("a logger", ("log_dir",), ("log", "dump"))]
     evaluator: Annotated[dict[str, Any], Part("an evaluator", ("make_env", "video_path"), ("evaluate",))]
@@ -132,6 +135,17 @@ def check(config: dict[str, Any]) -> Settings:
         raise UserError(f"agent.name={name}: a word for the run folder's name goes here")
     checked["agent"] = {"name": name, **checked["agent"]}
     return Settings(**checked)
+
+
+def check_agent(node: dict[str, Any]) -> dict[str, Any]:
+    """As `check`, of an agent alone; without its name.
+
+    Raises:
+        UserError: as `check`.
+    """
+    checked = _check_value(AgentNode, node, "agent")
+    _require_partial(checked, "agent")
+    return checked
 
 
 def _check_call(target: Any, values: dict[str, Any], path: str, part: Part | None = None) -> dict[str, Any]:
