@@ -174,8 +174,10 @@ def _check_call(target: Any, values: dict[str, Any], path: str, part: Part | Non
             near = known if path else dict(walk(values))
             hint = nearest(key, set(near) - {key}, path)
             if path and "did you mean" not in hint:
-                whole = f"{path[:-1]}={{_target_: {values['_target_']}, …}}"
-                hint = f"{values['_target_']} has none; {whole}, given as a whole, replaces a node of another class"
+                hint = f"{values['_target_']} has {', '.join(sorted(set(known) - supplied)) or 'no keys'}"
+                if not path.rstrip(".").rpartition(".")[2].isdigit():  # an item of a list is given as a whole anyway
+                    whole = f"{path[:-1]}={{_target_: {values['_target_']}, …}}"
+                    hint += f"; {whole}, given as a whole, replaces a node of another class"
             raise UnknownKeyError(f"{path}{key}={value}: unknown key; {hint}", f"{path}{key}")
         else:
             checked[key] = _check_value(known[key].hint, value, path + key)

@@ -109,6 +109,8 @@ def _parts(hint: Any) -> Iterator[Any]:
 def is_plain(hint: Any) -> bool:
     """Whether only what YAML has fits a hint: numbers, texts, lists and groups of them."""
     kind = get_origin(hint)
+    if kind is Annotated:
+        return is_plain(get_args(hint)[0])
     if kind is None:
         return any(hint is plain for plain in (bool, int, float, str, list, tuple, dict, None, NoneType, ...))
     return kind is Literal or (kind in (list, tuple, dict, Union, UnionType) and all(map(is_plain, get_args(hint))))
