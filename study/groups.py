@@ -123,7 +123,12 @@ def _short(key: str, keys: Sequence[str]) -> str:
 
 
 def show(value: Any) -> str:
-    """A configuration's value, short."""
+    """A configuration's value, short; a node as its class with its arguments."""
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        return f"[{', '.join(map(show, value))}]"
+    if isinstance(value, dict) and "_target_" in value:
+        given = ", ".join(f"{key}={show(one)}" for key, one in value.items() if not key.startswith("_"))
+        return f"{str(value['_target_']).rpartition('.')[2]}({given})"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
