@@ -11,7 +11,6 @@ import dataclasses
 import sys
 import traceback
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch
 from run import best, checkpoint, machine, resume, trust
 from run.build import Shapes, build_agent, identity_of, require_fit, shapes_of
 from run.checkpoint import BrokenError, Checkpoint
+from run.environments import env_maker
 from run.evaluator import Evaluator
 from settings.check import Settings
 from utils import EnvError, RunError, UserError, one_line, refuse_links
@@ -33,8 +33,9 @@ def evaluate(
     device: str = "auto",
     film: Path | None = None,
     trusted: Sequence[str] = (),
+    sample: bool | None = None,
 ) -> list[float]:
-    """Plays episodes with the greedy policy of a checkpoint.
+    """Plays episodes with the policy of a checkpoint.
 
     Args:
         path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it; `checkpoints/best` is
@@ -44,6 +45,7 @@ def evaluate(
         device: as the key of that name.
         film: where to write the video of the first episode; None films nothing.
         trusted: packages whose classes the run's configuration may name beside this project's.
+        sample: whether actions are sampled or greedy; None is as in training's evaluations.
 
     Returns:
         The episodes' returns.
@@ -60,7 +62,7 @@ def evaluate(
     env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, film is not None))
     if film is not None and not machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env)):
         film = None
-    make_env = partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat)
+    make_env = env_maker(cfg, "evaluation")
     probe = make_env(False)
     shapes = shapes_of(probe.observation_space, probe.action_space)
     probe.close()
@@ -72,6 +74,7 @@ def evaluate(
         num_episodes or cfg.num_eval_episodes,
         (lambda step: film) if film is not None else None,
         cfg.action_repeat,
+        sample=cfg.eval_sample if sample is None else sample,
     )
     try:
         returns, lengths = dataclasses.astuple(evaluator.evaluate(actor, step))
@@ -135,6 +138,12 @@ def main() -> int:
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
     parser.add_argument("--episodes", type=int, default=None, help="number of episodes (default: as in training)")
     parser.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: the seed of the run)")
+    parser.add_argument(
+        "--sample",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="sample the actions, or take the greedy ones (default: as in training's evaluations)",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:<number> (default: auto)")
     parser.add_argument("--video", type=Path, default=None, help="default: <run folder>/video/evaluate.mp4")
     parser.add_argument("--no-video", action="store_true", help="do not film")
@@ -154,7 +163,7 @@ def main() -> int:
         if arguments.seed is not None and arguments.seed < 0:
             raise UserError(f"--seed {arguments.seed}: 0 or more")
         trusted = [name for given in arguments.trust for name in trust.names(given)]
-        evaluate(path, arguments.episodes, arguments.seed, arguments.device, film, trusted)
+        evaluate(path, arguments.episodes, arguments.seed, arguments.device, film, trusted, arguments.sample)
     except (UserError, RunError) as error:
         print(f"evaluate.py: {error}", file=sys.stderr)
         if isinstance(error, EnvError) and error.__cause__:

@@ -8,7 +8,6 @@ if __name__ == "__main__":
     ASKED = early.look(sys.argv[1:])  # before torch and dm_control are imported: a mistake need not wait for them
 
 import contextlib
-import math
 import shlex
 import signal
 from collections.abc import Sequence
@@ -17,11 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-import numpy as np
 from omegaconf import DictConfig, OmegaConf
-from tqdm import tqdm
 
-from envs.stepping import Stepping
 from launch import command, job
 from launch.asked import Asked
 from launch.preflight import check_machine
@@ -29,16 +25,17 @@ from run import best
 from run import folder as run_folder
 from run.build import build
 from run.evaluations import Evaluations
-from run.progress import Progress, note_if_no_update
-from run.state import SavedRun, require_finite_losses
+from run.loop import Loop
+from run.progress import Plan, Progress
+from run.state import SavedRun
 from run.stopping import Stopping
 from settings import compose
 from settings.check import Settings
-from utils import EnvError, RunError, Stopped, UserError, one_line, require_finite, write_atomically
+from utils import EnvError, RunError, Stopped, UserError, one_line, write_atomically
 
 
 class Workspace:
-    """One run: builds the parts, and steps environment and agent until `num_train_steps`.
+    """One run in its folder: builds the parts, trains (see run/loop.py), and says how it ended.
 
     Args:
         cfg: the checked settings.
@@ -78,15 +75,13 @@ class Workspace:
         self.cfg = cfg
         self.work_dir = work_dir
         self.envs = parts.envs
-        self.stepping = Stepping(parts.envs, parts.may_step_beside)
         self.agent = parts.agent
-        self.seed_policy = parts.seed_policy
-        self.n_step = parts.n_step
         self.replay_buffer = parts.replay_buffer
         self.logger = parts.logger
         self.stopping = Stopping(cfg.grace_s)
-        note_if_no_update(cfg, parts.updates_from)
-        self.progress = Progress(cfg, parts.updates_from)
+        plan = Plan.of(cfg)
+        plan.note_if_no_update(parts.updates_from)
+        self.progress = Progress(plan, parts.updates_from)
         self.evaluations = Evaluations(
             self.agent,
             parts.make_evaluator,
@@ -98,6 +93,20 @@ class Workspace:
             partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
         )
         self.saved = SavedRun(cfg, work_dir, parts, self.progress, self.evaluations)
+        self.loop = Loop(
+            plan,
+            parts.envs,
+            parts.may_step_beside,
+            parts.agent,
+            parts.seed_policy,
+            parts.n_step,
+            parts.replay_buffer,
+            parts.logger,
+            self.progress,
+            self.evaluations,
+            self.stopping,
+            self.saved.save,
+        )
         self._faults = parts.faults
         self._obs = self.saved.restore(without) if resume else None  # (num_envs, obs_dim), where the run goes on
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
@@ -125,17 +134,14 @@ class Workspace:
         Returns:
             The mean return of the final evaluation.
         """
-        on_terminal = sys.stderr.isatty()
-        bar = tqdm(
-            total=self.cfg.num_train_steps, initial=self.step, unit="step", dynamic_ncols=True, disable=not on_terminal
-        )
         try:
             with self.stopping:
-                self._train(bar)
+                if not self.loop.run(self._obs):
+                    self._stop()
             self.logger.close()
             run_folder.mark_finished(self.work_dir, self.step, self.last_return, self.progress.solved_step)
         except KeyboardInterrupt as interrupt:
-            self._end_unfinished_episodes()
+            self.loop.end_unfinished_episodes()
             if isinstance(interrupt, Stopped):
                 raise
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
@@ -147,7 +153,6 @@ class Workspace:
                 raise EnvError(said, error.trace) from error.__cause__
             raise RunError(said) from error
         finally:
-            bar.close()
             with contextlib.suppress(OSError):
                 self.logger.close()
                 if self.cfg.save_figure and self.progress.episode and self.stopping.asked in (None, signal.SIGINT):
@@ -155,56 +160,6 @@ class Workspace:
 
                     plot.draw_run(self.work_dir)
         return self.last_return
-
-    def _train(self, bar: tqdm) -> None:
-        cfg, agent, progress = self.cfg, self.agent, self.progress
-        obs = self._begin_episodes(np.ones(cfg.num_envs, bool)) if self._obs is None else self._obs
-        if self.saved.last_checkpoint is None:
-            self.saved.save()  # so that there are never logs without one
-        while True:
-            if progress.evaluation_due:
-                self.evaluations.evaluate()
-            else:
-                self.evaluations.look()
-            if self.stopping.asked:
-                self.saved.save()
-                self._stop()
-            if progress.step >= cfg.num_train_steps:
-                break
-            seeding = progress.step < cfg.num_seed_steps
-            actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
-            require_finite("action", actions)
-            # The updates do not see the step's transitions, and it may be taken meanwhile.
-            step_result = self.stepping.begin(actions)
-            if (cfg.updates_while_seeding or not seeding) and self.replay_buffer.num_added >= progress.updates_from:
-                for _ in range(progress.take_updates(self.replay_buffer.num_added + self.n_step.num_pending)):
-                    agent.update(self.replay_buffer, self.logger, progress.step)
-            next_obs, rewards, terminated, truncated, info = step_result()
-            require_finite("observation", next_obs)
-            require_finite("reward", rewards)
-            done = terminated | truncated
-            agent.observe(obs, actions, rewards, next_obs, terminated, truncated)
-            for row in self.n_step.rows(obs, actions, rewards, next_obs, done, terminated):
-                self.replay_buffer.add(*row)
-            obs = next_obs
-            bar.update(progress.count(rewards, info["repeats"]))
-            if done.any():
-                for index in np.flatnonzero(done):
-                    bar.set_postfix_str(self._end_episode(int(index)), refresh=False)
-                obs = self._begin_episodes(done)
-            if progress.checkpoint_due:
-                self.saved.save()  # before the evaluation, which can be made again
-        if not self.evaluations.finish():
-            self.saved.save()
-            self._stop()
-        self.saved.save()  # before the rows that only the end has, so that a longer run can go on from here
-        if self.saved.is_saved and not self.saved.is_current:
-            raise RunError("the run's end is in no checkpoint")
-        self._end_unfinished_episodes()
-        if progress.last_eval_step != progress.step:
-            self.evaluations.evaluate(is_last=True)
-            if self.stopping.asked:
-                self._stop()
 
     def _stop(self) -> None:
         assert self.stopping.asked is not None
@@ -216,34 +171,9 @@ class Workspace:
             message += f"; continue with: python train.py {shlex.quote(f'resume={self.work_dir}')}"
         self.stopping.end(message)
 
-    def _begin_episodes(self, which: np.ndarray) -> np.ndarray:
-        """Resets the environments in the mask `which`; returns everyone's newest observation."""
-        self.agent.reset()
-        self.progress.begin_episodes(which)
-        obs = self.envs.reset(options={"reset_mask": which})[0]
-        require_finite("observation", obs)
-        return obs
-
-    def _end_unfinished_episodes(self) -> None:
-        """The rows of the episodes that a run's end cuts short."""
-        for index in self.progress.unfinished():
-            self._end_episode(index)
-
-    def _end_episode(self, index: int) -> str:
-        """Dumps the row of one environment's episode; returns what the progress bar says of it."""
-        ended = self.progress.end_episode(index)
-        for name, value in ended.items():
-            self.logger.log(f"train/{name}", value, self.step)
-        row = self.logger.dump(self.step, ty="train")
-        require_finite_losses(row)
-        said = f"episode {ended['episode']}, {ended['episode_length']} steps, return {ended['episode_reward']:.1f}"
-        for key, name, digits in (("train_actor/loss", "actor loss", 2), ("train_alpha/value", "alpha", 3)):
-            said += f", {name} {row[key]:.{digits}f}" if key in row else ""  # not every agent has a temperature
-        return said if math.isnan(self.last_return) else f"{said}, evaluated at {self.last_return:.1f}"
-
     def close(self) -> None:
         """Closes the environments and lets others into the folder."""
-        self.stepping.close()
+        self.loop.stepping.close()
         self.envs.close()
         self.evaluations.close()
         self.lock.release()

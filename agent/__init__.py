@@ -1,7 +1,9 @@
 """Agents: what the training loop asks of one."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,6 +20,12 @@ class Agent(ABC, Checked):
 
     training = True
     autocast_dtype: torch.dtype | None = None  # of an update's large products; None is that of the parameters
+    made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what its constructor was given, for a file that rebuilds it
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        made.made_with = args, kwargs
+        return made
 
     @abstractmethod
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
@@ -67,6 +75,15 @@ class Agent(ABC, Checked):
         """Switches between training and evaluation."""
         self.training = training
 
+    def sampling(self, seed: int) -> AbstractContextManager[None]:
+        """Within it, `act(..., sample=True)` draws from a stream of its own, and from none that training draws from.
+
+        What is set aside meanwhile is the generator of the agent's `policy`, if it has one, and torch's global one if
+        not; an agent that draws from another one overrides it.
+        """
+        of_policy = getattr(getattr(self, "policy", None), "sampling", _from_torch)
+        return of_policy(seed)
+
     UPDATES_ITSELF = "the agent makes its updates itself"
 
     def why_eager(self) -> str:
@@ -84,3 +101,10 @@ class Agent(ABC, Checked):
             RuntimeError: if shapes or names differ, or the agent has none.
         """
         raise RuntimeError(f"{type(self).__name__} has no load_state_dict")
+
+
+@contextmanager
+def _from_torch(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

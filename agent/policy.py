@@ -1,7 +1,8 @@
 """A policy alone: acting, and a file that holds what acting needs and nothing else."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,15 @@ class Policy:
             network.load_state_dict(weights[name])
         generator = torch.Generator(self.device)
         return Policy(**networks, action_range=self.action_range, device=self.device, generator=generator)
+
+    @contextmanager
+    def sampling(self, seed: int) -> Iterator[None]:
+        """Within it, noise comes from a stream of its own; the policy's goes on behind it as if nothing had been."""
+        own, self.generator = self.generator, torch.Generator(self.device).manual_seed(seed)
+        try:
+            yield
+        finally:
+            self.generator = own
 
     def noise(self, batch_size: int) -> torch.Tensor:
         """Standard normal, (B, noise_dim): what one sample of the actor takes."""

@@ -6,32 +6,68 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from absl import logging as absl_logging
-from dm_control import suite
 from gymnasium.wrappers import AddRenderObservation, TimeLimit, TransformObservation
-from shimmy.dm_control_compatibility import DmControlCompatibilityV0
 
 from dmc2gym.wrappers import ActionRepeat, rescale_actions
 
-__all__ = ["ActionRepeat", "make", "rescale_actions"]
+__all__ = ["ActionRepeat", "load", "make", "rescale_actions"]
+
+_FLAT = "observations"  # dm_control's name for all of them as one vector
 
 absl_logging.set_verbosity(absl_logging.ERROR)  # MuJoCo's notes on deprecated XML in the suite's own models
 
 
-class _SuiteInfo(gym.Wrapper):
-    """Adds what pytorch_sac's users read from `info`: the physics state and the discount."""
+class _SuiteTask(gym.Wrapper):
+    """The observation as one float32 vector, and in `info` what pytorch_sac's users read there: the physics state and
+    the discount."""
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
-        self._physics = env.unwrapped._env.physics  # type: ignore[attr-defined]
+        task = env.unwrapped._env  # type: ignore[attr-defined]
+        self._physics = task.physics
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, task.observation_spec()[_FLAT].shape, np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         obs, _ = self.env.reset(seed=seed, options=options)
-        return obs, {"internal_state": self._physics.get_state(), "discount": 1.0}
+        return obs[_FLAT].astype(np.float32), {"internal_state": self._physics.get_state(), "discount": 1.0}
 
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         info = {"internal_state": self._physics.get_state(), "discount": info["timestep.discount"]}
-        return obs, float(reward), terminated, truncated, info
+        return obs[_FLAT].astype(np.float32), float(reward), terminated, truncated, info
+
+
+def load(
+    domain_name: str,
+    task_name: str,
+    seed: int | None = None,
+    visualize_reward: bool = True,
+    height: int = 84,
+    width: int = 84,
+    camera_id: int = 0,
+    environment_kwargs: dict[str, Any] | None = None,
+    task_kwargs: dict[str, Any] | None = None,
+) -> gym.Env:
+    """One suite task as it is: float32 observations (obs_dim,), in dm_control's own order, actions within the task's
+    own bounds, and no limit but its own. The arguments are those of `make`.
+    """
+    from dm_control import suite  # not before: it looks for OpenGL when it is imported, and takes a second
+    from shimmy.dm_control_compatibility import DmControlCompatibilityV0
+
+    task = suite.load(
+        domain_name,
+        task_name,
+        task_kwargs={**(task_kwargs or {}), "random": seed},
+        environment_kwargs={**(environment_kwargs or {}), "flat_observation": True},
+        visualize_reward=visualize_reward,
+    )
+    return _SuiteTask(
+        DmControlCompatibilityV0(
+            task,
+            render_mode="rgb_array",
+            render_kwargs={"height": height, "width": width, "camera_id": camera_id},
+        )
+    )
 
 
 def make(
@@ -44,10 +80,11 @@ def make(
     width: int = 84,
     camera_id: int = 0,
     frame_skip: int = 1,
-    episode_length: int = 1000,
+    episode_length: int | None = 1000,
     environment_kwargs: dict[str, Any] | None = None,
     time_limit: float | None = None,
     channels_first: bool = True,
+    task_kwargs: dict[str, Any] | None = None,
 ) -> gym.Env:
     """Builds one suite task.
 
@@ -61,11 +98,12 @@ def make(
         height, width: of rendered frames, in pixels.
         camera_id: the camera that renders.
         frame_skip: control steps one action is held for; their rewards are summed.
-        episode_length: control steps after which an episode is truncated.
+        episode_length: control steps after which an episode is truncated; None leaves it to the task.
         environment_kwargs: passed on to `suite.load`.
         time_limit: the task's own limit, in simulated seconds; reaching it truncates and never terminates.
             Defaults to the task's; the `lqr` tasks, which have none, get `episode_length` control steps.
         channels_first: pixel observations are (3, H, W); otherwise (H, W, 3).
+        task_kwargs: passed on to `suite.load`, which passes them on to the task.
 
     Returns:
         An environment with float32 observations (obs_dim,), in dm_control's own order, or uint8 images, and
@@ -77,22 +115,11 @@ def make(
     """
     if visualize_reward and from_pixels:
         raise ValueError("visualize_reward=True colours what from_pixels=True would learn from; pass one of them")
-    task_kwargs: dict[str, Any] = {"random": seed}
-    if time_limit is not None:
-        task_kwargs["time_limit"] = time_limit
-    task = suite.load(
-        domain_name,
-        task_name,
-        task_kwargs=task_kwargs,
-        environment_kwargs={**(environment_kwargs or {}), "flat_observation": True},
-        visualize_reward=visualize_reward,
+    task_kwargs = {**(task_kwargs or {}), **({} if time_limit is None else {"time_limit": time_limit})}
+    env = load(
+        domain_name, task_name, seed, visualize_reward, height, width, camera_id, environment_kwargs, task_kwargs
     )
-    env: gym.Env = DmControlCompatibilityV0(
-        task,
-        render_mode="rgb_array",
-        render_kwargs={"height": height, "width": width, "camera_id": camera_id},
-    )
-    env = ActionRepeat(_SuiteInfo(env), frame_skip)
+    env = ActionRepeat(env, frame_skip)
     if from_pixels:
         env = AddRenderObservation(env, render_only=True)
         if channels_first:
@@ -101,7 +128,5 @@ def make(
                 lambda frame: np.ascontiguousarray(frame.transpose(2, 0, 1)),
                 gym.spaces.Box(0, 255, (3, height, width), np.uint8),
             )
-    else:
-        space = gym.spaces.Box(-np.inf, np.inf, task.observation_spec()["observations"].shape, np.float32)
-        env = TransformObservation(env, lambda obs: obs["observations"].astype(np.float32), space)
-    return TimeLimit(rescale_actions(env), max_episode_steps=math.ceil(episode_length / frame_skip))
+    env = rescale_actions(env)
+    return env if episode_length is None else TimeLimit(env, max_episode_steps=math.ceil(episode_length / frame_skip))

@@ -12,7 +12,7 @@ UNBOUNDED = 1e6  # a bound of this size or more is no bound at all: `lqr` says 1
 class ActionRepeat(gym.Wrapper):
     """Holds each action for `repeat` steps and sums their rewards; stops early where the episode ends.
 
-    `info["repeats"]` says how many steps were taken.
+    `info["repeats"]` says how many steps were taken, those of another one inside it counted.
     """
 
     def __init__(self, env: gym.Env, repeat: int):
@@ -24,9 +24,10 @@ class ActionRepeat(gym.Wrapper):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total = 0.0
         taken = 0
-        for taken in range(1, self.repeat + 1):  # noqa: B007
+        for _ in range(self.repeat):
             obs, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
+            taken += info.get("repeats", 1)
             if terminated or truncated:
                 break
         return obs, total, terminated, truncated, {**info, "repeats": taken}

@@ -1,21 +1,26 @@
 """A task's name in, an environment out. Imports dm_control: a run imports it through run.machine.import_envs."""
 
+import inspect
 import os
-import traceback
 import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
-from dm_control.rl.control import PhysicsError
-from gymnasium.envs.registration import EnvSpec
+from dm_control import suite
+from dm_control.rl.control import Environment, PhysicsError
+from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, load_env_creator, parse_env_id
 
 import dmc2gym
+from envs import arguments
+from envs.flat import EPISODE_LENGTH, Wrap, flat, where, wrapped
 from envs.names import SUITE_TASKS, unknown
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
-from envs.watched import Watched
+from settings.hints import Parameter
+from settings.types import PositiveInt
 from utils import UserError, one_line
 
 __all__ = [
@@ -28,11 +33,19 @@ __all__ = [
     "needs_opengl",
 ]
 
-EPISODE_LENGTH = 1000  # steps, for environments that set no limit of their own
 VIDEO_SIZE = 256  # pixels
+NOTHING: Mapping[str, Any] = {}
+OF_GYMNASIUM = {"max_episode_steps": Parameter(PositiveInt, inspect.Parameter.empty, False)}  # its `make` alone
 
 
-def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False) -> gym.Env:
+def make_env(
+    name: str,
+    seed: int,
+    action_repeat: int = 1,
+    render: bool = False,
+    kwargs: Mapping[str, Any] = NOTHING,
+    wrappers: Sequence[Wrap] = (),
+) -> gym.Env:
     """Builds an environment with a flat float32 observation and float32 actions in [-1, 1].
 
     Args:
@@ -40,45 +53,65 @@ def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False)
         seed: for what is drawn at construction; episodes take theirs in `reset`.
         action_repeat: environment steps that one action is held for; `info["repeats"]` says how many were taken.
         render: whether `render()` will be called, for (H, W, 3) uint8 frames.
+        kwargs: the environment's own arguments: for Gymnasium's `make`, or for the suite's task and environment.
+        wrappers: put around it as it is made, the first one innermost; each is called with `env=`.
 
     Raises:
-        UserError: for an unknown name, a missing optional package, or spaces that SAC cannot use.
+        UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
-    if name in SUITE_TASKS:
-        domain, task = SUITE_TASKS[name]
-        try:
-            env = dmc2gym.make(
-                domain,
-                task,
-                seed=seed,
-                visualize_reward=render,
-                height=VIDEO_SIZE,
-                width=VIDEO_SIZE,
-                frame_skip=action_repeat,
-                episode_length=EPISODE_LENGTH,
-            )
-        except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
-            raise UserError(
-                f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)"
-            ) from error
-        if render:
-            # At this size it is hardly seen, and without a GPU a frame takes half of the time (docs/PERFORMANCE.md).
-            quality = env.unwrapped._env.physics.model.vis.quality  # type: ignore[attr-defined]
-            quality.offsamples, quality.shadowsize = 0, 1024
-        return env
-    return _make_gymnasium(name, action_repeat, render)
+    if name not in SUITE_TASKS:
+        return flat(wrapped(_make_gymnasium(name, render, kwargs), name, wrappers), name, action_repeat)
+    made = _suite_arguments(name, kwargs) | {"seed": seed, "visualize_reward": render}
+    made |= {"height": VIDEO_SIZE, "width": VIDEO_SIZE}
+    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
+    domain, task = SUITE_TASKS[name]
+    try:
+        if wrappers:
+            env = dmc2gym.load(domain, task, **made)
+        else:
+            env = dmc2gym.make(domain, task, frame_skip=action_repeat, episode_length=limit, **made)
+    except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
+        raise UserError(f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)") from error
+    except (TypeError, ValueError) as error:
+        if not kwargs:
+            raise
+        raise UserError(f"env={name}: it cannot be built with {_shown(kwargs)} ({where(error)})") from error
+    if render:
+        _draw_quickly(env)
+    return flat(wrapped(env, name, wrappers), name, action_repeat, limit) if wrappers else env
 
 
-def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
+def _draw_quickly(env: gym.Env) -> None:
+    """In half of the time without a GPU; at the size of a video it is hardly seen (docs/PERFORMANCE.md)."""
+    quality = env.unwrapped._env.physics.model.vis.quality  # type: ignore[attr-defined]
+    quality.offsamples, quality.shadowsize = 0, 1024
+
+
+def _suite_arguments(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """A suite task's own arguments, and those of the environment that each of them builds."""
+    domain, task = SUITE_TASKS[name]
+    of_task = arguments.known(getattr(suite, domain).SUITE[task], ("random", "environment_kwargs"))
+    of_environment = arguments.known(Environment, ("physics", "task", "time_limit", "flat_observation"))
+    given = arguments.fitted(name, of_environment | of_task, kwargs)
+    return {
+        "task_kwargs": {key: value for key, value in given.items() if key in of_task},
+        "environment_kwargs": {key: value for key, value in given.items() if key not in of_task},
+    }
+
+
+def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any]) -> gym.Env:
     # Box2D's bindings say something about types of their own that is of no use to anyone.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
+    there: dict[str, Parameter] = {}
     try:
-        # Not every environment knows the argument, so it is passed only where it is needed.
-        kwargs: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
+        if kwargs:
+            make = _creator(_spec(name))
+            there = arguments.known(make) | OF_GYMNASIUM
+            kwargs = arguments.fitted(name, there, kwargs, arguments.takes_more(make))
         if render:  # pygame is to draw into memory, and to look for neither a window nor a loudspeaker
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
             os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-        env = _make(name, kwargs)
+        return _make(name, dict(kwargs), render)
     except gym.error.DependencyNotInstalled as error:
         hint = "pip install -r requirements-box2d.txt" if "ox2" in str(error) else one_line(error)
         raise UserError(f"env={name}: a package is missing; {hint}") from error
@@ -87,42 +120,24 @@ def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
     except UserError:
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"
-        hint = "; gym.register(..., kwargs={...}) gives arguments" if "required" in str(error) else ""
-        raise UserError(f"env={name}: it cannot be built ({said}){hint}") from error
-    try:
-        if not isinstance(env.action_space, gym.spaces.Box):
-            raise UserError(
-                f"env={name}: its actions are {env.action_space}, and SAC here needs a Box; choose a continuous task"
-            )
-        space = env.observation_space
-        if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8:
-            raise UserError(
-                f"env={name}: its observations are images {space.shape}; only flat ones can be learned from"
-            )
-        if not space.is_np_flattenable:
-            raise UserError(f"env={name}: its observations, {space}, cannot be flattened into a vector")
-        if env.spec is None or env.spec.max_episode_steps is None:
-            env = gym.wrappers.TimeLimit(env, EPISODE_LENGTH)
-        env = dmc2gym.ActionRepeat(env, action_repeat)
-        flat = gym.spaces.flatten_space(space)
-        box = gym.spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
-        env = gym.wrappers.TransformObservation(
-            env, lambda obs: np.asarray(gym.spaces.flatten(space, obs), np.float32), box
-        )
-        return Watched(dmc2gym.rescale_actions(env), name)
-    except ValueError as error:
-        raise UserError(f"env={name}: {one_line(error)}") from error
+        hint = "; env_kwargs.<name>=<value> gives arguments" if "required" in str(error) else ""
+        hint = f"; {arguments.names(there)}" if there and isinstance(error, TypeError) else hint
+        raise UserError(f"env={name}: it cannot be built ({where(error)}){hint}") from error
 
 
-def _make(name: str, kwargs: dict[str, Any]) -> gym.Env:
+def _make(name: str, kwargs: dict[str, Any], render: bool) -> gym.Env:
+    # Not every environment knows the argument, so it is passed only where it is needed.
+    rendering: dict[str, Any] = {arguments.RENDERING: "rgb_array"} if render else {}
     try:
-        return gym.make(name, disable_env_checker=True, **kwargs)
-    except TypeError as error:
-        if kwargs and "render_mode" in str(error):  # it will not render, which is said when it is asked to
-            return gym.make(name, disable_env_checker=True)
+        return gym.make(name, disable_env_checker=True, **kwargs, **rendering)
+    except TypeError:
+        if render:  # if that was it, it will not render, which is said when it is asked to
+            return gym.make(name, disable_env_checker=True, **kwargs)
         raise
+
+
+def _shown(kwargs: Mapping[str, Any]) -> str:
+    return ", ".join(f"env_kwargs.{key}={value}" for key, value in kwargs.items())
 
 
 def reward_threshold(name: str) -> float | None:
@@ -140,13 +155,45 @@ def gymnasium_ids() -> list[str]:
 
 
 def needs_opengl(name: str) -> bool:
-    """Whether rendering this environment takes OpenGL; Gymnasium's 2D tasks draw without."""
-    return name in SUITE_TASKS or any(word in str(_spec(name).entry_point) for word in ("mujoco", "dm_control"))
+    """Whether rendering this environment takes OpenGL; Gymnasium's 2D tasks draw without.
+
+    Raises:
+        UserError: for an unknown name.
+    """
+    if name in SUITE_TASKS:
+        return True
+    spec = _spec(name)
+    homes = [str(spec.entry_point)]
+    with suppress(Exception):  # what keeps it from being built is told of where it is
+        homes += [owner.__module__ for owner in _creator(spec).__mro__]  # type: ignore[attr-defined]  # if it is a class
+    return any(word in home for word in ("mujoco", "dm_control") for home in homes)
 
 
 def _spec(name: str) -> EnvSpec:
-    """What Gymnasium knows of an id; one of a package (my_package:MyEnv-v0) is registered when that is imported."""
+    """What Gymnasium knows of an id; one of a package (my_package:MyEnv-v0) is registered when that is imported.
+
+    Raises:
+        UserError: for an unknown one, and a package that cannot be imported.
+    """
     module, _, env_id = name.rpartition(":")
-    if module:
-        import_module(module)
-    return gym.spec(env_id)
+    try:
+        if module:
+            import_module(module)
+        if env_id not in gym.registry:  # without a version it is the newest
+            namespace, short, version = parse_env_id(env_id)
+            newest = find_highest_version(namespace, short) if version is None else version
+            env_id = get_env_id(namespace, short, newest)
+        return gym.spec(env_id)
+    except (gym.error.Error, ImportError, ValueError) as error:
+        raise UserError(unknown(name)) from error
+    except Exception as error:
+        raise UserError(f"env={name}: {module} cannot be imported ({where(error)})") from error
+
+
+def _creator(spec: EnvSpec) -> Callable[..., Any]:
+    """The class or the function that builds an environment."""
+    if isinstance(spec.entry_point, str):
+        return load_env_creator(spec.entry_point)
+    if spec.entry_point is None:
+        raise gym.error.Error(f"{spec.id} has no entry point")
+    return spec.entry_point

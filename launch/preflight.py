@@ -15,8 +15,9 @@ from launch import engines
 from launch.asked import Asked, output_folder, read
 from run import build, machine, memory
 from run import folder as run_folder
+from run.environments import PLACES, env_maker
 from settings import saved
-from settings.check import Settings
+from settings.check import ONLY_IN, Settings
 from settings.compose import AUTO, parse, plain, quoted
 from sinks import wandb as wandb_sink
 from utils import UserError, one_line
@@ -32,11 +33,9 @@ def check_machine(runs: list[Settings]) -> None:
         machine.set_precision(cfg.precision, machine.resolve_device(cfg.device))
         if cfg.log_save_wandb:
             wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
-    env_module, _ = machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video) for cfg in runs))
+    machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video) for cfg in runs))
     for cfg in runs:
-        env = env_module.make_env(cfg.env, cfg.seed, cfg.action_repeat)
-        shapes = build.shapes_of(env.observation_space, env.action_space)
-        env.close()
+        shapes = _shapes(cfg)
         if build.has_our_buffer(cfg):
             capacity = cfg.replay_buffer["capacity"]
             replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), capacity)
@@ -46,6 +45,23 @@ def check_machine(runs: list[Settings]) -> None:
         execution, _ = choose_execution(cfg.execution, agent, machine.resolve_device(cfg.device))
         _check_buffer(cfg, shapes, agent, execution)
         build.build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
+
+
+def _shapes(cfg: Settings) -> build.Shapes:
+    """Of the environments to train in, which those to evaluate in have to share."""
+    found: list[build.Shapes] = []
+    for place in PLACES:
+        if not found or any(ONLY_IN in node for node in cfg.env_wrappers):
+            env = env_maker(cfg, place)(False)
+            found.append(build.shapes_of(env.observation_space, env.action_space))
+            env.close()
+    if found[0] != found[-1]:
+        said = "; in ".join(
+            f"{place} {shapes['obs_dim']} observations and {shapes['action_dim']} actions"
+            for place, shapes in zip(PLACES, found, strict=True)
+        )
+        raise UserError(f"env_wrappers: with {ONLY_IN}, the environments' shapes differ: in {said}")
+    return found[0]
 
 
 def _acting_agent(cfg: Settings, shapes: build.Shapes) -> Any:

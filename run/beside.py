@@ -12,8 +12,8 @@ import pickle
 import signal
 import threading
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from hydra.utils import instantiate
 
 from agent.policy import Policy
 from run import machine
+from run.environments import env_maker
 from run.evaluator import Evaluation
 from settings.check import Settings
 from utils import one_line, set_seed_everywhere
@@ -65,9 +66,8 @@ class Spec:
 
 def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
     """The evaluator that `cfg.evaluator` describes."""
-    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films))
     return instantiate(cfg.evaluator, _convert_="all")(
-        make_env=partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat),
+        make_env=env_maker(cfg, "evaluation", films),
         video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
     )
 
@@ -160,6 +160,9 @@ class _Alive:
 
     def train(self, training: bool = True) -> None:
         """Always in evaluation mode."""
+
+    def sampling(self, seed: int) -> AbstractContextManager[None]:
+        return self._policy.sampling(seed)
 
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
         if time.monotonic() >= self._next_s:

@@ -22,6 +22,7 @@ from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
 from run import machine
 from run.beside import Beside, Spec, make_evaluator
+from run.environments import env_maker, is_as_registered
 from run.evaluator import Evaluator
 from settings.check import Settings
 from utils import RunError, UserError, one_line, set_seed_everywhere
@@ -82,8 +83,10 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     films = cfg.save_video and machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env))
     machine.note_if_slow(cfg, device)
 
-    make_env = partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat)
-    envs = env_module.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs, cfg.env_timeout_s)
+    make_env = env_maker(cfg, "training")
+    envs = env_module.make_train_envs(
+        partial(make_env, False), cfg.seed, cfg.num_envs, cfg.async_envs, cfg.env_timeout_s
+    )
     shapes = shapes_of(envs.single_observation_space, envs.single_action_space)
     agent = build_agent(cfg, shapes, device)
     execution, why_eager = choose_execution(cfg.execution, agent, device)
@@ -116,7 +119,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
         updates_from=max(cfg.min_buffer_size, 1 if draws_with_replacement(cfg) else agent.batch_size),
         identity=identity_of(cfg, shapes),
         used=_used(cfg, shapes, chosen),
-        solved_from=env_module.reward_threshold(cfg.env),
+        solved_from=env_module.reward_threshold(cfg.env) if is_as_registered(cfg) else None,
         faults=(RunError, OSError, env_module.PhysicsError),
     )
 
@@ -158,7 +161,11 @@ def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
     Raises:
         UserError: if its networks do not fit into the memory.
     """
-    node = {key: value for key, value in cfg.agent.items() if key != "name"}
+    return agent_of({key: value for key, value in cfg.agent.items() if key != "name"}, shapes, device)
+
+
+def agent_of(node: dict[str, Any], shapes: Shapes, device: torch.device) -> Any:
+    """The agent that a checked node describes; as `build_agent`."""
     try:
         return instantiate(node, _convert_="all")(**shapes, device=device)
     except (MemoryError, RuntimeError) as error:

@@ -1,7 +1,7 @@
-"""Greedy episodes on environments of their own, stepped together with batched actions."""
+"""Evaluation episodes on environments of their own, stepped together with batched actions."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from envs.seeding import EVAL_STREAM, episode_seed
+from envs.seeding import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
 from settings.checked import Checked
 from settings.types import PositiveInt
 from utils import eval_mode
@@ -39,6 +39,8 @@ class Evaluator(Checked):
         video_path: where the first episode's video of an evaluation goes, given its step; None films nothing.
         action_repeat: environment steps that each action is held for, for the video's speed.
         max_envs: environments kept; more episodes than these are run one after the other in them.
+        sample: whether actions are sampled, with random numbers that are a function of (run seed, s); otherwise they
+            are the greedy ones.
     """
 
     def __init__(
@@ -49,19 +51,22 @@ class Evaluator(Checked):
         video_path: Callable[[int], Path] | None,
         action_repeat: PositiveInt = 1,
         max_envs: PositiveInt = 10,
+        sample: bool = False,
     ):
         self._seed = seed
         self._num_episodes = num_episodes
+        self._sample = sample
         self._video_path = video_path
         films = video_path is not None
         self._envs = [make_env(films and index == 0) for index in range(min(num_episodes, max_envs))]
         self._seconds_per_step = seconds_per_step(self._envs[0], action_repeat)
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
-        """Plays the episodes with the agent's greedy actions.
+        """Plays the episodes.
 
         Args:
-            agent: has `act(obs)` for a batch of observations.
+            agent: has `act(obs, sample)` for a batch of observations, and to sample from a stream apart
+                `sampling(seed)` (see agent.Agent).
             step: environment steps of training so far.
         """
         returns = [0.0] * self._num_episodes
@@ -71,6 +76,7 @@ class Evaluator(Checked):
         obs: dict[int, np.ndarray] = {}
         with ExitStack() as stack:
             stack.enter_context(eval_mode(agent))
+            stack.enter_context(self._stream(agent, step))
             recorder = None
             if self._video_path is not None:
                 recorder = stack.enter_context(filming(self._video_path(step), self._seconds_per_step))
@@ -84,7 +90,7 @@ class Evaluator(Checked):
             for index in range(len(self._envs)):
                 start(index)
             while playing:
-                actions = agent.act(np.stack([obs[index] for index in playing]), sample=False)
+                actions = agent.act(np.stack([obs[index] for index in playing]), sample=self._sample)
                 for (index, episode), action in zip(list(playing.items()), actions, strict=True):
                     obs[index], reward, terminated, truncated, info = self._envs[index].step(action)
                     returns[episode] += float(reward)
@@ -98,6 +104,12 @@ class Evaluator(Checked):
         if recorder and not recorder.renders:
             self._video_path = None
         return Evaluation(returns, lengths)
+
+    def _stream(self, agent: Any, step: int) -> AbstractContextManager[None]:
+        """What the actions' noise comes from."""
+        if not self._sample or not hasattr(agent, "sampling"):
+            return nullcontext()
+        return agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step))
 
     def close(self) -> None:
         for env in self._envs:

@@ -39,6 +39,33 @@ def require_memory(cfg: Settings, shapes: Shapes, device: torch.device) -> None:
             _require(f"agent.batch_size={batch_size}", f"for one update of {name}", asked, on_device)
 
 
+def require_sizes(agent: dict[str, Any], file_bytes: int, said: str) -> None:
+    """Refuses networks larger than the file with their weights, which would only fill the memory, and not fit.
+
+    So many hidden layers of a width have as many biases or scales each, and products of the width squared between them;
+    the file has four bytes for each, and the optimizers' moments besides.
+
+    Args:
+        agent: its node, of a saved configuration.
+        file_bytes: of the file; 0 if there is none.
+        said: whose they are, for the message.
+
+    Raises:
+        UserError: naming the network.
+    """
+    for key, value in walk(agent):
+        if not isinstance(value, dict) or not str(value.get("_target_")).startswith("agent."):
+            continue
+        sizes = [value.get(name, 1) for name in ("hidden_dim", "hidden_depth", "num_critics")]
+        if any(type(size) is not int for size in sizes) or not file_bytes:
+            continue  # settings.check says what is wrong with them
+        width, depth, members = sizes
+        if FLOAT_BYTES * members * max(depth * width, (depth - 1) * width**2) > file_bytes:
+            raise UserError(
+                f"{said}: agent.{key}.hidden_dim={width}, hidden_depth={depth}: more weights than are saved there"
+            )
+
+
 def _outputs(node: dict[str, Any]) -> int:
     """Of a head of quantiles or bins."""
     head = node.get("head")

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,46 @@ from settings.check import Settings
 from utils import Every, require_count
 
 
-def note_if_no_update(cfg: Settings, updates_from: int) -> None:
-    """Says so where a run would end without an update."""
-    last = cfg.num_train_steps - cfg.num_envs * cfg.action_repeat  # the step of the last decision
-    transitions = last // cfg.action_repeat
-    if cfg.num_seed_steps > last:
-        why = f"num_seed_steps={cfg.num_seed_steps}"
-    elif updates_from > transitions:
-        why = f"{updates_from} transitions (min_buffer_size={cfg.min_buffer_size}) are waited for"
-    elif cfg.update_every > transitions + cfg.num_envs:
-        why = f"update_every={cfg.update_every}"
-    else:
-        return
-    print(f"No update is to be expected within num_train_steps={cfg.num_train_steps}: {why}.", flush=True)
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is, and how often things happen in it: keys of config/train.yaml, explained there."""
+
+    num_train_steps: int
+    num_seed_steps: int
+    num_envs: int
+    action_repeat: int
+    min_buffer_size: int
+    update_every: int
+    updates_per_step: float
+    updates_while_seeding: bool
+    eval_frequency: int
+    checkpoint_frequency: int
+
+    @classmethod
+    def of(cls, cfg: Settings) -> "Plan":
+        """A run's, from its settings."""
+        return cls(**{field.name: getattr(cfg, field.name) for field in fields(cls)})
+
+    def note_if_no_update(self, updates_from: int) -> None:
+        """Says so where a run would end without an update."""
+        last = self.num_train_steps - self.num_envs * self.action_repeat  # the step of the last decision
+        transitions = last // self.action_repeat
+        if self.num_seed_steps > last:
+            why = f"num_seed_steps={self.num_seed_steps}"
+        elif updates_from > transitions:
+            why = f"{updates_from} transitions (min_buffer_size={self.min_buffer_size}) are waited for"
+        elif self.update_every > transitions + self.num_envs:
+            why = f"update_every={self.update_every}"
+        else:
+            return
+        print(f"No update is to be expected within {self.num_train_steps} steps: {why}.", flush=True)
 
 
 class Progress:
     """A run's counters and the episodes under way.
 
     Args:
-        cfg: the run's settings.
+        plan: the run's.
         updates_from: transitions in the replay buffer before the first update.
 
     Attributes:
@@ -45,17 +66,17 @@ class Progress:
         solved_step: the step of the first evaluation that solved the task, None before it.
     """
 
-    def __init__(self, cfg: Settings, updates_from: int):
-        self._num_envs = cfg.num_envs
-        self._update_every = cfg.update_every
-        self._updates_per_step = cfg.updates_per_step
-        self._evaluations = Every(cfg.eval_frequency)
-        self._checkpoints = Every(cfg.checkpoint_frequency)
+    def __init__(self, plan: Plan, updates_from: int):
+        self._num_envs = plan.num_envs
+        self._update_every = plan.update_every
+        self._updates_per_step = plan.updates_per_step
+        self._evaluations = Every(plan.eval_frequency)
+        self._checkpoints = Every(plan.checkpoint_frequency)
         self.step = 0
         self.episode = 0
-        self.episode_reward = np.zeros(cfg.num_envs)
-        self.episode_length = np.zeros(cfg.num_envs, int)
-        self._episode_started_s = np.zeros(cfg.num_envs)
+        self.episode_reward = np.zeros(plan.num_envs)
+        self.episode_length = np.zeros(plan.num_envs, int)
+        self._episode_started_s = np.zeros(plan.num_envs)
         self._bursts = 0
         self._updates_made = 0
         self.updates_from = updates_from

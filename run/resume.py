@@ -10,9 +10,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from run import checkpoint, trust
+from run import checkpoint, memory, trust
 from run.checkpoint import BrokenError, Checkpoint
-from settings import compose, nested
+from settings import compose
 from settings import saved as saved_yaml
 from settings.check import Settings, check
 from settings.nested import dotted
@@ -68,7 +68,8 @@ def settings_of(
         raise UserError(f"resume={folder}: there is no checkpoint in it to continue from")
     with contextlib.suppress(BrokenError):
         Checkpoint(checkpoints[0])  # one of another version says so, before its configuration is found to be different
-    _require_sizes(saved, checkpoints)
+    largest = max((path.stat().st_size for found in checkpoints for path in found.glob("agent.pt")), default=0)
+    memory.require_sizes(saved["agent"], largest, f"{folder}")
     values = dotted(saved)
     for key, value in _asked_for(given, overrides, config_name).items():
         if key == "seed_policy" and value not in ("agent", "uniform"):
@@ -102,27 +103,6 @@ def _saved(folder: Path) -> dict[str, Any]:
     return saved
 
 
-def _require_sizes(saved: dict[str, Any], checkpoints: list[Path]) -> None:
-    """Networks larger than the file with their weights would only fill the memory, and not fit.
-
-    So many hidden layers of a width have as many biases or scales each, and products of the width squared between them;
-    the file has four bytes for each, and the optimizers' moments besides.
-    """
-    file = max((path.stat().st_size for folder in checkpoints for path in folder.glob("agent.pt")), default=0)
-    for key, value in nested.walk(saved["agent"]):
-        if not isinstance(value, dict) or not str(value.get("_target_")).startswith("agent."):
-            continue
-        sizes = [value.get(name, 1) for name in ("hidden_dim", "hidden_depth", "num_critics")]
-        if any(type(size) is not int for size in sizes) or not file:
-            continue  # settings.check says what is wrong with them
-        width, depth, members = sizes
-        if 4 * members * max(depth * width, (depth - 1) * width**2) > file:
-            raise UserError(
-                f"{checkpoints[0].parents[1]}: agent.{key}.hidden_dim={width}, hidden_depth={depth}: more weights than "
-                "its checkpoints hold"
-            )
-
-
 def _asked_for(given: DictConfig | None, overrides: list[str], config_name: str) -> dict[str, Any]:
     """What the overrides ask for: values by dotted key, without those that only follow another key.
 
@@ -147,6 +127,8 @@ def _asked_for(given: DictConfig | None, overrides: list[str], config_name: str)
 
 
 def _as_in_yaml(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_in_yaml(child) for key, child in value.items()}
     return [_as_in_yaml(child) for child in value] if isinstance(value, tuple | list) else value
 
 

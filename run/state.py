@@ -74,16 +74,15 @@ class SavedRun:
         last_step = self._checkpoints.last_step
         return None if last_step is None else self._checkpoints.path(last_step)
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the newest step has a checkpoint."""
-        return self._checkpoints.last_step == self._progress.step
-
-    def save(self) -> None:
+    def save(self, is_last: bool = False) -> None:
         """Writes a checkpoint, unless this step has one. Where that fails, the run goes on with the old one.
 
+        Args:
+            is_last: nothing comes after it.
+
         Raises:
-            RunError: for a loss or a weight that is not finite: no checkpoint is to hold one.
+            RunError: for a loss or a weight that is not finite: no checkpoint is to hold one. Also if the last one
+                cannot be written.
             UserError: for a replay buffer whose state could not be read back.
             OSError: if there is no old one, or the run's folder is gone.
         """
@@ -107,6 +106,8 @@ class SavedRun:
                 raise
             said = f"No checkpoint at step {step}: {error.strerror}; that of step {last_step} stays"
             print(said, file=sys.stderr, flush=True)
+            if is_last:
+                raise RunError("the run's end is in no checkpoint") from error
 
     def restore(self, without: Collection[str] = ()) -> np.ndarray:
         """Loads the newest whole checkpoint.

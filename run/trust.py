@@ -150,7 +150,7 @@ def _not_run(module: str) -> str:
         return "none of this project's classes, so it is not run"
     return (
         f"none of this project's classes, so it is not run; if {package} is yours, add trust={package} "
-        f"(evaluate.py: --trust {package})"
+        f"(evaluate.py: --trust {package}; load: trusted=['{package}'])"
     )
 
 

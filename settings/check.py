@@ -13,7 +13,18 @@ from hydra.utils import instantiate
 from settings.hints import along, alternatives, fit, nearest, parameters
 from settings.nested import walk
 from settings.parts import part_in, require_part
-from settings.types import Execution, Factory, NonNegativeInt, Part, PositiveFloat, PositiveInt, Schedule, Storage
+from settings.types import (
+    EnvWrapper,
+    Execution,
+    Factory,
+    NonNegativeInt,
+    Part,
+    Plain,
+    PositiveFloat,
+    PositiveInt,
+    Schedule,
+    Storage,
+)
 from utils import UserError, one_line
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
@@ -22,6 +33,8 @@ SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_
     *("shape", "width", "num_members"),  # of networks and layers, from their actor or critic
 }
 FROM_AGENT = {"init_temperature"}
+ONLY_IN = "only_in"  # of a wrapper's node: where alone it is put around the environments
+Place = Literal["training", "evaluation"]
 NOT_PARAMETERS = {"_target_", "_partial_"}
 PLAIN = (bool, int, float, str, list, tuple, NoneType)  # of YAML, where no node goes
 OLD_PATHS = (  # pytorch_sac's, and where they went
@@ -32,11 +45,18 @@ OLD_PATHS = (  # pytorch_sac's, and where they went
 )
 
 
+AgentNode = Annotated[
+    dict[str, Any], Part("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
+]
+
+
 @dataclass(frozen=True)
 class Settings:
     """The keys of `config/train.yaml`, explained there; the last four are nodes of their own."""
 
     env: str
+    env_kwargs: Plain
+    env_wrappers: list[Any]  # see _check_wrappers
     experiment: str
     num_train_steps: PositiveInt
     replay_buffer_capacity: PositiveInt
@@ -55,6 +75,7 @@ class Settings:
     env_timeout_s: PositiveFloat
     eval_frequency: PositiveInt
     num_eval_episodes: Annotated[int, Gt(0), Le(100_000)]
+    eval_sample: bool
     eval_in_background: bool | Literal["auto"]
     checkpoint_frequency: NonNegativeInt
     keep_checkpoints: PositiveInt
@@ -72,9 +93,7 @@ class Settings:
     save_video: bool
     save_figure: bool
     seed: Annotated[int, Ge(0), Lt(2**32)]
-    agent: Annotated[
-        dict[str, Any], Part("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
-    ]
+    agent: AgentNode
     replay_buffer: dict[str, Any]  # run.build asks more of one than its class can say
     logger: Annotated[dict[str, Any], Part("a logger", ("log_dir",), ("log", "dump"))]
     evaluator: Annotated[dict[str, Any], Part("an evaluator", ("make_env", "video_path"), ("evaluate",))]
@@ -111,10 +130,22 @@ def check(config: dict[str, Any]) -> Settings:
     checked = _check_call(Settings, {**config, "agent": agent}, "")
     for key in ("agent", "replay_buffer", "logger", "evaluator"):
         _require_partial(checked[key], key)
+    checked["env_wrappers"] = _check_wrappers(checked["env_wrappers"])
     if not isinstance(name, str) or not name:
         raise UserError(f"agent.name={name}: a word for the run folder's name goes here")
     checked["agent"] = {"name": name, **checked["agent"]}
     return Settings(**checked)
+
+
+def check_agent(node: dict[str, Any]) -> dict[str, Any]:
+    """As `check`, of an agent alone; without its name.
+
+    Raises:
+        UserError: as `check`.
+    """
+    checked = _check_value(AgentNode, node, "agent")
+    _require_partial(checked, "agent")
+    return checked
 
 
 def _check_call(target: Any, values: dict[str, Any], path: str, part: Part | None = None) -> dict[str, Any]:
@@ -129,25 +160,29 @@ def _check_call(target: Any, values: dict[str, Any], path: str, part: Part | Non
         raise UserError(
             f"{path}_target_={values['_target_']}: cannot be called from here ({one_line(error)})"
         ) from None
+    supplied = SUPPLIED
     if part is not None:
         require_part(part, target, known, f"{path}_target_={values['_target_']}")
+        supplied = SUPPLIED | set(part.given) - FROM_AGENT
     checked = {}
     for key, value in values.items():
         if key in NOT_PARAMETERS:
             checked[key] = value
-        elif key in SUPPLIED and path:
+        elif key in supplied and path:
             raise UserError(f"{path}{key}={value}: it comes from the environment and the run, not from the user")
         elif key not in known:
             near = known if path else dict(walk(values))
             hint = nearest(key, set(near) - {key}, path)
             if path and "did you mean" not in hint:
-                whole = f"{path[:-1]}={{_target_: {values['_target_']}, …}}"
-                hint = f"{values['_target_']} has none; {whole}, given as a whole, replaces a node of another class"
+                hint = f"{values['_target_']} has {', '.join(sorted(set(known) - supplied)) or 'no keys'}"
+                if not path.rstrip(".").rpartition(".")[2].isdigit():  # an item of a list is given as a whole anyway
+                    whole = f"{path[:-1]}={{_target_: {values['_target_']}, …}}"
+                    hint += f"; {whole}, given as a whole, replaces a node of another class"
             raise UnknownKeyError(f"{path}{key}={value}: unknown key; {hint}", f"{path}{key}")
         else:
             checked[key] = _check_value(known[key].hint, value, path + key)
     for key, parameter in known.items():
-        from_code = key in SUPPLIED or key in FROM_AGENT
+        from_code = key in supplied or key in FROM_AGENT
         if key in values or not parameter.required or (from_code and (part is None or key in part.given)):
             continue
         if from_code and part is not None:
@@ -174,6 +209,21 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
         raise UserError(f"{path}={value}: {error}") from None
 
 
+def _check_wrappers(nodes: list[Any]) -> list[dict[str, Any]]:
+    """Nodes that the code completes with an environment; each may say where alone it belongs."""
+    checked = []
+    for index, node in enumerate(nodes):
+        path = f"env_wrappers.{index}"
+        if not isinstance(node, dict) or "_target_" not in node:
+            raise UserError(f"{path}={node}: a node goes here, {{_target_: my_package.MyWrapper, …}}")
+        place = {ONLY_IN: node[ONLY_IN]} if ONLY_IN in node else {}
+        for value in place.values():
+            _check_value(Place, value, f"{path}.{ONLY_IN}")
+        rest = {key: value for key, value in node.items() if key != ONLY_IN}
+        checked.append(_check_value(EnvWrapper, {"_partial_": True, **rest}, path) | place)
+    return checked
+
+
 def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
     """Checks a node `{_target_: …}`, and of a schedule the values that it gives."""
     accepts = list(alternatives(hint))
@@ -189,7 +239,9 @@ def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _takes_node(kind: Any) -> bool:
     """Whether one alternative of a hint may be something that is built; what has no hint may be anything."""
-    return get_origin(kind) in (Callable, dict) or kind is Any or (inspect.isclass(kind) and kind not in PLAIN)
+    if get_origin(kind) is dict:
+        return get_args(kind)[1] is Any
+    return get_origin(kind) is Callable or kind is Any or (inspect.isclass(kind) and kind not in PLAIN)
 
 
 def _check_schedule(hint: Any, node: dict[str, Any], path: str) -> None:

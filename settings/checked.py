@@ -1,11 +1,12 @@
-"""Constructors that check what they are given: the types that guard the configuration, for whoever uses a library."""
+"""Constructors and functions that check what they are given: the types that guard the configuration, for whoever uses a
+library."""
 
 import inspect
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic.errors import PydanticUserError
 
@@ -15,6 +16,7 @@ from utils import UserError, leaves, one_line
 
 _PLAIN = (bool, int, float, str, list, tuple, NoneType)
 _SHOWN = 60  # characters of a value
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Checked:
@@ -34,38 +36,61 @@ class Checked:
             cls.__init__ = _checking(cls.__init__)  # type: ignore[method-assign]
 
 
+def checked(function: Function) -> Function:
+    """A function that checks its arguments as the constructors of `Checked` do."""
+
+    @wraps(function)
+    def checking(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _fitted(function, function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return checking  # type: ignore[return-value]
+
+
 def _checking(init: Callable[..., None]) -> Callable[..., None]:
     @wraps(init)  # so that signature, hints and documentation stay
     def checking(self: Any, *args: Any, **kwargs: Any) -> None:
-        expected, goes_on = _expected(init)
-        by_position = [name for name, parameter in expected.items() if parameter.by_position]
-        given = dict(zip(by_position, args, strict=False))  # more of them, or one given twice, is Python's to refuse
-        fitted = {name: _fit(self, name, expected[name], value) for name, value in given.items()}
-        for name, value in kwargs.items():
-            if name in expected:
-                kwargs[name] = _fit(self, name, expected[name], value)
-            elif not goes_on:
-                raise UserError(_unknown(self, name, value))
-        init(self, *fitted.values(), *args[len(fitted) :], **kwargs)
+        args, kwargs = _fitted(init, type(self), args, kwargs)
+        init(self, *args, **kwargs)
 
     return checking
 
 
+def _fitted(
+    function: Callable[..., Any], kind: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments as the hints of a function, or an `__init__`, have them.
+
+    Args:
+        kind: what is called, for messages: the function, or the class.
+    """
+    expected, goes_on = _expected(function, kind is not function)
+    by_position = [name for name, parameter in expected.items() if parameter.by_position]
+    given = dict(zip(by_position, args, strict=False))  # more of them, or one given twice, is Python's to refuse
+    fitted = [_fit(kind, name, expected[name], value) for name, value in given.items()]
+    for name, value in kwargs.items():
+        if name in expected:
+            kwargs[name] = _fit(kind, name, expected[name], value)
+        elif not goes_on:
+            raise UserError(_unknown(kind, name, value))
+    return (*fitted, *args[len(fitted) :]), kwargs
+
+
 @cache
-def _expected(init: Callable[..., None]) -> tuple[dict[str, Parameter], bool]:
-    """What an `__init__` names, without `self`, and whether it hands on others."""
+def _expected(function: Callable[..., Any], has_self: bool) -> tuple[dict[str, Parameter], bool]:
+    """What a function names, without `self`, and whether it hands on others."""
     try:
-        found, goes_on = named(init)
+        found, goes_on = named(function)
     except (ValueError, TypeError, NameError):  # annotations that lead nowhere from here: Python does not mind
         return {}, True
-    return dict(list(found.items())[1:]), goes_on
+    return dict(list(found.items())[has_self:]), goes_on
 
 
-def _fit(self: Any, name: str, parameter: Parameter, value: Any) -> Any:
+def _fit(kind: Callable[..., Any], name: str, parameter: Parameter, value: Any) -> Any:
     # Forks say that a device is a text, and their constructors do not mind.
     if parameter.hint is Any or value is parameter.default or (name, parameter.hint) == ("device", str):
         return value
-    where = f"{type(self).__name__}: {name}"
+    where = f"{kind.__name__}: {name}"
     try:
         fitted = _fit_number(parameter.hint, value)
     except (PydanticUserError, NameError, TypeError):  # a hint that nothing can be held against
@@ -101,13 +126,13 @@ def _fit_schedule(hint: Any, schedule: Schedule, where: str) -> None:
             raise UserError(f"{where}, at step {step}, ={_shown(value)}: {error}") from None
 
 
-def _unknown(self: Any, name: str, value: Any) -> str:
-    kind = type(self).__name__
+def _unknown(kind: Callable[..., Any], name: str, value: Any) -> str:
     try:
-        known = list(parameters(type(self)))
+        known = list(parameters(kind))
     except (ValueError, TypeError, NameError):
         known = []
-    return f"{kind}: {name}={_shown(value)}: unknown key; {nearest(name, known, otherwise=f'help({kind}) lists them')}"
+    hint = nearest(name, known, otherwise=f"help({kind.__name__}) lists them")
+    return f"{kind.__name__}: {name}={_shown(value)}: unknown key; {hint}"
 
 
 def _shown(value: Any) -> str:

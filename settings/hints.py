@@ -4,8 +4,8 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -104,6 +104,16 @@ def _parts(hint: Any) -> Iterator[Any]:
     yield hint
     for part in get_args(hint):
         yield from _parts(part)
+
+
+def is_plain(hint: Any) -> bool:
+    """Whether only what YAML has fits a hint: numbers, texts, lists and groups of them."""
+    kind = get_origin(hint)
+    if kind is Annotated:
+        return is_plain(get_args(hint)[0])
+    if kind is None:
+        return any(hint is plain for plain in (bool, int, float, str, list, tuple, dict, None, NoneType, ...))
+    return kind is Literal or (kind in (list, tuple, dict, Union, UnionType) and all(map(is_plain, get_args(hint))))
 
 
 def alternatives(hint: Any) -> Iterator[Any]:

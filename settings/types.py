@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import AfterValidator
+from pydantic import AfterValidator, JsonValue
+
+from utils import leaves
 
 PositiveInt = Annotated[int, Gt(0)]
 NonNegativeInt = Annotated[int, Ge(0)]
@@ -41,7 +43,15 @@ class Part:
     has: tuple[str, ...] = ()
 
 
+def _without_nodes(values: dict[str, Any]) -> dict[str, Any]:
+    if any("_target_" in name.split(".") for name, _ in leaves(values)):
+        raise ValueError("plain values go here, and no node")
+    return values
+
+
+Plain = Annotated[dict[str, JsonValue], AfterValidator(_without_nodes)]  # arguments of somebody else's
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
 Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
+EnvWrapper = Annotated[Factory, Part("a wrapper of an environment", ("env",), ("reset", "step"))]
 Execution = Literal["auto", "eager", "recorded", "compiled", "captured", "compiled_captured"]  # see agent/execution/
 Storage = Literal["auto", "host", "pinned", "device"]  # see replay/device.py

@@ -27,8 +27,14 @@ REPEATS = {
     "replay_buffer.capacity": "replay_buffer_capacity",
     "replay_buffer.with_replacement": "sample_with_replacement",
 }
-# What a run had while the replay buffer was no node of the configuration.
-EARLIER_RUNS: Values = {"replay_buffer._target_": "replay_buffer.ReplayBuffer", "replay_buffer._partial_": True}
+# What runs had before these were keys of the configuration.
+EARLIER_RUNS: Values = {
+    "replay_buffer._target_": "replay_buffer.ReplayBuffer",
+    "replay_buffer._partial_": True,
+    "env_wrappers": [],
+    "eval_sample": False,
+    "evaluator.sample": False,
+}
 NAMED_KEYS = 3  # at most so many are spelled out in a label
 ABSENT = "absent"
 
@@ -117,7 +123,12 @@ def _short(key: str, keys: Sequence[str]) -> str:
 
 
 def show(value: Any) -> str:
-    """A configuration's value, short."""
+    """A configuration's value, short; a node as its class with its arguments."""
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        return f"[{', '.join(map(show, value))}]"
+    if isinstance(value, dict) and "_target_" in value:
+        given = ", ".join(f"{key}={show(one)}" for key, one in value.items() if not key.startswith("_"))
+        return f"{str(value['_target_']).rpartition('.')[2]}({given})"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -195,7 +195,9 @@ gym.register("ProbeSolved-v0", Endless, max_episode_steps=5, reward_threshold=5.
 class ConstantEvaluator:
     """An evaluator of a caller's own."""
 
-    def __init__(self, make_env: Any, video_path: Any, action_repeat: int, num_episodes: PositiveInt, seed: int):
+    def __init__(
+        self, make_env: Any, video_path: Any, action_repeat: int, num_episodes: PositiveInt, seed: int, sample: bool
+    ):
         self.num_episodes = num_episodes
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:

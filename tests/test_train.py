@@ -171,7 +171,7 @@ def test_processes_change_no_byte(tmp_path: Path) -> None:
 
 def test_each_environment_has_a_stream_of_its_own(tmp_path: Path) -> None:
     run = probes.workspace(tmp_path, "env=reacher_easy", "num_envs=3")
-    starts = run._begin_episodes(np.ones(3, bool))
+    starts = run.loop.begin_episodes(np.ones(3, bool))
     assert len({start.tobytes() for start in starts}) == 3
     run.close()
 

@@ -52,7 +52,7 @@ def test_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return step(actions)
 
     beside.envs.step = noted  # type: ignore[method-assign]
-    beside.stepping = Stepping(beside.envs, may_thread=True)
+    beside.loop.stepping = Stepping(beside.envs, may_thread=True)
     beside.run()
     beside.close()
     assert used[-1].startswith("environments")

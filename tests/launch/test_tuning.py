@@ -21,6 +21,7 @@ import train
 from launch import command as command_line
 from launch import line, tuning
 from launch import preflight as before
+from run.loop import Loop
 from settings import compose
 from settings.check import Settings
 from utils import UserError
@@ -57,15 +58,15 @@ def command(folder: Path, arguments: tuple[str, ...], log: Path, die: bool) -> N
     sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1)
     os.chdir(folder)
     sys.argv = ["train.py", *arguments]
-    step = train.Workspace._end_episode
+    end_episode = Loop.end_episode
 
-    def killed(run: train.Workspace, index: int) -> str:
-        if len(list(run.work_dir.parent.glob("*/train.csv"))) == 2:
+    def killed(loop: Loop, index: int) -> str:
+        if len(list(folder.glob("**/train.csv"))) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        return step(run, index)
+        return end_episode(loop, index)
 
     if die:
-        train.Workspace._end_episode = killed  # type: ignore[method-assign]
+        Loop.end_episode = killed  # type: ignore[method-assign]
     os._exit(train.main())
 
 

@@ -105,7 +105,7 @@ PARTS += [
     (f"{P} 'agent.actor={part('agent.critic.CriticEnsemble', hidden_dim=8, hidden_depth=2)}'", "it cannot be built ("),
     (
         f"{P} agent=tqc agent.critic.head._target_={N}.CategoricalHead",
-        f"{N}.CategoricalHead has none; agent.critic.head=",
+        f"{N}.CategoricalHead has bounds, num_bins; agent.critic.head=",
     ),
     (f"{P} agent=sac_v 'agent.value={ACTOR}'", "a value network goes here, and this needs action_dim"),
 ]

@@ -111,6 +111,6 @@ def test_a_run_that_will_not_learn_says_so(
     run.agent.update = lambda *_: updates.append(1)  # type: ignore[method-assign]
     run.run()
     run.close()
-    expected = f"No update is to be expected within num_train_steps=160: {why}" if why else "No update"
+    expected = f"No update is to be expected within 160 steps: {why}" if why else "No update"
     assert (expected in said) == (why is not None)
     assert bool(updates) == (why is None)

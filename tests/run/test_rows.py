@@ -115,11 +115,11 @@ def test_an_agent_without_a_temperature_has_a_progress_line_too(tmp_path: Path) 
     run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
     said = []
     for losses in ({}, {"train_actor/loss": 1.25}, {"train_actor/loss": 1.25, "train_alpha/value": 0.5}):
-        run._begin_episodes(np.ones(1, bool))
+        run.loop.begin_episodes(np.ones(1, bool))
         run.progress.count(np.ones(1), np.ones(1, int))
         for key, value in losses.items():
             run.logger.log(key, value, run.step)
-        said.append(run._end_episode(0))
+        said.append(run.loop.end_episode(0))
     run.close()
     assert said == [
         "episode 1, 1 steps, return 1.0",

@@ -155,6 +155,20 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
     "no text": (lambda folder: (folder / "config.yaml").write_bytes(b"\xff\xfe\x00"), "cannot be read"),  # type: ignore[dict-item,return-value]
     "an environment's module": (put("env", "evil_module:ProbeTimeLimit-v0"), "env=evil_module:.*trust=evil_module"),
     "an environment's module of Python's": (put("env", "os:ProbeTimeLimit-v0"), "env=os:ProbeTimeLimit-v0: none of"),
+    "a hostile wrapper": (put("env_wrappers", f"[{EVIL}]"), r"env_wrappers\.0\._target_=torch\.load: none of"),
+    "a wrapper of Gymnasium's": (
+        put("env_wrappers", "[{_target_: gymnasium.wrappers.RecordVideo, _partial_: true, video_folder: MARK}]"),
+        r"env_wrappers\.0\._target_=gymnasium\.wrappers\.RecordVideo: none of .*trust=gymnasium",
+    ),
+    "a wrapper that is ours": (put("env_wrappers", f"[{WRITES}]"), "no class that belongs there, so it is not run"),
+    "a wrapper's module": (put("env_wrappers", "[{_target_: evil_module.Thing}]"), "env_wrappers.*trust=evil_module"),
+    "a node in a wrapper": (
+        put("env_wrappers", f"[{{_target_: gymnasium.Wrapper, env: {EVIL}}}]"),
+        r"env_wrappers\.0\._target_=gymnasium\.Wrapper: none",
+    ),
+    "a node in an argument": (put("env_kwargs", f"{{x: {EVIL}}}"), r"env_kwargs\.x\._target_=torch\.load: none of"),
+    "arguments as a node": (put("env_kwargs", EVIL), r"env_kwargs\._target_=torch\.load: none of"),
+    "arguments that there are not": (put("env_kwargs", "{x: 1}"), "env_kwargs.x=1: .* has no such argument; there are"),
     "too wide": (put("agent/critic/hidden_dim", "10000000"), "hidden_dim=10000000, hidden_depth=2: more weights than"),
     "too deep": (put("agent/actor/hidden_depth", "100000000"), "more weights than"),
     "too many critics": (put("agent/critic/num_critics", "100000000"), "more weights than"),

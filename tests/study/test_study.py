@@ -96,6 +96,19 @@ def test_seeds_are_grouped_and_what_differs_is_named(tmp_path: Path) -> None:
     }
 
 
+def test_runs_are_told_apart_by_their_environments_arguments_and_wrappers(tmp_path: Path) -> None:
+    noise = {"_target_": "my_package.Noise", "_partial_": True, "std": 0.20, "only_in": "training"}
+    make_run(tmp_path / "older", FLAT)
+    make_run(tmp_path / "plain", FLAT, env_wrappers=[], eval_sample=False, evaluator__sample=False, seed=2)
+    make_run(tmp_path / "noisy", FLAT, env_wrappers=[noise])
+    make_run(tmp_path / "rough", FLAT, env_kwargs__friction=0.5)
+    assert labels(tmp_path) == {
+        "sac, env_wrappers=[Noise(std=0.2, only_in=training)], friction=absent on cheetah_run": ["noisy"],
+        "sac, env_wrappers=[], friction=absent on cheetah_run": ["older", "plain"],
+        "sac, env_wrappers=[], friction=0.5 on cheetah_run": ["rough"],
+    }
+
+
 def test_what_changes_no_training_step_tells_no_groups_apart(tmp_path: Path) -> None:
     make_run(tmp_path / "a", FLAT)
     make_run(tmp_path / "b", FLAT, seed=2, length=50_000, device="cuda", eval_frequency=5, save_video=True)

@@ -1,0 +1,85 @@
+"""Any Gymnasium environment as an agent sees it: flat float32 observations, actions in [-1, 1], counted steps."""
+
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+import dmc2gym
+from envs.watched import Watched
+from utils import UserError, one_line
+
+EPISODE_LENGTH = 1000  # steps, for environments that set no limit of their own
+Wrap = Callable[..., gym.Env]  # called with `env=`
+
+
+def flat(env: gym.Env, name: str, action_repeat: int = 1, episode_length: int | None = EPISODE_LENGTH) -> gym.Env:
+    """What an agent, and the training loop, can work with.
+
+    Args:
+        env: with actions in a Box, and observations that can be flattened.
+        name: of the task, for messages.
+        action_repeat: environment steps that one action is held for; `info["repeats"]` says how many were taken.
+        episode_length: steps to an episode where the environment sets no limit; None is no limit.
+
+    Raises:
+        UserError: for other spaces.
+    """
+    if not isinstance(env.action_space, gym.spaces.Box):
+        raise UserError(
+            f"env={name}: its actions are {env.action_space}, and SAC here needs a Box; choose a continuous task"
+        )
+    space = env.observation_space
+    if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8:
+        raise UserError(f"env={name}: its observations are images {space.shape}; only flat ones can be learned from")
+    if not space.is_np_flattenable:
+        raise UserError(f"env={name}: its observations, {space}, cannot be flattened into a vector")
+    try:
+        if episode_length is not None and (env.spec is None or env.spec.max_episode_steps is None):
+            env = gym.wrappers.TimeLimit(env, episode_length)
+        env = dmc2gym.ActionRepeat(env, action_repeat)
+        flat_space = gym.spaces.flatten_space(space)
+        box = gym.spaces.Box(-np.inf, np.inf, flat_space.shape, np.float32)
+        env = gym.wrappers.TransformObservation(
+            env, lambda obs: np.asarray(gym.spaces.flatten(space, obs), np.float32), box
+        )
+        return Watched(dmc2gym.rescale_actions(env), name)
+    except ValueError as error:
+        raise UserError(f"env={name}: {one_line(error)}") from error
+
+
+def wrapped(env: gym.Env, name: str, wrappers: Sequence[Wrap]) -> gym.Env:
+    """An environment in wrappers, the first one innermost.
+
+    Args:
+        name: of the task, for messages.
+
+    Raises:
+        UserError: for one that cannot be put around it.
+    """
+    for wrapper in wrappers:
+        said = f"env_wrappers: {_name(wrapper)} cannot be put around env={name}"
+        try:
+            env = wrapper(env=env)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{said} ({where(error)})") from error
+        if not isinstance(env, gym.Env):
+            raise UserError(f"{said} (it makes {type(env).__name__}, and no environment)")
+    return env
+
+
+def _name(wrapper: Any) -> str:
+    while isinstance(wrapper, partial):
+        wrapper = wrapper.func
+    return str(getattr(wrapper, "__qualname__", wrapper))
+
+
+def where(error: Exception) -> str:
+    """What somebody's code raised, and where, in one line."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"

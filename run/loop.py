@@ -1,0 +1,164 @@
+"""The training loop. `train.py` runs it in a run's folder, and `run/library.py` without one."""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from tqdm import tqdm
+
+from envs.stepping import Stepping
+from run.progress import Plan, Progress
+from run.state import require_finite_losses
+from run.stopping import Stopping
+from utils import require_finite
+
+
+class Evaluates(Protocol):
+    """What the loop asks of a run's evaluations (see run/evaluations.py)."""
+
+    def evaluate(self, is_last: bool = False) -> None: ...
+
+    def look(self) -> None: ...
+
+    def finish(self) -> bool: ...
+
+
+class Loop:
+    """Steps environments and agent until `num_train_steps`, and has done what is due.
+
+    Args:
+        plan: how long, how often.
+        envs: for training, stepped together (see envs/processes.py).
+        may_step_beside: whether they may step while updates run.
+        agent: acts and learns.
+        seed_policy: who acts for the first `num_seed_steps`.
+        n_step: turns steps into the replay buffer's rows.
+        replay_buffer, logger: what the agent learns from, and logs to.
+        progress: how far the run is.
+        evaluations: makes an evaluation when it is due.
+        stopping: knows whether a signal asked the run to stop.
+        save: saves the run as it is now; it is told whether that is its end.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        envs: Any,
+        may_step_beside: bool,
+        agent: Any,
+        seed_policy: Any,
+        n_step: Any,
+        replay_buffer: Any,
+        logger: Any,
+        progress: Progress,
+        evaluations: Evaluates,
+        stopping: Stopping,
+        save: Callable[[bool], None],
+    ):
+        self.plan = plan
+        self.envs = envs
+        self.stepping = Stepping(envs, may_step_beside)
+        self.agent = agent
+        self.seed_policy = seed_policy
+        self.n_step = n_step
+        self.replay_buffer = replay_buffer
+        self.logger = logger
+        self.progress = progress
+        self.evaluations = evaluations
+        self.stopping = stopping
+        self.save = save
+
+    def run(self, obs: np.ndarray | None = None) -> bool:
+        """Trains to the end.
+
+        Args:
+            obs: (num_envs, obs_dim), everyone's newest observation where a run goes on; None begins it.
+
+        Returns:
+            Whether it got there. A signal that asked it to stop did so after the run was saved.
+
+        Raises:
+            RunError: for an action, observation, reward or loss that is not finite.
+        """
+        total, done = self.plan.num_train_steps, self.progress.step
+        is_shown = sys.stderr.isatty()
+        with tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=not is_shown) as bar:
+            return self._train(obs, bar) and self._finish()
+
+    def _train(self, obs: np.ndarray | None, bar: tqdm) -> bool:
+        plan, agent, progress = self.plan, self.agent, self.progress
+        obs = self.begin_episodes(np.ones(plan.num_envs, bool)) if obs is None else obs
+        self.save(False)  # so that there are never logs without a checkpoint
+        while True:
+            if progress.evaluation_due:
+                self.evaluations.evaluate()
+            else:
+                self.evaluations.look()
+            if self.stopping.asked:
+                self.save(False)
+                return False
+            if progress.step >= plan.num_train_steps:
+                return True
+            seeding = progress.step < plan.num_seed_steps
+            actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
+            require_finite("action", actions)
+            # The updates do not see the step's transitions, and it may be taken meanwhile.
+            step_result = self.stepping.begin(actions)
+            if (plan.updates_while_seeding or not seeding) and self.replay_buffer.num_added >= progress.updates_from:
+                for _ in range(progress.take_updates(self.replay_buffer.num_added + self.n_step.num_pending)):
+                    agent.update(self.replay_buffer, self.logger, progress.step)
+            next_obs, rewards, terminated, truncated, info = step_result()
+            require_finite("observation", next_obs)
+            require_finite("reward", rewards)
+            done = terminated | truncated
+            agent.observe(obs, actions, rewards, next_obs, terminated, truncated)
+            for row in self.n_step.rows(obs, actions, rewards, next_obs, done, terminated):
+                self.replay_buffer.add(*row)
+            obs = next_obs
+            bar.update(progress.count(rewards, info["repeats"]))
+            if done.any():
+                for index in np.flatnonzero(done):
+                    bar.set_postfix_str(self.end_episode(int(index)), refresh=False)
+                obs = self.begin_episodes(done)
+            if progress.checkpoint_due:
+                self.save(False)  # before the evaluation, which can be made again
+
+    def _finish(self) -> bool:
+        """The last evaluation and the last rows; returns whether nothing is left to do."""
+        if not self.evaluations.finish():
+            self.save(False)
+            return False
+        self.save(True)  # before the rows that only the end has, so that a longer run can go on from here
+        self.end_unfinished_episodes()
+        if self.progress.last_eval_step != self.progress.step:
+            self.evaluations.evaluate(is_last=True)
+            return not self.stopping.asked
+        return True
+
+    def begin_episodes(self, which: np.ndarray) -> np.ndarray:
+        """Resets the environments in the mask `which`; returns everyone's newest observation."""
+        self.agent.reset()
+        self.progress.begin_episodes(which)
+        obs = self.envs.reset(options={"reset_mask": which})[0]
+        require_finite("observation", obs)
+        return obs
+
+    def end_unfinished_episodes(self) -> None:
+        """The rows of the episodes that a run's end cuts short."""
+        for index in self.progress.unfinished():
+            self.end_episode(index)
+
+    def end_episode(self, index: int) -> str:
+        """Dumps the row of one environment's episode; returns what the progress bar says of it."""
+        ended = self.progress.end_episode(index)
+        for name, value in ended.items():
+            self.logger.log(f"train/{name}", value, self.progress.step)
+        row = self.logger.dump(self.progress.step, ty="train")
+        require_finite_losses(row)
+        said = f"episode {ended['episode']}, {ended['episode_length']} steps, return {ended['episode_reward']:.1f}"
+        for key, name, digits in (("train_actor/loss", "actor loss", 2), ("train_alpha/value", "alpha", 3)):
+            said += f", {name} {row[key]:.{digits}f}" if key in row else ""  # not every agent has a temperature
+        last_return = self.progress.last_return
+        return said if math.isnan(last_return) else f"{said}, evaluated at {last_return:.1f}"
