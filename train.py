@@ -36,6 +36,8 @@ from settings import compose
 from settings.check import Settings
 from utils import EnvError, RunError, Stopped, UserError, one_line, require_finite, write_atomically
 
+OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
+
 
 class Workspace:
     """One run: builds the parts, and steps environment and agent until `num_train_steps`.
@@ -83,6 +85,7 @@ class Workspace:
         self.seed_policy = parts.seed_policy
         self.n_step = parts.n_step
         self.replay_buffer = parts.replay_buffer
+        self.preloaded = parts.preloaded
         self.logger = parts.logger
         self.stopping = Stopping(cfg.grace_s)
         note_if_no_update(cfg, parts.updates_from)
@@ -99,6 +102,8 @@ class Workspace:
         )
         self.saved = SavedRun(cfg, work_dir, parts, self.progress, self.evaluations)
         self._faults = parts.faults
+        if not resume:
+            self.preloaded.fill(self.agent)
         self._obs = self.saved.restore(without) if resume else None  # (num_envs, obs_dim), where the run goes on
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
@@ -150,7 +155,7 @@ class Workspace:
             bar.close()
             with contextlib.suppress(OSError):
                 self.logger.close()
-                if self.cfg.save_figure and self.progress.episode and self.stopping.asked in (None, signal.SIGINT):
+                if self.cfg.save_figure and self.progress.step and self.stopping.asked in (None, signal.SIGINT):
                     import plot  # not before: matplotlib takes a second to import
 
                     plot.draw_run(self.work_dir)
@@ -171,6 +176,9 @@ class Workspace:
                 self._stop()
             if progress.step >= cfg.num_train_steps:
                 break
+            if progress.step < cfg.offline_updates:
+                bar.update(self._update_offline())
+                continue
             seeding = progress.step < cfg.num_seed_steps
             actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
             require_finite("action", actions)
@@ -178,7 +186,7 @@ class Workspace:
             step_result = self.stepping.begin(actions)
             if (cfg.updates_while_seeding or not seeding) and self.replay_buffer.num_added >= progress.updates_from:
                 for _ in range(progress.take_updates(self.replay_buffer.num_added + self.n_step.num_pending)):
-                    agent.update(self.replay_buffer, self.logger, progress.step)
+                    agent.update(self.preloaded.batches, self.logger, progress.step)
             next_obs, rewards, terminated, truncated, info = step_result()
             require_finite("observation", next_obs)
             require_finite("reward", rewards)
@@ -205,6 +213,16 @@ class Workspace:
             self.evaluations.evaluate(is_last=True)
             if self.stopping.asked:
                 self._stop()
+
+    def _update_offline(self) -> int:
+        """One update on what was preloaded, while the environments wait; returns the steps that it counts as."""
+        self.agent.update(self.preloaded.offline, self.logger, self.step)
+        steps = self.progress.count_offline()
+        if self.step % OFFLINE_ROW_STEPS == 0:
+            require_finite_losses(self.logger.dump(self.step, ty="train"))
+        if self.progress.checkpoint_due:
+            self.saved.save()
+        return steps
 
     def _stop(self) -> None:
         assert self.stopping.asked is not None

@@ -13,7 +13,7 @@ import replay_buffer
 from agent.execution.choose import choose_execution
 from launch import engines
 from launch.asked import Asked, output_folder, read
-from run import build, machine, memory
+from run import build, machine, memory, preloaded
 from run import folder as run_folder
 from settings import saved
 from settings.check import Settings
@@ -32,10 +32,12 @@ def check_machine(runs: list[Settings]) -> None:
         machine.set_precision(cfg.precision, machine.resolve_device(cfg.device))
         if cfg.log_save_wandb:
             wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
+    seen: set[str] = set()  # what was read through
     env_module, _ = machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video) for cfg in runs))
     for cfg in runs:
         env = env_module.make_env(cfg.env, cfg.seed, cfg.action_repeat)
         shapes = build.shapes_of(env.observation_space, env.action_space)
+        own_actions = env.get_wrapper_attr("own_actions")
         env.close()
         if build.has_our_buffer(cfg):
             capacity = cfg.replay_buffer["capacity"]
@@ -43,6 +45,7 @@ def check_machine(runs: list[Settings]) -> None:
         memory.require_memory(cfg, shapes, machine.resolve_device(cfg.device))
         agent = _acting_agent(cfg, shapes)
         build.build_n_step(cfg)
+        _check_preloaded(cfg, shapes, own_actions, seen)
         execution, _ = choose_execution(cfg.execution, agent, machine.resolve_device(cfg.device))
         _check_buffer(cfg, shapes, agent, execution)
         build.build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
@@ -62,6 +65,14 @@ def _acting_agent(cfg: Settings, shapes: build.Shapes) -> Any:
         place = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"
         raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {done} ({said})") from error
+
+
+def _check_preloaded(cfg: Settings, shapes: build.Shapes, own_actions: Any, seen: set[str]) -> None:
+    """Reads what is to be preloaded through; what several runs of a sweep name, once."""
+    for source in preloaded.require(cfg, shapes, own_actions):
+        if source.said not in seen:
+            source.check()
+        seen.add(source.said)
 
 
 def _check_buffer(cfg: Settings, shapes: build.Shapes, agent: Any, execution: str) -> None:

@@ -12,6 +12,8 @@ from utils import Every, require_count
 
 def note_if_no_update(cfg: Settings, updates_from: int) -> None:
     """Says so where a run would end without an update."""
+    if cfg.offline_updates:
+        return
     last = cfg.num_train_steps - cfg.num_envs * cfg.action_repeat  # the step of the last decision
     transitions = last // cfg.action_repeat
     if cfg.num_seed_steps > last:
@@ -81,10 +83,16 @@ class Progress:
         Returns:
             How many environment steps it was.
         """
-        steps = int(repeats.sum())
-        self.step += steps
         self.episode_reward += rewards
         self.episode_length += repeats
+        return self._count(int(repeats.sum()))
+
+    def count_offline(self) -> int:
+        """Counts an update without an environment, as one step: so evaluations and checkpoints come in its time too."""
+        return self._count(1)
+
+    def _count(self, steps: int) -> int:
+        self.step += steps
         self.evaluation_due |= self._evaluations(self.step)
         self.checkpoint_due = self._checkpoints(self.step)
         return steps

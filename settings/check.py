@@ -13,7 +13,17 @@ from hydra.utils import instantiate
 from settings.hints import along, alternatives, fit, nearest, parameters
 from settings.nested import walk
 from settings.parts import part_in, require_part
-from settings.types import Execution, Factory, NonNegativeInt, Part, PositiveFloat, PositiveInt, Schedule, Storage
+from settings.types import (
+    Execution,
+    Factory,
+    NonNegativeInt,
+    Part,
+    PositiveFloat,
+    PositiveInt,
+    Schedule,
+    Storage,
+    UnitInterval,
+)
 from utils import UserError, one_line
 
 # Parameters that code fills in, never YAML; the temperature's comes from the agent's key of that name.
@@ -43,6 +53,9 @@ class Settings:
     n_step: PositiveInt
     sample_with_replacement: bool
     reward_scale: float | Schedule
+    preload: str | list[str] | None
+    preload_share: UnitInterval
+    offline_updates: NonNegativeInt
     num_seed_steps: NonNegativeInt
     seed_policy: str
     min_buffer_size: NonNegativeInt
