@@ -7,6 +7,7 @@ evaluated best. What is written is played beside the policy first (docs/EXPORT.m
 """
 
 import argparse
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -78,7 +79,8 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     except OSError as error:
         raise UserError(f"{output}: cannot be written ({error.strerror})") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
     print(f"{output}: {about['task']}, {about['agent']}, step {about['step']}")
     print(f"worst difference from the policy over {len(obs)} observations: {apart:.1e}")
     return output

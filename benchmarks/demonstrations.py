@@ -1,11 +1,11 @@
-"""What twenty demonstrations are worth: the same 20 000 steps without them, with them among the others, and as a half.
+"""What twenty demonstrations are worth: the same 20 000 steps without them, and with half of every batch from them.
 
     python benchmarks/demonstrations.py [--tasks …] [--seeds 1 2 3] [--steps 20000]
 
 preset=fast learns each task for longer, and the policy of its best evaluation plays twenty episodes. Then it learns
-anew with other seeds: without them; with them in the replay buffer (preload=…); and with half of every batch drawn from
-them (preload_share=0.5). One process at a time, as nice as can be. Writes benchmarks/results/demonstrations.json and
-prints the table; runs in exp/benchmarks/demonstrations that are finished are not made again.
+anew with other seeds: without them, and with preload=… preload_share=0.5. One process at a time, as nice as can be.
+Writes benchmarks/results/demonstrations.json and prints the table; runs in exp/benchmarks/demonstrations that are
+finished are not made again.
 """
 
 import json
@@ -50,19 +50,14 @@ def demonstrations(task: str) -> Job:
     return Job(FOLDER / task / "demo-v0", [*play, "--episodes", str(EPISODES), "--dataset", f"{task}/demo-v0"], "data")
 
 
-def variants(task: str, steps: int) -> dict[str, list[str]]:
-    preload = f"preload={task}/demo-v0"
-    return {
-        "without": [],
-        "in the replay buffer": [preload, f"replay_buffer_capacity={2 * steps}"],
-        "half of every batch": [preload, "preload_share=0.5"],
-    }
+def variants(task: str) -> dict[str, list[str]]:
+    return {"without": [], "half of every batch": [f"preload={task}/demo-v0", "preload_share=0.5"]}
 
 
 def student(task: str, name: str, seed: int, steps: int) -> Job:
     lengths = [*ALONE, f"num_train_steps={steps}", f"eval_frequency={EVERY}"]
     folder = FOLDER / f"{steps}" / f"{name.replace(' ', '_')}__{task}_s{seed}"
-    return ours(folder, task, seed, [*lengths, *variants(task, steps)[name]])
+    return ours(folder, task, seed, [*lengths, *variants(task)[name]])
 
 
 def main() -> None:
@@ -75,7 +70,7 @@ def main() -> None:
         run(demonstrations(task))
         said = demonstrations(task).folder.with_suffix(".log").read_text()
         played = [float(line.split()[3].rstrip(",")) for line in said.splitlines() if line.startswith("episode ")]
-        names = list(variants(task, args.steps))
+        names = list(variants(task))
         for seed in args.seeds:
             for name in names:
                 run(student(task, name, seed, args.steps))

@@ -1,5 +1,6 @@
 """Episodes that were recorded before, made into the rows that a replay buffer stores."""
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -69,16 +70,17 @@ def chains(columns: dict[str, np.ndarray]) -> Iterable[Episode]:
         columns: obs, next_obs (N, obs_dim), actions (N, |A|), rewards (N,), discounts (N,), 0 where one terminated.
     """
     obs, next_obs, terminated = columns["obs"], columns["next_obs"], columns["discounts"] == 0
-    going_on: dict[bytes, list[int]] = {}  # by the observation that the next transition has to begin with
+    # By the observation that the next transition has to begin with; several environments may see the same at once.
+    going_on: dict[bytes, deque[list[int]]] = {}
     found: list[list[int]] = []
     for index in range(len(obs)):
-        chain = going_on.pop(obs[index].tobytes(), None)
-        if chain is None:
-            chain = []
+        waiting = going_on.get(obs[index].tobytes())
+        chain = waiting.popleft() if waiting else []
+        if not chain:
             found.append(chain)
         chain.append(index)
         if not terminated[index]:
-            going_on[next_obs[index].tobytes()] = chain
+            going_on.setdefault(next_obs[index].tobytes(), deque()).append(chain)
     for chain in found:
         all_obs = np.concatenate([obs[chain], next_obs[chain[-1:]]])
         yield Episode(all_obs, columns["actions"][chain], columns["rewards"][chain], bool(terminated[chain[-1]]))

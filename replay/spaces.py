@@ -50,7 +50,8 @@ class Space:
         """
         if self.kind == "Box":
             rows = read(name, self.shape)
-            return rows.reshape(len(rows), -1).astype(np.float32)
+            with np.errstate(over="ignore"):  # what is too large is found later
+                return rows.reshape(len(rows), -1).astype(np.float32)
         if self.kind == "Discrete":
             chosen = read(name, ()).astype(np.int64) - self.start
             if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n:
