@@ -17,7 +17,7 @@ from run import checkpoint
 from run.checkpoint import BUFFER, FOLDER
 from settings import saved as saved_yaml
 from settings.check import Settings
-from utils import FLOAT32_MAX, UserError, one_line, refuse_links
+from utils import FLOAT32_MAX, UserError, one_line, refuse_links, require_count
 
 CONFIG = "config.yaml"  # of a run's folder
 Add = Callable[..., None]
@@ -40,7 +40,10 @@ class Source(Protocol):
 def named(preload: str | list[str] | None) -> list[str]:
     """What the key names, folders by their absolute names: so it is saved, and compared when the run goes on."""
     given = [preload] if isinstance(preload, str) else preload or []
-    return [str(Path(text).resolve()) if Path(text).is_dir() else text for text in given]
+    try:
+        return [str(Path(text).resolve()) if Path(text).is_dir() else text for text in given]
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise UserError(f"preload={one_line(str(preload))[:80]}: {one_line(error)[:80]}") from None
 
 
 def find(cfg: Settings, shapes: dict[str, Any], own_actions: Any) -> list[Source]:
@@ -143,11 +146,11 @@ class OldRun:
 
     def _settings(self, path: Path) -> dict[str, Any]:
         """Those that its rows depend on."""
-        config = saved_yaml.load(path, resolved=True)
         try:
-            wanted = {"n_step": config["n_step"], "action_repeat": config["action_repeat"]}
-            wanted["discount"] = config["agent"]["discount"]
-        except (KeyError, TypeError):
+            config = saved_yaml.load(path, resolved=True)
+            wanted = {key: require_count(config[key], key) for key in ("n_step", "action_repeat")}
+            wanted["discount"] = config["agent"].get("discount")
+        except (OSError, KeyError, TypeError, AttributeError, ValueError):
             raise UserError(f"{self.said}: {CONFIG} is not a run's configuration") from None
         return wanted
 

@@ -226,6 +226,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
         (*HALF, "sample_with_replacement=false", "agent.batch_size=40"),
         "preload: 18 transitions, of which a batch without replacement takes 20",
     ),
+    "no name": ((ENV, f"preload={'x' * 300}"), "preload=x*: .*File name too long"),
     "no text": ((ENV, "preload={a: 1}"), "preload="),
 }
 
@@ -254,8 +255,13 @@ def test_an_older_run_that_is_damaged_or_has_no_rows_is_one_line(tmp_path: Path)
     probes.train(tmp_path / "old", ENV, *RUN, "save_replay_buffer=false")
     with pytest.raises(UserError, match="its newest checkpoint has no replay buffer in rows"):
         probes.workspace(tmp_path / "new", ENV, f"preload={tmp_path / 'old'}")
-    (tmp_path / "old/config.yaml").write_text("agent: {}\n")
-    with pytest.raises(UserError, match="not a run's configuration"):
+    for text in ("agent: {}\n", "agent: 3\nn_step: 1\naction_repeat: 1\n", "agent: {}\nn_step: x\naction_repeat: 1\n"):
+        (tmp_path / "old/config.yaml").write_text(text)
+        with pytest.raises(UserError, match="not a run's configuration"):
+            probes.workspace(tmp_path / "newer", ENV, f"preload={tmp_path / 'old'}")
+    (tmp_path / "old/config.yaml").unlink()
+    (tmp_path / "old/config.yaml").symlink_to(tmp_path / "root/made/known-v0/data/metadata.json")
+    with pytest.raises(UserError, match="config.yaml: a link; in a run's folder none is followed"):
         probes.workspace(tmp_path / "newer", ENV, f"preload={tmp_path / 'old'}")
     with pytest.raises(UserError, match=r"preload=.*: .*a checkpoint of obs_dim=2, not of obs_dim=3"):
         probes.train(tmp_path / "whole", ENV, *RUN)
