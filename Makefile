@@ -76,7 +76,7 @@ $(VENV)/train.stamp: requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt
 	@touch $@
 
-OPTIONAL := $(addsuffix .txt,$(addprefix requirements-,box2d wandb joblib slurm ray optuna))
+OPTIONAL := $(addsuffix .txt,$(addprefix requirements-,box2d wandb joblib slurm ray optuna data export))
 $(VENV)/dev.stamp: requirements-dev.txt $(OPTIONAL) requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
 	@touch $@ $(VENV)/train.stamp

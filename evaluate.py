@@ -4,6 +4,8 @@
 
 Prints the return of each episode and films the first one. Without `--seed`, it plays the same episodes as the
 evaluation during training at that step. It needs neither the replay buffer nor a GPU.
+
+`--dataset cheetah/expert-v0` records the episodes as a data set of Minari's (docs/DATA.md).
 """
 
 import argparse
@@ -12,18 +14,14 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import gymnasium as gym
 import numpy as np
-import torch
 
-from run import best, checkpoint, machine, resume, trust
-from run.build import Shapes, build_agent, identity_of, require_fit, shapes_of
-from run.checkpoint import BrokenError, Checkpoint
-from run.environments import env_maker
+from envs.recorded import Recorder, Recording
+from run import best, dataset, machine, trained, trust
 from run.evaluator import Evaluator
-from settings.check import Settings
-from utils import EnvError, RunError, UserError, one_line, refuse_links
+from utils import EnvError, RunError, UserError
 
 
 def evaluate(
@@ -34,6 +32,7 @@ def evaluate(
     film: Path | None = None,
     trusted: Sequence[str] = (),
     sample: bool | None = None,
+    dataset_id: str | None = None,
 ) -> list[float]:
     """Plays episodes with the policy of a checkpoint.
 
@@ -46,28 +45,27 @@ def evaluate(
         film: where to write the video of the first episode; None films nothing.
         trusted: packages whose classes the run's configuration may name beside this project's.
         sample: whether actions are sampled or greedy; None is as in training's evaluations.
+        dataset_id: of the data set that the episodes are written to; None writes none.
 
     Returns:
         The episodes' returns.
 
     Raises:
-        UserError: if there is no whole checkpoint, or it does not fit the run's configuration.
+        UserError: if there is no whole checkpoint, or it does not fit the run's configuration, or the data set cannot
+            be written.
     """
-    path = path.resolve()
-    run_folder = _run_folder(path)
-    refuse_links(run_folder)
-    if not checkpoint.newest_first(run_folder):
-        raise UserError(f"{run_folder}: there is no checkpoint in it")
-    cfg = resume.settings_of(run_folder, [], trusted=trusted)
-    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, film is not None))
-    if film is not None and not machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env)):
+    if dataset_id is not None:
+        dataset.require_new(dataset_id)
+    played = trained.load(path, device, trusted, renders=film is not None)
+    if film is not None and not machine.can_film(played.renders):
         film = None
-    make_env = env_maker(cfg, "evaluation")
-    probe = make_env(False)
-    shapes = shapes_of(probe.observation_space, probe.action_space)
-    probe.close()
-    load = _best if path.name == "best" else _agent
-    actor, step, where = load(path, cfg, shapes, machine.resolve_device(device))
+    cfg = played.cfg
+    recordings: list[Recording] = []
+
+    def make_env(renders: bool) -> gym.Env:
+        env = played.make_env(renders)
+        return env if dataset_id is None else Recorder(env, recordings)
+
     evaluator = Evaluator(
         make_env,
         cfg.seed if seed is None else seed,
@@ -77,59 +75,17 @@ def evaluate(
         sample=cfg.eval_sample if sample is None else sample,
     )
     try:
-        returns, lengths = dataclasses.astuple(evaluator.evaluate(actor, step))
+        returns, lengths = dataclasses.astuple(evaluator.evaluate(played.actor, played.step))
     finally:
         evaluator.close()
     for episode, (value, length) in enumerate(zip(returns, lengths, strict=True), start=1):
         print(f"episode {episode}: return {value:.4f}, {length} steps")
-    print(f"{where}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
+    print(f"{played.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     if film is not None and film.exists():
         print(film)
+    if dataset_id is not None:
+        print(dataset.write(dataset_id, recordings, played))
     return returns
-
-
-def _run_folder(path: Path) -> Path:
-    """Of what may be a checkpoint in it."""
-    return path.parents[1] if path.parent.name == checkpoint.FOLDER else path
-
-
-def _agent(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int, Path]:
-    """The agent of a checkpoint, or of a run's newest whole one, its step, and that checkpoint."""
-    if path != _run_folder(path):
-        try:
-            found = Checkpoint(path)
-            found.verify("agent")
-        except BrokenError as error:
-            raise UserError(f"{path}: {error}") from None
-        state = found.load("agent")
-    else:
-        found, state = _newest(path)
-    found.require(identity_of(cfg, shapes))
-    agent = build_agent(cfg, shapes, device)
-    try:
-        agent.load_state_dict(state)
-    except Exception as error:  # whatever a state says that is not this agent's
-        raise UserError(f"{found.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
-    return agent, found.step, found.path
-
-
-def _newest(run_folder: Path) -> tuple[Checkpoint, Any]:
-    """A run's newest whole checkpoint and the agent's state in it; a training at work may take it away meanwhile."""
-    while True:
-        found, _ = checkpoint.newest_whole(run_folder, "agent")
-        try:
-            return found, found.load("agent")
-        except UserError:
-            if found.path.exists():
-                raise
-
-
-def _best(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int, Path]:
-    """The policy that was evaluated best, its step, and where it is kept."""
-    policy, step, mean_return = best.load(_run_folder(path), str(device))
-    require_fit(policy, shapes, f"{path}", cfg.env)
-    print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
-    return policy, step, path
 
 
 def main() -> int:
@@ -147,6 +103,7 @@ def main() -> int:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:<number> (default: auto)")
     parser.add_argument("--video", type=Path, default=None, help="default: <run folder>/video/evaluate.mp4")
     parser.add_argument("--no-video", action="store_true", help="do not film")
+    parser.add_argument("--dataset", default=None, metavar="ID", help="record them, such as cheetah/expert-v0")
     parser.add_argument(
         "--trust",
         action="append",
@@ -156,14 +113,23 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     path = arguments.path / best.BEST if arguments.best else arguments.path
-    film = None if arguments.no_video else arguments.video or _run_folder(path) / "video" / "evaluate.mp4"
+    film = None if arguments.no_video else arguments.video or trained.run_folder_of(path) / "video" / "evaluate.mp4"
     try:
         if arguments.episodes is not None and arguments.episodes < 1:
             raise UserError(f"--episodes {arguments.episodes}: 1 or more")
         if arguments.seed is not None and arguments.seed < 0:
             raise UserError(f"--seed {arguments.seed}: 0 or more")
         trusted = [name for given in arguments.trust for name in trust.names(given)]
-        evaluate(path, arguments.episodes, arguments.seed, arguments.device, film, trusted, arguments.sample)
+        evaluate(
+            path,
+            arguments.episodes,
+            arguments.seed,
+            arguments.device,
+            film,
+            trusted,
+            arguments.sample,
+            arguments.dataset,
+        )
     except (UserError, RunError) as error:
         print(f"evaluate.py: {error}", file=sys.stderr)
         if isinstance(error, EnvError) and error.__cause__:

@@ -187,6 +187,10 @@ class ReplayBuffer(Checked):
             yield rows
             start += len(rows)
 
+    def stored(self, start: int, stop: int) -> Batch:
+        """Transitions `start` to `stop`, counted from the first ever added, as one batch of copies."""
+        return self._unpack(torch.from_numpy(np.concatenate(list(self.chunks(start, stop)))))
+
     def put_chunk(self, start: int, rows: np.ndarray) -> None:
         """Puts packed rows where transitions `start` and following belong; `load_state_dict` then counts them."""
         places = np.arange(start, start + len(rows)) % self.capacity
@@ -226,14 +230,16 @@ def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: 
     return 4 * _row_width(obs_shape, action_shape)[1] * capacity
 
 
-def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int) -> None:
-    """Raises UserError if the rows of a full buffer would not fit into the memory that is free now."""
+def require_memory(
+    obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, said: str | None = None
+) -> None:
+    """Raises UserError, which `said` begins, if the rows of a full buffer would not fit into the memory free now."""
     asked, available = nbytes(obs_shape, action_shape, capacity), available_bytes()
     if asked > available:
         fits = available * capacity // asked
+        said = said or f"replay_buffer_capacity={capacity}"
         raise UserError(
-            f"replay_buffer_capacity={capacity}: {asked:,} bytes are asked for and {available:,} are available; "
-            f"{fits} transitions would fit"
+            f"{said}: {asked:,} bytes are asked for and {available:,} are available; {fits} transitions would fit"
         )
 
 

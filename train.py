@@ -77,6 +77,7 @@ class Workspace:
         self.envs = parts.envs
         self.agent = parts.agent
         self.replay_buffer = parts.replay_buffer
+        self.preloaded = parts.preloaded
         self.logger = parts.logger
         self.stopping = Stopping(cfg.grace_s)
         plan = Plan.of(cfg)
@@ -101,6 +102,7 @@ class Workspace:
             parts.seed_policy,
             parts.n_step,
             parts.replay_buffer,
+            parts.preloaded,
             parts.logger,
             self.progress,
             self.evaluations,
@@ -108,6 +110,8 @@ class Workspace:
             self.saved.save,
         )
         self._faults = parts.faults
+        if not resume:
+            self.preloaded.fill(self.agent)
         self._obs = self.saved.restore(without) if resume else None  # (num_envs, obs_dim), where the run goes on
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
@@ -155,7 +159,7 @@ class Workspace:
         finally:
             with contextlib.suppress(OSError):
                 self.logger.close()
-                if self.cfg.save_figure and self.progress.episode and self.stopping.asked in (None, signal.SIGINT):
+                if self.cfg.save_figure and self.progress.step and self.stopping.asked in (None, signal.SIGINT):
                     import plot  # not before: matplotlib takes a second to import
 
                     plot.draw_run(self.work_dir)

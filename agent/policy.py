@@ -132,9 +132,9 @@ class Policy:
     def _q1(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """The first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""
         assert self.critic is not None
-        rows, choices = actions.shape[:2]
-        repeated = obs.repeat_interleave(choices, dim=0)
-        return self.critic(repeated, actions.flatten(0, 1))[0].view(rows, choices)
+        choices = actions.shape[1]
+        repeated = obs.unsqueeze(1).expand(-1, choices, -1).reshape(-1, obs.shape[1])
+        return self.critic(repeated, actions.reshape(-1, actions.shape[2]))[0].view(-1, choices)
 
 
 class UniformPolicy:

@@ -13,7 +13,7 @@ import replay_buffer
 from agent.execution.choose import choose_execution
 from launch import engines
 from launch.asked import Asked, output_folder, read
-from run import build, machine, memory
+from run import build, machine, memory, preloaded
 from run import folder as run_folder
 from run.environments import PLACES, env_maker
 from settings import saved
@@ -33,27 +33,31 @@ def check_machine(runs: list[Settings]) -> None:
         machine.set_precision(cfg.precision, machine.resolve_device(cfg.device))
         if cfg.log_save_wandb:
             wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
+    seen: set[str] = set()  # what was read through
     machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video) for cfg in runs))
     for cfg in runs:
-        shapes = _shapes(cfg)
+        shapes, own_actions = _spaces(cfg)
         if build.has_our_buffer(cfg):
             capacity = cfg.replay_buffer["capacity"]
             replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), capacity)
         memory.require_memory(cfg, shapes, machine.resolve_device(cfg.device))
         agent = _acting_agent(cfg, shapes)
         build.build_n_step(cfg)
+        _check_preloaded(cfg, shapes, own_actions, seen)
         execution, _ = choose_execution(cfg.execution, agent, machine.resolve_device(cfg.device))
         _check_buffer(cfg, shapes, agent, execution)
         build.build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
 
 
-def _shapes(cfg: Settings) -> build.Shapes:
-    """Of the environments to train in, which those to evaluate in have to share."""
+def _spaces(cfg: Settings) -> tuple[build.Shapes, Any]:
+    """The shapes of the environments to train in, which those to evaluate in have to share, and their own actions."""
     found: list[build.Shapes] = []
+    own_actions: list[Any] = []
     for place in PLACES:
         if not found or any(ONLY_IN in node for node in cfg.env_wrappers):
             env = env_maker(cfg, place)(False)
             found.append(build.shapes_of(env.observation_space, env.action_space))
+            own_actions.append(env.get_wrapper_attr("own_actions"))
             env.close()
     if found[0] != found[-1]:
         said = "; in ".join(
@@ -61,7 +65,7 @@ def _shapes(cfg: Settings) -> build.Shapes:
             for place, shapes in zip(PLACES, found, strict=True)
         )
         raise UserError(f"env_wrappers: with {ONLY_IN}, the environments' shapes differ: in {said}")
-    return found[0]
+    return found[0], own_actions[0]
 
 
 def _acting_agent(cfg: Settings, shapes: build.Shapes) -> Any:
@@ -78,6 +82,14 @@ def _acting_agent(cfg: Settings, shapes: build.Shapes) -> Any:
         place = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"
         raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {done} ({said})") from error
+
+
+def _check_preloaded(cfg: Settings, shapes: build.Shapes, own_actions: Any, seen: set[str]) -> None:
+    """Reads what is to be preloaded through; what several runs of a sweep name, once."""
+    for source in preloaded.require(cfg, shapes, own_actions):
+        if source.said not in seen:
+            source.check()
+        seen.add(source.said)
 
 
 def _check_buffer(cfg: Settings, shapes: build.Shapes, agent: Any, execution: str) -> None:

@@ -20,10 +20,11 @@ from agent.policy_file import load_policy
 from replay import device as device_buffer
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
-from run import machine
+from run import machine, sources
 from run.beside import Beside, Spec, make_evaluator
 from run.environments import env_maker, is_as_registered
 from run.evaluator import Evaluator
+from run.preloaded import Preloaded
 from settings.check import Settings
 from utils import RunError, UserError, one_line, set_seed_everywhere
 
@@ -55,6 +56,7 @@ class Parts:
     seed_policy: Any
     n_step: NStep
     replay_buffer: Any
+    preloaded: Preloaded
     logger: Any
     own_evaluator: Any
     make_evaluator: Callable[[], Any]
@@ -111,6 +113,9 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
         seed_policy=seed_policy,
         n_step=n_step,
         replay_buffer=replay_buffer,
+        preloaded=Preloaded(
+            cfg, shapes, device, replay_buffer, envs.call("own_actions")[0], partial(build_n_step, cfg)
+        ),
         logger=logger,
         own_evaluator=own_evaluator,
         make_evaluator=(lambda: own_evaluator) if own_evaluator else partial(make_evaluator, cfg, work_dir, films),
@@ -288,4 +293,5 @@ def _used(cfg: Settings, shapes: Shapes, chosen: dict[str, Any]) -> dict[str, An
     used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
     if cfg.seed_policy not in ("agent", "uniform"):
         used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
+    used["preload"] = sources.named(cfg.preload) or None
     return used

@@ -4,12 +4,12 @@
                            agent.pt        the agent; run.pt everything else; policy.pt the policy alone
                            replay_buffer.pt   a replay buffer that is no ReplayBuffer, whole
     checkpoints/buffer/                    a ReplayBuffer's rows (see replay/on_disk.py), shared by the checkpoints
+    checkpoints/preloaded/                 those that `preload_share` draws from, likewise
 
 A crash at any instant leaves the old ones whole. Files are read with `weights_only=True`: tensors and plain values.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import pickle
@@ -19,11 +19,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from replay import on_disk
 from replay.on_disk import Segment
-from run import manifests
+from run import manifests, part_files
+from run.manifests import PRELOADED
 from utils import UserError, load_plain, one_line, open_file, sync
 
 FORMAT = 2
@@ -74,6 +73,7 @@ class Checkpoint:
             raise BrokenError(f"{MANIFEST}: {wrong}")
         self.step: int = self._manifest["step"]
         self.segments = [Segment(**segment) for segment in self._manifest["segments"]]
+        self.preloaded = [Segment(**segment) for segment in self._manifest.get(PRELOADED, [])]
 
     def require(self, identity: dict[str, Any]) -> None:
         """Raises UserError, naming the first difference, unless it was saved with this identity."""
@@ -96,6 +96,7 @@ class Checkpoint:
             if digest != self._manifest["parts"].get(name):
                 raise BrokenError(f"{name}.pt has changed since it was written")
         wrong = on_disk.fault(self.path.parent / BUFFER, self.segments) if buffer else None
+        wrong = wrong or (self._fault_of_preloaded() if buffer else None)
         if wrong:
             raise BrokenError(wrong)
 
@@ -114,13 +115,22 @@ class Checkpoint:
             raise UserError(f"{path}: cannot be read ({type(error).__name__})") from None
 
     def leave_buffer(self) -> None:
-        """From now on it is one that was saved without its replay buffer."""
+        """From now on it is one that was saved without its replay buffer, and without what was preloaded if that is
+        damaged too."""
         self.segments = []
+        self.preloaded = [] if self._fault_of_preloaded() else self.preloaded
         self._manifest["parts"].pop("replay_buffer", None)
 
     def load_rows(self, buffer: Any, num_added: int) -> None:
         """Fills a replay buffer's ring."""
         on_disk.read(self.path.parent / BUFFER, self.segments, buffer, num_added)
+
+    def load_preloaded(self, buffer: Any, num_added: int) -> None:
+        """The same for the rows that the run began with."""
+        on_disk.read(self.path.parent / PRELOADED, self.preloaded, buffer, num_added)
+
+    def _fault_of_preloaded(self) -> str | None:
+        return on_disk.fault(self.path.parent / PRELOADED, self.preloaded)
 
     def _part(self, name: str) -> Path:
         return self.path / f"{name}.pt"
@@ -190,6 +200,7 @@ class Checkpoints:
         self._keep = keep
         self._identity = identity
         self._segments = continues.segments if continues else []
+        self._preloaded = continues.preloaded if continues else []
         self._broken = broken or []
         self.last_step: int | None = continues.step if continues else None
 
@@ -197,7 +208,12 @@ class Checkpoints:
         return self._folder / f"step_{step}"
 
     def save(
-        self, step: int, parts: dict[str, Any], files: dict[str, Callable[[Path], None]], buffer: Any | None
+        self,
+        step: int,
+        parts: dict[str, Any],
+        files: dict[str, Callable[[Path], None]],
+        buffer: Any | None,
+        preloaded: Any | None = None,
     ) -> None:
         """Writes a checkpoint; until it is whole and on the disk, the old ones are all there is.
 
@@ -206,6 +222,7 @@ class Checkpoints:
             parts: states of tensors and plain values, by name.
             files: more parts, by functions that write a file, or none.
             buffer: the ReplayBuffer whose rows are saved (see on_disk.extend), or None to leave them out.
+            preloaded: another one, whose rows stay what they are.
 
         Raises:
             OSError: if it cannot be written; nothing is left of it then.
@@ -218,9 +235,12 @@ class Checkpoints:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
             rows = on_disk.extend(self._folder / BUFFER, self._segments, buffer) if buffer is not None else []
-            digests = {name: _write_state(state, partial / f"{name}.pt") for name, state in parts.items()}
+            if preloaded is not None:
+                (self._folder / PRELOADED).mkdir(exist_ok=True)
+                self._preloaded = on_disk.extend(self._folder / PRELOADED, self._preloaded, preloaded)
+            digests = {name: part_files.write_state(state, partial / f"{name}.pt") for name, state in parts.items()}
             for name, write in files.items():
-                digest = _write_file(write, partial / f"{name}.pt")
+                digest = part_files.write_file(write, partial / f"{name}.pt")
                 digests |= {name: digest} if digest else {}
             manifest = {
                 "format": FORMAT,
@@ -229,6 +249,8 @@ class Checkpoints:
                 "parts": digests,
                 "segments": [asdict(segment) for segment in rows],
             }
+            if preloaded is not None:
+                manifest[PRELOADED] = [asdict(segment) for segment in self._preloaded]
             signed = {"sha256": manifests.signature(manifest), "manifest": manifest}
             (partial / MANIFEST).write_text(json.dumps(signed, indent=1))
             sync(partial / MANIFEST)
@@ -267,51 +289,3 @@ class Checkpoints:
             except (BrokenError, UserError):
                 continue
         return listed
-
-
-class _Hashed:
-    """A file that keeps its checksum, and the error that torch would hide behind one of its own."""
-
-    def __init__(self, file: Any):
-        self._file = file
-        self.digest = hashlib.sha256()
-        self.error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        try:
-            written = self._file.write(data)
-        except OSError as error:
-            self.error = error
-            raise
-        self.digest.update(data)
-        return written
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
-def _write_state(state: Any, path: Path) -> str:
-    """Writes and syncs a state; returns its checksum."""
-    with path.open("wb") as file:
-        hashed = _Hashed(file)
-        try:
-            torch.save(state, hashed)  # type: ignore[arg-type]  # all it asks for is write
-            file.flush()
-        except RuntimeError:
-            if hashed.error is None:
-                raise
-            raise hashed.error from None
-    sync(path)
-    return hashed.digest.hexdigest()
-
-
-def _write_file(write: Callable[[Path], None], path: Path) -> str | None:
-    try:
-        write(path)
-    except RuntimeError as error:  # torch's own file writer: a full disk
-        raise OSError(errno.EIO, str(error).splitlines()[0]) from None
-    if not path.exists():
-        return None
-    sync(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

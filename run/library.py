@@ -146,6 +146,7 @@ def train(
         update_every=update_every,
         updates_per_step=updates_per_step,
         updates_while_seeding=False,
+        offline_updates=0,
         eval_frequency=eval_frequency if evaluator is not None else 0,
         checkpoint_frequency=checkpoint_frequency if checkpoint is not None else 0,
     )
@@ -160,6 +161,7 @@ def train(
         UniformPolicy(spaces["action_dim"], spaces["action_range"], seed),
         NStep(1),
         replay_buffer,
+        _Collected(replay_buffer),
         logger,
         progress,
         evaluations if evaluator is not None else _NoEvaluations(),
@@ -224,6 +226,13 @@ class _NoEvaluations:
 
     def finish(self) -> bool:
         return True
+
+
+class _Collected:
+    """Updates draw from what was collected."""
+
+    def __init__(self, replay_buffer: Any):
+        self.batches = self.offline = replay_buffer
 
 
 class _Once:

@@ -14,6 +14,20 @@ from run.state import require_finite_losses
 from run.stopping import Stopping
 from utils import require_finite
 
+OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
+
+
+class Batches(Protocol):
+    """What updates draw from (see run/preloaded.py)."""
+
+    @property
+    def batches(self) -> Any:
+        """In a step of the environments."""
+
+    @property
+    def offline(self) -> Any:
+        """Before the first of them."""
+
 
 class Evaluates(Protocol):
     """What the loop asks of a run's evaluations (see run/evaluations.py)."""
@@ -35,7 +49,9 @@ class Loop:
         agent: acts and learns.
         seed_policy: who acts for the first `num_seed_steps`.
         n_step: turns steps into the replay buffer's rows.
-        replay_buffer, logger: what the agent learns from, and logs to.
+        replay_buffer: where transitions are stored.
+        data: what the agent learns from.
+        logger: what it logs to.
         progress: how far the run is.
         evaluations: makes an evaluation when it is due.
         stopping: knows whether a signal asked the run to stop.
@@ -51,6 +67,7 @@ class Loop:
         seed_policy: Any,
         n_step: Any,
         replay_buffer: Any,
+        data: Batches,
         logger: Any,
         progress: Progress,
         evaluations: Evaluates,
@@ -64,6 +81,7 @@ class Loop:
         self.seed_policy = seed_policy
         self.n_step = n_step
         self.replay_buffer = replay_buffer
+        self.data = data
         self.logger = logger
         self.progress = progress
         self.evaluations = evaluations
@@ -101,6 +119,9 @@ class Loop:
                 return False
             if progress.step >= plan.num_train_steps:
                 return True
+            if progress.step < plan.offline_updates:
+                bar.update(self._update_offline())
+                continue
             seeding = progress.step < plan.num_seed_steps
             actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
             require_finite("action", actions)
@@ -108,7 +129,7 @@ class Loop:
             step_result = self.stepping.begin(actions)
             if (plan.updates_while_seeding or not seeding) and self.replay_buffer.num_added >= progress.updates_from:
                 for _ in range(progress.take_updates(self.replay_buffer.num_added + self.n_step.num_pending)):
-                    agent.update(self.replay_buffer, self.logger, progress.step)
+                    agent.update(self.data.batches, self.logger, progress.step)
             next_obs, rewards, terminated, truncated, info = step_result()
             require_finite("observation", next_obs)
             require_finite("reward", rewards)
@@ -124,6 +145,16 @@ class Loop:
                 obs = self.begin_episodes(done)
             if progress.checkpoint_due:
                 self.save(False)  # before the evaluation, which can be made again
+
+    def _update_offline(self) -> int:
+        """One update on what was preloaded, while the environments wait; returns the steps that it counts as."""
+        self.agent.update(self.data.offline, self.logger, self.progress.step)
+        steps = self.progress.count_offline()
+        if self.progress.step % OFFLINE_ROW_STEPS == 0:
+            require_finite_losses(self.logger.dump(self.progress.step, ty="train"))
+        if self.progress.checkpoint_due:
+            self.save(False)
+        return steps
 
     def _finish(self) -> bool:
         """The last evaluation and the last rows; returns whether nothing is left to do."""

@@ -10,6 +10,7 @@ from replay.on_disk import Segment
 from utils import require_count
 
 SEGMENT = {field.name for field in fields(Segment)}
+PRELOADED = "preloaded"  # the rows that a run began with: a key of the manifest, and their folder
 
 
 def signature(manifest: dict[str, Any]) -> str:
@@ -18,21 +19,27 @@ def signature(manifest: dict[str, Any]) -> str:
 
 def fault(manifest: dict[str, Any], path: Path) -> str | None:
     """What is wrong with a manifest that is signed, as anybody's can be; None if it is as one is written."""
-    identity, parts, segments = (manifest.get(name) for name in ("identity", "parts", "segments"))
-    if not isinstance(identity, dict) or not isinstance(parts, dict) or not isinstance(segments, list):
+    identity, parts = manifest.get("identity"), manifest.get("parts")
+    segments = [manifest.get("segments"), manifest.get(PRELOADED, [])]
+    if not isinstance(identity, dict) or not isinstance(parts, dict) or not all(isinstance(s, list) for s in segments):
         return "identity, parts and segments are not as they are written"
     if not all(isinstance(digest, str) for digest in parts.values()):
         return "a part's checksum is no text"
     try:
         if path.name != f"step_{require_count(manifest.get('step'), 'step')}":
             return f"it is of step {manifest['step']}"
-        stop = None
-        for segment in segments:
-            if not isinstance(segment, dict) or segment.keys() != SEGMENT or not isinstance(segment["sha256"], str):
-                return "a segment is not as one is written"
-            start, before, stop = require_count(segment["start"], "start"), stop, require_count(segment["stop"], "stop")
-            if start >= stop or before not in (None, start):
-                return f"a segment from {start} to {stop} cannot follow one to {before}"
+        return next(filter(None, map(_fault_of_rows, segments)), None)
     except ValueError as error:
         return str(error)
+
+
+def _fault_of_rows(segments: list[Any]) -> str | None:
+    """What is wrong with a list of segments, which follow each other."""
+    stop = None
+    for segment in segments:
+        if not isinstance(segment, dict) or segment.keys() != SEGMENT or not isinstance(segment["sha256"], str):
+            return "a segment is not as one is written"
+        start, before, stop = require_count(segment["start"], "start"), stop, require_count(segment["stop"], "stop")
+        if start >= stop or before not in (None, start):
+            return f"a segment from {start} to {stop} cannot follow one to {before}"
     return None

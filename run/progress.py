@@ -23,6 +23,7 @@ class Plan:
     update_every: int
     updates_per_step: float
     updates_while_seeding: bool
+    offline_updates: int
     eval_frequency: int
     checkpoint_frequency: int
 
@@ -33,6 +34,8 @@ class Plan:
 
     def note_if_no_update(self, updates_from: int) -> None:
         """Says so where a run would end without an update."""
+        if self.offline_updates:
+            return
         last = self.num_train_steps - self.num_envs * self.action_repeat  # the step of the last decision
         transitions = last // self.action_repeat
         if self.num_seed_steps > last:
@@ -102,10 +105,16 @@ class Progress:
         Returns:
             How many environment steps it was.
         """
-        steps = int(repeats.sum())
-        self.step += steps
         self.episode_reward += rewards
         self.episode_length += repeats
+        return self._count(int(repeats.sum()))
+
+    def count_offline(self) -> int:
+        """Counts an update without an environment, as one step: so evaluations and checkpoints come in its time too."""
+        return self._count(1)
+
+    def _count(self, steps: int) -> int:
+        self.step += steps
         self.evaluation_due |= self._evaluations(self.step)
         self.checkpoint_due = self._checkpoints(self.step)
         return steps

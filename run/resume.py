@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from run import checkpoint, memory, trust
+from run import checkpoint, memory, sources, trust
 from run.checkpoint import BrokenError, Checkpoint
 from settings import compose
 from settings import saved as saved_yaml
@@ -74,6 +74,8 @@ def settings_of(
     for key, value in _asked_for(given, overrides, config_name).items():
         if key == "seed_policy" and value not in ("agent", "uniform"):
             value = str(Path(value).resolve())
+        if key == "preload":
+            value = sources.named(value) or None
         if value == values.get(key) or value == LEFT_TO_THE_MACHINE.get(key, ...):
             continue
         if key not in MAY_CHANGE:

@@ -52,6 +52,7 @@ class SavedRun:
         self._identity = parts.identity
         self._agent = parts.agent
         self._replay_buffer = parts.replay_buffer
+        self._preloaded = parts.preloaded
         self._progress = progress
         self._logger = parts.logger
         self._envs = EnvEpisodes(parts.envs)
@@ -61,6 +62,8 @@ class SavedRun:
         if hasattr(parts.own_evaluator, "state_dict"):
             self._parts["evaluator"] = parts.own_evaluator
         self._parts["evaluations"] = evaluations
+        if cfg.preload and cfg.preload_share:
+            self._parts["preloaded"] = parts.preloaded
         self._parts["random"] = GlobalGenerators(parts.device)  # last of these, as restoring them may draw
         self._checkpoints = Checkpoints(work_dir, cfg.keep_checkpoints, parts.identity)
         self.is_saved = bool(cfg.checkpoint_frequency)  # whether there are checkpoints to go on from
@@ -100,7 +103,8 @@ class SavedRun:
         elif self._cfg.save_replay_buffer:
             parts["replay_buffer"] = self._whole_buffer()
         try:
-            self._checkpoints.save(step, parts, {"policy": partial(_export_policy, self._agent)}, rows)
+            preloaded = self._preloaded.buffer if self._cfg.save_replay_buffer else None
+            self._checkpoints.save(step, parts, {"policy": partial(_export_policy, self._agent)}, rows, preloaded)
         except OSError as error:
             if last_step is None or not self._work_dir.is_dir():
                 raise
@@ -134,6 +138,7 @@ class SavedRun:
             lost += self._lost_logs(state["logger"], without)
             self._agent.load_state_dict(agent)
             is_saved = self._restore_buffer(found, state["replay_buffer"])
+            num_preloaded = self._restore_preloaded(found, is_saved)
             for name, part in self._parts.items():
                 part.load_state_dict(state[name])
             run_folder.unmark_finished(self._work_dir)
@@ -146,7 +151,7 @@ class SavedRun:
             said = f"{type(error).__name__}: {one_line(error)}"
             raise UserError(f"{found.path}: does not fit this run ({said})") from error
         if not is_saved:
-            self._collect_anew()
+            self._collect_anew(num_preloaded)
         print(f"Continuing from {found.path}", flush=True)
         keep = self._cfg.keep_checkpoints
         self._checkpoints = Checkpoints(self._work_dir, keep, self._identity, found, broken)
@@ -222,12 +227,29 @@ class SavedRun:
         buffer.load_state_dict(counters if found.segments else counters | {"num_added": 0})
         return bool(found.segments) or not num_added
 
-    def _collect_anew(self) -> None:
-        """Has the updates wait for new transitions, where those in the buffer were not saved, or are lost."""
+    def _restore_preloaded(self, found: Checkpoint, is_saved: bool) -> int:
+        """The rows that the run began with, from the checkpoint or, where they were not saved, from where they came.
+
+        Returns:
+            How many of them were put into the replay buffer again.
+        """
+        if self._cfg.preload_share and found.preloaded:
+            self._preloaded.restore(found.preloaded, found.load_preloaded)
+        elif self._cfg.preload_share or not is_saved:
+            return self._preloaded.fill()
+        return 0
+
+    def _collect_anew(self, num_preloaded: int) -> None:
+        """Has the updates wait for new transitions, where those in the buffer were not saved, or are lost.
+
+        Args:
+            num_preloaded: in the buffer already.
+        """
         cfg, progress = self._cfg, self._progress
         first = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
-        progress.updates_from = min(first, self._replay_buffer.capacity)
-        print(f"There is no saved replay buffer: no updates before {progress.updates_from} new transitions")
+        progress.updates_from = min(first + num_preloaded, self._replay_buffer.capacity)
+        new = progress.updates_from - num_preloaded
+        print(f"There is no saved replay buffer: no updates before {new} new transitions")
 
 
 class EnvEpisodes:

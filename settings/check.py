@@ -24,6 +24,7 @@ from settings.types import (
     PositiveInt,
     Schedule,
     Storage,
+    UnitInterval,
 )
 from utils import UserError, one_line
 
@@ -63,6 +64,9 @@ class Settings:
     n_step: PositiveInt
     sample_with_replacement: bool
     reward_scale: float | Schedule
+    preload: str | list[str] | None
+    preload_share: UnitInterval
+    offline_updates: NonNegativeInt
     num_seed_steps: NonNegativeInt
     seed_policy: str
     min_buffer_size: NonNegativeInt

@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "logger": {"settings", "sinks", "utils"},
     "study": {"settings", "utils"},
     "plot": {"study", "utils"},
+    "export": {"agent", "envs", "run", "study", "utils", "video"},
     "run": {"agent", "envs", "logger", "replay", "replay_buffer", "settings", "utils", "video"},
     "evaluate": {"envs", "run", "settings", "utils"},
     "launch": {"agent", "envs", "replay_buffer", "run", "settings", "sinks", "utils"},

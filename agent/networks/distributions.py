@@ -134,7 +134,8 @@ class SquashedMixture:
     def greedy(self, rate: Rate) -> torch.Tensor:
         """tanh(mu_k) of the component that is rated best, (B, |A|)."""
         actions = torch.tanh(self.mu)
-        return actions[torch.arange(len(actions), device=actions.device), rate(actions).argmax(dim=1)]
+        best = rate(actions).argmax(dim=1).view(-1, 1, 1)
+        return actions.gather(1, best.expand(-1, -1, actions.shape[-1])).squeeze(1)
 
     @property
     def std(self) -> torch.Tensor:

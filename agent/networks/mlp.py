@@ -43,7 +43,7 @@ def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.T
     if weight.dim() == 2:
         return torch.addmm(bias, x, weight)
     if x.dim() == 2:
-        x = x.expand(weight.shape[0], *x.shape)
+        x = x.expand(weight.shape[0], -1, -1)
     if weight.shape[-1] == 1:  # as rows: with one column, the same product takes three times as long
         return torch.baddbmm(bias, weight.mT, x.mT).mT
     return torch.baddbmm(bias, x, weight)

@@ -36,12 +36,14 @@ def product(
     if b.dim() == 2:
         out = torch.mm(a, b) if bias is None else torch.addmm(bias, a, b)
     else:
-        a = a if a.dim() == 3 else a.expand(b.shape[0], *a.shape)
+        a = a if a.dim() == 3 else a.expand(b.shape[0], -1, -1)
         out = torch.bmm(a, b) if bias is None else torch.baddbmm(bias, a, b)
     return out.relu_() if relu else out
 
 
 def _by_onednn(a: torch.Tensor, b: torch.Tensor, rows: int, least: int) -> bool:
+    if not isinstance(rows, int):  # for a batch of any size: a policy is being exported
+        return False
     large = rows * b.shape[-2] * b.shape[-1] >= least
     is_plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and not torch.compiler.is_compiling()
     return large and is_plain and mkl_leaves_avx512_alone()

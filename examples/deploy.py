@@ -1,0 +1,178 @@
+"""Runs an exported policy (export.py) without torch: numpy, onnxruntime, and the environment's own package.
+
+    python examples/deploy.py exp/<day>/<run>/export/policy.onnx --episodes 10
+
+It acts at the task's own rate, as a robot would have to; `--fast` does not wait. It prints each episode's return and
+the milliseconds that a call of the policy takes. It imports nothing of this project: copy it and put your robot in.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+FORMAT = "policy-export-1"
+EPISODE_STEPS = 1000  # where the task sets no limit of its own
+MOST_BYTES = 2**20  # of the JSON
+
+
+class RefusedError(Exception):
+    """What is wrong, in one line."""
+
+
+class SuiteTask:
+    """A task of the DeepMind Control Suite."""
+
+    def __init__(self, domain: str, task: str, seed: int):
+        from dm_control import suite
+
+        settings = {"task_kwargs": {"random": seed}, "environment_kwargs": {"flat_observation": True}}
+        self._env = suite.load(domain, task, **settings)
+
+    def reset(self) -> np.ndarray:
+        return self._flat(self._env.reset())
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        step = self._env.step(action)
+        return self._flat(step), float(step.reward or 0.0), step.last()
+
+    @staticmethod
+    def _flat(step: Any) -> np.ndarray:
+        return step.observation["observations"].astype(np.float32)
+
+
+class GymnasiumTask:
+    """An environment that is registered with Gymnasium."""
+
+    def __init__(self, name: str, seed: int):
+        import gymnasium as gym
+
+        self._gym, self._seed = gym, seed
+        self._env = gym.make(name)
+
+    def reset(self) -> np.ndarray:
+        obs, _ = self._env.reset(seed=self._seed)
+        self._seed += 1
+        return self._flat(obs)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        obs, reward, terminated, truncated, _ = self._env.step(action)
+        return self._flat(obs), float(reward), terminated or truncated
+
+    def _flat(self, obs: Any) -> np.ndarray:
+        return np.asarray(self._gym.spaces.flatten(self._env.observation_space, obs), np.float32)
+
+
+def task(name: str, seed: int) -> Any:
+    os.environ.setdefault("MUJOCO_GL", "disabled")  # nothing is drawn
+    try:
+        from dm_control import suite
+
+        for domain, task_name in suite.ALL_TASKS:
+            if name == f"{domain}_{task_name}":
+                return SuiteTask(domain, task_name, seed)
+    except ImportError:
+        pass  # one of Gymnasium's, then
+    try:
+        return GymnasiumTask(name, seed)
+    except Exception as error:  # whatever Gymnasium says of a name, or an environment of its arguments
+        raise RefusedError(f"{name}: no such task here ({one_line(error)})") from None
+
+
+def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
+    """An exported policy and what it is of. The two files may be a stranger's: nothing in them is run but the graph."""
+    beside = path.with_name(f"{path.name}.json")
+    try:
+        about, data = json.loads(beside.read_bytes()[: MOST_BYTES + 1]), path.read_bytes()
+        fits = about["format"] == FORMAT and about["kind"] == "onnx" and isinstance(about["task"], str)
+        fits = fits and about["sha256"] == hashlib.sha256(data).hexdigest()
+        fits = fits and type(about["action_repeat"]) is int and about["action_repeat"] > 0
+        fits = fits and 0 < float(about["control_rate_hz"]) < 1e6
+        shape = [int(size) for size in about["input"]["shape"][1:]]
+    except OSError as error:
+        raise RefusedError(f"{error.filename}: {error.strerror}; export.py writes a graph and a .json") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RefusedError(f"{beside}: not what export.py writes ({one_line(error)[:80]})") from None
+    if not fits:
+        raise RefusedError(f"{beside}: not what export.py writes of {path.name}")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # of one row, a second thread would only wait
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        made = session.run([about["output"]["name"]], {about["input"]["name"]: np.zeros((1, *shape), np.float32)})[0]
+    except Exception as error:  # whatever onnxruntime says of a graph
+        raise RefusedError(f"{path}: cannot be run ({one_line(error)[:120]})") from None
+    if list(made.shape[1:]) != list(np.shape(about["action_low"])):
+        raise RefusedError(f"{path}: gives actions of shape {made.shape[1:]}, and not those that {beside.name} says")
+    return about, session
+
+
+def play(about: dict[str, Any], session: Any, env: Any, waits: bool) -> tuple[float, list[float]]:
+    """One episode; returns its return, and the milliseconds of each call."""
+    name, repeat, dtype = about["input"]["name"], about["action_repeat"], np.dtype(about["action_dtype"])
+    period_s = repeat / about["control_rate_hz"]
+    obs, total, steps, over, calls_ms = env.reset(), 0.0, 0, False, []
+    if obs.shape != tuple(about["input"]["shape"][1:]):
+        raise RefusedError(
+            f"{about['task']}: its observations are {obs.shape} here, the policy's {about['input']['shape'][1:]}"
+        )
+    due_s = time.perf_counter()
+    while not over and steps < EPISODE_STEPS:
+        began_s = time.perf_counter()
+        action = session.run(None, {name: obs[None]})[0][0].astype(dtype)
+        calls_ms.append(1000 * (time.perf_counter() - began_s))
+        for _ in range(repeat):
+            obs, reward, over = env.step(action)
+            total, steps = total + reward, steps + 1
+            if over:
+                break
+        due_s += period_s
+        if waits:
+            time.sleep(max(0.0, due_s - time.perf_counter()))
+    return total, calls_ms
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, help="an .onnx file of export.py's")
+    parser.add_argument("--episodes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fast", action="store_true", help="do not wait for the task's rate")
+    parser.add_argument("--env", default=None, help="a task of your own, my_package:MyEnv-v0, which imports my_package")
+    arguments = parser.parse_args()
+    try:
+        about, session = read(arguments.path)
+        name = arguments.env or about["task"]
+        if ":" in name and arguments.env is None:
+            raise RefusedError(f"{name}: would import a package; if it is yours, add --env {name}")
+        env = task(name, arguments.seed)
+        returns, calls_ms = [], []
+        for episode in range(1, arguments.episodes + 1):
+            total, taken_ms = play(about, session, env, not arguments.fast)
+            returns.append(total)
+            calls_ms += taken_ms
+            print(f"episode {episode}: return {total:.4f}", flush=True)
+    except RefusedError as error:
+        print(f"deploy.py: {error}", file=sys.stderr)
+        return 2
+    print(f"mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
+    if about.get("return"):
+        print(f"at its export, after {about['return']['step']} steps of training: mean {about['return']['mean']:.4f}")
+    print(f"a call: median {np.median(calls_ms):.3f} ms, longest {max(calls_ms):.3f} ms of {len(calls_ms)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

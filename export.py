@@ -1,0 +1,199 @@
+"""Takes a run's policy to where torch is not: `python export.py exp/<day>/<run>`, or `.../checkpoints/step_<number>`.
+
+Writes `export/policy.onnx` into the run's folder, and beside it `policy.onnx.json`, which says what the file is of. The
+graph takes observations as the environment gives them and gives greedy actions in the environment's own bounds, for a
+batch of any size. `--format torchscript` writes a file for libtorch instead; `--best` takes the policy that was
+evaluated best. What is written is played beside the policy first (docs/EXPORT.md).
+"""
+
+import argparse
+import contextlib
+import hashlib
+import importlib.util
+import json
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from agent.exported import INPUT, OUTPUT, Greedy, write_onnx, write_torchscript
+from agent.off_policy import OffPolicyAgent
+from agent.policy import Policy
+from envs.seeding import EVAL_STREAM, episode_seed
+from run import best, trained, trust
+from run.trained import Trained
+from study.runs import read
+from utils import RunError, UserError, one_line, write_atomically
+from video import seconds_per_step
+
+FORMAT = "policy-export-1"
+CHECKED, MOST_APART = 1000, 1e-5  # observations; in halves of an action's interval, so in [-1, 1]
+BATCHES = (1, 7, CHECKED)
+Run = Callable[[np.ndarray], np.ndarray]
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: Path | None = None) -> Path:
+    """Writes a run's policy, and what it is of; both appear when they have been checked.
+
+    Args:
+        path: the folder of a run, a checkpoint in it, or its `checkpoints/best`.
+        kind: onnx or torchscript.
+        trusted: packages whose classes the run's configuration may name beside this project's.
+        output: the file; None is in the run's folder.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: for a run whose policy cannot be exported, or a file that cannot be written.
+        RunError: if the file acts otherwise than the policy.
+    """
+    if kind == "onnx":
+        _require_packages()
+    found = trained.load(path, "cpu", trusted)
+    policy = _policy_of(found)
+    env = found.make_env(False)
+    own = env.get_wrapper_attr("own_actions")
+    obs = _observations(env, policy, found)
+    about = _about(found, kind, env)
+    env.close()
+    name = f"{'best' if found.path.name == 'best' else 'policy'}.{kind}"
+    output = output or found.folder / "export" / name
+    partial = output.with_name(f".{output.name}.part")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        greedy = Greedy(policy, own.low, own.high)
+        (write_onnx if kind == "onnx" else write_torchscript)(greedy, obs[:8], partial)
+        apart = worst_difference(_runner(kind, partial), policy, obs, own)
+        if not apart <= MOST_APART:
+            raise RunError(f"{output}: its actions are {apart:.1e} from the policy's, more than {MOST_APART:g}")
+        about |= {"worst_difference": apart, "sha256": hashlib.sha256(partial.read_bytes()).hexdigest()}
+        partial.replace(output)
+        write_atomically(output.with_name(f"{output.name}.json"), json.dumps(about, indent=1) + "\n")
+    except OSError as error:
+        raise UserError(f"{output}: cannot be written ({error.strerror})") from None
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+    print(f"{output}: {about['task']}, {about['agent']}, step {about['step']}")
+    print(f"worst difference from the policy over {len(obs)} observations: {apart:.1e}")
+    return output
+
+
+def _require_packages() -> None:
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"--format onnx: {', '.join(missing)} missing; pip install -r requirements-export.txt")
+
+
+def _policy_of(found: Trained) -> Policy:
+    """What acts greedily, and is made of tensors alone."""
+    actor = found.actor
+    if isinstance(actor, Policy):
+        return actor
+    if not isinstance(actor, OffPolicyAgent) or type(actor).act is not OffPolicyAgent.act:
+        raise UserError(f"{found.folder}: {type(actor).__name__} acts in its own way, which cannot be exported")
+    return actor.policy
+
+
+def _observations(env: gym.Env, policy: Policy, found: Trained) -> np.ndarray:
+    """What the policy sees where it acts, (CHECKED, obs_dim)."""
+    kept: list[np.ndarray] = []
+    episode, over, obs = 0, True, np.zeros(0)
+    while len(kept) < CHECKED:
+        if over:
+            obs, _ = env.reset(seed=episode_seed(found.cfg.seed, EVAL_STREAM, found.step, episode))
+            episode += 1
+        kept.append(np.asarray(obs, np.float32))
+        obs, _, terminated, truncated, _ = env.step(policy.act(kept[-1]))
+        over = terminated or truncated
+    return np.stack(kept)
+
+
+def _about(found: Trained, kind: str, env: gym.Env) -> dict[str, Any]:
+    """What the file is of; plain values."""
+    cfg, own = found.cfg, env.get_wrapper_attr("own_actions")
+    obs_shape = list(env.observation_space.shape or ())
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "task": cfg.env,
+        "agent": cfg.agent["name"],
+        "step": found.step,
+        "input": {"name": INPUT, "shape": ["batch", *obs_shape], "dtype": "float32"},
+        "output": {"name": OUTPUT, "shape": ["batch", *own.low.shape], "dtype": "float32"},
+        "action_low": own.low.tolist(),
+        "action_high": own.high.tolist(),
+        "action_dtype": str(own.dtype),
+        "action_repeat": cfg.action_repeat,
+        "control_rate_hz": 1 / seconds_per_step(env, 1),
+        "return": _return_of(found),
+    }
+
+
+def _return_of(found: Trained) -> dict[str, float | None] | None:
+    """Of the run's evaluation at that step, or the newest one before it."""
+    columns = read(found.folder / "eval.csv")
+    steps, means = columns.get("episode_reward", ([], []))
+    before = [index for index, step in enumerate(steps) if step <= found.step]
+    if not before:
+        return None
+    spread = dict(zip(*columns.get("episode_reward_std", ([], [])), strict=True))
+    step = steps[before[-1]]
+    return {"step": int(step), "mean": means[before[-1]], "std": spread.get(step)}
+
+
+def _runner(kind: str, path: Path) -> Run:
+    """What runs the file that was written."""
+    if kind == "torchscript":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there are other formats
+            program = torch.jit.load(str(path))
+        return lambda obs: program(torch.from_numpy(obs)).numpy()
+    import onnxruntime  # not before: it is optional
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda obs: session.run([OUTPUT], {INPUT: obs})[0]
+
+
+def worst_difference(run: Run, policy: Policy, obs: np.ndarray, own: Any) -> float:
+    """Between the file's actions and the policy's, in [-1, 1], over observations in batches of several sizes."""
+    expected = policy.act(obs).astype(np.float64)
+    half = (own.high - own.low) / 2
+    worst = 0.0
+    for size in BATCHES:
+        for start in range(0, len(obs), size):
+            actions = ((run(obs[start : start + size]) - own.low) / half - 1.0).reshape(-1, expected.shape[1])
+            apart = np.abs(actions - expected[start : start + size])
+            worst = max(worst, float(apart.max())) if np.isfinite(apart).all() else float("inf")
+    return worst
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, help="the folder of a run, or a checkpoint in it")
+    parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
+    parser.add_argument("--format", choices=("onnx", "torchscript"), default="onnx", help="default: onnx")
+    parser.add_argument("--output", type=Path, default=None, help="default: <run folder>/export/policy.<format>")
+    parser.add_argument(
+        "--trust", action="append", default=[], metavar="PACKAGE", help="as for evaluate.py: classes of your own"
+    )
+    arguments = parser.parse_args()
+    path = arguments.path / best.BEST if arguments.best else arguments.path
+    try:
+        trusted = [name for given in arguments.trust for name in trust.names(given)]
+        export(path, arguments.format, trusted, arguments.output)
+    except (UserError, RunError) as error:
+        print(f"export.py: {one_line(error)}", file=sys.stderr)
+        return 2 if isinstance(error, UserError) else 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""What export.py writes acts as the policy does, and says what it is of; hostile files do nothing."""
+
+import hashlib
+import importlib.util
+import json
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import probes
+import pytest
+import torch
+from agents import SMALL, make_agent
+from runs import ONE_THREAD, ROOT, RUN
+
+import export
+from agent import exported
+from agent.exported import Greedy, write_onnx, write_torchscript
+from utils import RunError, UserError
+
+LOW, HIGH = np.array([[-2.0, 0.0, 1.0]] * 2), np.array([[2.0, 10.0, 1.5]] * 2)  # of six actions in a matrix
+SCALED = ("agent/observation_normaliser=running",)
+AGENTS = {
+    "sac, scaled": SCALED,
+    "td3": ("agent=td3",),
+    "crossq": ("agent=crossq",),
+    "flash_sac": ("agent=flash_sac",),
+    "simba": ("agent=simba",),
+    "mixture": ("agent=sac_2018", "agent.value.hidden_dim=16", "agent.actor.num_components=3"),
+}
+
+
+def moved(agent: Any) -> Any:
+    """Statistics that are not those of the start, as after training."""
+    random = np.random.default_rng(0)
+    obs = (5 + 3 * random.normal(size=(200, agent.obs_dim))).astype(np.float32)
+    if agent.observation_normaliser is not None:
+        agent.observation_normaliser.observe(obs)
+    for module in agent.policy.actor.modules():
+        if hasattr(module, "running_mean"):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+    return agent
+
+
+def runner(kind: str, path: Path) -> Callable[[np.ndarray], np.ndarray]:
+    if kind == "torchscript":
+        program = torch.jit.load(str(path))
+        return lambda obs: program(torch.from_numpy(obs)).numpy()
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda obs: session.run(["action"], {"obs": obs})[0]
+
+
+ALWAYS = {("sac, scaled", "onnx"), ("flash_sac", "onnx"), ("mixture", "onnx"), ("mixture", "torchscript")}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(name, kind, marks=() if (name, kind) in ALWAYS else pytest.mark.thorough)
+        for name in AGENTS
+        for kind in ("onnx", "torchscript")
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_exported_policy_acts_as_the_policy_for_any_batch(tmp_path: Path, name: str, kind: str) -> None:
+    agent = moved(make_agent(*AGENTS[name], *SMALL))
+    obs = (5 + 3 * np.random.default_rng(1).normal(size=(33, agent.obs_dim))).astype(np.float32)
+    write = write_onnx if kind == "onnx" else write_torchscript
+    write(Greedy(agent.policy, LOW, HIGH), obs[:4], tmp_path / "policy")
+    run = runner(kind, tmp_path / "policy")
+    in_bounds = LOW + (agent.act(obs).reshape(-1, 2, 3).astype(np.float64) + 1) * (HIGH - LOW) / 2
+    assert np.ptp(in_bounds[:, 0, 1]) > 0.1  # they do differ
+    for batch in (obs, obs[:1], obs[:7]):
+        np.testing.assert_allclose(run(batch), in_bounds[: len(batch)], atol=1e-4, rtol=0)
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]  # the weights are in it
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was exported, to be read only."""
+    folder = tmp_path_factory.mktemp("pendulum")
+    probes.train(folder, "env=Pendulum-v1", *RUN, "num_train_steps=80", "action_repeat=2")
+    export.export(folder)
+    return folder
+
+
+def test_what_is_written_says_what_it_is_of(pendulum: Path) -> None:
+    path = pendulum / "export/policy.onnx"
+    about = json.loads((pendulum / "export/policy.onnx.json").read_text())
+    assert about.pop("worst_difference") < 1e-5
+    assert about.pop("sha256") == hashlib.sha256(path.read_bytes()).hexdigest()
+    header, *_, last = (pendulum / "eval.csv").read_text().splitlines()
+    row = dict(zip(header.split(","), last.split(","), strict=True))
+    assert about == {
+        "format": "policy-export-1",
+        "kind": "onnx",
+        "task": "Pendulum-v1",
+        "agent": "sac",
+        "step": 80,
+        "input": {"name": "obs", "shape": ["batch", 3], "dtype": "float32"},
+        "output": {"name": "action", "shape": ["batch", 1], "dtype": "float32"},
+        "action_low": [-2.0],
+        "action_high": [2.0],
+        "action_dtype": "float32",
+        "action_repeat": 2,
+        "control_rate_hz": 20.0,
+        "return": {"step": 80, "mean": float(row["episode_reward"]), "std": float(row["episode_reward_std"])},
+    }
+
+
+def test_the_best_policy_and_a_matrix_of_actions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = probes.train(tmp_path, "env=ProbeTuples-v0", *RUN, "num_train_steps=80")
+    monkeypatch.setattr(sys, "argv", ["export.py", str(tmp_path), "--best", "--format", "torchscript"])
+    assert export.main() == 0
+    assert "worst difference from the policy over 1000 observations: " in capsys.readouterr().out
+    path = tmp_path / "export/best.torchscript"
+    about = json.loads((tmp_path / "export/best.torchscript.json").read_text())
+    assert (about["action_low"], about["action_high"], about["action_dtype"]) == ([[-2], [0]], [[2], [1]], "float64")
+    actions = runner("torchscript", path)(np.zeros((5, trained.agent.obs_dim), np.float32))
+    assert actions.shape == (5, 2, 1) and (np.abs(actions[:, 0]) <= 2).all() and (actions[:, 1] >= 0).all()
+
+
+def test_a_file_that_acts_otherwise_is_an_error_and_not_left(
+    pendulum: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(greedy: Greedy, example: np.ndarray, path: Path) -> None:
+        greedy.lowest += 1e-4  # a hundred-thousandth is 2e-5 here
+        write_torchscript(greedy, example, path)
+
+    monkeypatch.setattr(export, "write_torchscript", write)
+    with pytest.raises(RunError, match=r"its actions are 5\.\de-05 from the policy's, more than 1e-05"):
+        export.export(pendulum, "torchscript", output=tmp_path / "mine")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported_is_one_line(
+    tmp_path: Path, pendulum: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probes.train(
+        tmp_path / "own", "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40", "agent._target_=probes.ActsItself"
+    )
+    with pytest.raises(UserError, match="ActsItself acts in its own way, which cannot be exported"):
+        export.export(tmp_path / "own", "torchscript", trusted=("probes",))
+    monkeypatch.setattr(sys, "argv", ["export.py", str(tmp_path)])
+    assert export.main() == 2 and "there is no checkpoint in it" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"mine: cannot be written \(File exists\)"):
+        export.export(pendulum, "torchscript", output=tmp_path / "file/mine")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"onnx, onnxscript, onnxruntime missing; pip install -r requirements-export"):
+        export.export(pendulum)
+
+
+def deploy(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The example in a process in which neither torch nor this project can be imported."""
+    script = str(ROOT / "examples/deploy.py")
+    code = f"import runpy, sys; sys.modules['torch'] = None; sys.argv = [{script!r}, *sys.argv[1:]]; "
+    code += f"runpy.run_path({script!r}, run_name='__main__')"
+    command = [sys.executable, "-P", "-c", code, str(path), "--fast", *arguments]
+    return subprocess.run(command, cwd=path.parent, env=ONE_THREAD, capture_output=True, text=True, check=False)
+
+
+def test_the_example_plays_it_without_torch(pendulum: Path) -> None:
+    said = deploy(pendulum / "export/policy.onnx", "--episodes", "2", "--seed", "7")
+    assert said.returncode == 0, said.stderr
+    first, second, mean, trained, calls = said.stdout.splitlines()
+    assert trained.startswith("at its export, after 80 steps of training: mean -")
+    assert calls.startswith("a call: median ") and calls.endswith(" ms of 200")  # each held for two of 200 steps
+    returns = [float(line.split()[-1]) for line in (first, second)]
+    assert mean.startswith(f"mean {np.mean(returns):.4f}")
+    assert returns == pytest.approx([played(pendulum, seed) for seed in (7, 8)], abs=0.5)
+
+
+def played(folder: Path, seed: int) -> float:
+    """The return of the run's own policy in the episode of a seed."""
+    found = export.trained.load(folder, "cpu")
+    env = found.make_env(False)
+    obs, _ = env.reset(seed=seed)
+    total, over = 0.0, False
+    while not over:
+        obs, reward, terminated, truncated, _ = env.step(found.actor.act(obs))
+        total, over = total + float(reward), terminated or truncated
+    return total
+
+
+def changed(**values: Any) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        beside = path.with_name("policy.onnx.json")
+        beside.write_text(json.dumps(json.loads(beside.read_text()) | values))
+
+    return change
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"garbage" * 99)
+    changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a package": (changed(task="evil_module:Thing-v0"), "evil_module:Thing-v0: would import a package"),
+    "no task": (changed(task="evil_module.Thing"), "no such task here"),
+    "another shape": (changed(action_low=[0.0, 0.0]), "gives actions of shape (1,)"),
+    "another task's": (changed(task="MountainCarContinuous-v0"), "its observations are (2,) here"),
+    "another graph's": (changed(sha256="0"), "not what export.py writes of policy.onnx"),
+    "no number": (changed(control_rate_hz="fast"), "not what export.py writes (could not convert"),
+    "no graph": (garbage, "policy.onnx: cannot be run"),
+    "a deep JSON": (lambda path: path.with_name("policy.onnx.json").write_text("[" * 99_999), "not what export.py"),
+    "no JSON": (lambda path: path.with_name("policy.onnx.json").unlink(), "policy.onnx.json: No such file"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_export_runs_nothing_and_is_one_line(
+    name: str, pendulum: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "evil_module.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'MARK')!r})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for file in ("policy.onnx", "policy.onnx.json"):
+        (tmp_path / file).write_bytes((pendulum / "export" / file).read_bytes())
+    change, message = HOSTILE[name]
+    change(tmp_path / "policy.onnx")
+    monkeypatch.setattr(sys, "argv", ["deploy.py", str(tmp_path / "policy.onnx"), "--fast"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "examples/deploy.py"), run_name="__main__")
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and message in said and said.count("\n") == 1, said
+    assert not (tmp_path / "MARK").exists()
+
+
+def test_the_exporter_is_quiet_and_leaves_its_logger_as_it_was() -> None:
+    logger = exported.logging.getLogger("torch.onnx")
+    logger.setLevel(exported.logging.INFO)
+    with exported._quiet():
+        assert logger.level == exported.logging.ERROR
+    assert logger.level == exported.logging.INFO
