@@ -19,17 +19,26 @@ def known(make: Callable[..., Any], but: tuple[str, ...] = ()) -> dict[str, Para
     try:
         found = parameters(make)
     except (NameError, TypeError, ValueError):  # a hint that only a type checker can follow
-        listed = inspect.signature(make).parameters.values()
-        found = {one.name: Parameter(Any, one.default, True) for one in listed if not _collects(one)}
-    return {name: parameter for name, parameter in found.items() if name not in but}
+        found = {}
+        for call in _calls(make):
+            listed = inspect.signature(call).parameters.values()
+            found = {one.name: Parameter(Any, one.default, True) for one in listed if not _collects(one)} | found
+            if not _hands_on(call):
+                break
+    return {name: parameter for name, parameter in found.items() if name not in (*but, "self")}
 
 
 def takes_more(make: Callable[..., Any]) -> bool:
     """Whether it takes keywords that neither its own signature nor that of a base class names."""
+    calls = _calls(make)
+    return bool(calls) and all(map(_hands_on, calls))
+
+
+def _calls(make: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """A function, or of a class each `__init__` that its keywords may go on to."""
     if not inspect.isclass(make):
-        return _hands_on(make)
-    inits = [vars(owner)["__init__"] for owner in make.__mro__[:-1] if "__init__" in vars(owner)]
-    return bool(inits) and all(_hands_on(init) for init in inits)
+        return [make]
+    return [vars(owner)["__init__"] for owner in make.__mro__[:-1] if "__init__" in vars(owner)]
 
 
 def _hands_on(function: Callable[..., Any]) -> bool:

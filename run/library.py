@@ -30,7 +30,7 @@ from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
 from run import machine
 from run.agent_file import load, save
-from run.build import BUFFER_METHODS, Shapes, shapes_of
+from run.build import BUFFER_METHODS, GRAPH_METHODS, Shapes, shapes_of
 from run.evaluations import Evaluations
 from run.evaluator import Evaluator
 from run.loop import Loop
@@ -131,10 +131,10 @@ def train(
     _require_fit(agent, spaces)
     if replay_buffer is None:
         replay_buffer = _new_buffer(spaces, device, -(-num_steps // action_repeat), seed)
-    _require("replay_buffer", replay_buffer, BUFFER_METHODS)
     _require("logger", logger, ("log", "log_all", "histograms_due", "dump"))
     _require("evaluator", evaluator, ("evaluate",))
     chosen, _ = choose_execution(execution, agent, device)
+    _require("replay_buffer", replay_buffer, BUFFER_METHODS + (GRAPH_METHODS if chosen.endswith("captured") else ()))
     set_execution(agent, chosen, device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
     plan = Plan(

@@ -1,8 +1,14 @@
 """Names in, environments out; episodes that depend on nothing but their seeds."""
 
+from pathlib import Path
+
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
+from gymnasium.envs.registration import EnvSpec
 
+from envs import arguments
 from envs.make import make_env, needs_opengl, reward_threshold
 from envs.seeded import SeededEpisodes
 from envs.seeding import episode_seed
@@ -98,3 +104,39 @@ def test_what_gymnasium_says_of_a_packages_environment() -> None:
     assert reward_threshold("probes:ProbeSolved-v0") == 5.0
     assert reward_threshold("cheetah_run") is None and reward_threshold("Pendulum-v1") is None
     assert not needs_opengl("probes:ProbeSolved-v0") and needs_opengl("HalfCheetah-v5")
+
+
+def test_whether_an_environment_of_ones_own_needs_opengl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cheetah(HalfCheetahEnv): ...
+
+    monkeypatch.setitem(gym.registry, "OwnCheetah-v0", EnvSpec("OwnCheetah-v0", entry_point=Cheetah))
+    assert needs_opengl("OwnCheetah-v0") and not needs_opengl("Pendulum")
+    (tmp_path / "own_broken.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"env=own_broken:A-v0: own_broken cannot be imported .ZeroDivisionError in"):
+        needs_opengl("own_broken:A-v0")
+    for name in ("Nowhere-v0", "own_nowhere:A-v0"):
+        with pytest.raises(UserError, match="no such task"):
+            needs_opengl(name)
+
+
+class Takes(HalfCheetahEnv):
+    def __init__(self, size: "Unknown" = 1, **kwargs):  # type: ignore[name-defined,no-untyped-def]  # noqa: F821
+        super().__init__(**kwargs)
+
+
+class Anything(gym.Env):
+    def __init__(self, size: int = 1, pair: tuple[float, float] = (0, 1), array: np.ndarray = 0, **more):  # type: ignore
+        self.more = more
+
+
+def test_arguments_are_read_from_signatures_and_those_of_base_classes() -> None:
+    known = arguments.known(HalfCheetahEnv)
+    assert {"forward_reward_weight", "frame_skip", "width"} <= known.keys() and not arguments.takes_more(HalfCheetahEnv)
+    assert arguments.known(Takes).keys() == known.keys() | {"size"}
+    assert arguments.takes_more(Anything) and not arguments.takes_more(Takes)
+    given = {"size": 1e3, "pair": [1, 2], "array": [3], "colour": "red"}
+    fitted = arguments.fitted("A", arguments.known(Anything), given, more=True)
+    assert fitted == {"size": 1000, "pair": (1.0, 2.0), "array": [3], "colour": "red"} and type(fitted["size"]) is int
+    with pytest.raises(UserError, match=r"colour=red: env=A has no such argument; there are array, pair, size$"):
+        arguments.fitted("A", arguments.known(Anything), given)
