@@ -11,14 +11,13 @@ import dataclasses
 import sys
 import traceback
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from run import best, checkpoint, machine, resume, trust
+from run import best, checkpoint, environments, machine, resume, trust
 from run.build import Shapes, build_agent, identity_of, require_fit, shapes_of
 from run.checkpoint import BrokenError, Checkpoint
 from run.evaluator import Evaluator
@@ -57,10 +56,9 @@ def evaluate(
     if not checkpoint.newest_first(run_folder):
         raise UserError(f"{run_folder}: there is no checkpoint in it")
     cfg = resume.settings_of(run_folder, [], trusted=trusted)
-    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, film is not None))
-    if film is not None and not machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env)):
-        film = None
-    make_env = partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat)
+    env_module, films = environments.import_envs(cfg, film is not None)
+    film = film if films else None
+    make_env = environments.maker(cfg, env_module)
     probe = make_env(False)
     shapes = shapes_of(probe.observation_space, probe.action_space)
     probe.close()

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 from absl import logging as absl_logging
 from dm_control import suite
-from gymnasium.wrappers import AddRenderObservation, TimeLimit, TransformObservation
+from gymnasium.wrappers import TimeLimit, TransformObservation
 from shimmy.dm_control_compatibility import DmControlCompatibilityV0
 
 from dmc2gym.wrappers import ActionRepeat, rescale_actions
@@ -94,13 +94,13 @@ def make(
     )
     env = ActionRepeat(_SuiteInfo(env), frame_skip)
     if from_pixels:
-        env = AddRenderObservation(env, render_only=True)
-        if channels_first:
-            env = TransformObservation(
-                env,
-                lambda frame: np.ascontiguousarray(frame.transpose(2, 0, 1)),
-                gym.spaces.Box(0, 255, (3, height, width), np.uint8),
-            )
+        rendered, shape = env, (3, height, width) if channels_first else (height, width, 3)
+
+        def frame(_: Any) -> np.ndarray:
+            picture: Any = rendered.render()
+            return np.ascontiguousarray(picture.transpose(2, 0, 1)) if channels_first else picture
+
+        env = TransformObservation(env, frame, gym.spaces.Box(0, 255, shape, np.uint8))
     else:
         space = gym.spaces.Box(-np.inf, np.inf, task.observation_spec()["observations"].shape, np.float32)
         env = TransformObservation(env, lambda obs: obs["observations"].astype(np.float32), space)

@@ -13,6 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 
 import dmc2gym
 from envs.names import SUITE_TASKS, unknown
+from envs.pixels import Filmed, Pixels, Rendered, channels_first, is_image, stacked
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
 from envs.watched import Watched
@@ -22,6 +23,7 @@ __all__ = [
     "SUITE_TASKS",
     "EnvProcesses",
     "PhysicsError",
+    "Pixels",
     "SeededEpisodes",
     "make_env",
     "make_train_envs",
@@ -30,47 +32,59 @@ __all__ = [
 
 EPISODE_LENGTH = 1000  # steps, for environments that set no limit of their own
 VIDEO_SIZE = 256  # pixels
+NO_PIXELS = Pixels()
 
 
-def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False) -> gym.Env:
-    """Builds an environment with a flat float32 observation and float32 actions in [-1, 1].
+def make_env(name: str, seed: int, action_repeat: int = 1, render: bool = False, pixels: Pixels = NO_PIXELS) -> gym.Env:
+    """Builds an environment with a flat float32 observation, or images, and float32 actions in [-1, 1].
 
     Args:
         name: a suite task such as `cheetah_run`, or a Gymnasium id such as `Pendulum-v1`.
         seed: for what is drawn at construction; episodes take theirs in `reset`.
         action_repeat: environment steps that one action is held for; `info["repeats"]` says how many were taken.
         render: whether `render()` will be called, for (H, W, 3) uint8 frames.
+        pixels: how observations become images, (C, H, W) uint8; those of an environment that gives images are stacked
+            in any case.
 
     Raises:
         UserError: for an unknown name, a missing optional package, or spaces that SAC cannot use.
     """
     if name in SUITE_TASKS:
-        domain, task = SUITE_TASKS[name]
         try:
-            return dmc2gym.make(
-                domain,
-                task,
-                seed=seed,
-                visualize_reward=render,
-                height=VIDEO_SIZE,
-                width=VIDEO_SIZE,
-                frame_skip=action_repeat,
-                episode_length=EPISODE_LENGTH,
-            )
+            return _make_suite(name, seed, action_repeat, render, pixels)
         except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
             raise UserError(
                 f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)"
             ) from error
-    return _make_gymnasium(name, action_repeat, render)
+    return _make_gymnasium(name, action_repeat, render, pixels)
 
 
-def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
+def _make_suite(name: str, seed: int, action_repeat: int, render: bool, pixels: Pixels) -> gym.Env:
+    domain, task = SUITE_TASKS[name]
+    size, camera = (pixels.size, pixels.camera_of(domain)) if pixels.rendered else (VIDEO_SIZE, 0)
+    env = dmc2gym.make(
+        domain,
+        task,
+        seed=seed,
+        visualize_reward=render and not pixels.rendered,
+        from_pixels=pixels.rendered,
+        height=size,
+        width=size,
+        camera_id=camera,
+        frame_skip=action_repeat,
+        episode_length=EPISODE_LENGTH,
+    )
+    return Filmed(stacked(env, pixels.stack), VIDEO_SIZE, camera) if pixels.rendered else env
+
+
+def _make_gymnasium(name: str, action_repeat: int, render: bool, pixels: Pixels) -> gym.Env:
     # Box2D's bindings say something about types of their own that is of no use to anyone.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
     try:
         # Not every environment knows the argument, so it is passed only where it is needed.
-        kwargs: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
-        if render:  # pygame is to draw into memory, and to look for neither a window nor a loudspeaker
+        renders = render or pixels.rendered
+        kwargs: dict[str, Any] = {"render_mode": "rgb_array"} if renders else {}
+        if renders:  # pygame is to draw into memory, and to look for neither a window nor a loudspeaker
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
             os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
         env = _make(name, kwargs)
@@ -92,15 +106,20 @@ def _make_gymnasium(name: str, action_repeat: int, render: bool) -> gym.Env:
                 f"env={name}: its actions are {env.action_space}, and SAC here needs a Box; choose a continuous task"
             )
         space = env.observation_space
-        if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8:
+        as_images = is_image(space) or pixels.rendered
+        if isinstance(space, gym.spaces.Dict) and any(map(is_image, space.values())) and not as_images:
             raise UserError(
-                f"env={name}: its observations are images {space.shape}; only flat ones can be learned from"
+                f"env={name}: its observations are images beside vectors ({', '.join(space)}); a wrapper of your own "
+                "that gives one of them can be learned from"
             )
-        if not space.is_np_flattenable:
+        if not as_images and not space.is_np_flattenable:
             raise UserError(f"env={name}: its observations, {space}, cannot be flattened into a vector")
         if env.spec is None or env.spec.max_episode_steps is None:
             env = gym.wrappers.TimeLimit(env, EPISODE_LENGTH)
         env = dmc2gym.ActionRepeat(env, action_repeat)
+        if as_images:
+            env = channels_first(env, name) if is_image(space) else Rendered(env, pixels.size)
+            return Watched(dmc2gym.rescale_actions(stacked(env, pixels.stack)), name)
         flat = gym.spaces.flatten_space(space)
         box = gym.spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
         env = gym.wrappers.TransformObservation(

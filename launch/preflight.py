@@ -5,21 +5,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-import replay_buffer
 from agent.execution.choose import choose_execution
 from launch import engines
 from launch.asked import Asked, output_folder, read
-from run import build, machine, memory
+from run import build, environments, machine, memory
 from run import folder as run_folder
 from settings import saved
 from settings.check import Settings
 from settings.compose import AUTO, parse, plain, quoted
 from sinks import wandb as wandb_sink
-from utils import UserError, one_line
+from utils import EnvError, UserError, one_line
 
 
 def check_machine(runs: list[Settings]) -> None:
@@ -32,14 +30,10 @@ def check_machine(runs: list[Settings]) -> None:
         machine.set_precision(cfg.precision, machine.resolve_device(cfg.device))
         if cfg.log_save_wandb:
             wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
-    env_module, _ = machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video) for cfg in runs))
+    machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video or cfg.from_pixels) for cfg in runs))
     for cfg in runs:
-        env = env_module.make_env(cfg.env, cfg.seed, cfg.action_repeat)
-        shapes = build.shapes_of(env.observation_space, env.action_space)
-        env.close()
-        if build.has_our_buffer(cfg):
-            capacity = cfg.replay_buffer["capacity"]
-            replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), capacity)
+        shapes = _shapes(cfg)
+        build.require_memory(cfg, shapes)
         memory.require_memory(cfg, shapes, machine.resolve_device(cfg.device))
         agent = _acting_agent(cfg, shapes)
         build.build_n_step(cfg)
@@ -48,13 +42,27 @@ def check_machine(runs: list[Settings]) -> None:
         build.build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
 
 
+def _shapes(cfg: Settings) -> build.Shapes:
+    """Those of its environment; one that is learned from by its rendering has to render."""
+    env_module, _ = environments.import_envs(cfg, films=False)
+    env = environments.maker(cfg, env_module)()
+    try:
+        if cfg.from_pixels:
+            env.reset(seed=cfg.seed)
+    except EnvError as error:
+        raise UserError(f"from_pixels=true: {error}") from error
+    finally:
+        env.close()
+    return build.shapes_of(env.observation_space, env.action_space)
+
+
 def _acting_agent(cfg: Settings, shapes: build.Shapes) -> Any:
     """An agent that could be built, and has acted: what its parts cannot do together shows here, and not in the run."""
     done = "be built"
     try:
         agent = build.build_agent(cfg, shapes, torch.device("cpu"))
         done = "act"
-        agent.act(np.zeros((1, shapes["obs_dim"]), np.float32))
+        agent.act(build.zeros(shapes)[None])
         return agent
     except UserError:
         raise

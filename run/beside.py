@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import torch
 from hydra.utils import instantiate
 
 from agent.policy import Policy
-from run import machine
+from run import environments, machine
 from run.evaluator import Evaluation
 from settings.check import Settings
 from utils import one_line, set_seed_everywhere
@@ -65,9 +64,9 @@ class Spec:
 
 def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
     """The evaluator that `cfg.evaluator` describes."""
-    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films))
+    env_module, _ = environments.import_envs(cfg, films)
     return instantiate(cfg.evaluator, _convert_="all")(
-        make_env=partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat),
+        make_env=environments.maker(cfg, env_module),
         video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
     )
 

@@ -18,12 +18,15 @@ from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy, UniformPolicy
 from agent.policy_file import load_policy
 from replay import device as device_buffer
+from replay import frames
 from replay.n_step import NStep
-from replay_buffer import ReplayBuffer
-from run import machine
+from replay_buffer import ReplayBuffer, nbytes
+from replay_buffer import require_memory as require_memory_for_rows
+from run import environments, machine
 from run.beside import Beside, Spec, make_evaluator
 from run.evaluator import Evaluator
 from settings.check import Settings
+from settings.hints import parameters
 from utils import RunError, UserError, one_line, set_seed_everywhere
 
 Shapes = dict[str, Any]  # what an agent's constructor is told of its environment
@@ -78,13 +81,11 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     machine.keep_freed_memory()
     precision = machine.set_precision(cfg.precision, device)
     set_seed_everywhere(cfg.seed)
-    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, cfg.save_video))
-    films = cfg.save_video and machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env))
-    machine.note_if_slow(cfg, device)
-
-    make_env = partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat)
-    envs = env_module.make_train_envs(make_env, cfg.seed, cfg.num_envs, cfg.async_envs, cfg.env_timeout_s)
+    env_module, films = environments.import_envs(cfg, cfg.save_video)
+    make_env, async_envs = environments.maker(cfg, env_module), environments.in_processes(cfg)
+    envs = env_module.make_train_envs(make_env, cfg.seed, cfg.num_envs, async_envs, cfg.env_timeout_s)
     shapes = shapes_of(envs.single_observation_space, envs.single_action_space)
+    machine.note_if_slow(cfg, device)
     agent = build_agent(cfg, shapes, device)
     execution, why_eager = choose_execution(cfg.execution, agent, device)
     if why_eager:
@@ -100,7 +101,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
 
     chosen = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
-    chosen |= {"execution": execution, "replay_storage": storage, "logger": logger_node}
+    chosen |= {"execution": execution, "replay_storage": storage, "logger": logger_node, "async_envs": async_envs}
     return Parts(
         device=device,
         envs=envs,
@@ -147,17 +148,33 @@ def identity_of(cfg: Settings, shapes: Shapes) -> dict[str, Any]:
 
 
 def shapes_of(observation_space: gym.Space, action_space: gym.Space) -> Shapes:
-    """What an agent's constructor is told of a flat environment."""
-    (obs_dim,), (action_dim,) = observation_space.shape or (), action_space.shape or ()
-    return {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": [-1.0, 1.0]}
+    """What an agent's constructor is told of an environment: of images, their shape too."""
+    shape, (action_dim,) = observation_space.shape or (), action_space.shape or ()
+    images = {} if len(shape) == 1 else {"obs_shape": list(shape)}
+    return {"obs_dim": int(np.prod(shape)), **images, "action_dim": action_dim, "action_range": [-1.0, 1.0]}
+
+
+def buffer_shapes(shapes: Shapes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of an observation and an action."""
+    return tuple(shapes.get("obs_shape", (shapes["obs_dim"],))), (shapes["action_dim"],)
+
+
+def zeros(shapes: Shapes) -> np.ndarray:
+    """An observation of nothing."""
+    return np.zeros(buffer_shapes(shapes)[0], np.uint8 if "obs_shape" in shapes else np.float32)
 
 
 def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
     """The agent that `cfg.agent` describes.
 
     Raises:
-        UserError: if its networks do not fit into the memory.
+        UserError: if its networks do not fit into the memory, or it does not take images.
     """
+    if "obs_shape" in shapes and "obs_shape" not in parameters(get_object(cfg.agent["_target_"])):
+        raise UserError(
+            f"agent._target_={cfg.agent['_target_']}: the observations are images {shapes['obs_shape']}, and its "
+            "constructor takes no obs_shape; choose agent=drq"
+        )
     node = {key: value for key, value in cfg.agent.items() if key != "name"}
     try:
         return instantiate(node, _convert_="all")(**shapes, device=device)
@@ -203,8 +220,8 @@ def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.d
 def require_fit(policy: Policy, shapes: Shapes, said: str, env: str) -> None:
     """Raises UserError, which `said` begins, for a policy that cannot act in this environment."""
     try:
-        fits = policy.act(np.zeros(shapes["obs_dim"], np.float32)).shape == (shapes["action_dim"],)
-    except RuntimeError:  # the observation's width
+        fits = policy.act(zeros(shapes)).shape == (shapes["action_dim"],)
+    except (RuntimeError, AttributeError):  # the observation's width, or a policy of vectors that is given an image
         fits = False
     if not fits:
         raise UserError(f"{said}: saved for an environment of other shapes than {env}")
@@ -227,14 +244,27 @@ def choose_storage(cfg: Settings, shapes: Shapes, device: torch.device) -> str:
         UserError: for a storage that this device, or this buffer, does not have.
     """
     if has_our_buffer(cfg):
-        sizes = (shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer["capacity"]
-        return device_buffer.choose_storage(cfg.replay_storage, device, draws_with_replacement(cfg), *sizes)
+        capacity = cfg.replay_buffer["capacity"]
+        sizes = *buffer_shapes(shapes), capacity
+        asked = frames.nbytes(*sizes, cfg.frame_stack) if "obs_shape" in shapes else nbytes(*sizes)
+        replaces = draws_with_replacement(cfg)
+        return device_buffer.choose_storage(cfg.replay_storage, device, replaces, capacity, asked)
     if cfg.replay_storage != "auto":
         raise UserError(
             f"replay_storage={cfg.replay_storage}: it chooses where replay_buffer.ReplayBuffer has its rows, and "
             f"replay_buffer._target_={cfg.replay_buffer['_target_']}; choose replay_storage=auto"
         )
     return "auto"
+
+
+def require_memory(cfg: Settings, shapes: Shapes) -> None:
+    """Raises UserError if a full replay buffer of ours would not fit into the memory that is free now."""
+    if has_our_buffer(cfg):
+        sizes = *buffer_shapes(shapes), cfg.replay_buffer["capacity"]
+        if "obs_shape" in shapes:
+            frames.require_memory(*sizes, cfg.frame_stack)
+        else:
+            require_memory_for_rows(*sizes)
 
 
 def build_replay_buffer(cfg: Settings, shapes: Shapes, device: torch.device, storage: str, execution: str) -> Any:
@@ -249,10 +279,13 @@ def build_replay_buffer(cfg: Settings, shapes: Shapes, device: torch.device, sto
     """
     node = dict(cfg.replay_buffer)
     target = node["_target_"]
+    obs_shape, action_shape = buffer_shapes(shapes)
     if storage != "auto":
-        kind = device_buffer.STORAGES[storage]
+        of_images = len(obs_shape) > 1
+        kind = (frames if of_images else device_buffer).STORAGES[storage]
         node["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
-    given = {"obs_shape": (shapes["obs_dim"],), "action_shape": (shapes["action_dim"],), "device": device}
+        node |= {"frame_stack": cfg.frame_stack} if of_images else {}
+    given = {"obs_shape": obs_shape, "action_shape": action_shape, "device": device}
     make = instantiate(node, _convert_="all")
     try:
         inspect.signature(make).bind(**given)

@@ -15,7 +15,6 @@ import json
 import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +117,9 @@ class Checkpoint:
         self.segments = []
         self._manifest["parts"].pop("replay_buffer", None)
 
-    def load_rows(self, buffer: Any, num_added: int) -> None:
-        """Fills a replay buffer's ring."""
-        on_disk.read(self.path.parent / BUFFER, self.segments, buffer, num_added)
+    def load_rows(self, buffer: Any, state: dict[str, Any]) -> None:
+        """Fills the rings of a replay buffer, whose state was saved with them."""
+        on_disk.read(self.path.parent / BUFFER, self.segments, buffer, state)
 
     def _part(self, name: str) -> Path:
         return self.path / f"{name}.pt"
@@ -227,7 +226,7 @@ class Checkpoints:
                 "step": step,
                 "identity": self._identity,
                 "parts": digests,
-                "segments": [asdict(segment) for segment in rows],
+                "segments": [segment.plain() for segment in rows],
             }
             signed = {"sha256": manifests.signature(manifest), "manifest": manifest}
             (partial / MANIFEST).write_text(json.dumps(signed, indent=1))

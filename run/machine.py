@@ -25,6 +25,9 @@ def note_if_slow(cfg: Settings, device: torch.device) -> None:
     batch_size, width = cfg.agent.get("batch_size", 0), cfg.agent.get("critic", {}).get("hidden_dim", 0)
     if device.type != "cpu" or batch_size * width**2 < 2**27:
         return
+    if cfg.agent.get("encoder"):
+        print("This agent is made for a GPU: expect seconds for each decision. preset=pixels_cpu is made for a CPU.")
+        return
     x, weight = torch.zeros(batch_size, width), torch.zeros(width, width)
     torch.mm(x, weight)
     started_s = time.perf_counter()

@@ -9,6 +9,7 @@ from typing import Any
 from replay.on_disk import Segment
 from utils import require_count
 
+RINGS = ("rows", "frames")
 SEGMENT = {field.name for field in fields(Segment)}
 
 
@@ -26,13 +27,18 @@ def fault(manifest: dict[str, Any], path: Path) -> str | None:
     try:
         if path.name != f"step_{require_count(manifest.get('step'), 'step')}":
             return f"it is of step {manifest['step']}"
-        stop = None
+        stops: dict[str, int] = {}
         for segment in segments:
-            if not isinstance(segment, dict) or segment.keys() != SEGMENT or not isinstance(segment["sha256"], str):
+            if not isinstance(segment, dict) or segment.keys() | {"ring"} != SEGMENT:
                 return "a segment is not as one is written"
-            start, before, stop = require_count(segment["start"], "start"), stop, require_count(segment["stop"], "stop")
+            ring = segment.get("ring", "rows")
+            if ring not in RINGS or not isinstance(segment["sha256"], str):
+                return "a segment is not as one is written"
+            before = stops.get(ring)
+            start, stop = require_count(segment["start"], "start"), require_count(segment["stop"], "stop")
             if start >= stop or before not in (None, start):
                 return f"a segment from {start} to {stop} cannot follow one to {before}"
+            stops[ring] = stop
     except ValueError as error:
         return str(error)
     return None

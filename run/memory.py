@@ -22,20 +22,26 @@ def require_memory(cfg: Settings, shapes: Shapes, device: torch.device) -> None:
     """
     most = available_bytes()
     on_device = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else most
-    batch_size = cfg.agent.get("batch_size")
+    batch_size, obs_dim = cfg.agent.get("batch_size"), shapes["obs_dim"]
+    if "obs_shape" in shapes:  # of which the networks get an encoder's features
+        obs_dim = (cfg.agent.get("encoder") or {}).get("feature_dim", 1)
+        num_views = (cfg.agent.get("augmentation") or {}).get("num_views", 1)
+        if isinstance(batch_size, int):
+            asked = 2 * FLOAT_BYTES * batch_size * num_views * shapes["obs_dim"]  # at both ends of the transitions
+            _require(f"agent.batch_size={batch_size}", "for the images of one update", asked, on_device)
     for name, node in walk(cfg.agent, "agent."):
         if not isinstance(node, dict) or not isinstance(node.get("hidden_dim"), int):
             continue
         width, depth = node["hidden_dim"], node.get("hidden_depth", 1)
         members, outputs = node.get("num_critics", 1), _outputs(node)
-        hidden = width * (shapes["obs_dim"] + width * (depth - 1) + outputs) if depth else shapes["obs_dim"] * outputs
+        hidden = width * (obs_dim + width * (depth - 1) + outputs) if depth else obs_dim * outputs
         said = ", ".join(
             f"{name}.{key}={node[key]}" for key in ("hidden_dim", "hidden_depth", "num_critics") if key in node
         )
         said += f" and {outputs} outputs" if outputs > 1 else ""
         _require(said, "for its weights and their optimizer", FLOAT_BYTES * COPIES * members * hidden, most)
         if isinstance(batch_size, int):
-            asked = FLOAT_BYTES * batch_size * members * max(width * depth, shapes["obs_dim"])
+            asked = FLOAT_BYTES * batch_size * members * max(width * depth, obs_dim)
             _require(f"agent.batch_size={batch_size}", f"for one update of {name}", asked, on_device)
 
 
