@@ -13,8 +13,8 @@ class Agent(ABC, Checked):
     """A policy that learns from a replay buffer.
 
     A new algorithm is one file beside this one with a subclass of this class, and one YAML in `config/agent/`.
-    Its constructor takes `obs_dim`, `action_dim`, `action_range` and `device` from the code, for images `obs_shape` too,
-    and the rest from YAML.
+    Its constructor takes `obs_dim`, `action_dim`, `action_range` and `device` (and, of images, `obs_shape`) from the
+    code and the rest from YAML.
     """
 
     training = True

@@ -46,7 +46,7 @@ def log_histograms(seen: HistogramInputs, networks: dict[str, nn.Module], logger
 
 
 def strip(images: torch.Tensor) -> torch.Tensor:
-    """Stacks (rows, views, C, H, W) as one picture (height, width, 3): a row for each, its views and frames side by side.
+    """Stacks (rows, views, C, H, W) as one picture (height, width, 3): a row of frames for each, view after view.
 
     Frames have three channels, or one where C is no multiple of three.
     """

@@ -264,8 +264,7 @@ class OffPolicyAgent(Agent, Finds):
         finally:
             self._inside_update = False
         metrics["train/batch_reward"] = batch.reward.mean()
-        inputs.update(self.observations.shown(seen.obs))
-        return metrics, inputs
+        return metrics, {**inputs, **self.observations.shown(seen.obs)}  # type: ignore[typeddict-item]
 
     def why_eager(self) -> str:
         if not self.schedules.changing:

@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 
 import dmc2gym
 from envs.names import SUITE_TASKS, unknown
-from envs.pixels import Filmed, Pixels, Rendered, channels_first, is_image, stacked
+from envs.pixels import Filmed, Pixels, Rendered, channels_first, is_image, render_quickly, stacked
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
 from envs.watched import Watched
@@ -74,7 +74,10 @@ def _make_suite(name: str, seed: int, action_repeat: int, render: bool, pixels: 
         frame_skip=action_repeat,
         episode_length=EPISODE_LENGTH,
     )
-    return Filmed(stacked(env, pixels.stack), VIDEO_SIZE, camera) if pixels.rendered else env
+    if not pixels.rendered:
+        return env
+    render_quickly(env, max(size, VIDEO_SIZE))
+    return Filmed(stacked(env, pixels.stack), VIDEO_SIZE, camera)
 
 
 def _make_gymnasium(name: str, action_repeat: int, render: bool, pixels: Pixels) -> gym.Env:

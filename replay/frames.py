@@ -1,8 +1,8 @@
 """Replay buffers of images: every frame is stored once, and rows say which frames make a stack.
 
-Stacks of three frames, stored as they are seen, would be six frames a transition. Of these five were stored before: they
-are found among the newest frames by what is in them. So nothing needs to be known of episodes, of several environments
-or of n-step rows: a stack that is drawn is the one that was added.
+Stacks of three frames, stored as they are seen, would be six frames a transition. Of these five were stored before:
+they are found among the newest frames by what is in them. So nothing needs to be known of episodes, of several
+environments or of n-step rows: a stack that is drawn is the one that was added.
 """
 
 import zlib
@@ -85,7 +85,7 @@ class FrameBuffer(ReplayBuffer):
 
     def _place(self, frame: np.ndarray) -> int:
         """Where a frame lies in the ring, where it is put unless it is among the newest there."""
-        checksum = zlib.crc32(frame)
+        checksum = _checksum(frame)
         number = self._recent.get(checksum)
         if number is None or not np.array_equal(self._as_bytes_once[number % self.frames.capacity], frame):
             number = self._append(frame, checksum)
@@ -105,7 +105,7 @@ class FrameBuffer(ReplayBuffer):
 
     def _forget(self, number: int) -> None:
         if number >= 0:
-            checksum = zlib.crc32(np.ascontiguousarray(self._as_bytes_once[number % self.frames.capacity]))
+            checksum = _checksum(self._as_bytes_once[number % self.frames.capacity])
             if self._recent.get(checksum) == number:
                 del self._recent[checksum]
 
@@ -178,8 +178,7 @@ class FrameBuffer(ReplayBuffer):
         np.maximum.at(self._newest_row, places, np.broadcast_to(rows[:, None], places.shape))
         self._recent = {}
         for number in range(max(oldest, self.frames.num_added - self._searched), self.frames.num_added):
-            frame = np.ascontiguousarray(self._as_bytes_once[number % self.frames.capacity])
-            self._recent[zlib.crc32(frame)] = number
+            self._recent[_checksum(self._as_bytes_once[number % self.frames.capacity])] = number
 
 
 class PinnedFrameBuffer(FrameBuffer):
@@ -231,6 +230,10 @@ STORAGES: dict[str, type[ReplayBuffer]] = {
     "pinned": PinnedFrameBuffer,
     "device": DeviceFrameBuffer,
 }
+
+
+def _checksum(frame: np.ndarray) -> int:
+    return zlib.crc32(frame.data)
 
 
 def _sizes(obs_shape: tuple[int, ...], capacity: int, frame_stack: int) -> tuple[int, int, int]:

@@ -39,9 +39,11 @@ class Convolutions(nn.Sequential):
         super().__init__(
             *(nn.Conv2d(a, b, KERNEL, stride) for (a, b), stride in zip(pairwise(depths), strides, strict=True))
         )
-        for layer in self:
-            nn.init.orthogonal_(layer.weight, math.sqrt(2))
-            nn.init.zeros_(layer.bias)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.orthogonal_(parameter, math.sqrt(2))
+            else:
+                nn.init.zeros_(parameter)
         height, width = (_size_behind(size, strides) for size in obs_shape[1:])
         if min(height, width) < 1:
             raise UserError(
