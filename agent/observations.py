@@ -148,5 +148,5 @@ def observations(
             "agent/encoder=convolutions agent/augmentation=shift"
         )
     if normalised:
-        raise UserError("agent/observation_normaliser=running: it is for vectors, and these are images; choose none")
+        raise UserError("agent.observation_normaliser: it is for vectors, and these are images; choose none")
     return Images(encoder, augmentation, obs_shape, device)

@@ -80,6 +80,8 @@ def set_precision(precision: str, device: torch.device) -> str:
         raise UserError(f"precision=tf32: {device} has no such products; choose auto, fp32 or bf16")
     chosen = ("tf32" if has_tf32 else "fp32") if precision == "auto" else precision
     torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = chosen == "tf32"  # of convolutions
+    torch.backends.cudnn.deterministic = True  # so that a replayed update can be held against an eager one
     return chosen
 
 
