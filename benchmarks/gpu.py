@@ -2,8 +2,8 @@
 
     python benchmarks/gpu.py
 
-cheetah_run at full size (1024 units, batches of 1024, one update a step; agent=flash_sac and agent=drq at their own), logs
-on, evaluation and videos off. Each variant trains in a process of its own, the variants in turn, twice. Writes
+cheetah_run at full size (1024 units, batches of 1024, one update a step; flash_sac and drq at their own), logs on,
+evaluation and videos off. Each variant trains in a process of its own, the variants in turn, twice. Writes
 benchmarks/results/gpu.json (the machine, the versions, every number) and prints, last, its summary as one line of JSON.
 """
 

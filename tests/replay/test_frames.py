@@ -156,7 +156,7 @@ def test_a_state_and_the_rings_rows_go_on_to_the_same_bytes(storage: str, length
 def test_a_forged_row_points_nowhere() -> None:
     buffer, _ = filled("host", 20)
     buffer.rows.view(np.int32)[3, 0] = 10**6
-    with pytest.raises(ValueError, match="^rows of frames that there are not$"):
+    with pytest.raises(ValueError, match=r"^rows of frames that there are not$"):
         buffer.load_state_dict(buffer.state_dict())
 
 

@@ -28,15 +28,8 @@ from agent.networks import BatchNorm
 from utils import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-NORMALISED = (
-    "crossq",
-    "flash_sac",
-    "simba",
-    "droq",
-    "drq",
-    "redq from pixels",
-    "tqc from pixels",
-)  # what a normalisation divides by grows rounding too
+# What a normalisation divides by grows rounding too.
+NORMALISED = ("crossq", "flash_sac", "simba", "droq", *(name for name in AGENTS if sees_images(name)))
 LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
 
 
