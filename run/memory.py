@@ -26,6 +26,10 @@ def require_memory(cfg: Settings, shapes: Shapes, device: torch.device) -> None:
     if "obs_shape" in shapes:  # of which the networks get an encoder's features
         obs_dim = (cfg.agent.get("encoder") or {}).get("feature_dim", 1)
         num_views = (cfg.agent.get("augmentation") or {}).get("num_views", 1)
+        channels = (cfg.agent.get("encoder") or {}).get("channels")
+        if isinstance(channels, int) and len(cfg.agent["encoder"].get("strides", ())) > 1:
+            asked = FLOAT_BYTES * COPIES * 9 * channels**2
+            _require(f"agent.encoder.channels={channels}", "for a convolution and its optimizer", asked, most)
         if isinstance(batch_size, int):
             asked = 2 * FLOAT_BYTES * batch_size * num_views * shapes["obs_dim"]  # at both ends of the transitions
             _require(f"agent.batch_size={batch_size}", "for the images of one update", asked, on_device)

@@ -108,6 +108,12 @@ def _require_sizes(saved: dict[str, Any], checkpoints: list[Path]) -> None:
     the file has four bytes for each, and the optimizers' moments besides.
     """
     file = max((path.stat().st_size for folder in checkpoints for path in folder.glob("agent.pt")), default=0)
+    encoder = saved["agent"].get("encoder")
+    if isinstance(encoder, dict) and isinstance(encoder.get("strides"), list) and len(encoder["strides"]) > 1:
+        channels = encoder.get("channels", 1)
+        if file and type(channels) is int and 4 * 9 * channels**2 > file:
+            folder = checkpoints[0].parents[1]
+            raise UserError(f"{folder}: agent.encoder.channels={channels}: more weights than its checkpoints hold")
     for key, value in nested.walk(saved["agent"]):
         if not isinstance(value, dict) or not str(value.get("_target_")).startswith("agent."):
             continue

@@ -35,6 +35,12 @@ class Convolutions(nn.Sequential):
     """
 
     def __init__(self, obs_shape: tuple[int, ...], channels: int, strides: list[int]):
+        height, width = (_size_behind(size, strides) for size in obs_shape[1:])
+        if min(height, width) < 1:
+            raise UserError(
+                f"agent.encoder.strides={strides}: these convolutions leave nothing of images of {obs_shape[1]} x "
+                f"{obs_shape[2]} pixels; set image_size, or fewer or smaller strides"
+            )
         depths = [obs_shape[0], *[channels] * len(strides)]
         super().__init__(
             *(nn.Conv2d(a, b, KERNEL, stride) for (a, b), stride in zip(pairwise(depths), strides, strict=True))
@@ -44,12 +50,6 @@ class Convolutions(nn.Sequential):
                 nn.init.orthogonal_(parameter, math.sqrt(2))
             else:
                 nn.init.zeros_(parameter)
-        height, width = (_size_behind(size, strides) for size in obs_shape[1:])
-        if min(height, width) < 1:
-            raise UserError(
-                f"agent.encoder.strides={strides}: these convolutions leave nothing of images of {obs_shape[1]} x "
-                f"{obs_shape[2]} pixels; set image_size, or fewer or smaller strides"
-            )
         self.feature_dim = channels * height * width
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
