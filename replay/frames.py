@@ -159,12 +159,13 @@ class FrameBuffer(ReplayBuffer):
 
     def state_dict(self) -> dict[str, Any]:
         counts = {"num_frames": self.frames.num_added, "first_row": self._first_row}
-        return super().state_dict() | counts | {"frame_bytes": self._frame_bytes}
+        return super().state_dict() | counts | {"frame_bytes": self._frame_bytes, "frames": self.frames.capacity}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As ReplayBuffer's; the frames are there already, too."""
-        if state["frame_bytes"] != self._frame_bytes:
-            raise ValueError(f"frames of {state['frame_bytes']} bytes do not fit frames of {self._frame_bytes}")
+        saved, ours = (state["frames"], state["frame_bytes"]), (self.frames.capacity, self._frame_bytes)
+        if saved != ours:
+            raise ValueError(f"{saved[0]} frames of {saved[1]} bytes do not fit {ours[0]} frames of {ours[1]}")
         super().load_state_dict(state)
         spans = self.spans(state)
         if not self.num_added:  # a buffer that was left out

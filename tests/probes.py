@@ -118,14 +118,14 @@ class Drawn(Probe):
 
 
 class Images(Probe):
-    """Pictures (height, width, channels) of its episode and its step."""
+    """Pictures (height, width, channels) of its step and of a number drawn from its episode's seed."""
 
     observation_space: gym.Space = gym.spaces.Box(0, 255, (8, 10, 3), np.uint8)
-    episode = 0
+    number = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        self.taken, self.episode = 0, self.episode + 1
         super().reset(seed=seed)
+        self.number = int(self.np_random.integers(256))
         return self._obs(), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
@@ -134,7 +134,7 @@ class Images(Probe):
 
     def _obs(self) -> Any:
         picture = np.full((8, 10, 3), self.taken, np.uint8)
-        picture[2] = self.episode
+        picture[2] = self.number
         picture[:, 3, 1] = 200
         return picture
 

@@ -33,13 +33,16 @@ def test_images_of_any_layout_are_channels_first() -> None:
 
 def test_an_episodes_first_frame_fills_its_stack_and_no_other_episodes_does() -> None:
     env = make_env("ProbeImages-v0", 1, pixels=Pixels(stack=3))
-    for episode in (1, 2):
-        obs, _ = env.reset(seed=1)
+    numbers = []
+    for seed in (1, 2):
+        obs, _ = env.reset(seed=seed)
+        numbers.append(env.unwrapped.number)  # type: ignore[attr-defined]
         for step in range(4):
             assert obs.shape == (9, 8, 10)
             assert obs[::3, 0, 0].tolist() == [max(0, step - 2), max(0, step - 1), step]  # the oldest first
-            assert (obs[:, 2, 0] == episode).all()
+            assert (obs[:, 2, 0] == numbers[-1]).all()
             obs, *_ = env.step(np.zeros(1, np.float32))
+    assert numbers[0] != numbers[1]
 
 
 def test_a_gymnasium_task_is_seen_as_it_is_drawn_made_smaller() -> None:
