@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 
 import dmc2gym
 from envs.names import SUITE_TASKS, unknown
-from envs.pixels import Filmed, Pixels, Rendered, channels_first, is_image, render_quickly, stacked
+from envs.pixels import Filmed, Pixels, Rendered, channels_first, is_image, render_quickly, require_camera, stacked
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
 from envs.watched import Watched
@@ -76,6 +76,7 @@ def _make_suite(name: str, seed: int, action_repeat: int, render: bool, pixels: 
     )
     if not pixels.rendered:
         return env
+    require_camera(env, camera, name)
     render_quickly(env, max(size, VIDEO_SIZE))
     return Filmed(stacked(env, pixels.stack), VIDEO_SIZE, camera)
 

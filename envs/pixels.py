@@ -77,6 +77,16 @@ class Filmed(gym.Wrapper):
         return self.env.unwrapped._env.physics.render(**self._kwargs)  # type: ignore[attr-defined]
 
 
+def require_camera(env: gym.Env, camera_id: int, name: str) -> None:
+    """Raises UserError for a camera that a suite's task does not have."""
+    count = env.unwrapped._env.physics.model.ncam  # type: ignore[attr-defined]
+    if camera_id >= count:
+        env.close()
+        raise UserError(
+            f"camera_id={camera_id}: env={name} has {count} cameras, from 0 on; choose one of them, or auto"
+        )
+
+
 def render_quickly(env: gym.Env, largest: int) -> None:
     """Has a suite's task render in little more than half of the time where a processor does it (docs/PERFORMANCE.md).
 
