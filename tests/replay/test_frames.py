@@ -69,12 +69,13 @@ def filled(
 
 def assert_drawn(buffer: ReplayBuffer, added: list[Transition]) -> None:
     """Each of the rows is drawn, nothing else is, and each is as it was added."""
-    by_reward = {float(np.float32(row[2])): row for row in added}
+    by_action = {float(row[1][0]): row for row in added}  # drawn at random; n-step rewards of two rows may be the same
     batch = buffer.sample(40 * len(added))
     assert batch.obs.dtype == batch.next_obs.dtype == torch.uint8
-    assert set(batch.reward[:, 0].tolist()) == set(by_reward)
+    assert set(batch.action[:, 0].tolist()) == set(by_action)
     for obs, action, reward, next_obs, discount in zip(*batch, strict=True):
-        expected = by_reward[reward.item()]
+        expected = by_action[action[0].item()]
+        assert reward.item() == np.float32(expected[2])
         np.testing.assert_array_equal(obs, expected[0])
         np.testing.assert_array_equal(action, expected[1])
         np.testing.assert_array_equal(next_obs, expected[3])
