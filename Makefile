@@ -17,11 +17,12 @@ MINUTES ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 # Full size needs a GPU. Without one, `make train` adds preset=fast. If ARGS names an agent, it adds preset=cpu, or
-# preset=short for one without the keys that preset=cpu sets.
+# preset=short for one without the keys that preset=cpu sets, or preset=pixels_cpu for one from pixels.
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 AGENT := $(patsubst agent=%,%,$(filter agent=%,$(ARGS)))
-FITS_CPU := sac sac_2018 sac_v crossq droq flash_sac redq simba tqc
-SMALL := $(if $(AGENT),$(if $(filter $(FITS_CPU),$(AGENT)),cpu,short),fast)
+FITS_CPU := sac sac_2018 sac_v crossq droq drq flash_sac redq simba tqc
+FROM_PIXELS := $(filter drq,$(AGENT))
+SMALL := $(if $(AGENT),$(if $(FROM_PIXELS),pixels_cpu,$(if $(filter $(FITS_CPU),$(AGENT)),cpu,short)),fast)
 RESUMED := $(filter-out resume=auto,$(filter resume=%,$(ARGS)))
 DEFAULTS := $(if $(RESUMED)$(filter preset=%,$(ARGS))$(filter-out 0,$(HAS_GPU)),,preset=$(SMALL))
 

@@ -157,6 +157,12 @@ class Logger(Checked):
         for sink in self.sinks.values():
             sink.video(key, np.asarray(frames, np.uint8), fps, step)
 
+    def log_image(self, key: str, image: Any, step: int) -> None:
+        """A picture (H, W, 3), uint8, for the sinks that show pictures."""
+        values = image.cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image, np.uint8)
+        for sink in self.sinks.values():
+            sink.image(key, values, step)
+
     def histograms_due(self, step: int) -> bool:
         """Whether a multiple of `log_frequency` was crossed since the last call."""
         return self._histograms_due(step)

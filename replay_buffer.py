@@ -31,11 +31,62 @@ class Batch(NamedTuple):
     discount: torch.Tensor
 
 
-class ReplayBuffer(Checked):
+class Ring:
+    """The newest `capacity` rows of float32, packed; bytes lie in as many floats as hold them.
+
+    The rows' pages are touched only as the ring fills.
+
+    Args:
+        capacity: rows kept.
+        width: floats in a row.
+    """
+
+    def __init__(self, capacity: int, width: int):
+        self.capacity = capacity
+        self._width = width
+        self._rows = np.zeros((capacity, width), np.float32)
+        self.num_added = 0  # ever; the newest lies in row (num_added - 1) % capacity
+
+    def __len__(self) -> int:
+        return min(self.num_added, self.capacity)
+
+    def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Rows `start` to `stop`, counted from the first ever added, a few megabytes at a time.
+
+        Views, not copies: a buffer of gigabytes is written to disk without a second one in memory.
+
+        Raises:
+            ValueError: if they are not all in the ring.
+        """
+        if not self.num_added - len(self) <= start <= stop <= self.num_added:
+            raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
+        at_once = max(1, CHUNK_BYTES // (4 * self._width))
+        while start < stop:
+            row = start % self.capacity
+            rows = self._rows[row : min(row + at_once, row + stop - start, self.capacity)]
+            yield rows
+            start += len(rows)
+
+    def put_chunk(self, start: int, rows: np.ndarray) -> None:
+        """Puts rows where `start` and following belong; `load_state_dict` then counts them."""
+        places = np.arange(start, start + len(rows)) % self.capacity
+        self._rows[places] = rows
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(capacity, row_width), the memory itself."""
+        return self._rows
+
+    @property
+    def row_width(self) -> int:
+        """Floats in a row."""
+        return self._width
+
+
+class ReplayBuffer(Ring, Checked):
     """A ring of the newest `capacity` transitions.
 
-    A row is `obs | action | reward | discount | next_obs` in float32; the bytes of a uint8 observation lie in as
-    many floats as hold them. The rows' pages are touched only as the ring fills.
+    A row is `obs | action | reward | discount | next_obs` in float32; a uint8 observation as its bytes.
 
     Args:
         obs_shape: of one observation; one dimension is stored as float32, more as uint8.
@@ -58,27 +109,31 @@ class ReplayBuffer(Checked):
         seed: NonNegativeInt = 0,
         with_replacement: bool = True,
     ):
-        self.capacity = capacity
+        require_memory(obs_shape, action_shape, capacity)
+        obs_width, width = _row_width(obs_shape, action_shape)
+        super().__init__(capacity, width)
         self.device = device
         self._with_replacement = with_replacement
         self._obs_shape = obs_shape
         self._as_bytes = len(obs_shape) != 1
         self._obs_dim = int(np.prod(obs_shape))
         self._action_dim = int(np.prod(action_shape))
-        obs_width, width = _row_width(obs_shape, action_shape)
         self._action_at = obs_width
         self._reward_at = obs_width + self._action_dim
         self._next_obs_at = self._reward_at + 2
         self._widths = [obs_width, self._action_dim, 1, 1, obs_width]
-        self._width = width
-        require_memory(obs_shape, action_shape, capacity)
-        self._rows = np.zeros((capacity, width), np.float32)
         self._rng = np.random.default_rng(seed)
         self._staged: torch.Tensor | None = None
-        self.num_added = 0  # ever; the newest transition lies in row (num_added - 1) % capacity
 
-    def __len__(self) -> int:
-        return min(self.num_added, self.capacity)
+    @property
+    def rings(self) -> dict[str, Ring]:
+        """What a checkpoint saves row by row (see replay/on_disk.py), by name."""
+        return {"rows": self}
+
+    def spans(self, state: dict[str, Any]) -> dict[str, tuple[int, int]]:
+        """Of each ring, what a checkpoint with this state has to hold: from which row ever added to which."""
+        num_added = require_count(state["num_added"], "num_added")
+        return {"rows": (max(0, num_added - self.capacity), num_added)}
 
     def add(
         self,
@@ -170,36 +225,9 @@ class ReplayBuffer(Checked):
     def _as_images(self, columns: torch.Tensor) -> torch.Tensor:
         return columns.contiguous().view(torch.uint8)[:, : self._obs_dim].reshape(-1, *self._obs_shape)
 
-    def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Transitions `start` to `stop`, counted from the first ever added, as packed rows of a few megabytes each.
-
-        Views, not copies: a buffer of gigabytes is written to disk without a second one in memory.
-
-        Raises:
-            ValueError: if they are not all in the ring.
-        """
-        if not self.num_added - len(self) <= start <= stop <= self.num_added:
-            raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
-        at_once = max(1, CHUNK_BYTES // (4 * self._width))
-        while start < stop:
-            row = start % self.capacity
-            rows = self._rows[row : min(row + at_once, row + stop - start, self.capacity)]
-            yield rows
-            start += len(rows)
-
     def stored(self, start: int, stop: int) -> Batch:
         """Transitions `start` to `stop`, counted from the first ever added, as one batch of copies."""
         return self._unpack(torch.from_numpy(np.concatenate(list(self.chunks(start, stop)))))
-
-    def put_chunk(self, start: int, rows: np.ndarray) -> None:
-        """Puts packed rows where transitions `start` and following belong; `load_state_dict` then counts them."""
-        places = np.arange(start, start + len(rows)) % self.capacity
-        self._rows[places] = rows
-
-    @property
-    def row_width(self) -> int:
-        """Floats in a packed row."""
-        return self._width
 
     def state_dict(self) -> dict[str, Any]:
         """The count of transitions ever added and the generator's state; the rows come in `chunks`."""

@@ -15,7 +15,8 @@ class Agent(ABC, Checked):
     """A policy that learns from a replay buffer.
 
     A new algorithm is one file beside this one with a subclass of this class, and one YAML in `config/agent/`.
-    Its constructor takes `obs_dim`, `action_dim`, `action_range` and `device` from the code and the rest from YAML.
+    Its constructor takes `obs_dim`, `action_dim`, `action_range` and `device` (and, of images, `obs_shape`) from the
+    code and the rest from YAML.
     """
 
     training = True
@@ -32,7 +33,7 @@ class Agent(ABC, Checked):
         """Chooses actions.
 
         Args:
-            obs: (obs_dim,) or (B, obs_dim), float32.
+            obs: (obs_dim,) or (B, obs_dim), float32; images, (C, H, W) or (B, C, H, W), are uint8.
             sample: draw from the policy; otherwise its greedy action.
 
         Returns:
@@ -61,8 +62,8 @@ class Agent(ABC, Checked):
         """Shown every training transition once, in order, before it is stored: for what follows the data itself.
 
         Args:
-            obs, next_obs: (num_envs, obs_dim), float32, of every environment's step; next_obs is the episode's last
-                where it ended.
+            obs, next_obs: (num_envs, obs_dim), float32, or images, of every environment's step; next_obs is the
+                episode's last where it ended.
             action: (num_envs, action_dim), float32, whoever chose it.
             reward: (num_envs,), float, raw.
             terminated, truncated: (num_envs,), bool: whether the episode ended, by itself or by a limit.

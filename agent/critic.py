@@ -7,6 +7,7 @@ from torch import nn
 from torch.func import functional_call
 
 from agent.execution.parts import Draws
+from agent.networks.encoder import FromImages
 from agent.networks.heads import HeadFactory, ScalarHead
 from agent.networks.mlp import Init, mlp
 from agent.networks.residual import NetworkFactory, build
@@ -67,12 +68,14 @@ class RandomSubset(Draws):
         UserError: if there are fewer.
     """
 
-    def __init__(self, critic: CriticEnsemble, count: int):
-        num_critics = next(critic.parameters()).shape[0]
+    def __init__(self, critic: CriticEnsemble | FromImages, count: int):
+        self._encode = critic.encoder if isinstance(critic, FromImages) else None
+        self._trunk = critic.network.trunk if isinstance(critic, FromImages) else critic.trunk
+        num_critics = next(self._trunk.parameters()).shape[0]
         if count > num_critics:
             raise UserError(f"agent.num_target_critics={count}: agent.critic.num_critics={num_critics} is the most")
-        self._trunk, self._count = critic.trunk, count
-        self._chances = next(critic.parameters()).new_zeros(num_critics)
+        self._count = count
+        self._chances = next(self._trunk.parameters()).new_zeros(num_critics)
         self._members = torch.arange(count, device=self._chances.device)
 
     def rehearse(self) -> None:
@@ -87,7 +90,7 @@ class RandomSubset(Draws):
         """(count, B, head.out_dim)."""
         tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())
         chosen = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
-        return functional_call(self._trunk, chosen, (obs, action))
+        return functional_call(self._trunk, chosen, (obs if self._encode is None else self._encode(obs), action))
 
 
 class ValueNetwork(nn.Module, Checked):

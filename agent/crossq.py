@@ -63,8 +63,8 @@ class CrossQAgent(SoftActorAgent):
         joint_obs = torch.cat([batch.obs, batch.next_obs])  # (2B, obs_dim)
         metrics, seen = self._update_critic(batch, joint_obs, noise, alpha)
         if self.due(self.actor_update_frequency):
-            rows = len(batch.obs)
-            obs, num_rows = (joint_obs, rows) if self.actor_sees_both else (batch.obs, None)
+            rows, one = len(batch.obs) // self.observations.num_views, self.observations.first_view
+            obs, num_rows = (one(joint_obs, ends=2), rows) if self.actor_sees_both else (one(batch.obs), None)
             actor_metrics, actor_seen = self.update_actor_and_temperature(obs, noise, alpha, num_rows)
             metrics |= actor_metrics
             seen |= actor_seen
@@ -86,6 +86,6 @@ class CrossQAgent(SoftActorAgent):
                 next_outputs = self.critic_target.outputs(joint_obs, joint_action).chunk(2, dim=1)[1]
             cost = alpha * next_log_prob
             target = head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs, cost)
-        loss = head.loss(outputs, target)
+        loss = self.critic_loss(outputs, target)
         self.step_optimizers(critic=loss)
         return {"train_critic/loss": loss.detach()}, {"q": head.values(outputs.detach())}

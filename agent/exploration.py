@@ -1,13 +1,15 @@
 """Exploration: noise that is held for several steps, so that a policy tries one thing for longer than an instant."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
 from settings.checked import Checked
-from settings.types import PositiveFloat, PositiveInt
+from settings.types import Factory, Part, PositiveFloat, PositiveInt
+
+ExplorationFactory = Annotated[Factory, Part("exploration noise", ("device",), ("__call__", "release"))]
 
 
 class HeldNoise(Checked):

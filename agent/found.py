@@ -1,10 +1,12 @@
 """What is found in an agent's attributes, so that its author declares nothing twice."""
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from torch import nn
 
+from agent.execution.parts import AfterStep, Draws, FollowsBatches, FollowsSteps, Phased
 from agent.execution.views import is_view
 
 
@@ -26,3 +28,45 @@ def parts(of: Iterable[Any], kind: type) -> list[Any]:
         candidates = value.modules() if isinstance(value, nn.Module) else [value]
         found |= {id(part): part for part in candidates if isinstance(part, kind)}
     return list(found.values())
+
+
+class Finds:
+    """What an agent finds in itself when it is first asked for, with its constructor long done.
+
+    Attributes:
+        schedules, optimizers: of the agent.
+    """
+
+    schedules: Any
+    optimizers: dict[str, Any]
+    _optimized: dict[str, nn.Module]  # the module of each
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """The modules with a state, by attribute; views share another's."""
+        return modules(self)
+
+    @cached_property
+    def _after_step(self) -> dict[str, list[Any]]:
+        return {name: parts([module], AfterStep) for name, module in self._optimized.items()}
+
+    @cached_property
+    def _follow_batches(self) -> list[Any]:
+        return parts(self.modules.values(), FollowsBatches)
+
+    @cached_property
+    def _follow_steps(self) -> list[Any]:
+        return parts([self.schedules, *self.optimizers.values(), *self.modules.values()], FollowsSteps)
+
+    @cached_property
+    def _phased(self) -> list[Any]:
+        return parts(self.modules.values(), Phased)
+
+    @cached_property
+    def _draw(self) -> list[Any]:
+        return parts(vars(self).values(), Draws)
+
+    def rehearse_parts(self) -> None:
+        """Lets everything that draws note what the update to come asks of it."""
+        for part in self._draw:
+            part.rehearse()

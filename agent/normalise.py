@@ -5,15 +5,19 @@ them from tensors that change in place, so a captured CUDA graph goes by the new
 """
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from settings.checked import Checked
-from settings.types import PositiveFloat, PositiveInt
+from settings.types import Factory, Part, PositiveFloat, PositiveInt
 
+ObservationNormaliserFactory = Annotated[
+    Factory, Part("a normaliser of observations", ("obs_dim",), ("forward", "observe"))
+]
+RewardNormaliserFactory = Annotated[Factory, Part("a normaliser of rewards", ("device",), ("__call__", "observe"))]
 EPSILON = 1e-8  # beside the variance: an element that never changes is divided by 1e-4, not by 0
 
 

@@ -11,14 +11,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from agent import Agent, found
+from agent import Agent
 from agent.execution.adam import Adam
 from agent.execution.eager import Eager
 from agent.execution.noise import Drawn, Noise
-from agent.execution.parts import AfterStep, Draws, FollowsBatches, FollowsSteps, Phased
 from agent.execution.rehearsal import Rehearsal, rehearse
 from agent.execution.views import evaluation_view
+from agent.exploration import ExplorationFactory
+from agent.found import Finds, stateful
 from agent.histograms import HistogramInputs, log_histograms
+from agent.networks.encoder import EncoderFactory, ImageShape
+from agent.normalise import ObservationNormaliserFactory, RewardNormaliserFactory
+from agent.observations import AugmentationFactory, observations
 from agent.policy import Policy
 from agent.policy_file import recipe, save_policy
 from agent.schedule import Schedules
@@ -29,15 +33,10 @@ from utils import UserError, require_count
 LearningRate = NonNegativeFloat | Schedule
 CriticFactory = Annotated[Factory, Part("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
 ActorFactory = Annotated[Factory, Part("an actor", ("obs_dim", "action_dim"), ("forward",))]
-ObservationNormaliserFactory = Annotated[
-    Factory, Part("a normaliser of observations", ("obs_dim",), ("forward", "observe"))
-]
-RewardNormaliserFactory = Annotated[Factory, Part("a normaliser of rewards", ("device",), ("__call__", "observe"))]
-ExplorationFactory = Annotated[Factory, Part("exploration noise", ("device",), ("__call__", "release"))]
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
-class OffPolicyAgent(Agent):
+class OffPolicyAgent(Agent, Finds):
     """An actor that acts, and an update step on batches; a subclass says which networks, and what step.
 
     docs/AGENTS.md is the page for authors. A subclass's constructor builds `self.actor` and whatever else it learns
@@ -48,12 +47,14 @@ class OffPolicyAgent(Agent):
         obs_dim, action_dim: widths of observation and action.
         action_range: (low, high) that actions are clamped to.
         device: where networks and batches live.
+        obs_shape: (C, H, W) where observations are images, uint8; None where they are vectors.
         discount: gamma.
         reward_scale: rewards are multiplied by it before the losses see them.
         batch_size: B, transitions an update.
         observation_normaliser, reward_normaliser: factories of what is in agent.normalise; None is none.
         exploration: factory of what holds the noise of training's actions (agent.exploration); None is none.
         actor_weight_decay, critic_weight_decay: AdamW's.
+        encoder, augmentation: factories for images (agent.observations); None is none.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class OffPolicyAgent(Agent):
         action_dim: PositiveInt,
         action_range: tuple[float, float],
         device: torch.device,
+        obs_shape: ImageShape | None = None,
         discount: UnitInterval | Schedule = 0.99,
         reward_scale: float | Schedule = 1.0,
         batch_size: PositiveInt = 256,
@@ -70,9 +72,12 @@ class OffPolicyAgent(Agent):
         exploration: ExplorationFactory | None = None,
         actor_weight_decay: NonNegativeFloat = 0.0,
         critic_weight_decay: NonNegativeFloat = 0.0,
+        encoder: EncoderFactory | None = None,
+        augmentation: AugmentationFactory | None = None,
     ):
-        self.obs_dim, self.action_dim, self.action_range = obs_dim, action_dim, action_range
-        self.device = device
+        self.action_dim, self.action_range, self.device = action_dim, action_range, device
+        normalised = observation_normaliser is not None
+        self.observations = observations(obs_dim, obs_shape, device, encoder, augmentation, normalised)
         self.batch_size = batch_size
         self.actor_weight_decay, self.critic_weight_decay = actor_weight_decay, critic_weight_decay
         self.schedules = Schedules(discount=discount, reward_scale=reward_scale)
@@ -113,11 +118,18 @@ class OffPolicyAgent(Agent):
             Scalar tensors to average, by log key, and what histograms are made of; all detached.
         """
 
-    def build(self, factory: Factory) -> Any:
-        """A network that a YAML node describes, from its shapes, on the device."""
-        shapes = {"obs_dim": self.obs_dim, "action_dim": self.action_dim}
+    def build(self, factory: Factory, takes_action: bool = True, learns_encoder: bool = False) -> Any:
+        """A network that a YAML node describes, from its shapes, on the device.
+
+        Args:
+            takes_action: whether it is told `action_dim`.
+            learns_encoder: whether its loss trains the convolutions, which the other networks have as constants.
+        """
+        factory = self.observations.factory(factory)
+        shapes = self.observations.shapes | ({"action_dim": self.action_dim} if takes_action else {})
         network = factory(**shapes).to(self.device)
         network.recipe = recipe(factory, **shapes)  # so that a policy can be saved alone
+        self.observations.share(network, learns_encoder)
         return network
 
     def add_optimizer(
@@ -130,7 +142,7 @@ class OffPolicyAgent(Agent):
     ) -> None:
         """Adam for a module's parameters; `step_optimizers` calls it by this name, and so do logs and checkpoints."""
         self._optimized[name] = module
-        self.optimizers[name] = Adam(module.parameters(), lr, betas, weight_decay)
+        self.optimizers[name] = Adam((p for p in module.parameters() if p.requires_grad), lr, betas, weight_decay)
 
     def step_optimizers(self, **losses: torch.Tensor) -> None:
         """A gradient step of each named optimizer on its loss, all from the values before any step.
@@ -149,6 +161,11 @@ class OffPolicyAgent(Agent):
                 part.after_step()
         for normaliser in self._follow_batches:
             normaliser.follow()
+
+    def critic_loss(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The head's; at several views of each observation added up, with the mean of their targets."""
+        loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target))  # type: ignore[attr-defined]
+        return loss if self.observations.num_views == 1 else self.observations.num_views * loss
 
     def due(self, frequency: int) -> bool:
         """Whether what happens every `frequency` updates happens in this one."""
@@ -232,11 +249,11 @@ class OffPolicyAgent(Agent):
 
     def run_on(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
         """The update step on a batch as the losses see it; what is stored and logged is raw."""
-        seen = batch
+        seen = self.observations.views(batch, noise)
         if self.observation_normaliser is not None:
-            obs, next_obs = self.observation_normaliser(batch.obs), self.observation_normaliser(batch.next_obs)
+            obs, next_obs = self.observation_normaliser(seen.obs), self.observation_normaliser(seen.next_obs)
             seen = seen._replace(obs=obs, next_obs=next_obs)
-        reward = batch.reward if self.reward_normaliser is None else self.reward_normaliser(batch.reward)
+        reward = seen.reward if self.reward_normaliser is None else self.reward_normaliser(seen.reward)
         seen = seen._replace(reward=self.schedules.reward_scale * reward)
         # No cache of casts: one that a captured graph filled would be read after its memory was reused.
         dtype = self.autocast_dtype
@@ -247,7 +264,7 @@ class OffPolicyAgent(Agent):
         finally:
             self._inside_update = False
         metrics["train/batch_reward"] = batch.reward.mean()
-        return metrics, inputs
+        return metrics, {**inputs, **self.observations.shown(seen.obs)}  # type: ignore[typeddict-item]
 
     def why_eager(self) -> str:
         if not self.schedules.changing:
@@ -259,41 +276,11 @@ class OffPolicyAgent(Agent):
         self._num_updates = num_updates
         self.pattern = {frequency: num_updates % frequency == 0 for frequency in self.pattern}
 
-    # What is found (agent/found.py), and state.
-
-    @property
-    def modules(self) -> dict[str, nn.Module]:
-        """The modules with a state, by attribute; views share another's."""
-        return found.modules(self)
-
-    @cached_property
-    def _after_step(self) -> dict[str, list[Any]]:
-        return {name: found.parts([module], AfterStep) for name, module in self._optimized.items()}
-
-    @cached_property
-    def _follow_batches(self) -> list[Any]:
-        return found.parts(self.modules.values(), FollowsBatches)
-
-    @cached_property
-    def _follow_steps(self) -> list[Any]:
-        return found.parts([self.schedules, *self.optimizers.values(), *self.modules.values()], FollowsSteps)
-
-    @cached_property
-    def _phased(self) -> list[Any]:
-        return found.parts(self.modules.values(), Phased)
-
-    @cached_property
-    def _draw(self) -> list[Any]:
-        return found.parts(vars(self).values(), Draws)
-
-    def rehearse_parts(self) -> None:
-        """Lets everything that draws note what the update to come asks of it."""
-        for part in self._draw:
-            part.rehearse()
+    # State.
 
     def _stateful(self) -> dict[str, Any]:
         _ = self.policy  # which is made when it is first asked for
-        return found.stateful(self)
+        return stateful(self)
 
     def state_dict(self) -> dict[str, Any]:
         return {

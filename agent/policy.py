@@ -17,7 +17,7 @@ class Policy:
     """Chooses actions with an actor; a mixture's greedy choice asks a critic too.
 
     Args:
-        actor: (B, obs_dim) -> a distribution.
+        actor: (B, obs_dim), or images (B, C, H, W), -> a distribution.
         action_range: (low, high) that actions are clamped to.
         device: where the networks are.
         generator: of the samples' noise.
@@ -87,15 +87,17 @@ class Policy:
         """As Agent.act: (obs_dim,) or (B, obs_dim) in, (|A|,) or (B, |A|) float32 out.
 
         Args:
+            obs: images, which are bytes, have three dimensions, or four.
             held: what holds the samples' noise for several steps; None draws it anew in each.
         """
-        obs_tensor = self._to_device(torch.as_tensor(obs, dtype=torch.float32))
-        batch = obs_tensor if obs_tensor.dim() == 2 else obs_tensor.unsqueeze(0)
+        is_batch = obs.ndim in (2, 4)
+        obs_tensor = self._to_device(torch.as_tensor(obs, dtype=torch.float32 if obs.ndim <= 2 else torch.uint8))
+        batch = obs_tensor if is_batch else obs_tensor.unsqueeze(0)
         inputs = [batch]
         if sample:
             inputs.append(self.noise(len(batch)) if held is None else held(self.noise, len(batch)))
         action = self.choose(inputs)[0].cpu().numpy()
-        return action if obs_tensor.dim() == 2 else action[0]
+        return action if is_batch else action[0]
 
     def actions(self, inputs: Tensors) -> Tensors:
         """Acting's tensor operations: [obs (B, obs_dim)], and to sample noise (B, noise_dim) -> [actions (B, |A|)]."""
@@ -115,7 +117,7 @@ class Policy:
         if self.device.type != "cuda":
             return obs
         if self._pinned.shape != obs.shape:
-            self._pinned = torch.empty(obs.shape, pin_memory=True)
+            self._pinned = torch.empty(obs.shape, dtype=obs.dtype, pin_memory=True)
         self._pinned.copy_(obs)  # the copy before has arrived: `act` returned its actions
         return self._pinned.to(self.device, non_blocking=True)
 
@@ -146,8 +148,9 @@ class UniformPolicy:
         self._rng = np.random.default_rng(seed)
 
     def act(self, obs: np.ndarray, sample: bool = True) -> np.ndarray:
-        """(obs_dim,) -> (|A|,), or (B, obs_dim) -> (B, |A|), float32."""
-        return self._rng.uniform(*self._range, (*obs.shape[:-1], self._dim)).astype(np.float32)
+        """(obs_dim,) -> (|A|,), or (B, obs_dim) -> (B, |A|), float32; of images (C, H, W) likewise."""
+        batch = obs.shape[:1] if obs.ndim in (2, 4) else ()
+        return self._rng.uniform(*self._range, (*batch, self._dim)).astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rng": self._rng.bit_generator.state}

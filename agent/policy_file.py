@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 Recipe = dict[str, Any]  # how to build a network again: {"target": its class's dotted name, "kwargs": plain values}
 
 
-def recipe(factory: Any, **shapes: int) -> Recipe:
+def recipe(factory: Any, **shapes: Any) -> Recipe:
     """How to build a network again: its class by name, and the plain values, or the recipes of parts, it was given."""
     kwargs: dict[str, Any] = {}
     while isinstance(factory, partial):

@@ -55,7 +55,8 @@ class SACAgent(SoftActorAgent):
         alpha = self.alpha
         metrics, seen = self._update_critic(batch, noise, alpha)
         if self.due(self.actor_update_frequency):
-            actor_metrics, actor_seen = self.update_actor_and_temperature(batch.obs, noise, alpha)
+            obs = self.observations.first_view(batch.obs)
+            actor_metrics, actor_seen = self.update_actor_and_temperature(obs, noise, alpha)
             metrics |= actor_metrics
             seen |= actor_seen
         if self.due(self.critic_target_update_frequency):
@@ -71,6 +72,6 @@ class SACAgent(SoftActorAgent):
             cost = alpha * next_log_prob
             target = head.target(batch.reward, batch.discount, self.schedules.discount, next_q, cost)
         outputs = self.critic.outputs(batch.obs, batch.action)
-        loss = head.loss(outputs, target)
+        loss = self.critic_loss(outputs, target)
         self.step_optimizers(critic=loss)
         return {"train_critic/loss": loss.detach()}, {"q": head.values(outputs.detach())}

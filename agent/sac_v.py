@@ -85,7 +85,7 @@ class SACVAgent(SoftActorAgent):
         self.action_prior = action_prior
         self.output_regularisation = output_regularisation
         self.schedules.add(critic_tau=critic_tau)
-        self.value = value(obs_dim=self.obs_dim).to(self.device)
+        self.value = self.build(value, takes_action=False)
         self.value_target = copy.deepcopy(self.value).requires_grad_(False)
         self.frozen_critic = frozen_view(self.critic)
         self.soft_update = SoftUpdate(self.value, self.value_target)
@@ -93,18 +93,20 @@ class SACVAgent(SoftActorAgent):
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
         """Every loss, then every step, then the slow copy of V."""
-        dist, action, log_prob = self._sample(batch.obs, noise)
-        q_of_action = self.frozen_critic(batch.obs, action)
-        v = self.value(batch.obs)
+        obs, num_views = self.observations.features(batch.obs), self.observations.num_views
+        dist, action, log_prob = self._sample(obs, noise)
+        q_of_action = self.frozen_critic(obs, action)
+        v = self.value(obs)
         q = self.critic(batch.obs, batch.action)
         alpha = self.alpha
         log_prior = losses.log_normal_prior(action) if self.action_prior == "normal" else 0.0
         with torch.no_grad():
             next_value = self.value_target(batch.next_obs)
             target = losses.q_target(batch.reward, batch.discount, next_value, self.schedules.discount)
+            target = self.observations.mean_of_views(target)
             v_target = losses.value_target(q_of_action, log_prob, alpha, log_prior)
 
-        critic_loss = losses.squared_error(q, target, self.squared_error_weight)
+        critic_loss = losses.squared_error(q, target, num_views * self.squared_error_weight)
         value_loss = losses.squared_error(v, v_target, self.squared_error_weight)
         to_step = {"critic": critic_loss, "value": value_loss}
         entropy = -log_prob.detach().mean()

@@ -61,7 +61,7 @@ class SoftActorAgent(OffPolicyAgent):
         auto = self.action_dim * target_entropy_per_dim
         self.schedules.add(target_entropy=auto if target_entropy == "auto" else target_entropy)
         self.actor = self.build(actor)
-        self.critic = self.build(critic)
+        self.critic = self.build(critic, learns_encoder=True)
         self.temperature = temperature(init_temperature=init_temperature).to(self.device)
         self.learns_temperature = learnable_temperature and any(True for _ in self.temperature.parameters())
         self.temperature.requires_grad_(self.learns_temperature)

@@ -92,7 +92,7 @@ class TD3Agent(OffPolicyAgent):
         self.schedules.add(critic_tau=critic_tau)
         self.actor_update_frequency = actor_update_frequency
         self.target_noise_std, self.target_noise_clip = target_noise_std, target_noise_clip
-        self.actor, self.critic = self.build(actor), self.build(critic)
+        self.actor, self.critic = self.build(actor), self.build(critic, learns_encoder=True)
         refuse_batch_norm(actor=self.actor, critic=self.critic)
         self.actor_target = copy.deepcopy(self.actor).requires_grad_(False)
         self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
@@ -110,11 +110,12 @@ class TD3Agent(OffPolicyAgent):
             next_outputs = self.critic_target.outputs(batch.next_obs, next_action)
             target = head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)
         outputs = self.critic.outputs(batch.obs, batch.action)
-        critic_loss = head.loss(outputs, target)
+        critic_loss = self.critic_loss(outputs, target)
         self.step_optimizers(critic=critic_loss)
         metrics: Metrics = {"train_critic/loss": critic_loss.detach()}
         if self.due(self.actor_update_frequency):
-            actor_loss = -self.frozen_critic(batch.obs, self.actor(batch.obs).action)[0].mean()
+            obs = self.observations.first_view(batch.obs)
+            actor_loss = -self.frozen_critic(obs, self.actor(obs).action)[0].mean()
             self.step_optimizers(actor=actor_loss)
             metrics["train_actor/loss"] = actor_loss.detach()
             for soft_update in self.soft_updates:

@@ -33,6 +33,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
     "tqc": ("agent=tqc",),
     "redq": ("agent=redq",),
     "droq": ("agent=droq",),
+    "drq, preset=pixels_cpu": ("preset=pixels_cpu", "env=cheetah_run", "replay_buffer_capacity=2000"),
 }
 
 

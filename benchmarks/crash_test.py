@@ -64,6 +64,10 @@ SCENARIOS: dict[str, list[str]] = {
         *("agent/reward_normaliser=returns", "agent/exploration=held", "agent.critic_weight_decay=0.01"),
     ],
     "cartpole_balance": ["env=cartpole_balance", "num_train_steps=1100", "num_eval_episodes=1"],
+    "pixels": [
+        *(PENDULUM, "agent=drq", "image_size=16", "image_pad=2", "replay_buffer_capacity=150", "n_step=2"),
+        *("agent.encoder.strides=[2,1]", "agent.encoder.channels=4", "log_frequency=200", "action_repeat=4"),
+    ],
     "beside": [PENDULUM, "num_train_steps=900", "eval_in_background=true"],
     "reacher_easy": ["env=reacher_easy", "num_train_steps=1100", "action_repeat=2", "num_eval_episodes=1"],
 }

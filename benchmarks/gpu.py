@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py
 
-cheetah_run at full size (1024 units, batches of 1024, one update a step; agent=flash_sac at its own), logs on,
+cheetah_run at full size (1024 units, batches of 1024, one update a step; flash_sac and drq at their own), logs on,
 evaluation and videos off. Each variant trains in a process of its own, the variants in turn, twice. Writes
 benchmarks/results/gpu.json (the machine, the versions, every number) and prints, last, its summary as one line of JSON.
 """
@@ -30,6 +30,10 @@ VARIANTS = {
     "captured_bf16": ["execution=captured", "precision=bf16"],
     "captured_tf32_pinned": ["execution=captured", "precision=tf32", "replay_storage=pinned"],
     "captured_tf32_flash_sac": ["execution=captured", "precision=tf32", "agent=flash_sac"],
+    "captured_tf32_drq": [
+        *("execution=captured", "precision=tf32", "agent=drq", "replay_buffer_capacity=20_000"),
+        "replay_storage=device",  # actions are held for four steps, so a step here is a quarter of a decision
+    ],
 }
 ROUNDS = 2
 WARM_UP_EPISODES = 2  # of 1000 steps: the seed policy's, and one in which updates are warmed up and captured
@@ -98,7 +102,8 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, float]:
     eager = found["eager_tf32_steps_per_second"]
     for name in VARIANTS:
         found[f"{name}_vs_eager"] = found[f"{name}_steps_per_second"] / eager
-    fastest = max(found[f"{name}_steps_per_second"] for name in VARIANTS if "tf32" in name and "flash_sac" not in name)
+    plain = [name for name in VARIANTS if "tf32" in name and not name.endswith(("flash_sac", "drq"))]
+    fastest = max(found[f"{name}_steps_per_second"] for name in plain)
     found["minutes_for_1e6_steps_tf32"] = 1e6 / fastest / 60
     return {key: round(value, 4) for key, value in found.items()}
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
+from replay import on_disk
 from run import checkpoint
 from run import folder as run_folder
 
@@ -37,10 +38,17 @@ def result(folder: Path) -> dict[str, Any]:
 
 
 def ring(found: checkpoint.Checkpoint, state: dict[str, Any]) -> bytes:
-    """The transitions in the buffer, oldest first, however they were cut into files."""
+    """The transitions in the buffer, oldest first, however they were cut into files, and their frames."""
+    rows = _newest(found, "rows", 4 * state["row_width"] * min(state["num_added"], state["capacity"]))
+    if "num_frames" not in state:
+        return rows
+    width = -(-state["frame_bytes"] // 4)
+    return rows + _newest(found, "frames", 4 * width * min(state["num_frames"], state["frames"]))
+
+
+def _newest(found: checkpoint.Checkpoint, ring: str, count: int) -> bytes:
     folder = found.path.parent / checkpoint.BUFFER
-    rows = b"".join((folder / segment.name).read_bytes() for segment in found.segments)
-    return rows[-4 * state["row_width"] * min(state["num_added"], state["capacity"]) :]
+    return b"".join((folder / segment.name).read_bytes() for segment in on_disk.of_ring(found.segments, ring))[-count:]
 
 
 def timeless(path: Path) -> list[list[str]]:

@@ -43,8 +43,17 @@ def floor(units: int, batch: int, precision: str) -> Update:
 
 
 def ours(overrides: list[str]) -> Update:
-    from agent.execution.choose import choose_execution, set_execution
     from logger import Logger
+
+    agent, buffer = agent_and_buffer(overrides)
+    logger = Logger(Path(), {})
+    return lambda: agent.update(buffer, logger, 0)
+
+
+def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
+    """An agent on cheetah_run's sizes, or images with its number of actions, and a buffer that is full."""
+    from agent.execution.choose import choose_execution, set_execution
+    from replay.frames import FrameBuffer
     from replay_buffer import ReplayBuffer
     from run.build import build_agent
     from run.machine import keep_freed_memory, resolve_device, set_precision
@@ -57,15 +66,20 @@ def ours(overrides: list[str]) -> Update:
         torch.set_num_threads(cfg.num_threads)
     keep_freed_memory()
     precision = set_precision(cfg.precision, device)
-    shapes = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
+    shapes: dict[str, Any] = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
+    image = (3 * cfg.frame_stack, cfg.image_size, cfg.image_size)
+    shapes |= {"obs_shape": image} if cfg.from_pixels else {}
     agent = build_agent(cfg, shapes, device)
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
     set_execution(agent, choose_execution(cfg.execution, agent, device)[0], device)
-    buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device)
-    for obs, action, reward, next_obs in transitions():
+    if cfg.from_pixels:
+        capacity = cfg.replay_buffer_capacity
+        buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, frame_stack=cfg.frame_stack)
+    else:
+        buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device)
+    for obs, action, reward, next_obs in films(image, capacity) if cfg.from_pixels else transitions():
         buffer.add(obs, action, reward, next_obs, False, False)
-    logger = Logger(Path(), {})
-    return lambda: agent.update(buffer, logger, 0)
+    return agent, buffer
 
 
 def ours_of_size(units: int, batch: int, precision: str) -> Update:
@@ -79,6 +93,15 @@ def transitions() -> Any:
     actions = random.uniform(-1, 1, (NUM_STORED, ACTION_DIM)).astype(np.float32)
     rewards = random.uniform(0, 1, NUM_STORED)
     return zip(obs, actions, rewards, obs[1:], strict=False)
+
+
+def films(image: tuple[int, ...], count: int) -> Any:
+    random = np.random.default_rng(0)
+    obs = random.integers(0, 256, image, np.uint8)
+    for _ in range(count):
+        next_obs = np.concatenate([obs[3:], random.integers(0, 256, (3, *image[1:]), np.uint8)])
+        yield obs, random.uniform(-1, 1, ACTION_DIM).astype(np.float32), random.uniform(0, 1), next_obs
+        obs = next_obs
 
 
 def peer(make: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from absl import logging as absl_logging
-from gymnasium.wrappers import AddRenderObservation, TimeLimit, TransformObservation
+from gymnasium.wrappers import TimeLimit, TransformObservation
 
 from dmc2gym.wrappers import ActionRepeat, rescale_actions
 
@@ -121,12 +121,12 @@ def make(
     )
     env = ActionRepeat(env, frame_skip)
     if from_pixels:
-        env = AddRenderObservation(env, render_only=True)
-        if channels_first:
-            env = TransformObservation(
-                env,
-                lambda frame: np.ascontiguousarray(frame.transpose(2, 0, 1)),
-                gym.spaces.Box(0, 255, (3, height, width), np.uint8),
-            )
+        rendered, shape = env, (3, height, width) if channels_first else (height, width, 3)
+
+        def frame(_: Any) -> np.ndarray:
+            picture: Any = rendered.render()
+            return np.ascontiguousarray(picture.transpose(2, 0, 1)) if channels_first else picture
+
+        env = TransformObservation(env, frame, gym.spaces.Box(0, 255, shape, np.uint8))
     env = rescale_actions(env)
     return env if episode_length is None else TimeLimit(env, max_episode_steps=math.ceil(episode_length / frame_skip))

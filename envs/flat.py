@@ -1,4 +1,4 @@
-"""Any Gymnasium environment as an agent sees it: flat float32 observations, actions in [-1, 1], counted steps."""
+"""Any Gymnasium environment as an agent sees it: vectors or images, actions in [-1, 1], counted steps."""
 
 import traceback
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 import dmc2gym
+from envs.pixels import NO_PIXELS, Pixels, Rendered, channels_first, is_image, stacked
 from envs.watched import Watched
 from utils import UserError, one_line
 
@@ -16,14 +17,21 @@ EPISODE_LENGTH = 1000  # steps, for environments that set no limit of their own
 Wrap = Callable[..., gym.Env]  # called with `env=`
 
 
-def flat(env: gym.Env, name: str, action_repeat: int = 1, episode_length: int | None = EPISODE_LENGTH) -> gym.Env:
-    """What an agent, and the training loop, can work with.
+def flat(
+    env: gym.Env,
+    name: str,
+    action_repeat: int = 1,
+    episode_length: int | None = EPISODE_LENGTH,
+    pixels: Pixels = NO_PIXELS,
+) -> gym.Env:
+    """What an agent, and the training loop, can work with: flat float32 observations, or images (C, H, W).
 
     Args:
-        env: with actions in a Box, and observations that can be flattened.
+        env: with actions in a Box, and observations that are images or can be flattened.
         name: of the task, for messages.
         action_repeat: environment steps that one action is held for; `info["repeats"]` says how many were taken.
         episode_length: steps to an episode where the environment sets no limit; None is no limit.
+        pixels: whether it is rendered, and how images are stacked.
 
     Raises:
         UserError: for other spaces.
@@ -33,14 +41,21 @@ def flat(env: gym.Env, name: str, action_repeat: int = 1, episode_length: int | 
             f"env={name}: its actions are {env.action_space}, and SAC here needs a Box; choose a continuous task"
         )
     space = env.observation_space
-    if isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8:
-        raise UserError(f"env={name}: its observations are images {space.shape}; only flat ones can be learned from")
-    if not space.is_np_flattenable:
+    as_images = is_image(space) or pixels.rendered
+    if isinstance(space, gym.spaces.Dict) and any(map(is_image, space.values())) and not as_images:
+        raise UserError(
+            f"env={name}: its observations are images beside vectors ({', '.join(space)}); a wrapper of your own "
+            "that gives one of them can be learned from"
+        )
+    if not as_images and not space.is_np_flattenable:
         raise UserError(f"env={name}: its observations, {space}, cannot be flattened into a vector")
     try:
         if episode_length is not None and (env.spec is None or env.spec.max_episode_steps is None):
             env = gym.wrappers.TimeLimit(env, episode_length)
         env = dmc2gym.ActionRepeat(env, action_repeat)
+        if as_images:
+            env = channels_first(env, name) if is_image(space) else Rendered(env, pixels.size)
+            return Watched(dmc2gym.rescale_actions(stacked(env, pixels.stack)), name)
         flat_space = gym.spaces.flatten_space(space)
         box = gym.spaces.Box(-np.inf, np.inf, flat_space.shape, np.float32)
         env = gym.wrappers.TransformObservation(

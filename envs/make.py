@@ -17,6 +17,7 @@ import dmc2gym
 from envs import arguments
 from envs.flat import EPISODE_LENGTH, Wrap, flat, where, wrapped
 from envs.names import SUITE_TASKS, unknown
+from envs.pixels import NO_PIXELS, Filmed, Pixels, render_quickly, require_camera, stacked
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
 from settings.hints import Parameter
@@ -27,6 +28,7 @@ __all__ = [
     "SUITE_TASKS",
     "EnvProcesses",
     "PhysicsError",
+    "Pixels",
     "SeededEpisodes",
     "make_env",
     "make_train_envs",
@@ -45,8 +47,9 @@ def make_env(
     render: bool = False,
     kwargs: Mapping[str, Any] = NOTHING,
     wrappers: Sequence[Wrap] = (),
+    pixels: Pixels = NO_PIXELS,
 ) -> gym.Env:
-    """Builds an environment with a flat float32 observation and float32 actions in [-1, 1].
+    """Builds an environment with a flat float32 observation, or images, and float32 actions in [-1, 1].
 
     Args:
         name: a suite task such as `cheetah_run`, or a Gymnasium id such as `Pendulum-v1`.
@@ -55,36 +58,41 @@ def make_env(
         render: whether `render()` will be called, for (H, W, 3) uint8 frames.
         kwargs: the environment's own arguments: for Gymnasium's `make`, or for the suite's task and environment.
         wrappers: put around it as it is made, the first one innermost; each is called with `env=`.
+        pixels: how observations become images, (C, H, W) uint8; those of an environment that gives images are stacked
+            in any case.
 
     Raises:
         UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
     if name not in SUITE_TASKS:
-        return flat(wrapped(_make_gymnasium(name, render, kwargs), name, wrappers), name, action_repeat)
-    made = _suite_arguments(name, kwargs) | {"seed": seed, "visualize_reward": render}
-    made |= {"height": VIDEO_SIZE, "width": VIDEO_SIZE}
-    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
+        env = wrapped(_make_gymnasium(name, render or pixels.rendered, kwargs), name, wrappers)
+        return flat(env, name, action_repeat, pixels=pixels)
     domain, task = SUITE_TASKS[name]
+    size, camera = (pixels.size, pixels.camera_of(domain)) if pixels.rendered else (VIDEO_SIZE, 0)
+    made = _suite_arguments(name, kwargs) | {"seed": seed, "visualize_reward": render and not pixels.rendered}
+    made |= {"height": size, "width": size, "camera_id": camera}
+    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
     try:
         if wrappers:
             env = dmc2gym.load(domain, task, **made)
         else:
-            env = dmc2gym.make(domain, task, frame_skip=action_repeat, episode_length=limit, **made)
+            made |= {"from_pixels": pixels.rendered, "frame_skip": action_repeat, "episode_length": limit}
+            env = dmc2gym.make(domain, task, **made)
     except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
         raise UserError(f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)") from error
     except (TypeError, ValueError) as error:
         if not kwargs:
             raise
         raise UserError(f"env={name}: it cannot be built with {_shown(kwargs)} ({where(error)})") from error
-    if render:
-        _draw_quickly(env)
-    return flat(wrapped(env, name, wrappers), name, action_repeat, limit) if wrappers else env
-
-
-def _draw_quickly(env: gym.Env) -> None:
-    """In half of the time without a GPU; at the size of a video it is hardly seen (docs/PERFORMANCE.md)."""
-    quality = env.unwrapped._env.physics.model.vis.quality  # type: ignore[attr-defined]
-    quality.offsamples, quality.shadowsize = 0, 1024
+    if pixels.rendered:
+        require_camera(env, camera, name)
+    if pixels.rendered or render:
+        render_quickly(env, max(size, VIDEO_SIZE), once=not pixels.rendered)
+    if wrappers:
+        env = flat(wrapped(env, name, wrappers), name, action_repeat, limit, pixels)
+    elif pixels.rendered:
+        env = stacked(env, pixels.stack)
+    return Filmed(env, VIDEO_SIZE, camera) if pixels.rendered else env
 
 
 def _suite_arguments(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:

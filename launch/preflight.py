@@ -5,22 +5,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-import replay_buffer
 from agent.execution.choose import choose_execution
 from launch import engines
 from launch.asked import Asked, output_folder, read
-from run import build, machine, memory, preloaded
+from run import buffers, build, environments, machine, memory, preloaded
 from run import folder as run_folder
 from run.environments import PLACES, env_maker
+from run.shapes import Shapes, shapes_of, zeros
 from settings import saved
 from settings.check import ONLY_IN, Settings
 from settings.compose import AUTO, parse, plain, quoted
 from sinks import wandb as wandb_sink
-from utils import UserError, one_line
+from utils import EnvError, UserError, one_line
 
 
 def check_machine(runs: list[Settings]) -> None:
@@ -34,31 +33,39 @@ def check_machine(runs: list[Settings]) -> None:
         if cfg.log_save_wandb:
             wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
     seen: set[str] = set()  # what was read through
-    machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video) for cfg in runs))
+    machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video or cfg.from_pixels) for cfg in runs))
     for cfg in runs:
         shapes, own_actions = _spaces(cfg)
-        if build.has_our_buffer(cfg):
-            capacity = cfg.replay_buffer["capacity"]
-            replay_buffer.require_memory((shapes["obs_dim"],), (shapes["action_dim"],), capacity)
+        buffers.require_memory(cfg, shapes)
         memory.require_memory(cfg, shapes, machine.resolve_device(cfg.device))
         agent = _acting_agent(cfg, shapes)
-        build.build_n_step(cfg)
+        buffers.build_n_step(cfg)
         _check_preloaded(cfg, shapes, own_actions, seen)
         execution, _ = choose_execution(cfg.execution, agent, machine.resolve_device(cfg.device))
         _check_buffer(cfg, shapes, agent, execution)
         build.build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
 
 
-def _spaces(cfg: Settings) -> tuple[build.Shapes, Any]:
-    """The shapes of the environments to train in, which those to evaluate in have to share, and their own actions."""
-    found: list[build.Shapes] = []
+def _spaces(cfg: Settings) -> tuple[Shapes, Any]:
+    """The shapes of the environments to train in, which those to evaluate in have to share, and their own actions.
+
+    One that is learned from by its rendering has to render.
+    """
+    environments.import_envs(cfg, films=False)
+    found: list[Shapes] = []
     own_actions: list[Any] = []
     for place in PLACES:
         if not found or any(ONLY_IN in node for node in cfg.env_wrappers):
             env = env_maker(cfg, place)(False)
-            found.append(build.shapes_of(env.observation_space, env.action_space))
+            found.append(shapes_of(env.observation_space, env.action_space))
             own_actions.append(env.get_wrapper_attr("own_actions"))
-            env.close()
+            try:
+                if cfg.from_pixels:
+                    env.reset(seed=cfg.seed)
+            except EnvError as error:
+                raise UserError(f"from_pixels=true: {error}") from error
+            finally:
+                env.close()
     if found[0] != found[-1]:
         said = "; in ".join(
             f"{place} {shapes['obs_dim']} observations and {shapes['action_dim']} actions"
@@ -68,13 +75,13 @@ def _spaces(cfg: Settings) -> tuple[build.Shapes, Any]:
     return found[0], own_actions[0]
 
 
-def _acting_agent(cfg: Settings, shapes: build.Shapes) -> Any:
+def _acting_agent(cfg: Settings, shapes: Shapes) -> Any:
     """An agent that could be built, and has acted: what its parts cannot do together shows here, and not in the run."""
     done = "be built"
     try:
         agent = build.build_agent(cfg, shapes, torch.device("cpu"))
         done = "act"
-        agent.act(np.zeros((1, shapes["obs_dim"]), np.float32))
+        agent.act(zeros(shapes)[None])
         return agent
     except UserError:
         raise
@@ -84,7 +91,7 @@ def _acting_agent(cfg: Settings, shapes: build.Shapes) -> Any:
         raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {done} ({said})") from error
 
 
-def _check_preloaded(cfg: Settings, shapes: build.Shapes, own_actions: Any, seen: set[str]) -> None:
+def _check_preloaded(cfg: Settings, shapes: Shapes, own_actions: Any, seen: set[str]) -> None:
     """Reads what is to be preloaded through; what several runs of a sweep name, once."""
     for source in preloaded.require(cfg, shapes, own_actions):
         if source.said not in seen:
@@ -92,12 +99,12 @@ def _check_preloaded(cfg: Settings, shapes: build.Shapes, own_actions: Any, seen
         seen.add(source.said)
 
 
-def _check_buffer(cfg: Settings, shapes: build.Shapes, agent: Any, execution: str) -> None:
+def _check_buffer(cfg: Settings, shapes: Shapes, agent: Any, execution: str) -> None:
     if cfg.replay_storage != "auto":  # which always finds something, and would start a GPU here to look
-        build.choose_storage(cfg, shapes, machine.resolve_device(cfg.device))
-    if not build.has_our_buffer(cfg):
-        build.build_replay_buffer(cfg, shapes, torch.device("cpu"), "auto", execution)
-    elif not build.draws_with_replacement(cfg) and agent.batch_size > cfg.replay_buffer["capacity"]:
+        buffers.choose_storage(cfg, shapes, machine.resolve_device(cfg.device))
+    if not buffers.has_our_buffer(cfg):
+        buffers.build_replay_buffer(cfg, shapes, torch.device("cpu"), "auto", execution)
+    elif not buffers.draws_with_replacement(cfg) and agent.batch_size > cfg.replay_buffer["capacity"]:
         raise UserError(
             f"replay_buffer_capacity={cfg.replay_buffer['capacity']}: "
             f"at least agent.batch_size={agent.batch_size} is needed without replacement"

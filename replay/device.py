@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from replay_buffer import Batch, ReplayBuffer, nbytes
+from replay_buffer import Batch, ReplayBuffer, Ring
 from settings.types import Storage
 from utils import UserError
 
 MIRRORED_ROWS = 1024  # rows that go to the device in one copy
+MIRRORED_BYTES = 2**25  # of rows that are large
 WITHOUT_REPLACEMENT = (
     "replay_storage=device: it draws with replacement only; choose pinned or host, or sample_with_replacement=true"
 )
@@ -78,6 +79,39 @@ class PinnedReplayBuffer(ReplayBuffer):
         self._staging.send(lambda rows: self._rows.take(indices, axis=0, out=rows, mode="clip"), packed)
 
 
+class Mirror:
+    """A ring's rows on the device, which follow those of the host: new rows are sent in as few copies as they take.
+
+    Args:
+        ring: on the host.
+        device: of the mirror.
+    """
+
+    def __init__(self, ring: Ring, device: torch.device):
+        self._ring = ring
+        self.rows = torch.empty(ring.capacity, ring.row_width, device=device)
+        self._count = 0  # of the ring's num_added
+        at_once = min(MIRRORED_ROWS, ring.capacity, max(1, MIRRORED_BYTES // (4 * ring.row_width)))
+        self._staging = Staging(at_once, ring.row_width, device)
+        self._at_once = at_once
+
+    def follow(self) -> None:
+        """Sends the rows that were added since the last time."""
+        ring = self._ring
+        start = max(self._count, ring.num_added - ring.capacity)
+        while start < ring.num_added:
+            first = start % ring.capacity
+            count = min(ring.num_added - start, ring.capacity - first, self._at_once)
+            place = slice(first, first + count)
+            self._staging.send(partial(_copy, ring.rows[place]), self.rows[place])
+            start += count
+        self._count = ring.num_added
+
+    def forget(self) -> None:
+        """From here on all of the ring's rows are new."""
+        self._count = 0
+
+
 class DeviceReplayBuffer(ReplayBuffer):
     """Draws batches on the device, from a mirror of the rows there.
 
@@ -93,12 +127,12 @@ class DeviceReplayBuffer(ReplayBuffer):
         super().__init__(*args, **kwargs)
         if not self._with_replacement:
             raise UserError(WITHOUT_REPLACEMENT)
-        self._mirror = torch.empty(self.capacity, self._width, device=self.device)
+        self._mirrored = Mirror(self, self.device)
+        self._mirror = self._mirrored.rows
         self._length = torch.zeros((), dtype=torch.float64, device=self.device)
         self._generator = torch.Generator(self.device).manual_seed(int(self._rng.integers(2**63)))
-        self._num_mirrored = 0  # of num_added
+        self._known_length = 0
         self._batch_size = 0
-        self._staging = Staging(min(MIRRORED_ROWS, self.capacity), self._width, self.device)
 
     @property
     def generators(self) -> list[torch.Generator]:
@@ -113,24 +147,20 @@ class DeviceReplayBuffer(ReplayBuffer):
         if not self.num_added:
             raise ValueError("nothing to sample: the replay buffer is empty")
         self._batch_size = batch_size
-        if self._num_mirrored == self.num_added:
-            return
-        start = max(self._num_mirrored, self.num_added - self.capacity)
-        while start < self.num_added:
-            first = start % self.capacity
-            count = min(self.num_added - start, self.capacity - first, MIRRORED_ROWS)
-            place = slice(first, first + count)
-            self._staging.send(partial(_copy, self._rows[place]), self._mirror[place])
-            start += count
-        if self._num_mirrored < self.capacity:
+        self._mirrored.follow()
+        if len(self) != self._known_length:
             self._length.fill_(len(self))
-        self._num_mirrored = self.num_added
+            self._known_length = len(self)
 
     def staged(self) -> Batch:
         """A batch, drawn and gathered on the device."""
+        return self._unpack(self._mirror.index_select(0, self._drawn()))
+
+    def _drawn(self) -> torch.Tensor:
+        """As many whole numbers below the length as a batch has rows."""
         # In float64, so that each of up to 2^53 rows is as likely as the next and none lies beyond the last.
         uniform = torch.rand(self._batch_size, dtype=torch.float64, device=self.device, generator=self._generator)
-        return self._unpack(self._mirror.index_select(0, (uniform * self._length).long()))
+        return (uniform * self._length).long()
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"device_generator": self._generator.get_state()}
@@ -140,7 +170,7 @@ class DeviceReplayBuffer(ReplayBuffer):
         super().load_state_dict(state)
         if "device_generator" in state:
             self._generator.set_state(state["device_generator"].cpu())
-        self._num_mirrored = 0
+        self._mirrored.forget()
 
 
 def _copy(rows: np.ndarray, to: np.ndarray) -> None:
@@ -158,17 +188,19 @@ def choose_storage(
     storage: Storage,
     device: torch.device,
     with_replacement: bool,
-    obs_shape: tuple[int, ...],
-    action_shape: tuple[int, ...],
     capacity: int,
+    asked: int,
 ) -> str:
     """Which of STORAGES `replay_storage` means here; `auto` is chosen by what the device has free.
+
+    Args:
+        capacity: of the buffer.
+        asked: bytes that it takes when it is full.
 
     Raises:
         UserError: for a storage that cannot be had with this device or these keys.
     """
     on_gpu = device.type == "cuda"
-    asked = nbytes(obs_shape, action_shape, capacity)
     free = torch.cuda.mem_get_info(device)[0] if on_gpu else 0
     if storage == "auto":
         if not on_gpu:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import torch
 
 from settings.checked import Checked
 from settings.types import PositiveInt, UnitInterval
@@ -40,7 +41,7 @@ class NStep(Checked):
         """One step of every environment in, the arguments of `ReplayBuffer.add` out: the rows it completes.
 
         Args:
-            obs, next_obs: (num_envs, obs_dim).
+            obs, next_obs: (num_envs, obs_dim), or images.
             actions: (num_envs, |A|).
             rewards, done, terminated: (num_envs,); done is terminated or truncated.
         """
@@ -69,11 +70,19 @@ class NStep(Checked):
 
     def state_dict(self) -> dict[str, Any]:
         """The transitions that wait, as plain values."""
-        waiting = [[(o.tolist(), action.tolist(), reward) for o, action, reward in one] for one in self._pending]
+        waiting = [[(_plain(o), action.tolist(), reward) for o, action, reward in one] for one in self._pending]
         return {"pending": waiting}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._pending = [
-            deque((np.array(o, np.float32), np.array(action, np.float32), reward) for o, action, reward in one)
+            deque((_array(o), np.array(action, np.float32), reward) for o, action, reward in one)
             for one in state["pending"]
         ]
+
+
+def _plain(obs: np.ndarray) -> Any:
+    return torch.from_numpy(obs) if obs.dtype == np.uint8 else obs.tolist()  # an image is no list of 20 000 numbers
+
+
+def _array(plain: Any) -> np.ndarray:
+    return plain.numpy() if isinstance(plain, torch.Tensor) else np.array(plain, np.float32)

@@ -1,7 +1,8 @@
-"""A replay buffer on disk: immutable files of packed rows, keyed by absolute transition number.
+"""A replay buffer on disk: immutable files of a ring's rows, keyed by the rows' absolute numbers.
 
-`000000000000-000000010000.rows` holds the first 10 000 transitions ever added, as raw float32. A checkpoint adds one
-file with what is new and lists those that make up its ring: its cost grows with what is new, not with what is stored.
+`000000000000-000000010000.rows` holds the first 10 000 transitions ever added, as raw float32; a buffer of images has
+`.frames` beside them. A checkpoint adds a file with what is new to each ring and lists those that make it up: its cost
+grows with what is new, not with what is stored.
 """
 
 import hashlib
@@ -12,22 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from utils import open_file, require_count, sync
+from utils import open_file, sync
 
 READ_BYTES = 2**23
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Transitions [start, stop) and the checksum of their rows."""
+    """Rows [start, stop) of one of a buffer's rings, and their checksum."""
 
     start: int
     stop: int
     sha256: str
+    ring: str = "rows"
+
+    def plain(self) -> dict[str, Any]:
+        """For a manifest; `Segment(**plain)` is the segment again."""
+        return {key: value for key, value in vars(self).items() if key != "ring" or value != "rows"}
 
     @property
     def name(self) -> str:
-        return f"{self.start:012d}-{self.stop:012d}.rows"
+        return f"{self.start:012d}-{self.stop:012d}.{self.ring}"
 
 
 def extend(folder: Path, segments: list[Segment], buffer: Any) -> list[Segment]:
@@ -36,23 +42,32 @@ def extend(folder: Path, segments: list[Segment], buffer: Any) -> list[Segment]:
     Args:
         folder: of the files.
         segments: those already there, oldest first.
-        buffer: has `num_added`, `chunks(start, stop)` and a length.
+        buffer: has `rings`, each with `num_added`, `chunks(start, stop)` and a length.
     """
-    oldest = buffer.num_added - len(buffer)
-    start = max(segments[-1].stop if segments else 0, oldest)
-    kept = [segment for segment in segments if segment.stop > oldest]
-    return [*kept, _write(folder, start, buffer)] if start < buffer.num_added else kept
+    found = []
+    for name, ring in buffer.rings.items():
+        there = of_ring(segments, name)
+        oldest = ring.num_added - len(ring)
+        start = max(there[-1].stop if there else 0, oldest)
+        found += [segment for segment in there if segment.stop > oldest]
+        found += [_write(folder, start, ring, name)] if start < ring.num_added else []
+    return found
 
 
-def _write(folder: Path, start: int, buffer: Any) -> Segment:
+def of_ring(segments: Iterable[Segment], name: str) -> list[Segment]:
+    """A ring's own, oldest first."""
+    return [segment for segment in segments if segment.ring == name]
+
+
+def _write(folder: Path, start: int, ring: Any, name: str) -> Segment:
     digest = hashlib.sha256()
     partial = folder / ".part.rows"
     with partial.open("wb") as file:
-        for rows in buffer.chunks(start, buffer.num_added):
+        for rows in ring.chunks(start, ring.num_added):
             digest.update(rows.data)
             file.write(rows.data)
     sync(partial)
-    segment = Segment(start, buffer.num_added, digest.hexdigest())
+    segment = Segment(start, ring.num_added, digest.hexdigest(), name)
     partial.replace(folder / segment.name)
     sync(folder)
     return segment
@@ -70,36 +85,41 @@ def fault(folder: Path, segments: Iterable[Segment]) -> str | None:
     return None
 
 
-def read(folder: Path, segments: Iterable[Segment], buffer: Any, num_added: int) -> None:
-    """Puts the newest rows, of `num_added` ever, where they belong in the buffer's ring.
+def read(folder: Path, segments: Iterable[Segment], buffer: Any, state: dict[str, Any]) -> None:
+    """Puts the newest rows where they belong in the buffer's rings.
 
     Args:
-        buffer: has `capacity`, `row_width` and `put_chunk(start, rows)`.
+        buffer: has `rings`, each with `capacity`, `row_width` and `put_chunk(start, rows)`, and `spans(state)`.
+        state: of the buffer, as it was saved with these segments.
 
     Raises:
         ValueError: if the segments do not hold these rows.
     """
-    row_bytes = 4 * buffer.row_width
     segments = list(segments)
-    oldest = max(0, require_count(num_added, "num_added") - buffer.capacity)
-    if not segments or segments[0].start > oldest or segments[-1].stop != num_added:
-        raise ValueError(f"the segments do not hold transitions {oldest} to {num_added}")
+    for name, span in buffer.spans(state).items():
+        _read(folder, of_ring(segments, name), buffer.rings[name], *span)
+
+
+def _read(folder: Path, segments: list[Segment], ring: Any, oldest: int, stop: int) -> None:
+    row_bytes = 4 * ring.row_width
+    if not segments or segments[0].start > oldest or segments[-1].stop != stop:
+        raise ValueError(f"the segments do not hold transitions {oldest} to {stop}")
     for segment in segments:
         size, expected = (folder / segment.name).stat().st_size, (segment.stop - segment.start) * row_bytes
         if size != expected:
             raise ValueError(f"{segment.name} has {size} bytes, and its rows {expected}")
-        start = max(segment.start, num_added - buffer.capacity)
+        start = max(segment.start, stop - ring.capacity)
         with (folder / segment.name).open("rb") as file:
             file.seek((start - segment.start) * row_bytes)
             while data := file.read(max(1, READ_BYTES // row_bytes) * row_bytes):
-                rows = np.frombuffer(data, np.float32).reshape(-1, buffer.row_width)
-                buffer.put_chunk(start, rows)
+                rows = np.frombuffer(data, np.float32).reshape(-1, ring.row_width)
+                ring.put_chunk(start, rows)
                 start += len(rows)
 
 
 def remove_unlisted(folder: Path, listed: Iterable[Segment]) -> None:
     """Deletes the files that no checkpoint needs."""
     names = {segment.name for segment in listed}
-    for path in folder.glob("*.rows"):
+    for path in [*folder.glob("*.rows"), *folder.glob("*.frames")]:
         if path.name not in names:
             path.unlink(missing_ok=True)

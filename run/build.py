@@ -1,14 +1,11 @@
 """Settings in, a run's parts out: the same for a run that begins, one that goes on, and a check before either."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
 import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from hydra.utils import get_object, instantiate
@@ -17,21 +14,17 @@ from agent.execution.choose import choose_execution, set_execution
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy, UniformPolicy
 from agent.policy_file import load_policy
-from replay import device as device_buffer
 from replay.n_step import NStep
-from replay_buffer import ReplayBuffer
-from run import machine, sources
+from run import environments, machine, sources
 from run.beside import Beside, Spec, make_evaluator
+from run.buffers import build_n_step, build_replay_buffer, choose_storage, draws_with_replacement
 from run.environments import env_maker, is_as_registered
 from run.evaluator import Evaluator
 from run.preloaded import Preloaded
+from run.shapes import Shapes, shapes_of, zeros
 from settings.check import Settings
+from settings.hints import parameters
 from utils import RunError, UserError, one_line, set_seed_everywhere
-
-Shapes = dict[str, Any]  # what an agent's constructor is told of its environment
-# What the training loop and a checkpoint ask of a replay buffer, and what updates in a CUDA graph ask besides.
-BUFFER_METHODS = ("add", "sample", "num_added", "capacity", "state_dict", "load_state_dict", "__len__")
-GRAPH_METHODS = ("stage", "staged", "generators")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,15 +74,12 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     machine.keep_freed_memory()
     precision = machine.set_precision(cfg.precision, device)
     set_seed_everywhere(cfg.seed)
-    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, cfg.save_video))
-    films = cfg.save_video and machine.can_film(has_opengl or not env_module.needs_opengl(cfg.env))
-    machine.note_if_slow(cfg, device)
-
-    make_env = env_maker(cfg, "training")
-    envs = env_module.make_train_envs(
-        partial(make_env, False), cfg.seed, cfg.num_envs, cfg.async_envs, cfg.env_timeout_s
-    )
+    env_module, renders = environments.import_envs(cfg, cfg.save_video)
+    films = cfg.save_video and machine.can_film(renders)
+    make_env, async_envs = env_maker(cfg, "training"), environments.in_processes(cfg)
+    envs = env_module.make_train_envs(partial(make_env, False), cfg.seed, cfg.num_envs, async_envs, cfg.env_timeout_s)
     shapes = shapes_of(envs.single_observation_space, envs.single_action_space)
+    machine.note_if_slow(cfg, device)
     agent = build_agent(cfg, shapes, device)
     execution, why_eager = choose_execution(cfg.execution, agent, device)
     if why_eager:
@@ -105,7 +95,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
 
     chosen = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
-    chosen |= {"execution": execution, "replay_storage": storage, "logger": logger_node}
+    chosen |= {"execution": execution, "replay_storage": storage, "logger": logger_node, "async_envs": async_envs}
     return Parts(
         device=device,
         envs=envs,
@@ -154,23 +144,22 @@ def identity_of(cfg: Settings, shapes: Shapes) -> dict[str, Any]:
     return {"agent": cfg.agent["name"], "_target_": cfg.agent["_target_"], "env": cfg.env, **shapes}
 
 
-def shapes_of(observation_space: gym.Space, action_space: gym.Space) -> Shapes:
-    """What an agent's constructor is told of a flat environment."""
-    (obs_dim,), (action_dim,) = observation_space.shape or (), action_space.shape or ()
-    return {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": [-1.0, 1.0]}
-
-
 def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
     """The agent that `cfg.agent` describes.
 
     Raises:
-        UserError: if its networks do not fit into the memory.
+        UserError: if its networks do not fit into the memory, or it does not take images.
     """
     return agent_of({key: value for key, value in cfg.agent.items() if key != "name"}, shapes, device)
 
 
 def agent_of(node: dict[str, Any], shapes: Shapes, device: torch.device) -> Any:
     """The agent that a checked node describes; as `build_agent`."""
+    if "obs_shape" in shapes and "obs_shape" not in parameters(get_object(node["_target_"])):
+        raise UserError(
+            f"agent._target_={node['_target_']}: the observations are images {shapes['obs_shape']}, and its "
+            "constructor takes no obs_shape; choose agent=drq"
+        )
     try:
         return instantiate(node, _convert_="all")(**shapes, device=device)
     except (MemoryError, RuntimeError) as error:
@@ -178,23 +167,6 @@ def agent_of(node: dict[str, Any], shapes: Shapes, device: torch.device) -> Any:
         if isinstance(error, RuntimeError) and not any(word in said for word in ("alloc", "memory", "overflow")):
             raise
         raise UserError(f"agent: its networks do not fit into the memory here ({said[:100]})") from error
-
-
-def build_n_step(cfg: Settings) -> NStep:
-    """What turns steps into the replay buffer's rows.
-
-    Raises:
-        UserError: for several steps and a discount that is no number.
-    """
-    if cfg.n_step == 1:
-        return NStep(1)
-    discount = cfg.agent.get("discount")
-    if not isinstance(discount, float | int):
-        raise UserError(
-            f"n_step={cfg.n_step}: rewards are discounted as they are stored, so agent.discount has to be a number, "
-            "not a schedule; choose n_step=1"
-        )
-    return NStep(cfg.n_step, discount)
 
 
 def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.device) -> Any:
@@ -215,70 +187,11 @@ def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.d
 def require_fit(policy: Policy, shapes: Shapes, said: str, env: str) -> None:
     """Raises UserError, which `said` begins, for a policy that cannot act in this environment."""
     try:
-        fits = policy.act(np.zeros(shapes["obs_dim"], np.float32)).shape == (shapes["action_dim"],)
-    except RuntimeError:  # the observation's width
+        fits = policy.act(zeros(shapes)).shape == (shapes["action_dim"],)
+    except (RuntimeError, AttributeError):  # the observation's width, or a policy of vectors that is given an image
         fits = False
     if not fits:
         raise UserError(f"{said}: saved for an environment of other shapes than {env}")
-
-
-def has_our_buffer(cfg: Settings) -> bool:
-    """Whether the replay buffer is the one that `replay_storage` has three classes of."""
-    return get_object(cfg.replay_buffer["_target_"]) is ReplayBuffer
-
-
-def draws_with_replacement(cfg: Settings) -> bool:
-    """Whether a batch may hold a transition twice, as far as the replay buffer's settings say."""
-    return bool(cfg.replay_buffer.get("with_replacement", True))
-
-
-def choose_storage(cfg: Settings, shapes: Shapes, device: torch.device) -> str:
-    """What `replay_storage` means for this run; `auto` for a replay buffer of the user's own.
-
-    Raises:
-        UserError: for a storage that this device, or this buffer, does not have.
-    """
-    if has_our_buffer(cfg):
-        sizes = (shapes["obs_dim"],), (shapes["action_dim"],), cfg.replay_buffer["capacity"]
-        return device_buffer.choose_storage(cfg.replay_storage, device, draws_with_replacement(cfg), *sizes)
-    if cfg.replay_storage != "auto":
-        raise UserError(
-            f"replay_storage={cfg.replay_storage}: it chooses where replay_buffer.ReplayBuffer has its rows, and "
-            f"replay_buffer._target_={cfg.replay_buffer['_target_']}; choose replay_storage=auto"
-        )
-    return "auto"
-
-
-def build_replay_buffer(cfg: Settings, shapes: Shapes, device: torch.device, storage: str, execution: str) -> Any:
-    """The replay buffer that `cfg.replay_buffer` describes.
-
-    Args:
-        storage: what `choose_storage` chose.
-        execution: of the updates; those in CUDA graphs ask more of a buffer.
-
-    Raises:
-        UserError: for a class that cannot be called so, or lacks what the training loop needs.
-    """
-    node = dict(cfg.replay_buffer)
-    target = node["_target_"]
-    if storage != "auto":
-        kind = device_buffer.STORAGES[storage]
-        node["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
-    given = {"obs_shape": (shapes["obs_dim"],), "action_shape": (shapes["action_dim"],), "device": device}
-    make = instantiate(node, _convert_="all")
-    try:
-        inspect.signature(make).bind(**given)
-    except TypeError as error:
-        raise UserError(
-            f"replay_buffer._target_={target}: it has to take obs_shape, action_shape and device ({error})"
-        ) from None
-    buffer = make(**given)
-    needed = BUFFER_METHODS + (GRAPH_METHODS if execution.endswith("captured") else ())
-    missing = [name for name in needed if not hasattr(buffer, name)]
-    if missing:
-        hint = "; or choose execution=eager" if set(missing) <= set(GRAPH_METHODS) else ""
-        raise UserError(f"replay_buffer._target_={target}: it needs {', '.join(missing)}{hint}")
-    return buffer
 
 
 def _logger_node(cfg: Settings) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import json
 import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +120,13 @@ class Checkpoint:
         self.preloaded = [] if self._fault_of_preloaded() else self.preloaded
         self._manifest["parts"].pop("replay_buffer", None)
 
-    def load_rows(self, buffer: Any, num_added: int) -> None:
-        """Fills a replay buffer's ring."""
-        on_disk.read(self.path.parent / BUFFER, self.segments, buffer, num_added)
+    def load_rows(self, buffer: Any, state: dict[str, Any]) -> None:
+        """Fills the rings of a replay buffer, whose state was saved with them."""
+        on_disk.read(self.path.parent / BUFFER, self.segments, buffer, state)
 
     def load_preloaded(self, buffer: Any, num_added: int) -> None:
         """The same for the rows that the run began with."""
-        on_disk.read(self.path.parent / PRELOADED, self.preloaded, buffer, num_added)
+        on_disk.read(self.path.parent / PRELOADED, self.preloaded, buffer, {"num_added": num_added})
 
     def _fault_of_preloaded(self) -> str | None:
         return on_disk.fault(self.path.parent / PRELOADED, self.preloaded)
@@ -247,10 +246,10 @@ class Checkpoints:
                 "step": step,
                 "identity": self._identity,
                 "parts": digests,
-                "segments": [asdict(segment) for segment in rows],
+                "segments": [segment.plain() for segment in rows],
             }
             if preloaded is not None:
-                manifest[PRELOADED] = [asdict(segment) for segment in self._preloaded]
+                manifest[PRELOADED] = [segment.plain() for segment in self._preloaded]
             signed = {"sha256": manifests.signature(manifest), "manifest": manifest}
             (partial / MANIFEST).write_text(json.dumps(signed, indent=1))
             sync(partial / MANIFEST)

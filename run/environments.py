@@ -8,8 +8,36 @@ from hydra.utils import instantiate
 from run import machine
 from run.evaluator import MakeEnv
 from settings.check import ONLY_IN, Place, Settings
+from utils import UserError
 
 PLACES: tuple[Place, ...] = get_args(Place)
+
+
+def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
+    """Chooses an OpenGL and then imports the environments.
+
+    Args:
+        films: whether videos are wanted.
+
+    Returns:
+        The module `envs.make`, and whether the run's environment can be rendered.
+
+    Raises:
+        UserError: for a run from pixels where nothing renders.
+    """
+    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, films or cfg.from_pixels))
+    renders = has_opengl or not env_module.needs_opengl(cfg.env)
+    if cfg.from_pixels and not renders:
+        raise UserError(
+            f"from_pixels=true: env={cfg.env} is rendered with OpenGL, and none was found here; install libosmesa6 "
+            "(apt), or a GPU driver with EGL"
+        )
+    return env_module, renders
+
+
+def in_processes(cfg: Settings) -> bool:
+    """Whether environments get processes of their own: several that are rendered always do, as a renderer is slow."""
+    return cfg.async_envs or (cfg.from_pixels and cfg.num_envs > 1)
 
 
 def env_maker(cfg: Settings, place: Place, films: bool = False) -> MakeEnv:
@@ -19,11 +47,19 @@ def env_maker(cfg: Settings, place: Place, films: bool = False) -> MakeEnv:
         place: what it is for; some wrappers belong to one of them alone.
         films: whether anything will be rendered in this process (see run.machine.import_envs).
     """
-    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films))
+    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films or cfg.from_pixels))
+    camera = None if cfg.camera_id == "auto" else cfg.camera_id
+    pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, cfg.frame_stack, camera)
     nodes = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
     wrappers = [_wrapper(node) for node in nodes]
     return partial(
-        env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat, kwargs=dict(cfg.env_kwargs), wrappers=wrappers
+        env_module.make_env,
+        cfg.env,
+        cfg.seed,
+        cfg.action_repeat,
+        kwargs=dict(cfg.env_kwargs),
+        wrappers=wrappers,
+        pixels=pixels,
     )
 
 

@@ -28,13 +28,15 @@ from envs.processes import make_train_envs
 from logger import Logger
 from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
+from replay_buffer import nbytes
 from run import machine
 from run.agent_file import load, save
-from run.build import BUFFER_METHODS, GRAPH_METHODS, Shapes, shapes_of
+from run.buffers import BUFFER_METHODS, GRAPH_METHODS
 from run.evaluations import Evaluations
 from run.evaluator import Evaluator
 from run.loop import Loop
 from run.progress import Plan, Progress
+from run.shapes import Shapes, shapes_of
 from run.stopping import Stopping
 from settings.checked import checked
 from settings.types import Execution, NonNegativeInt, PositiveInt
@@ -255,12 +257,16 @@ def _name(env: gym.Env) -> str:
 
 
 def _shapes_of(env: gym.Env) -> Shapes:
-    return shapes_of(env.observation_space, env.action_space)
+    found = shapes_of(env.observation_space, env.action_space)
+    if "obs_shape" in found:
+        raise UserError(f"env={_name(env)}: its observations are images, which train.py learns from, and not this call")
+    return found
 
 
 def _new_buffer(spaces: Shapes, device: torch.device, capacity: int, seed: int) -> Any:
     sizes = (spaces["obs_dim"],), (spaces["action_dim"],)
-    return STORAGES[choose_storage("auto", device, True, *sizes, capacity)](*sizes, capacity, device, seed)
+    storage = choose_storage("auto", device, True, capacity, nbytes(*sizes, capacity))
+    return STORAGES[storage](*sizes, capacity, device, seed)
 
 
 def _require(name: str, given: Any, methods: Sequence[str]) -> None:

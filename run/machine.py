@@ -25,6 +25,9 @@ def note_if_slow(cfg: Settings, device: torch.device) -> None:
     batch_size, width = cfg.agent.get("batch_size", 0), cfg.agent.get("critic", {}).get("hidden_dim", 0)
     if device.type != "cpu" or batch_size * width**2 < 2**27:
         return
+    if cfg.agent.get("encoder"):
+        print("This agent is made for a GPU: expect seconds for each decision. preset=pixels_cpu is made for a CPU.")
+        return
     x, weight = torch.zeros(batch_size, width), torch.zeros(width, width)
     torch.mm(x, weight)
     started_s = time.perf_counter()
@@ -77,6 +80,8 @@ def set_precision(precision: str, device: torch.device) -> str:
         raise UserError(f"precision=tf32: {device} has no such products; choose auto, fp32 or bf16")
     chosen = ("tf32" if has_tf32 else "fp32") if precision == "auto" else precision
     torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = chosen == "tf32"  # of convolutions
+    torch.backends.cudnn.deterministic = True  # so that a replayed update can be held against an eager one
     return chosen
 
 

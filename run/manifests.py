@@ -9,6 +9,7 @@ from typing import Any
 from replay.on_disk import Segment
 from utils import require_count
 
+RINGS = ("rows", "frames")
 SEGMENT = {field.name for field in fields(Segment)}
 PRELOADED = "preloaded"  # the rows that a run began with: a key of the manifest, and their folder
 
@@ -34,12 +35,17 @@ def fault(manifest: dict[str, Any], path: Path) -> str | None:
 
 
 def _fault_of_rows(segments: list[Any]) -> str | None:
-    """What is wrong with a list of segments, which follow each other."""
-    stop = None
+    """What is wrong with a list of segments, of which those of a ring follow each other."""
+    stops: dict[str, int] = {}
     for segment in segments:
-        if not isinstance(segment, dict) or segment.keys() != SEGMENT or not isinstance(segment["sha256"], str):
+        if not isinstance(segment, dict) or segment.keys() | {"ring"} != SEGMENT:
             return "a segment is not as one is written"
-        start, before, stop = require_count(segment["start"], "start"), stop, require_count(segment["stop"], "stop")
+        ring = segment.get("ring", "rows")
+        if ring not in RINGS or not isinstance(segment["sha256"], str):
+            return "a segment is not as one is written"
+        before = stops.get(ring)
+        start, stop = require_count(segment["start"], "start"), require_count(segment["stop"], "stop")
         if start >= stop or before not in (None, start):
             return f"a segment from {start} to {stop} cannot follow one to {before}"
+        stops[ring] = stop
     return None

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from replay_buffer import available_bytes
-from run.build import Shapes
+from run.shapes import Shapes
 from settings.check import Settings
 from settings.nested import walk
 from utils import UserError
@@ -22,20 +22,30 @@ def require_memory(cfg: Settings, shapes: Shapes, device: torch.device) -> None:
     """
     most = available_bytes()
     on_device = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else most
-    batch_size = cfg.agent.get("batch_size")
+    batch_size, obs_dim = cfg.agent.get("batch_size"), shapes["obs_dim"]
+    if "obs_shape" in shapes:  # of which the networks get an encoder's features
+        obs_dim = (cfg.agent.get("encoder") or {}).get("feature_dim", 1)
+        num_views = (cfg.agent.get("augmentation") or {}).get("num_views", 1)
+        channels = (cfg.agent.get("encoder") or {}).get("channels")
+        if isinstance(channels, int) and len(cfg.agent["encoder"].get("strides", ())) > 1:
+            asked = FLOAT_BYTES * COPIES * 9 * channels**2
+            _require(f"agent.encoder.channels={channels}", "for a convolution and its optimizer", asked, most)
+        if isinstance(batch_size, int):
+            asked = 2 * FLOAT_BYTES * batch_size * num_views * shapes["obs_dim"]  # at both ends of the transitions
+            _require(f"agent.batch_size={batch_size}", "for the images of one update", asked, on_device)
     for name, node in walk(cfg.agent, "agent."):
         if not isinstance(node, dict) or not isinstance(node.get("hidden_dim"), int):
             continue
         width, depth = node["hidden_dim"], node.get("hidden_depth", 1)
         members, outputs = node.get("num_critics", 1), _outputs(node)
-        hidden = width * (shapes["obs_dim"] + width * (depth - 1) + outputs) if depth else shapes["obs_dim"] * outputs
+        hidden = width * (obs_dim + width * (depth - 1) + outputs) if depth else obs_dim * outputs
         said = ", ".join(
             f"{name}.{key}={node[key]}" for key in ("hidden_dim", "hidden_depth", "num_critics") if key in node
         )
         said += f" and {outputs} outputs" if outputs > 1 else ""
         _require(said, "for its weights and their optimizer", FLOAT_BYTES * COPIES * members * hidden, most)
         if isinstance(batch_size, int):
-            asked = FLOAT_BYTES * batch_size * members * max(width * depth, shapes["obs_dim"])
+            asked = FLOAT_BYTES * batch_size * members * max(width * depth, obs_dim)
             _require(f"agent.batch_size={batch_size}", f"for one update of {name}", asked, on_device)
 
 
@@ -53,6 +63,11 @@ def require_sizes(agent: dict[str, Any], file_bytes: int, said: str) -> None:
     Raises:
         UserError: naming the network.
     """
+    encoder = agent.get("encoder")
+    if isinstance(encoder, dict) and isinstance(encoder.get("strides"), list) and len(encoder["strides"]) > 1:
+        channels = encoder.get("channels", 1)
+        if file_bytes and type(channels) is int and FLOAT_BYTES * 9 * channels**2 > file_bytes:
+            raise UserError(f"{said}: agent.encoder.channels={channels}: more weights than are saved there")
     for key, value in walk(agent):
         if not isinstance(value, dict) or not str(value.get("_target_")).startswith("agent."):
             continue

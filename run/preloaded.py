@@ -11,7 +11,7 @@ from replay import device as device_buffer
 from replay.mixed import MixedBatches
 from replay.n_step import NStep
 from replay.on_disk import Segment
-from replay_buffer import ReplayBuffer, require_memory
+from replay_buffer import ReplayBuffer, nbytes, require_memory
 from run import sources
 from settings.check import Settings
 from utils import UserError
@@ -36,6 +36,8 @@ def require(cfg: Settings, shapes: dict[str, Any], own_actions: Any) -> list[sou
         raise UserError(
             f"offline_updates={cfg.offline_updates}: each counts as a step, and num_train_steps={cfg.num_train_steps}"
         )
+    if cfg.preload and "obs_shape" in shapes:
+        raise UserError(f"preload={cfg.preload}: vectors can be preloaded, and this run learns from images")
     found = sources.find(cfg, shapes, own_actions)
     total = sum(source.num_transitions for source in found)
     capacity, share = cfg.replay_buffer.get("capacity"), cfg.preload_share
@@ -125,7 +127,9 @@ class Preloaded:
 
     def _use(self, capacity: int) -> ReplayBuffer:
         with_replacement = _with_replacement(self._cfg)
-        storage = device_buffer.choose_storage("auto", self._device, with_replacement, *self._sizes, capacity)
+        storage = device_buffer.choose_storage(
+            "auto", self._device, with_replacement, capacity, nbytes(*self._sizes, capacity)
+        )
         seed = int(np.random.SeedSequence([self._cfg.seed, STREAM]).generate_state(1)[0])
         kind = device_buffer.STORAGES[storage]
         self.buffer = self.offline = kind(*self._sizes, capacity, self._device, seed, with_replacement)

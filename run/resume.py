@@ -14,7 +14,7 @@ from run import checkpoint, memory, sources, trust
 from run.checkpoint import BrokenError, Checkpoint
 from settings import compose
 from settings import saved as saved_yaml
-from settings.check import Settings, check
+from settings.check import ASKED_BY_AGENT, Settings, check
 from settings.nested import dotted
 from utils import UserError, refuse_links
 
@@ -39,8 +39,7 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
 }
 # What asks for the machine's choice; the saved configuration has what was chosen.
 LEFT_TO_THE_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
-FROM_AGENT = "agent.updates_per_step"
-SHAPES = ("obs_dim", "action_dim", "action_range")  # in the saved agent; the environment gives them again
+SHAPES = ("obs_dim", "obs_shape", "action_dim", "action_range")  # in the saved agent; the environment gives them again
 
 
 def settings_of(
@@ -116,8 +115,9 @@ def _asked_for(given: DictConfig | None, overrides: list[str], config_name: str)
     default = compose.compose_config(config_name, [])
     checked = dotted(asdict(check(compose.plain(given))))
     before, after = dotted(_raw(default)), dotted(_raw(given))
-    if after.get(FROM_AGENT) != before.get(FROM_AGENT):  # it arrives in the run's key of that name
-        after["updates_per_step"] = checked["updates_per_step"]
+    for key in ASKED_BY_AGENT:  # it arrives in the run's key of that name
+        if key in checked and after.get(f"agent.{key}") != before.get(f"agent.{key}"):
+            after[key] = checked[key]
     named = [override.key_or_group.replace("/", ".") for override in compose.parse(overrides)]
     return {
         key: _as_in_yaml(checked[key])

@@ -176,7 +176,7 @@ class OldRun:
     def _columns(self) -> dict[str, np.ndarray]:
         rows = ReplayBuffer(*self._shape, self.num_transitions, torch.device("cpu"))
         try:
-            on_disk.read(self._rows_in, self._segments, rows, self._segments[-1].stop)
+            on_disk.read(self._rows_in, self._segments, rows, {"num_added": self._segments[-1].stop})
             rows.num_added = self._segments[-1].stop
         except (ValueError, OSError) as error:
             raise UserError(f"{self.said}: {one_line(error)}") from None

@@ -223,7 +223,7 @@ class SavedRun:
                 buffer.load_state_dict(found.load("replay_buffer"))
             return found.has("replay_buffer") or not num_added
         if found.segments:
-            found.load_rows(buffer, num_added)
+            found.load_rows(buffer, counters)
         buffer.load_state_dict(counters if found.segments else counters | {"num_added": 0})
         return bool(found.segments) or not num_added
 

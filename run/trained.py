@@ -9,9 +9,10 @@ import gymnasium as gym
 import torch
 
 from run import best, checkpoint, machine, resume
-from run.build import Shapes, build_agent, identity_of, require_fit, shapes_of
+from run.build import build_agent, identity_of, require_fit
 from run.checkpoint import BrokenError, Checkpoint
-from run.environments import env_maker
+from run.environments import env_maker, import_envs
+from run.shapes import Shapes, shapes_of
 from settings.check import Settings
 from utils import UserError, one_line, refuse_links
 
@@ -63,14 +64,13 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     if not checkpoint.newest_first(folder):
         raise UserError(f"{folder}: there is no checkpoint in it")
     cfg = resume.settings_of(folder, [], trusted=trusted)
-    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, renders))
+    _, can_render = import_envs(cfg, renders)
     make_env = env_maker(cfg, "evaluation")
     probe = make_env(False)
     shapes = shapes_of(probe.observation_space, probe.action_space)
     probe.close()
     find = _best if path.name == "best" else _agent
     actor, step, where = find(path, cfg, shapes, machine.resolve_device(device))
-    can_render = has_opengl or not env_module.needs_opengl(cfg.env)
     return Trained(folder, where, cfg, actor, step, make_env, can_render)
 
 

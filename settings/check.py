@@ -36,6 +36,11 @@ SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_
 FROM_AGENT = {"init_temperature"}
 ONLY_IN = "only_in"  # of a wrapper's node: where alone it is put around the environments
 Place = Literal["training", "evaluation"]
+# What an agent asks of its run: each arrives in the run's key of that name, unless that is set.
+ASKED_BY_AGENT = (
+    *("updates_per_step", "from_pixels", "action_repeat", "num_seed_steps", "replay_buffer_capacity"),
+    "action_repeats",  # by task, of which action_repeat is one
+)
 NOT_PARAMETERS = {"_target_", "_partial_"}
 PLAIN = (bool, int, float, str, list, tuple, NoneType)  # of YAML, where no node goes
 OLD_PATHS = (  # pytorch_sac's, and where they went
@@ -74,6 +79,11 @@ class Settings:
     update_every: PositiveInt
     updates_per_step: Annotated[float, Gt(0), Le(1000)]
     action_repeat: PositiveInt
+    from_pixels: bool
+    image_size: Annotated[int, Ge(8), Le(1024)]
+    frame_stack: Annotated[int, Ge(1), Le(16)]
+    camera_id: Annotated[int, Ge(0)] | Literal["auto"]
+    image_pad: NonNegativeInt
     num_envs: Annotated[int, Gt(0), Le(1024)]
     async_envs: bool
     env_timeout_s: PositiveFloat
@@ -130,7 +140,8 @@ def check(config: dict[str, Any]) -> Settings:
     """
     agent = dict(config.get("agent") or {})
     name = agent.pop("name", None)
-    agent.pop("updates_per_step", None)  # what an agent asks for arrives in the key of that name, unless that is set
+    for asked in ASKED_BY_AGENT:
+        agent.pop(asked, None)
     checked = _check_call(Settings, {**config, "agent": agent}, "")
     for key in ("agent", "replay_buffer", "logger", "evaluator"):
         _require_partial(checked[key], key)

@@ -28,6 +28,7 @@ FOLDERS = ("hydra.run.dir", "hydra.sweep.dir")
 SEARCHPATH = "hydra.searchpath"
 
 replaced.install()
+OmegaConf.register_new_resolver("product", lambda a, b: a * b, replace=True)
 
 
 def plain(config: DictConfig) -> dict[str, Any]:

@@ -88,7 +88,8 @@ def _default(node: yaml.Node, lines: list[str]) -> str:
     if match := re.fullmatch(r"\$\{([\w.]+)\}", text):
         return f"*= {match[1]}*"
     if match := re.fullmatch(r"\$\{oc\.select:([\w.]+),\s*(\S+)\}", text):
-        return f"*= {match[1]}*, or {match[2]}"
+        otherwise = re.fullmatch(r"\$\{([\w.]+)\}", match[2])
+        return f"*= {match[1]}*, or {f'*{otherwise[1]}*' if otherwise else match[2]}"
     return f"`{text}`"
 
 

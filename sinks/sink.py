@@ -51,6 +51,9 @@ class Sink:
     def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
         """Frames (T, H, W, 3), uint8."""
 
+    def image(self, key: str, image: np.ndarray, step: int) -> None:
+        """A picture (H, W, 3), uint8."""
+
     def close(self) -> None:
         """The run is over."""
 

@@ -64,6 +64,9 @@ class TensorBoardSink(Sink):
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
         self._writer._get_file_writer().add_summary(Summary(value=[Summary.Value(tag=key, image=image)]), step)
 
+    def image(self, key: str, image: np.ndarray, step: int) -> None:
+        self._writer.add_image(key, image, step, dataformats="HWC")
+
     def close(self) -> None:
         self._writer.close()
 

@@ -101,5 +101,10 @@ class WandbSink(Sink):
         gif = iio.imwrite("<bytes>", frames, extension=".gif", duration=1000 / fps, loop=0)
         self._run.log({key: wandb.Video(io.BytesIO(gif), format="gif"), "step": step})
 
+    def image(self, key: str, image: np.ndarray, step: int) -> None:
+        import wandb
+
+        self._run.log({key: wandb.Image(image), "step": step})
+
     def close(self) -> None:
         self._run.finish(exit_code=int(sys.exc_info()[0] is not None))  # told apart there: finished, or failed

@@ -13,14 +13,15 @@ Values = dict[str, Any]
 # What a configuration may differ in between repetitions of one experiment: the seed, the machine, what is measured and
 # kept. The agent's shapes come from the task.
 CHANGES_NO_TRAINING_STEP = (
-    *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.action_dim", "agent.action_range"),
+    *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.obs_shape", "agent.action_dim"),
+    "agent.action_range",
     *("device", "num_threads", "execution", "replay_storage", "async_envs", "env_timeout_s", "num_train_steps"),
     *("eval_frequency", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
     *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
 )
 FROM_THE_TASK = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "env"),
-    *("agent.obs_dim", "agent.action_dim", "agent.action_range", "logger.*"),
+    *("agent.obs_dim", "agent.obs_shape", "agent.action_dim", "agent.action_range", "logger.*"),
 )
 # Keys that follow another one, unless they are given a value of their own.
 REPEATS = {

@@ -10,25 +10,40 @@ from replay_buffer import Batch
 from run.build import build_agent
 
 OBS_DIM, ACTION_DIM = 17, 6
+IMAGE, STACK = (6, 12, 12), 2  # two frames of three channels
+TINY = ("image_pad=2", "agent.encoder.channels=4", "agent.encoder.strides=[2,1]", "agent.encoder.feature_dim=8")
+FROM_IMAGES = ("agent/encoder=convolutions", "agent/augmentation=shift", *TINY)
 SMALL = ("agent.batch_size=32", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16")
 
 
-def make_agent(*overrides: str, obs_dim: int = OBS_DIM, action_dim: int = ACTION_DIM, device: str = "cpu") -> Any:
+def make_agent(
+    *overrides: str,
+    obs_dim: int = OBS_DIM,
+    action_dim: int = ACTION_DIM,
+    device: str = "cpu",
+    images: bool | None = None,
+) -> Any:
+    """From images where it has an encoder, unless `images` says otherwise."""
     torch.manual_seed(0)
     cfg = composed.settings(*overrides)
-    shapes = {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": (-1.0, 1.0)}
+    shapes: dict[str, Any] = {"obs_dim": obs_dim, "action_dim": action_dim, "action_range": (-1.0, 1.0)}
+    shapes |= {"obs_shape": IMAGE} if (bool(cfg.agent["encoder"]) if images is None else images) else {}
     return build_agent(cfg, shapes, torch.device(device))
 
 
-def make_batch(size: int) -> Batch:
+def make_batch(size: int, images: bool = False) -> Batch:
     random = torch.Generator().manual_seed(1)
-    return Batch(
+    batch = Batch(
         obs=torch.randn(size, OBS_DIM, generator=random),
         action=torch.rand(size, ACTION_DIM, generator=random) * 2 - 1,
         reward=torch.randn(size, 1, generator=random),
         next_obs=torch.randn(size, OBS_DIM, generator=random),
         discount=(torch.rand(size, 1, generator=random) > 0.2).float(),
     )
+    if not images:
+        return batch
+    obs, next_obs = torch.randint(256, (2, size, *IMAGE), generator=random, dtype=torch.uint8)
+    return batch._replace(obs=obs, next_obs=next_obs)
 
 
 class Given(Noise):

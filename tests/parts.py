@@ -3,8 +3,14 @@
 import re
 from pathlib import Path
 
+from agents import TINY
+
 PAGE = Path(__file__).parents[1] / "docs/AGENTS_PARTS.md"
-SIZES = {"sac_v": ("agent.value.hidden_dim=16",), "sac_2018": ("agent.value.hidden_dim=16",)}
+SIZES = {
+    "sac_v": ("agent.value.hidden_dim=16",),
+    "sac_2018": ("agent.value.hidden_dim=16",),
+    "drq": TINY,
+}
 
 
 def network(of: str, **keys: str) -> tuple[str, ...]:

@@ -118,7 +118,62 @@ class Drawn(Probe):
 
 
 class Images(Probe):
-    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    """Pictures (height, width, channels) of its step and of a number drawn from its episode's seed."""
+
+    observation_space: gym.Space = gym.spaces.Box(0, 255, (8, 10, 3), np.uint8)
+    number = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.number = int(self.np_random.integers(256))
+        return self._obs(), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
+        self.taken += 1
+        return self._obs(), float(action[0]), self.taken == 7, False, {}
+
+    def _obs(self) -> Any:
+        picture = np.full((8, 10, 3), self.taken, np.uint8)
+        picture[2] = self.number
+        picture[:, 3, 1] = 200
+        return picture
+
+
+class Planes(Images):
+    """The same, channels first."""
+
+    observation_space = gym.spaces.Box(0, 255, (3, 8, 10), np.uint8)
+
+    def _obs(self) -> np.ndarray:
+        return super()._obs().transpose(2, 0, 1)
+
+
+class Grey(Images):
+    """One of their channels, without its dimension."""
+
+    observation_space = gym.spaces.Box(0, 255, (8, 10), np.uint8)
+
+    def _obs(self) -> np.ndarray:
+        return super()._obs()[..., 1]
+
+
+class Pairs(Images):
+    """Two frames that are stacked already."""
+
+    observation_space = gym.spaces.Box(0, 255, (2, 8, 10, 3), np.uint8)
+
+    def _obs(self) -> np.ndarray:
+        return np.stack([super()._obs(), 255 - super()._obs()])
+
+
+class Mixed(Images):
+    observation_space = gym.spaces.Dict(
+        {"camera": gym.spaces.Box(0, 255, (8, 10, 3), np.uint8), "speed": gym.spaces.Box(-1, 1, (2,))}
+    )
+
+
+class Cube(Images):
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 8), np.uint8)
 
 
 class Sequences(Probe):
@@ -185,8 +240,10 @@ for cls in (NeedsSize, Unbuildable):
     gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
 for faulty in (Faulty, FaultyReset, FaultyShape, UnbuildableApart, StuckApart):
     gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
-for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Images, Sequences):
+for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences):
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
+for images in (Images, Planes, Grey, Pairs, Mixed, Cube):
+    gym.register(f"Probe{images.__name__}-v0", images, max_episode_steps=100)
 gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
 gym.register("ProbeNoLimit-v0", Endless)
 gym.register("ProbeSolved-v0", Endless, max_episode_steps=5, reward_threshold=5.0)

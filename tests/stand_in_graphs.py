@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from agents import ACTION_DIM, OBS_DIM, SMALL, Silent
+from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Silent
 
 from agent.execution.captured import Update
 from agent.execution.eager import Result
+from replay import frames
 from replay.device import STORAGES
+from replay.frames import FrameBuffer
 from replay_buffer import ReplayBuffer
 
 CPU = torch.device("cpu")
@@ -33,12 +35,27 @@ AGENTS = {
     "droq": ("agent=droq", *SMALL, *FLAT, *SLOW),
     "td3": ("agent=td3", *SMALL),
     "tqc": ("agent=tqc", *SMALL, *FLAT, *SLOW),
+    "drq": ("agent=drq", *SMALL, *TINY, *SLOW),
+    "td3 from pixels": ("agent=td3", *SMALL, *FROM_IMAGES),
+    "crossq from pixels": ("agent=crossq", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
 }
+# The same parts once more: `make thorough` has them.
+MORE = {
+    "flash_sac from pixels": ("agent=flash_sac", *SMALL, *FLAT, *SLOW, *FROM_IMAGES, "agent.augmentation.num_views=1"),
+    "sac_v from pixels": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16", *FROM_IMAGES),
+    "sac_2018 from pixels": ("agent=sac_2018", *SMALL, "agent.value.hidden_dim=16", *FROM_IMAGES),
+    "tqc from pixels": ("agent=tqc", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
+    "redq from pixels": ("agent=redq", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
+}
+
+
+def sees_images(name: str) -> bool:
+    return name == "drq" or name.endswith("from pixels")
 
 
 def delayed(name: str) -> tuple[str, ...]:
     """Actor and targets every other update; those of TD3 go together anyway."""
-    return DELAYED[:1] if name == "td3" else DELAYED
+    return DELAYED[:1] if name.startswith("td3") else DELAYED
 
 
 class StandInGraphs:
@@ -68,7 +85,7 @@ class StandInGraphs:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
         for tensor in self._tensors(result):
-            tensor.fill_(torch.nan)  # what a capture returns holds nothing yet
+            tensor.fill_(torch.nan if tensor.is_floating_point() else 0)  # what a capture returns holds nothing yet
 
         def replay() -> None:
             self.replays += 1
@@ -106,7 +123,10 @@ class StandInGraphs:
 def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     for _ in range(count):
-        obs, next_obs = random.standard_normal((2, OBS_DIM), np.float32)
+        if isinstance(buffer, FrameBuffer):
+            obs, next_obs = random.integers(0, 256, (2, *IMAGE), np.uint8)
+        else:
+            obs, next_obs = random.standard_normal((2, OBS_DIM), np.float32)
         action = random.uniform(-1, 1, ACTION_DIM).astype(np.float32)
         buffer.add(obs, action, random.uniform(), next_obs, False, bool(random.integers(2)))
 
@@ -117,16 +137,22 @@ class Histograms(Silent):
     def log_histogram(self, key: str, values: Any, step: int, log_frequency: int | None = None) -> None:
         self.values[key] = values.detach().clone()
 
-    def log_param(self, key: str, module: Any, step: int, log_frequency: int | None, member: int | None) -> None:
+    def log_param(self, key: str, module: Any, step: int, log_frequency: int | None, member: int | None = None) -> None:
         self.values[key] = module.weight.grad.detach().clone()
+
+    def log_image(self, key: str, image: Any, step: int) -> None:
+        self.values[key] = image.clone()
 
     def histograms_due(self, step: int) -> bool:
         return True
 
 
-def make_buffer(storage: str, device: torch.device = CPU) -> ReplayBuffer:
+def make_buffer(storage: str, device: torch.device = CPU, images: bool = False) -> ReplayBuffer:
     """A ring of 60 that holds 40."""
-    buffer = STORAGES[storage]((OBS_DIM,), (ACTION_DIM,), 60, device)
+    if images:
+        buffer = frames.STORAGES[storage](IMAGE, (ACTION_DIM,), 60, device, frame_stack=STACK)
+    else:
+        buffer = STORAGES[storage]((OBS_DIM,), (ACTION_DIM,), 60, device)
     fill(buffer, 40, seed=0)
     return buffer
 
@@ -136,7 +162,8 @@ def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str
 
     The agent observes other numbers than the buffer gets, so that a scale it follows changes by much.
     """
-    buffer = make_buffer(buffer, agent.device) if isinstance(buffer, str) else buffer
+    images = "obs_shape" in agent.observations.shapes
+    buffer = make_buffer(buffer, agent.device, images) if isinstance(buffer, str) else buffer
     logged = []
     for step in range(updates):
         log = Histograms()

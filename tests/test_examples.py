@@ -57,6 +57,7 @@ def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
         ("env=walker_walk resume=auto", "preset=fast"),
         ("agent=sac", "preset=cpu"),
         ("agent=td3", "preset=short"),
+        ("agent=drq env=cartpole_swingup", "preset=pixels_cpu"),
         ("agent=mine --config-dir=x", "preset=short"),
         ("preset=cpu", ""),
         ("preset=pendulum", ""),

@@ -1,6 +1,7 @@
 """What actors and critics are made of: layers, networks, and what a critic's outputs mean."""
 
 from agent.networks.batch_norm import BatchNorm
+from agent.networks.encoder import Encoder
 from agent.networks.heads import CategoricalHead, QuantileHead, ScalarHead
 from agent.networks.layers import Dropout, LayerNorm, RMSNorm
 from agent.networks.mlp import MLP, Linear, mlp
@@ -11,6 +12,7 @@ __all__ = [
     "BatchNorm",
     "CategoricalHead",
     "Dropout",
+    "Encoder",
     "LayerNorm",
     "Linear",
     "Network",

@@ -61,6 +61,7 @@ def command_of(row: Row) -> tuple[str, ...]:
     # Each pattern of what is due is recorded or compiled by itself, which takes long: here there is one.
     own = composed.settings(f"agent={row['agent']}").agent
     keys += [f"agent.{key}=1" for key in own if key.endswith("update_frequency")]
+    keys += ["env=probes:ProbeImages-v0", "action_repeat=1"] if own["encoder"] else []
     return (*probes.SMALL, *overrides(row["agent"], *(part for part in row.values() if part in PARTS)), *SHORT, *keys)
 
 

@@ -35,7 +35,8 @@ def test_names_of_either_family(name: str) -> None:
         ("nowhere:Env-v0", "no such task"),
         ("", "no such task"),
         ("CartPole-v1", "needs a Box"),
-        ("ProbeImages-v0", "images"),
+        ("ProbeMixed-v0", r"images beside vectors \(camera, speed\)"),
+        ("ProbeCube-v0", r"observations are images \(8, 8, 8\)"),
         ("ProbeSequences-v0", "cannot be flattened"),
     ],
 )

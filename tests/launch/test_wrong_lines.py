@@ -141,7 +141,17 @@ ENVIRONMENTS = [  # of one's own, which cannot be built (tests/probes.py)
     ("env=ProbeNeedsSize-v0", "missing 1 required positional argument: 'size'"),
     ("env=ProbeNeedsSize-v0", "gives arguments"),
     ("env=ProbeUnbuildable-v0", "it cannot be built (ZeroDivisionError in "),
-    ("env=ProbeImages-v0", "only flat ones can be learned from"),
+    ("env=ProbeImages-v0", "agent.encoder=null: the observations are images (9, 8, 10); choose agent=drq"),
+    ("env=ProbeMixed-v0", "its observations are images beside vectors (camera, speed)"),
+    ("agent=drq env=ProbeMixed-v0 from_pixels=false", "images beside vectors"),
+    ("agent=drq env=Pendulum-v1 from_pixels=false", "this environment gives vectors; from_pixels=true renders it"),
+    ("agent=drq env=ProbeFaulty-v0", "from_pixels=true: env=ProbeFaulty-v0: its reset raised"),
+    ("agent=drq env=Pendulum-v1 image_size=8", "leave nothing of images of 8 x 8 pixels"),
+    ("agent=drq env=Pendulum-v1 image_size=4", "image_size=4: it should be greater than or equal to 8"),
+    ("agent=drq env=Pendulum-v1 frame_stack=0", "frame_stack=0: it should be greater than or equal to 1"),
+    ("camera_id=-1", "camera_id=-1"),
+    ("agent=drq env=Pendulum-v1 agent/observation_normaliser=running", "it is for vectors, and these are images"),
+    ("agent=drq env=Pendulum-v1 replay_buffer_capacity=100_000_000_000", "for frames of 84x84 pixels"),
     ("env=no_such_package:Env-v0", "no such task"),
 ]
 

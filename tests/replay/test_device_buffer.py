@@ -182,8 +182,8 @@ def test_without_replacement_is_for_the_host() -> None:
 
 
 def test_auto_is_what_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = (17,), (6,), 1_000_000
-    asked = nbytes(*sizes)
+    asked = nbytes((17,), (6,), 1_000_000)
+    sizes = 1_000_000, asked
     free = SHARE_OF_FREE_MEMORY * asked
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 10 * free))
     assert choose_storage("auto", CPU, True, *sizes) == "host"

@@ -34,7 +34,7 @@ def test_the_ring_comes_back_from_its_segments(tmp_path: Path, capacity: int, st
     save(tmp_path, *steps, buffer=buffer)
     found, _ = newest_whole(tmp_path, "agent", buffer=True)
     other = new_buffer(capacity)
-    found.load_rows(other, steps[-1])
+    found.load_rows(other, buffer.state_dict())
     np.testing.assert_array_equal(other._rows, buffer._rows)
 
 
@@ -101,7 +101,7 @@ def test_a_broken_one_is_replaced_and_does_not_count(tmp_path: Path) -> None:
     damage(tmp_path / "checkpoints/step_9/agent.pt", "flipped")
     found, broken = newest_whole(tmp_path, "agent")
     again, rows = Checkpoints(tmp_path, 2, MINE, found, broken), new_buffer()
-    found.load_rows(rows, 5)
+    found.load_rows(rows, {"num_added": 5})
     rows.num_added = 5
     again.save(7, {"agent": state(7)}, {}, filled(rows, 7))
     assert names(tmp_path) == ["step_7", "step_5"]

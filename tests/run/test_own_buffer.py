@@ -13,7 +13,7 @@ from runs import RUN, assert_same, go_on, run_until
 import train
 from replay.device import DeviceReplayBuffer
 from run import resume
-from run.build import build_replay_buffer
+from run.buffers import build_replay_buffer
 from settings import compose
 from settings.check import check
 from utils import UserError

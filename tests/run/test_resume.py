@@ -11,6 +11,7 @@ import numpy as np
 import probes
 import pytest
 import torch
+from agents import TINY
 from omegaconf import OmegaConf
 from runs import RUN, Killed, assert_same, die_in, go_on, run_until
 from same_run import timeless
@@ -48,6 +49,10 @@ CASES = {
         *FLAT,
         "agent/observation_normaliser=running",
         *("agent/reward_normaliser=returns", "agent/exploration=held", "agent.critic_weight_decay=0.01"),
+    ),
+    "pixels": (
+        *("env=ProbeImages-v0", "agent=drq", *TINY, "execution=auto", "replay_buffer_capacity=60", *FLAT),
+        *("frame_stack=2", "action_repeat=1", "log_save_tb=true", "log_frequency=50"),
     ),
     "bursts": ("env=Pendulum-v1", "min_buffer_size=55", "update_every=20"),
 }

@@ -10,12 +10,14 @@ from agents import SMALL, make_agent
 from stand_in_graphs import (
     AGENTS,
     DELAYED,
+    MORE,
     OUT_OF_STEP,
     StandInGraphs,
     assert_same,
     delayed,
     learned,
     make_buffer,
+    sees_images,
     train,
 )
 
@@ -26,7 +28,8 @@ from agent.networks import BatchNorm
 from utils import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-NORMALISED = ("crossq", "flash_sac", "simba", "droq")  # what a normalisation divides by grows rounding too
+# What a normalisation divides by grows rounding too.
+NORMALISED = ("crossq", "flash_sac", "simba", "droq", *(name for name in AGENTS if sees_images(name)))
 LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
 
 
@@ -78,17 +81,18 @@ def test_graphs_go_on_from_a_state_that_was_loaded() -> None:
     ("name", "dtype", "overrides"),
     [
         *((name, None, delayed(name)) for name in AGENTS),
+        *(pytest.param(name, None, delayed(name), marks=pytest.mark.thorough) for name in MORE),
         ("sac", torch.bfloat16, OUT_OF_STEP),
         ("sac_v", torch.bfloat16, OUT_OF_STEP),
         ("sac", None, ("agent.learnable_temperature=false",)),
     ],
 )
 def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: Any, overrides: Any) -> None:
-    eager, recorded = (make_agent(*AGENTS[name], *overrides) for _ in range(2))
+    eager, recorded = (make_agent(*(AGENTS | MORE)[name], *overrides) for _ in range(2))
     eager.autocast_dtype = recorded.autocast_dtype = dtype
     set_execution(recorded, "recorded", CPU)
     recorded.run_update_step = counted = Mock(spec=recorded.update_step, side_effect=recorded.update_step)
-    buffers = [make_buffer("host") for _ in range(2)]
+    buffers = [make_buffer("host", images=sees_images(name)) for _ in range(2)]
     saved = deepcopy([recorded.state_dict(), buffers[1].state_dict()])
     expected, found = (train(*pair, 16) for pair in zip((eager, recorded), buffers, strict=True))
     assert_same(found, expected)  # metrics, histograms and gradients, of every update
@@ -98,7 +102,7 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: A
 
     for part, state in zip((recorded, buffers[1]), saved, strict=True):
         part.load_state_dict(state)  # recordings go on from a state that was loaded
-    found = train(recorded, make_buffer("host"), 16)
+    found = train(recorded, "host", 16)
     assert_same(found, expected)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 from agents import OBS_DIM, SMALL, make_agent
-from stand_in_graphs import AGENTS, DELAYED, OUT_OF_STEP, assert_same, fill, learned, make_buffer, train
+from stand_in_graphs import AGENTS, DELAYED, OUT_OF_STEP, assert_same, fill, learned, make_buffer, sees_images, train
 from transitions import transition
 
 from agent.execution.captured import WARM_UPS
@@ -65,7 +65,11 @@ def updates(agent: Any, buffer: Any, logger: Any, count: int) -> None:
 @pytest.mark.parametrize("execution", ["eager", "captured"])
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_update_waits_for_nothing(name: str, execution: str, storage: str) -> None:
-    agent, buffer, logger = agent_that_is(execution, *AGENTS[name]), make_buffer(storage, GPU), Logger(Path(), {})
+    agent, buffer, logger = (
+        agent_that_is(execution, *AGENTS[name]),
+        make_buffer(storage, GPU, sees_images(name)),
+        Logger(Path(), {}),
+    )
     updates(agent, buffer, logger, 2 * WARM_UPS + 4)  # warmed up and captured
     torch.cuda.set_sync_debug_mode("error")
     try:

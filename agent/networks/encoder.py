@@ -1,0 +1,135 @@
+"""From images to features: convolutions that an agent's networks share, and a network behind an encoder.
+
+Of the critic's encoder everything learns. The actor's has the critic's convolutions, as constants, and a head of its
+own, so only the critic's loss trains them; a target critic is a copy of the whole (DrQ, arXiv 2004.13649).
+"""
+
+import math
+from itertools import pairwise
+from typing import Annotated, Any
+
+import torch
+from torch import nn
+
+from agent.networks.layers import LayerNorm
+from agent.networks.mlp import Linear, initialise
+from settings.checked import Checked
+from settings.types import Factory, Part, PositiveInt
+from utils import UserError
+
+KERNEL = 3
+EncoderFactory = Annotated[Factory, Part("an encoder of images", ("obs_shape",), ("forward",))]
+ImageShape = tuple[PositiveInt, PositiveInt, PositiveInt]  # channels, height, width
+
+
+class Convolutions(nn.Sequential):
+    """3 x 3 convolutions, each with a ReLU: images (B, C, H, W), uint8, to features (B, feature_dim), float32.
+
+    Args:
+        obs_shape: (C, H, W).
+        channels: filters of each.
+        strides: of each.
+
+    Raises:
+        UserError: for images that are too small.
+    """
+
+    def __init__(self, obs_shape: tuple[int, ...], channels: int, strides: list[int]):
+        height, width = (_size_behind(size, strides) for size in obs_shape[1:])
+        if min(height, width) < 1:
+            raise UserError(
+                f"agent.encoder.strides={strides}: these convolutions leave nothing of images of {obs_shape[1]} x "
+                f"{obs_shape[2]} pixels; set image_size, or fewer or smaller strides"
+            )
+        depths = [obs_shape[0], *[channels] * len(strides)]
+        super().__init__(
+            *(nn.Conv2d(a, b, KERNEL, stride) for (a, b), stride in zip(pairwise(depths), strides, strict=True))
+        )
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.orthogonal_(parameter, math.sqrt(2))
+            else:
+                nn.init.zeros_(parameter)
+        self.feature_dim = channels * height * width
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = images.float().mul_(1 / 255)
+        for layer in self:
+            x = layer(x).relu_()
+        return x.float().flatten(1)
+
+
+def _size_behind(size: int, strides: list[int]) -> int:
+    for stride in strides:
+        size = (size - KERNEL) // stride + 1
+    return size
+
+
+class Encoder(nn.Module, Checked):
+    """Convolutions, and a head: a linear layer, LayerNorm and tanh. (B, C, H, W) -> (B, feature_dim), in [-1, 1].
+
+    The defaults are DrQ's. MR.Q's (arXiv 2501.16142) strides, 2, 2, 2, 1, make a sixth of the work.
+
+    Args:
+        obs_shape: (C, H, W), given by the agent.
+        channels: filters of each convolution.
+        strides: of each convolution; as many as there are.
+        feature_dim: width of the output.
+    """
+
+    def __init__(
+        self,
+        obs_shape: ImageShape,
+        channels: PositiveInt = 32,
+        strides: list[PositiveInt] = [2, 1, 1, 1],  # noqa: B006  a default as the YAML has it
+        feature_dim: PositiveInt = 50,
+    ):
+        super().__init__()
+        self.feature_dim = feature_dim
+        self.convolutions = Convolutions(tuple(obs_shape), channels, list(strides))
+        self.linear = Linear(self.convolutions.feature_dim, feature_dim)
+        initialise(self.linear, "orthogonal")
+        self.norm = LayerNorm(feature_dim)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Of images, or of what the convolutions have made of them, (B, convolutions.feature_dim)."""
+        features = self.convolutions(obs) if obs.dim() > 2 else obs
+        return torch.tanh(self.norm(self.linear(features)))
+
+
+class FromImages(nn.Module):
+    """A network of vectors behind an encoder: what it is called with, has images, or their features, for `obs`.
+
+    Args:
+        obs_shape: (C, H, W).
+        encoder: its factory.
+        network: factory of an actor, a critic or a value network, which gets the encoder's features for `obs_dim`.
+        shapes: what else it gets.
+    """
+
+    def __init__(self, obs_shape: tuple[int, ...], encoder: Factory, network: Factory, **shapes: int):
+        super().__init__()
+        self.encoder = encoder(obs_shape=tuple(obs_shape))
+        self.network = network(obs_dim=self.encoder.feature_dim, **shapes)
+
+    def forward(self, obs: torch.Tensor, *action: torch.Tensor) -> Any:
+        return self.network(self.encoder(obs), *action)
+
+    def outputs(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        """A critic's (see agent.critic.CriticEnsemble)."""
+        return self.network.outputs(self.encoder(obs), action)
+
+    @property
+    def head(self) -> Any:
+        """A critic's."""
+        return self.network.head
+
+    @property
+    def acts_alone(self) -> bool:
+        """An actor's."""
+        return self.network.acts_alone
+
+    @property
+    def noise_dim(self) -> int:
+        """An actor's."""
+        return self.network.noise_dim

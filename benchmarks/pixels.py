@@ -1,0 +1,131 @@
+"""What learning from pixels costs: an update's operations and time, a rendered step, and the memory of 100 000 frames.
+
+    python benchmarks/pixels.py [--updates 12] [--threads 1]
+
+Times are the processor's, medians, of cartpole_swingup (rendered with MUJOCO_GL, or what is found). Written to
+benchmarks/results/pixels.json.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+from machine import processor  # noqa: E402
+from update_worker import agent_and_buffer  # noqa: E402
+
+from logger import Logger  # noqa: E402
+from replay.frames import FrameBuffer, nbytes  # noqa: E402
+from run import environments  # noqa: E402
+from settings import compose  # noqa: E402
+from settings.check import check  # noqa: E402
+
+RESULT = ROOT / "benchmarks" / "results" / "pixels.json"
+PRESET = ("preset=pixels_cpu", "env=cartpole_swingup", "replay_buffer_capacity=2000")
+SIZES: dict[str, tuple[str, ...]] = {
+    "preset=pixels_cpu": PRESET,
+    "32 filters": (*PRESET, "agent.encoder.channels=32"),
+    "two views": (*PRESET, "agent.augmentation.num_views=2"),
+    "strides of 2, 1, 1, 1": (*PRESET, "agent.encoder.strides=[2,1,1,1]"),
+}
+FRAMES = 100_000
+
+
+def milliseconds(work: Callable[[], object], count: int) -> float:
+    """The median of one call, on all threads together."""
+    found = []
+    for _ in range(count):
+        started_s = time.process_time()
+        work()
+        found.append(1e3 * (time.process_time() - started_s))
+    return statistics.median(found)
+
+
+def update(overrides: tuple[str, ...], threads: int, count: int) -> dict[str, float]:
+    """Of the mean of two updates, one of which steps the actor: billions of operations, and milliseconds."""
+    logger = Logger(Path(), {})
+    agent, buffer = agent_and_buffer([*overrides, f"num_threads={threads}", "execution=eager"])
+    agent.update(buffer, logger, 0)
+    with FlopCounterMode(display=False) as counter:
+        for _ in range(2):
+            agent.update(buffer, logger, 0)
+    agent, buffer = agent_and_buffer([*overrides, f"num_threads={threads}"])
+
+    def two() -> None:
+        for _ in range(2):
+            agent.update(buffer, logger, 0)
+
+    two()
+    two()
+    sampled = milliseconds(lambda: buffer.sample(agent.batch_size), count)
+    return {
+        "gflop": counter.get_total_flops() / 2e9,
+        "milliseconds": milliseconds(two, count) / 2,
+        "of_it_sampling": sampled,
+    }
+
+
+def environment() -> dict[str, float]:
+    cfg = check(compose.plain(compose.compose_config("train", list(PRESET))))
+    env = environments.env_maker(cfg, "training")(False)
+    env.reset(seed=1)
+    action = env.action_space.sample()
+    step = milliseconds(lambda: env.step(action), 30)
+    env.close()
+    return {"step_ms": step}
+
+
+def memory() -> dict[str, float]:
+    """Of a buffer that is filled with frames of 64 x 64 pixels."""
+    process, random = psutil.Process(), np.random.default_rng(0)
+    before = process.memory_info().rss
+    buffer = FrameBuffer((9, 64, 64), (6,), FRAMES, torch.device("cpu"), frame_stack=3)
+    obs, seconds = np.zeros((9, 64, 64), np.uint8), 0.0
+    while buffer.num_added < FRAMES:
+        next_obs = np.concatenate([obs[3:], random.integers(0, 256, (3, 64, 64), np.uint8)])
+        started_s = time.process_time()
+        buffer.add(obs, np.zeros(6, np.float32), 0.0, next_obs, False, False)
+        seconds += time.process_time() - started_s
+        obs = next_obs
+    grown, of_frames = process.memory_info().rss - before, FRAMES * 3 * 64 * 64
+    promised = nbytes((9, 64, 64), (6,), FRAMES, 3)
+    return {
+        "bytes_per_byte_of_a_frame": grown / of_frames,
+        "when_full": promised / of_frames,
+        "add_ms": 1e3 * seconds / FRAMES,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--updates", type=int, default=12)
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    found: dict[str, Any] = {
+        "date": datetime.date.today().isoformat(),
+        "machine": processor(),
+        "threads": arguments.threads,
+        "opengl": os.environ.get("MUJOCO_GL"),
+        "environment": environment(),
+        "memory": memory(),
+        "updates": {name: update(overrides, arguments.threads, arguments.updates) for name, overrides in SIZES.items()},
+    }
+    print(json.dumps(found, indent=1))
+    RESULT.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""Replay buffers of images: every frame is stored once, and rows say which frames make a stack.
+
+Stacks of three frames, stored as they are seen, would be six frames a transition. Of these five were stored before:
+they are found among the newest frames by what is in them. So nothing needs to be known of episodes, of several
+environments or of n-step rows: a stack that is drawn is the one that was added.
+"""
+
+import zlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from replay.device import DeviceReplayBuffer, Mirror, Staging
+from replay_buffer import Batch, ReplayBuffer, Ring, available_bytes
+from replay_buffer import nbytes as bytes_of_rows
+from settings.types import NonNegativeInt, PositiveInt
+from utils import UserError, require_count
+
+MOST_SEARCHED = 4096  # of the newest frames, for one that is the same
+SPARE = 32  # a frame more for so many transitions: an episode has one more frame than transitions
+
+
+class FrameBuffer(ReplayBuffer):
+    """A ring of the newest transitions, and one of their frames.
+
+    A row is as a ReplayBuffer's, with the frames' places in their ring for observations. Where many episodes are
+    shorter than 32 transitions, the ring of frames is full before that of rows; what can be drawn then are the rows
+    that have all of their frames.
+
+    Args:
+        obs_shape: of a stack, (C, H, W), uint8.
+        action_shape, device, seed, with_replacement: as for ReplayBuffer.
+        capacity: transitions kept.
+        frame_stack: frames in a stack, C / frame_stack channels each.
+
+    Raises:
+        UserError: if the frames would not fit into memory.
+    """
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        action_shape: tuple[int, ...],
+        capacity: PositiveInt,
+        device: torch.device,
+        frame_stack: PositiveInt = 1,
+        seed: NonNegativeInt = 0,
+        with_replacement: bool = True,
+    ):
+        require_memory(obs_shape, action_shape, capacity, frame_stack)
+        self._stack_shape, self._stack = tuple(obs_shape), frame_stack
+        count, width, self._frame_bytes = _sizes(obs_shape, capacity, frame_stack)
+        self.frames = Ring(count, width)
+        self._as_bytes_once = self.frames.rows.view(np.uint8)[:, : self._frame_bytes]
+        self._newest_row = np.full(count, -1)  # that has the frame in this place
+        self._searched = min(MOST_SEARCHED, count // 2)
+        self._recent: dict[int, int] = {}  # the newest frames' numbers, by checksum
+        self._first_row = 0  # before it, rows lack a frame
+        self._staged_frames: torch.Tensor | None = None
+        super().__init__((frame_stack,), action_shape, capacity, device, seed, with_replacement)
+
+    def __len__(self) -> int:
+        return min(self.num_added - self._first_row, self.capacity)
+
+    @property
+    def rings(self) -> dict[str, Ring]:
+        return {"rows": self, "frames": self.frames}
+
+    def spans(self, state: dict[str, Any]) -> dict[str, tuple[int, int]]:
+        (first, stop), num_frames = super().spans(state)["rows"], require_count(state["num_frames"], "num_frames")
+        frames = max(0, num_frames - self.frames.capacity), num_frames
+        return {"rows": (max(first, require_count(state["first_row"], "first_row")), stop), "frames": frames}
+
+    def add(self, *transition: Any, **named: Any) -> None:
+        """As ReplayBuffer's; obs and next_obs are stacks (C, H, W), uint8, the oldest frame first."""
+        super().add(*transition, **named)
+        newest = self.num_added - 1
+        row = newest % self.capacity
+        self._newest_row[self._places(self._rows[row : row + 1])] = newest
+
+    def _put_obs(self, row: np.ndarray, start: int, obs: np.ndarray) -> None:
+        frames = np.ascontiguousarray(obs, np.uint8).reshape(self._stack, self._frame_bytes)
+        row.view(np.int32)[start : start + self._stack] = [self._place(frame) for frame in frames]
+
+    def _place(self, frame: np.ndarray) -> int:
+        """Where a frame lies in the ring, where it is put unless it is among the newest there."""
+        checksum = _checksum(frame)
+        number = self._recent.get(checksum)
+        if number is None or not np.array_equal(self._as_bytes_once[number % self.frames.capacity], frame):
+            number = self._append(frame, checksum)
+        return number % self.frames.capacity
+
+    def _append(self, frame: np.ndarray, checksum: int) -> int:
+        number, count = self.frames.num_added, self.frames.capacity
+        place = number % count
+        if number >= count:  # the rows with the frame that lay there are rows no more
+            self._first_row = max(self._first_row, int(self._newest_row[place]) + 1)
+        self._as_bytes_once[place] = frame
+        self._newest_row[place] = -1
+        self.frames.num_added += 1
+        self._recent[checksum] = number
+        self._forget(number - self._searched)
+        return number
+
+    def _forget(self, number: int) -> None:
+        if number >= 0:
+            checksum = _checksum(self._as_bytes_once[number % self.frames.capacity])
+            if self._recent.get(checksum) == number:
+                del self._recent[checksum]
+
+    def _places(self, rows: Any) -> Any:
+        """Of the frames of rows (B, width), (2, B, frame_stack): those of obs, then those of next_obs."""
+        at, stack = self._next_obs_at, self._stack
+        if isinstance(rows, torch.Tensor):
+            columns = torch.stack([rows[:, :stack], rows[:, at : at + stack]])
+            return columns.view(torch.int32)
+        return np.stack([rows[:, :stack], rows[:, at : at + stack]]).view(np.int32)
+
+    def _join(self, packed: torch.Tensor, frames: torch.Tensor) -> Batch:
+        """Rows (B, width) and their frames (2 * B * frame_stack, width) as a batch."""
+        _, action, reward, discount, _ = packed.split(self._widths, dim=1)
+        stacks = frames.view(torch.uint8)[:, : self._frame_bytes].reshape(2, -1, *self._stack_shape)
+        return Batch(stacks[0], action, reward, stacks[1], discount)
+
+    def _draw(self, batch_size: int) -> np.ndarray:
+        drawn = super()._draw(batch_size)  # from the oldest row on
+        return (self.num_added - len(self) + drawn) % self.capacity
+
+    def _gather(self, indices: np.ndarray) -> Batch:
+        packed, frames = self._room(len(indices))
+        self._fill(indices, packed, frames)
+        return self._join(packed, frames)
+
+    def stage(self, batch_size: int) -> None:
+        indices = self._draw(batch_size)
+        if self._staged is None or self._staged_frames is None or len(self._staged) != batch_size:
+            self._staged, self._staged_frames = self._room(batch_size)
+        self._fill(indices, self._staged, self._staged_frames)
+
+    def staged(self) -> Batch:
+        assert self._staged is not None and self._staged_frames is not None, "stage(batch_size) comes first"
+        return self._join(self._staged, self._staged_frames)
+
+    def _room(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """For the rows of a batch, and for their frames."""
+        num_frames = 2 * batch_size * self._stack
+        rows = torch.empty(batch_size, self._width, device=self.device)
+        return rows, torch.empty(num_frames, self.frames.row_width, device=self.device)
+
+    def _fill(self, indices: np.ndarray, packed: torch.Tensor, frames: torch.Tensor) -> None:
+        """Copies rows and their frames to the device."""
+        places = self._places(self._rows.take(indices, axis=0)).ravel()
+        for ring, wanted, to in ((self, indices, packed), (self.frames, places, frames)):
+            if self.device.type == "cpu":  # mode: numpy gathers straight into `out` only where it checks nothing
+                ring.rows.take(wanted, axis=0, out=to.numpy(), mode="clip")
+            else:
+                to.copy_(torch.from_numpy(ring.rows.take(wanted, axis=0)))
+
+    def state_dict(self) -> dict[str, Any]:
+        counts = {"num_frames": self.frames.num_added, "first_row": self._first_row}
+        return super().state_dict() | counts | {"frame_bytes": self._frame_bytes, "frames": self.frames.capacity}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As ReplayBuffer's; the frames are there already, too."""
+        saved, ours = (state["frames"], state["frame_bytes"]), (self.frames.capacity, self._frame_bytes)
+        if saved != ours:
+            raise ValueError(f"{saved[0]} frames of {saved[1]} bytes do not fit {ours[0]} frames of {ours[1]}")
+        super().load_state_dict(state)
+        spans = self.spans(state)
+        if not self.num_added:  # a buffer that was left out
+            spans = dict.fromkeys(spans, (0, 0))
+        (self._first_row, stop), (oldest, self.frames.num_added) = spans["rows"], spans["frames"]
+        rows = np.arange(self._first_row, stop)
+        places = self._places(self._rows[rows % self.capacity])
+        if places.size and not 0 <= places.min() <= places.max() < self.frames.capacity:
+            raise ValueError("rows of frames that there are not")
+        self._newest_row.fill(-1)
+        np.maximum.at(self._newest_row, places, np.broadcast_to(rows[:, None], places.shape))
+        self._recent = {}
+        for number in range(max(oldest, self.frames.num_added - self._searched), self.frames.num_added):
+            self._recent[_checksum(self._as_bytes_once[number % self.frames.capacity])] = number
+
+
+class PinnedFrameBuffer(FrameBuffer):
+    """Gathers a batch and its frames into pinned memory, from where two asynchronous copies take them to the device."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._staging: tuple[Staging, Staging] | None = None
+        self._staging_rows = 0
+
+    def _fill(self, indices: np.ndarray, packed: torch.Tensor, frames: torch.Tensor) -> None:
+        if self._staging is None or self._staging_rows < len(indices):
+            self._staging_rows = len(indices)
+            sizes = (len(packed), self._width), (len(frames), self.frames.row_width)
+            self._staging = Staging(*sizes[0], self.device), Staging(*sizes[1], self.device)
+        places = self._places(self._rows.take(indices, axis=0)).ravel()
+        self._staging[0].send(lambda out: self.rows.take(indices, axis=0, out=out, mode="clip"), packed)
+        self._staging[1].send(lambda out: self.frames.rows.take(places, axis=0, out=out, mode="clip"), frames)
+
+
+class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
+    """Draws batches and stacks frames on the device, from mirrors of rows and frames there."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._mirrored_frames = Mirror(self.frames, self.device)
+        self._oldest = torch.zeros((), dtype=torch.int64, device=self.device)  # row that can be drawn
+        self._known_oldest = 0
+
+    def stage(self, batch_size: int) -> None:
+        DeviceReplayBuffer.stage(self, batch_size)
+        self._mirrored_frames.follow()
+        oldest = (self.num_added - len(self)) % self.capacity
+        if oldest != self._known_oldest:
+            self._oldest.fill_(oldest)
+            self._known_oldest = oldest
+
+    def staged(self) -> Batch:
+        packed = self._mirror.index_select(0, (self._drawn() + self._oldest) % self.capacity)
+        return self._join(packed, self._mirrored_frames.rows.index_select(0, self._places(packed).flatten()))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._mirrored_frames.forget()
+
+
+STORAGES: dict[str, type[ReplayBuffer]] = {
+    "host": FrameBuffer,
+    "pinned": PinnedFrameBuffer,
+    "device": DeviceFrameBuffer,
+}
+
+
+def _checksum(frame: np.ndarray) -> int:
+    return zlib.crc32(frame.data)
+
+
+def _sizes(obs_shape: tuple[int, ...], capacity: int, frame_stack: int) -> tuple[int, int, int]:
+    """Frames in the ring, floats in one of them, and bytes."""
+    frame_bytes = int(np.prod(obs_shape)) // frame_stack
+    return capacity + max(64, capacity // SPARE), -(-frame_bytes // 4), frame_bytes
+
+
+def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, frame_stack: int) -> int:
+    """Bytes that a full buffer occupies."""
+    count, width, _ = _sizes(obs_shape, capacity, frame_stack)
+    index_bytes = np.dtype(int).itemsize
+    return count * (4 * width + index_bytes) + bytes_of_rows((frame_stack,), action_shape, capacity)
+
+
+def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, frame_stack: int) -> None:
+    """Raises UserError if a full buffer would not fit into the memory that is free now."""
+    asked, available = nbytes(obs_shape, action_shape, capacity, frame_stack), available_bytes()
+    if asked > available:
+        fits = available * capacity // asked
+        raise UserError(
+            f"replay_buffer_capacity={capacity}: {asked:,} bytes are asked for, for frames of "
+            f"{'x'.join(map(str, obs_shape[1:]))} pixels, and {available:,} are available; {fits} transitions would fit"
+        )

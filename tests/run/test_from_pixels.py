@@ -1,0 +1,104 @@
+"""Runs from pixels: what they ask of their machine, what they show, and what they go on from."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import composed
+import numpy as np
+import probes
+import pytest
+from agents import TINY
+from runs import RUN, assert_same, go_on, rows, run_until
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from replay import frames
+from run import checkpoint, environments, machine
+
+DRQ = ("agent=drq", *TINY, "frame_stack=2", "action_repeat=1")
+OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
+
+
+@pytest.mark.parametrize(
+    "also",
+    [
+        ("replay_buffer_capacity=60", "log_save_tb=true", "log_frequency=50", "replay_storage=device"),
+        ("n_step=3", "num_envs=2", "env=probes:ProbeImages-v0"),  # which get processes of their own
+    ],
+)
+def test_killed_it_ends_in_the_same_bytes(tmp_path: Path, also: tuple[str, ...]) -> None:
+    run = (*RUN, *OF_IMAGES, *also)
+    straight = probes.train(tmp_path / "straight", *run)
+    assert isinstance(straight.replay_buffer, frames.FrameBuffer) and straight.agent.num_updates > 100
+    run_until(tmp_path / "killed", 101, *run)
+    written = sorted(path.suffix for path in (tmp_path / "killed/checkpoints/buffer").iterdir())
+    assert set(written) == {".frames", ".rows"}
+    go_on(tmp_path / "killed")
+    assert_same(tmp_path / "killed", tmp_path / "straight")
+
+
+def test_a_damaged_file_of_frames_means_the_checkpoint_before(tmp_path: Path) -> None:
+    run = (*RUN, *OF_IMAGES)
+    straight = probes.train(tmp_path / "straight", *run)
+    run_until(tmp_path / "killed", 101, *run)
+    newest = max((tmp_path / "killed/checkpoints/buffer").glob("*.frames"))
+    newest.write_bytes(newest.read_bytes()[:-1] + b"x")
+    found, broken = checkpoint.newest_whole(tmp_path / "killed", "agent", buffer=True)
+    assert (found.step, [path.name for path in broken]) == (60, ["step_90"])
+    assert go_on(tmp_path / "killed").step == straight.step
+    assert (
+        rows(tmp_path / "killed/train.csv")[-1]["critic_loss"]
+        == rows(tmp_path / "straight/train.csv")[-1]["critic_loss"]
+    )
+
+
+def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
+    probes.train(tmp_path, *RUN, *OF_IMAGES, "log_save_tb=true", "log_frequency=50")
+    events = EventAccumulator(str(tmp_path / "tb"), size_guidance={"images": 0, "histograms": 0})
+    events.Reload()
+    shown = events.Images("train/images")
+    assert len(shown) >= 2 and (shown[0].width, shown[0].height) == (2 * 2 * 10, 4 * 8)  # views, frames; rows
+    assert {"train_critic/conv0_w", "train_critic/conv1_w_g", "train_critic/q1_fc0_w"} <= set(
+        events.Tags()["histograms"]
+    )
+
+
+def test_without_opengl_it_is_one_line_before_anything_is_made(
+    command: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "choose_opengl", lambda wanted: False)
+    assert command("agent=drq", "env=cartpole_swingup") == 2
+    said = capsys.readouterr().err
+    assert "from_pixels=true: env=cartpole_swingup is rendered with OpenGL, and none was found here" in said
+    assert said.count("\n") == 1 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (("agent=drq", "env=cartpole_swingup"), (8, True, 8000, 100_000, 84)),
+        (("agent=drq", "env=walker_run"), (2, True, 2000, 100_000, 84)),
+        (("agent=drq", "env=reacher_easy", "action_repeat=1"), (1, True, 1000, 100_000, 84)),
+        (("agent=td3", "agent/encoder=convolutions", "env=cheetah_run"), (4, True, 4000, 100_000, 84)),
+        (("preset=pixels_cpu", "agent=crossq", "env=finger_spin"), (2, True, 2000, 100_000, 64)),
+        (("agent=sac", "env=cartpole_swingup"), (1, False, 5000, 1_000_000, 84)),
+    ],
+)
+def test_an_agent_from_images_asks_for_what_drq_does(overrides: tuple[str, ...], expected: Any) -> None:
+    cfg = composed.settings(*overrides)
+    found = cfg.action_repeat, cfg.from_pixels, cfg.num_seed_steps, cfg.replay_buffer_capacity, cfg.image_size
+    assert found == expected
+
+
+def test_several_environments_that_are_rendered_get_processes() -> None:
+    several = composed.settings("agent=drq", "env=Pendulum-v1", "num_envs=2")
+    assert environments.in_processes(several)
+    assert not environments.in_processes(composed.settings("agent=drq", "env=Pendulum-v1"))
+    assert not environments.in_processes(composed.settings("num_envs=2"))
+
+
+def test_a_run_by_its_rendering(tmp_path: Path) -> None:
+    run = probes.train(tmp_path, "env=Pendulum-v1", *DRQ, "image_size=16", "num_train_steps=60", "num_seed_steps=40",
+                       "num_eval_episodes=1", "action_repeat=10", "num_envs=2")  # fmt: skip
+    assert run.cfg.from_pixels and run.envs.single_observation_space.shape == (6, 16, 16)
+    assert np.isfinite(run.last_return)
