@@ -65,10 +65,9 @@ def _find(text: str, cfg: Settings, shapes: dict[str, Any], own_actions: Any) ->
         return OldRun(path, said, cfg, shapes)
     folder = minari_files.folder_of(path) if path.is_dir() else minari_files.folder_of(minari_files.root() / text)
     if folder is None:
-        there = minari_files.there()
-        known = f"there are {', '.join(there[:20])}" if there else "there is none"
-        what = "no run's folder (config.yaml) and no data set (data/metadata.json)" if path.is_dir() else "no folder"
-        raise UserError(f"{said}: {what}; of the data sets in {minari_files.root()} {known}")
+        there = ", ".join(minari_files.there()[:20]) or "none"
+        what = "no run's folder (config.yaml) and no data set (data/metadata.json)" if path.is_dir() else "not there"
+        raise UserError(f"{said}: {what}; data sets in {minari_files.root()}: {there}")
     return DataSet(folder, said, cfg, shapes, own_actions)
 
 

@@ -204,7 +204,7 @@ def test_rows_of_several_steps_stay_what_they_are(tmp_path: Path) -> None:
 
 
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
-    "not there": ((ENV, "preload=no/such-v0"), r"preload=no/such-v0: no folder; .*there are made/known-v0$"),
+    "not there": ((ENV, "preload=no/such-v0"), r"preload=no/such-v0: not there; data sets in .*: made/known-v0$"),
     "an empty folder": ((ENV, "preload=EMPTY"), r"no run's folder \(config.yaml\) and no data set"),
     "other observations": (("env=Pendulum-v1", f"preload={ID}"), "its observations have 2 numbers, env=Pendulum-v1 3"),
     "other actions": (
