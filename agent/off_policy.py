@@ -75,7 +75,7 @@ class OffPolicyAgent(Agent, Finds):
         encoder: EncoderFactory | None = None,
         augmentation: AugmentationFactory | None = None,
     ):
-        self.action_dim, self.action_range, self.device = action_dim, action_range, device
+        self.obs_dim, self.action_dim, self.action_range, self.device = obs_dim, action_dim, action_range, device
         normalised = observation_normaliser is not None
         self.observations = observations(obs_dim, obs_shape, device, encoder, augmentation, normalised)
         self.batch_size = batch_size

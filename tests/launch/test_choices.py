@@ -31,7 +31,7 @@ def own(tmp_path: Path) -> Path:
         ("glob(s*)", "sac sac_2018 sac_v simba"),
         ("glob([s*,t*],exclude=[*_*,tqc])", "sac simba td3"),
         ("glob(m*)", "mine"),
-        ("glob(*,exclude=[s*,c*,d*,f*,r*])", "mine td3 tqc"),
+        ("glob(*,exclude=[s*,c*,d*,f*,r*,x*])", "mine td3 tqc"),
     ],
 )
 def test_a_pattern_sweeps_what_it_matches(pattern: str, names: str, own: Path) -> None:

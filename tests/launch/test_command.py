@@ -117,7 +117,7 @@ def test_a_mistake_in_a_part_is_one_line_too(
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [
-        ("-m agent=glob(x*)", r"agent=glob\(x\*\): no value is left"),
+        ("-m agent=glob(y*)", r"agent=glob\(y\*\): no value is left"),
         ("-m seed=interval(1,2)", "INTERVAL_SWEEP"),  # Hydra's own sweeper has a grid
         ("-m env=cheetah_run,nope", "env=nope: no such task"),
         ("seed=1,2 env=cheetah_run,x -m", "env=x: no such task"),

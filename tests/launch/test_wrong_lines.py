@@ -217,7 +217,7 @@ FOLDERS = [
 ]
 
 SWEEPS = [
-    (f"-m {P} 'agent=glob(x*)'", "agent=glob(x*)"),
+    (f"-m {P} 'agent=glob(y*)'", "agent=glob(y*)"),
     (f"-m {P} 'agent=glob(t*)' agent.alpha_lr=1e-3", "agent.alpha_lr"),
     ("-m 'seed=interval(1,2)'", "INTERVAL_SWEEP"),
     ("-m 'seed=range(1,x)'", "seed=range(1,x)"),
