@@ -59,7 +59,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.thorough) if case == "flash_sac" else case for case in CASES]
+    "case",
+    [pytest.param(case, marks=pytest.mark.thorough) if case in ("flash_sac", "pixels") else case for case in CASES],
 )
 def test_killed_twice_it_ends_in_the_same_bytes(tmp_path: Path, case: str) -> None:
     run = (*RUN, *CASES[case])
