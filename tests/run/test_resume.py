@@ -58,9 +58,11 @@ CASES = {
 }
 
 
+SLOW = ("flash_sac", "pixels")  # whose parts others have too
+
+
 @pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=pytest.mark.thorough) if case in ("flash_sac", "pixels") else case for case in CASES],
+    "case", [pytest.param(case, marks=pytest.mark.thorough) if case in SLOW else case for case in CASES]
 )
 def test_killed_twice_it_ends_in_the_same_bytes(tmp_path: Path, case: str) -> None:
     run = (*RUN, *CASES[case])
