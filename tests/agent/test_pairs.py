@@ -61,8 +61,14 @@ def command_of(row: Row) -> tuple[str, ...]:
     # Each pattern of what is due is recorded or compiled by itself, which takes long: here there is one.
     own = composed.settings(f"agent={row['agent']}").agent
     keys += [f"agent.{key}=1" for key in own if key.endswith("update_frequency")]
-    keys += ["env=probes:ProbeImages-v0", "action_repeat=1"] if own["encoder"] else []
-    return (*probes.SMALL, *overrides(row["agent"], *(part for part in row.values() if part in PARTS)), *SHORT, *keys)
+    return (*words_of(row["agent"], *(part for part in row.values() if part in PARTS)), *keys)
+
+
+def words_of(name: str, *parts: str) -> tuple[str, ...]:
+    """The command that trains this agent with these parts on what it observes."""
+    images = composed.settings(f"agent={name}").agent["encoder"]
+    seen = ("env=probes:ProbeImages-v0", "action_repeat=1") if images else ()
+    return (*probes.SMALL, *overrides(name, *parts), *SHORT, *seen)
 
 
 def name_of(row: Row) -> str:
@@ -120,7 +126,7 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monke
 def test_or_it_is_refused_in_one_line(
     name: str, part: str, tmp_path: Path, command: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert command(*probes.SMALL, *overrides(name, part), *SHORT, *SILENT) == 2
+    assert command(*words_of(name, part), *SILENT) == 2
     said = capfd.readouterr().err
     assert said.count("\n") == 1 and said.startswith("train.py: agent."), said
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,7 @@ from utils import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 # What a normalisation divides by grows rounding too.
-NORMALISED = ("crossq", "flash_sac", "simba", "droq", *(name for name in AGENTS if sees_images(name)))
+NORMALISED = ("crossq", "flash_sac", "xqc", "simba", "droq", *(name for name in AGENTS if sees_images(name)))
 LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
 
 
@@ -199,4 +199,8 @@ def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch:
     set_execution(compiled, "compiled", CPU)
     near = {"rtol": 1e-4, "atol": 1e-6} if name not in NORMALISED else {"rtol": 1e-3, "atol": 1e-5}
     assert_same(train(compiled, "host", 6), train(eager, "host", 6), **near)
-    assert_same(learned(compiled), learned(eager), **near)
+    ours, theirs = learned(compiled), learned(eager)
+    if name == "xqc":  # the second norm takes the first one's shift off again: its gradient is nothing but rounding
+        for part in ("actor", "critic", "critic_target"):
+            del ours[part]["trunk.0.shift"], theirs[part]["trunk.0.shift"]
+    assert_same(ours, theirs, **near)
