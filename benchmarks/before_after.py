@@ -1,13 +1,14 @@
 """How fast the code here is beside that of a commit: an update, the start, and the run that `make train` makes.
 
-    python benchmarks/before_after.py <commit> [--parts update,start,run] [--seeds 1 2 3] [--rounds 20]
+    python benchmarks/before_after.py <commit> [--parts update,start,alone,run] [--seeds 1 2 3] [--rounds 20]
 
 Both sides have the same interpreter and the same overrides, the commit's in a worktree, and take turns, so that what
 else the machine does falls on both alike. `update`: one of SAC with 256 units and batches of 256, fp32, two threads;
 with .venv-bench (`make bench` makes it) Stable-Baselines3 and SBX take turns too. `start`: from the command to the
 first environment step, and to the answer to a mistyped key. `run`: `preset=fast` on cheetah_run, videos on: wall time,
-the training alone (the episodes' durations, which leave evaluations out), and the final return; a few minutes a side
-and seed. Adds its parts to benchmarks/results/before_after.json.
+the training (the episodes' durations, which leave evaluations out, but not what those beside it take from it), and the
+final return; a few minutes a side and seed. `alone`: half of that run with evaluations of one episode, unfilmed, which
+leaves the training alone. Adds its parts to benchmarks/results/before_after.json.
 """
 
 import argparse
@@ -69,19 +70,27 @@ def answer_s(checkout: Path) -> float:
 
 
 def run(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
+    return pairs_of_runs(sides, args)
+
+
+def alone(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
+    return pairs_of_runs(sides, args, "num_train_steps=40_000", "num_eval_episodes=1", "save_video=false")
+
+
+def pairs_of_runs(sides: Sides, args: argparse.Namespace, *overrides: str) -> dict[str, Any]:
     of_side: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
     for seed in args.seeds:
         for side in sorted(sides, reverse=seed % 2 == 0):
-            of_side[side].append(one_run(sides[side], seed))
+            of_side[side].append(one_run(sides[side], seed, *overrides))
             print(f"seed {seed}, {side}: {of_side[side][-1]}", file=sys.stderr, flush=True)
     pairs = list(zip(of_side["before"], of_side["after"], strict=True))
     ratios = {key: round(median(b[key] / a[key] for a, b in pairs), 3) for key in ("wall_s", "training_s")}
     return {"seeds": args.seeds, "ratios": ratios} | of_side
 
 
-def one_run(checkout: Path, seed: int) -> dict[str, float]:
+def one_run(checkout: Path, seed: int, *overrides: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "train.py", "preset=fast", f"seed={seed}", f"hydra.run.dir={folder}/run"]
+        command = [sys.executable, "train.py", "preset=fast", f"seed={seed}", f"hydra.run.dir={folder}/run", *overrides]
         began = time.perf_counter()
         subprocess.run(command, cwd=checkout, check=True, capture_output=True)
         wall_s = time.perf_counter() - began
@@ -99,7 +108,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-PARTS = {"update": update, "start": start, "run": run}
+PARTS = {"update": update, "start": start, "alone": alone, "run": run}
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
 
 
 class Beside:
-    """The process, seen from the run. It is started by the first evaluation.
+    """The process, seen from the run. The first evaluation starts it.
 
     Args:
         spec: what it is told of the run.
@@ -88,13 +88,12 @@ class Beside:
         self._timeout_s = spec.cfg.env_timeout_s  # without a sign of life it then counts as hung
         self._process: Any = None
         self._connection: Connection
+        self._changing = threading.Lock()  # held while the process is started or ended
+        self._is_closed = False
+        self.has_begun = False
         self._answered = threading.Event()
         self._answer: Made | LostError
         self._beat_s = 0.0
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None
 
     @property
     def has_answered(self) -> bool:
@@ -104,21 +103,26 @@ class Beside:
         """Has a policy with these weights evaluated, as after this step; `wait` returns what comes of it."""
         self._answered.clear()
         self._beat_s = time.monotonic()
-        if self._process is None:
-            self._start()
-        # A thread, since a pipe takes no more than the process has read of it, and that is still being started.
+        self.has_begun = True
+        # A thread: the process takes two seconds to start, and a pipe no more than what has been read of it.
         threading.Thread(target=self._ask, args=(pickle.dumps((step, weights)),), daemon=True).start()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("forkserver")  # not a fork: this process has threads, and may have a GPU
         multiprocessing.set_forkserver_preload(["__main__", "envs.make", "run.beside"])
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, self._spec), daemon=True)
-        self._process.start()
+        process = context.Process(target=serve, args=(theirs, self._spec), daemon=True)
+        process.start()
+        self._process = process
         theirs.close()  # so that its end is seen here
 
     def _ask(self, request: bytes) -> None:
         try:
+            with self._changing:
+                if self._is_closed:
+                    return
+                if self._process is None:
+                    self._start()
             self._connection.send_bytes(request)
             while (answer := self._connection.recv()) is None:
                 self._beat_s = time.monotonic()
@@ -141,11 +145,13 @@ class Beside:
         return self._answer
 
     def close(self) -> None:
-        """Ends the process, whatever it does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._process = None
+        """Ends the process for good, whatever it does."""
+        with self._changing:
+            self._is_closed = True
+            if self._process is not None:
+                self._process.kill()
+                self._process.join()
+                self._process = None
 
 
 class _Alive:

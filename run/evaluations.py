@@ -80,7 +80,7 @@ class Evaluations:
         """
         if not self.finish():
             return
-        if self._beside is None or (is_last and not self._beside.is_running):
+        if self._beside is None or (is_last and not self._beside.has_begun):
             self._here(self._agent, self._progress.step, self._progress.episode)
             return
         self._pending = Pending(self._progress.step, self._progress.episode, self._agent.policy.weights())

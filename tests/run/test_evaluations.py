@@ -30,19 +30,50 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def none_is_left(process: Any) -> bool:
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Those that evaluate, as they are started."""
+    start, pids = Beside._start, []
+
+    def noted(self: Beside) -> None:
+        start(self)
+        pids.append(self._process.pid)
+
+    monkeypatch.setattr(Beside, "_start", noted)
+    return pids
+
+
+def none_is_left(process: int) -> bool:
     return not Path(f"/proc/{process}").exists()
 
 
-def test_the_numbers_are_those_of_evaluations_that_stop_the_training(tmp_path: Path, straight: Path) -> None:
+def test_the_numbers_are_those_of_evaluations_that_stop_the_training(
+    tmp_path: Path, straight: Path, processes: list[int]
+) -> None:
     run = probes.workspace(tmp_path / "run", *BESIDE)
-    processes: list[int] = []
-    at_step(run, 150, lambda: processes.append(run.evaluations._beside._process.pid))  # type: ignore[union-attr]
     run.run()
     run.close()
     assert "evaluator" not in vars(run.evaluations)  # none was made in this process
     assert_same(tmp_path / "run", straight)
     assert none_is_left(processes[0])
+
+
+def test_training_does_not_wait_for_the_process_to_start(
+    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, may_start, was_told = Beside._start, threading.Event(), []
+
+    def held_up(self: Beside) -> None:
+        was_told.append(may_start.wait(10))
+        start(self)
+
+    monkeypatch.setattr(Beside, "_start", held_up)
+    run = probes.workspace(tmp_path / "run", *BESIDE)
+    at_step(run, 50, may_start.set)
+    run.run()
+    run.close()
+    assert was_told == [True]
+    assert_same(tmp_path / "run", straight)
 
 
 def test_training_goes_on_meanwhile_and_waits_for_the_one_before(
@@ -96,6 +127,7 @@ def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
     straight: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    processes: list[int],
     number: int,
     timeout_s: float,
     said: str,
@@ -103,13 +135,11 @@ def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
     monkeypatch.setattr(beside, "BEAT_S", 0.05)
     run = probes.workspace(tmp_path / "run", *BESIDE)
     assert run.evaluations._beside is not None
-    begin, processes = Beside.begin, []
+    begin = Beside.begin
 
     def begun(self: Beside, step: int, weights: dict[str, Any]) -> None:
         if step == 200:
-            self.wait() if not processes else None
             self._timeout_s = timeout_s
-            processes.append(self._process.pid)
             os.kill(self._process.pid, number)
         begin(self, step, weights)
 
@@ -138,7 +168,7 @@ def test_a_fault_in_it_is_told_of_and_is_no_end(
 
 @pytest.mark.parametrize("at", [150, 200], ids=["while it trains", "while it waits"])
 def test_a_signal_ends_both_and_nothing_is_lost(
-    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch, at: int
+    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch, processes: list[int], at: int
 ) -> None:
     run = probes.workspace(tmp_path / "run", *BESIDE)
     with monkeypatch.context() as patched:
@@ -152,9 +182,8 @@ def test_a_signal_ends_both_and_nothing_is_lost(
         with pytest.raises(Stopped):
             run.run()
         assert time.monotonic() - began_s < run.cfg.grace_s
-        process = run.evaluations._beside._process  # type: ignore[union-attr]
         run.close()
-    assert process is None or none_is_left(process.pid)
+    assert all(none_is_left(process) for process in processes)
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", straight)
 
