@@ -1,6 +1,7 @@
 """Evaluates a checkpoint: `python evaluate.py exp/<day>/<run>`, or `.../checkpoints/step_<number>` for an older one.
 
-`--best` plays the policy that was evaluated best during training.
+`--best` plays the policy that was evaluated best during training. A policy's file is played too
+(`python evaluate.py policies/cheetah_run.pt`), and filmed if you say where: `--video out.mp4`.
 
 Prints the return of each episode and films the first one. Without `--seed`, it plays the same episodes as the
 evaluation during training at that step. It needs neither the replay buffer nor a GPU.
@@ -19,7 +20,7 @@ import gymnasium as gym
 import numpy as np
 
 from envs.recorded import Recorder, Recording
-from run import best, dataset, machine, trained, trust
+from run import best, dataset, machine, packed, trained, trust
 from run.evaluator import Evaluator
 from utils import EnvError, RunError, UserError
 
@@ -38,7 +39,7 @@ def evaluate(
 
     Args:
         path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it; `checkpoints/best` is
-            the policy that was evaluated best.
+            the policy that was evaluated best. Or a policy's file (see run/packed.py).
         num_episodes: None for as many as in training.
         seed: seed of the episodes; None for the seed of the run.
         device: as the key of that name.
@@ -90,7 +91,7 @@ def evaluate(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path, help="the folder of a run, or a checkpoint in it")
+    parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
     parser.add_argument("--episodes", type=int, default=None, help="number of episodes (default: as in training)")
     parser.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: the seed of the run)")
@@ -101,7 +102,9 @@ def main() -> int:
         help="sample the actions, or take the greedy ones (default: as in training's evaluations)",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:<number> (default: auto)")
-    parser.add_argument("--video", type=Path, default=None, help="default: <run folder>/video/evaluate.mp4")
+    parser.add_argument(
+        "--video", type=Path, default=None, help="default: <run folder>/video/evaluate.mp4; a policy's file: none"
+    )
     parser.add_argument("--no-video", action="store_true", help="do not film")
     parser.add_argument("--dataset", default=None, metavar="ID", help="record them, such as cheetah/expert-v0")
     parser.add_argument(
@@ -113,7 +116,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     path = arguments.path / best.BEST if arguments.best else arguments.path
-    film = None if arguments.no_video else arguments.video or trained.run_folder_of(path) / "video" / "evaluate.mp4"
+    beside = None if packed.is_file(path) else trained.run_folder_of(path) / "video" / "evaluate.mp4"
+    film = None if arguments.no_video else arguments.video or beside
     try:
         if arguments.episodes is not None and arguments.episodes < 1:
             raise UserError(f"--episodes {arguments.episodes}: 1 or more")

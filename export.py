@@ -3,11 +3,13 @@
 Writes `export/policy.onnx` into the run's folder, and beside it `policy.onnx.json`, which says what the file is of. The
 graph takes observations as the environment gives them and gives greedy actions in the environment's own bounds, for a
 batch of any size. `--format torchscript` writes a file for libtorch instead; `--best` takes the policy that was
-evaluated best. What is written is played beside the policy first (docs/EXPORT.md).
+evaluated best. `--format policy` writes a file for this project's own evaluate.py and `seed_policy`, which needs no
+run's folder. What is written is played beside the policy first (docs/EXPORT.md).
 """
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -24,8 +26,9 @@ import torch
 from agent.exported import INPUT, OUTPUT, Greedy, write_onnx, write_torchscript
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
+from agent.policy_file import load_policy, save_policy
 from envs.seeding import EVAL_STREAM, episode_seed
-from run import best, trained, trust
+from run import best, packed, trained, trust
 from run.trained import Trained
 from study.runs import read
 from utils import RunError, UserError, one_line, write_atomically
@@ -35,6 +38,7 @@ FORMAT = "policy-export-1"
 CHECKED, MOST_APART = 1000, 1e-5  # observations; in halves of an action's interval, so in [-1, 1]
 BATCHES = (1, 7, CHECKED)
 Run = Callable[[np.ndarray], np.ndarray]
+SUFFIXES = {"policy": "pt"}  # of the others, the format
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
@@ -42,8 +46,8 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     """Writes a run's policy, and what it is of; both appear when they have been checked.
 
     Args:
-        path: the folder of a run, a checkpoint in it, or its `checkpoints/best`.
-        kind: onnx or torchscript.
+        path: the folder of a run, a checkpoint in it, or its `checkpoints/best`; or a file that was written so.
+        kind: onnx, torchscript or policy.
         trusted: packages whose classes the run's configuration may name beside this project's.
         output: the file; None is in the run's folder.
 
@@ -63,14 +67,16 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     obs = _observations(env, policy, found)
     about = _about(found, kind, env)
     env.close()
-    name = f"{'best' if found.path.name == 'best' else 'policy'}.{kind}"
-    output = output or found.folder / "export" / name
+    output = output or _place_of(found, kind)
     partial = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        greedy = Greedy(policy, own.low, own.high)
-        (write_onnx if kind == "onnx" else write_torchscript)(greedy, obs[:8], partial)
-        apart = worst_difference(_runner(kind, partial), policy, obs, own)
+        if kind == "policy":
+            save_policy(policy, partial)
+        else:
+            greedy = Greedy(policy, own.low, own.high)
+            (write_onnx if kind == "onnx" else write_torchscript)(greedy, obs[:8], partial)
+        apart = worst_difference(_runner(kind, partial, own), policy, obs, own)
         if not apart <= MOST_APART:
             raise RunError(f"{output}: its actions are {apart:.1e} from the policy's, more than {MOST_APART:g}")
         about |= {"worst_difference": apart, "sha256": hashlib.sha256(partial.read_bytes()).hexdigest()}
@@ -84,6 +90,14 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     print(f"{output}: {about['task']}, {about['agent']}, step {about['step']}")
     print(f"worst difference from the policy over {len(obs)} observations: {apart:.1e}")
     return output
+
+
+def _place_of(found: Trained, kind: str) -> Path:
+    """Where it goes if nobody says."""
+    if packed.is_file(found.path):
+        return found.path.with_suffix(f".{kind}")
+    name = "best" if found.path.name == "best" else "policy"
+    return found.folder / "export" / f"{name}.{SUFFIXES.get(kind, kind)}"
 
 
 def _require_packages() -> None:
@@ -103,14 +117,14 @@ def _policy_of(found: Trained) -> Policy:
 
 
 def _observations(env: gym.Env, policy: Policy, found: Trained) -> np.ndarray:
-    """What the policy sees where it acts, (CHECKED, obs_dim)."""
+    """What the policy sees where it acts: (CHECKED, obs_dim) float32, or images (CHECKED, C, H, W) uint8."""
     kept: list[np.ndarray] = []
     episode, over, obs = 0, True, np.zeros(0)
     while len(kept) < CHECKED:
         if over:
             obs, _ = env.reset(seed=episode_seed(found.cfg.seed, EVAL_STREAM, found.step, episode))
             episode += 1
-        kept.append(np.asarray(obs, np.float32))
+        kept.append(np.asarray(obs, np.float32 if obs.ndim == 1 else np.uint8))
         obs, _, terminated, truncated, _ = env.step(policy.act(kept[-1]))
         over = terminated or truncated
     return np.stack(kept)
@@ -120,21 +134,23 @@ def _about(found: Trained, kind: str, env: gym.Env) -> dict[str, Any]:
     """What the file is of; plain values."""
     cfg, own = found.cfg, env.get_wrapper_attr("own_actions")
     obs_shape = list(env.observation_space.shape or ())
+    obs_dtype = "float32" if len(obs_shape) == 1 else "uint8"
+    settings = {"settings": dataclasses.asdict(cfg)} if kind == "policy" else {}
     return {
         "format": FORMAT,
         "kind": kind,
         "task": cfg.env,
         "agent": cfg.agent["name"],
         "step": found.step,
-        "input": {"name": INPUT, "shape": ["batch", *obs_shape], "dtype": "float32"},
+        "input": {"name": INPUT, "shape": ["batch", *obs_shape], "dtype": obs_dtype},
         "output": {"name": OUTPUT, "shape": ["batch", *own.low.shape], "dtype": "float32"},
         "action_low": own.low.tolist(),
         "action_high": own.high.tolist(),
         "action_dtype": str(own.dtype),
         "action_repeat": cfg.action_repeat,
         "control_rate_hz": 1 / seconds_per_step(env, 1),
-        "return": _return_of(found),
-    }
+        "return": found.evaluation or _return_of(found),
+    } | settings
 
 
 def _return_of(found: Trained) -> dict[str, float | None] | None:
@@ -149,8 +165,11 @@ def _return_of(found: Trained) -> dict[str, float | None] | None:
     return {"step": int(step), "mean": means[before[-1]], "std": spread.get(step)}
 
 
-def _runner(kind: str, path: Path) -> Run:
-    """What runs the file that was written."""
+def _runner(kind: str, path: Path, own: Any) -> Run:
+    """What runs the file that was written, in the environment's own bounds."""
+    if kind == "policy":
+        policy = load_policy(path)
+        return lambda obs: own.low + (policy.act(obs).reshape(-1, *own.low.shape) + 1.0) * (own.high - own.low) / 2
     if kind == "torchscript":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there are other formats
@@ -177,10 +196,11 @@ def worst_difference(run: Run, policy: Policy, obs: np.ndarray, own: Any) -> flo
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path, help="the folder of a run, or a checkpoint in it")
+    parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
-    parser.add_argument("--format", choices=("onnx", "torchscript"), default="onnx", help="default: onnx")
-    parser.add_argument("--output", type=Path, default=None, help="default: <run folder>/export/policy.<format>")
+    parser.add_argument("--format", choices=("onnx", "torchscript", "policy"), default="onnx", help="default: onnx")
+    place = "default: <run folder>/export/policy.<format>, and .pt for a policy"
+    parser.add_argument("--output", type=Path, default=None, help=place)
     parser.add_argument(
         "--trust", action="append", default=[], metavar="PACKAGE", help="as for evaluate.py: classes of your own"
     )

@@ -1,12 +1,19 @@
-"""An environment's step beside an update: both leave Python's lock for most of their time, so each gets a core."""
+"""An environment's step beside an update: a recorded one leaves Python's lock, and each gets a core."""
 
+import queue
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
-WORTH_S = 0.0005  # a shorter step costs as much in waiting for Python's lock as it saves (docs/PERFORMANCE.md)
+WORTH_S = 0.0002  # a shorter step saves less than waking a thread costs (docs/PERFORMANCE.md)
 MEASURED = 20  # steps before that is known
+
+
+class Updates(Protocol):
+    """What runs updates: it calls `meanwhile`, once, as it next leaves Python's lock for longer (see Recorded)."""
+
+    meanwhile: Callable[[], None] | None
 
 
 class Stepping:
@@ -17,20 +24,43 @@ class Stepping:
 
     Args:
         envs: stepped together.
-        may_thread: whether a core is free while updates run, and they leave Python's lock.
+        updates: beside whose work the thread runs; None if no core is free meanwhile, or they never leave the lock.
     """
 
-    def __init__(self, envs: Any, may_thread: bool):
+    def __init__(self, envs: Any, updates: Updates | None):
         self._envs = envs
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="environments") if may_thread else None
+        self._updates = updates
         self._seconds: list[float] = []  # of the first steps
         self._pays = False
+        self._thread: threading.Thread | None = None
+        self._asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def begin(self, actions: Any) -> Callable[[], Any]:
-        """Begins a step; the function that is returned ends it, and returns or raises what `envs.step` did."""
-        if self._pool is not None and self._pays:
-            return self._pool.submit(self._envs.step, actions).result
-        return lambda: self._here(actions)
+        """Has a step made; the function that is returned ends it, and returns or raises what `envs.step` did."""
+        if self._updates is None or not self._pays:
+            return lambda: self._here(actions)
+        updates = self._updates
+
+        def start() -> None:
+            self._asked.put((actions,))
+
+        def result() -> Any:
+            if updates.meanwhile is start:  # none has run since
+                updates.meanwhile = None
+                return self._here(actions)
+            value, error = self._answers.get()
+            if error is not None:
+                raise error
+            return value
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="environments", daemon=True)
+            self._thread.start()
+        # Not now: in front of an update's long work there are many short pieces, each of which would have to wait for
+        # the lock again.
+        updates.meanwhile = start
+        return result
 
     def _here(self, actions: Any) -> Any:
         started_s = time.perf_counter()
@@ -40,7 +70,16 @@ class Stepping:
             self._pays = len(self._seconds) == MEASURED and min(self._seconds) > WORTH_S
         return result
 
+    def _work(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            try:
+                self._answers.put((self._envs.step(*asked), None))
+            except BaseException as error:  # whatever it is, it is raised where the step was asked for
+                self._answers.put((None, error))
+
     def close(self) -> None:
         """Waits for a step under way."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._thread is not None:
+            self._asked.put(None)
+            self._thread.join()
+            self._thread = None

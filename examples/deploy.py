@@ -102,6 +102,8 @@ def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
         raise RefusedError(f"{beside}: not what export.py writes ({one_line(error)[:80]})") from None
     if not fits:
         raise RefusedError(f"{beside}: not what export.py writes of {path.name}")
+    if about["input"].get("dtype") != "float32":
+        raise RefusedError(f"{path}: takes images, and this example plays tasks by their vectors")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # of one row, a second thread would only wait
     options.log_severity_level = 4

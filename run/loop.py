@@ -76,7 +76,7 @@ class Loop:
     ):
         self.plan = plan
         self.envs = envs
-        self.stepping = Stepping(envs, may_step_beside)
+        self.stepping = Stepping(envs, agent.execution if may_step_beside else None)
         self.agent = agent
         self.seed_policy = seed_policy
         self.n_step = n_step

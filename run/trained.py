@@ -1,4 +1,6 @@
-"""What a run has learned, to be played or taken elsewhere: its newest agent, an older one, or its best policy."""
+"""What a run has learned, to be played or taken elsewhere: its newest agent, an older one, its best policy, or one that
+was taken out of its folder.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +10,8 @@ from typing import Any
 import gymnasium as gym
 import torch
 
-from run import best, checkpoint, machine, resume
+from agent.policy_file import load_policy
+from run import best, checkpoint, machine, packed, resume
 from run.build import build_agent, identity_of, require_fit
 from run.checkpoint import BrokenError, Checkpoint
 from run.environments import env_maker, import_envs
@@ -22,13 +25,14 @@ class Trained:
     """Who acts, and what it was trained in.
 
     Attributes:
-        folder: the run's.
-        path: the checkpoint, or `checkpoints/best`.
+        folder: the run's, or the one that a policy's file is in.
+        path: the checkpoint, or `checkpoints/best`, or the file.
         cfg: the run's settings.
         actor: the agent, or its policy alone; has `act`.
         step: environment steps until then.
         make_env: builds the run's environment, given whether it will render.
         renders: whether it can.
+        evaluation: the one that a policy's file tells of (see run/packed.py); a run's are in its eval.csv.
     """
 
     folder: Path
@@ -38,10 +42,13 @@ class Trained:
     step: int
     make_env: Callable[[bool], gym.Env]
     renders: bool
+    evaluation: dict[str, float | None] | None = None
 
 
 def run_folder_of(path: Path) -> Path:
-    """Of what may be a checkpoint in it."""
+    """Of what may be a checkpoint in it, or a policy's file."""
+    if packed.is_file(path):
+        return path.parent
     return path.parents[1] if path.parent.name == checkpoint.FOLDER else path
 
 
@@ -50,7 +57,7 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
 
     Args:
         path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it; `checkpoints/best` is
-            the policy that was evaluated best.
+            the policy that was evaluated best. Or the file of a policy (see run/packed.py).
         device: as the key of that name.
         trusted: packages whose classes the run's configuration may name beside this project's.
         renders: whether an environment of it will be rendered.
@@ -60,18 +67,28 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     """
     path = path.resolve()
     folder = run_folder_of(path)
-    refuse_links(folder)
-    if not checkpoint.newest_first(folder):
-        raise UserError(f"{folder}: there is no checkpoint in it")
-    cfg = resume.settings_of(folder, [], trusted=trusted)
+    file = packed.read(path, trusted) if packed.is_file(path) else None
+    cfg = file.cfg if file else _settings_of(folder, trusted)
     _, can_render = import_envs(cfg, renders)
     make_env = env_maker(cfg, "evaluation")
     probe = make_env(False)
     shapes = shapes_of(probe.observation_space, probe.action_space)
     probe.close()
+    on = machine.resolve_device(device)
+    if file:
+        policy = load_policy(path, str(on))
+        require_fit(policy, shapes, f"{path}", cfg.env)
+        return Trained(folder, path, cfg, policy, file.step, make_env, can_render, file.evaluation)
     find = _best if path.name == "best" else _agent
-    actor, step, where = find(path, cfg, shapes, machine.resolve_device(device))
+    actor, step, where = find(path, cfg, shapes, on)
     return Trained(folder, where, cfg, actor, step, make_env, can_render)
+
+
+def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
+    refuse_links(folder)
+    if not checkpoint.newest_first(folder):
+        raise UserError(f"{folder}: there is no checkpoint in it")
+    return resume.settings_of(folder, [], trusted=trusted)
 
 
 def _agent(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> tuple[Any, int, Path]:

@@ -26,9 +26,14 @@ class _Recording(NamedTuple):
 
 
 class Recorded:
-    """One recording for each pattern of what is due in an update, made while the first update of that pattern runs."""
+    """One recording for each pattern of what is due in an update, made while the first update of that pattern runs.
+
+    Attributes:
+        meanwhile: called, once, in front of the next recording that runs, which leaves Python's lock to other threads.
+    """
 
     def __init__(self) -> None:
+        self.meanwhile: Callable[[], None] | None = None
         self._recordings: dict[Any, _Recording] = {}
         self._audit = Audit(exact=True)
         self._able = True
@@ -47,6 +52,9 @@ class Recorded:
             return self._record(key, agent, batch, numbers)
         inputs = [*batch, *numbers]
         if not self._audit.due():
+            meanwhile, self.meanwhile = self.meanwhile, None
+            if meanwhile is not None:
+                meanwhile()
             return recording.replay(inputs)
         result, difference = self._audit.compare(
             agent, lambda: recording.replay(inputs), lambda: agent.compute(batch, numbers)

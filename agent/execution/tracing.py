@@ -48,22 +48,20 @@ def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Ten
     if looks.found:
         raise CannotRecordError(looks.found)
     try:
-        program = torch.jit.CompilationUnit(written.text()).program
+        program = _compiled(written)
     except RuntimeError as error:
         raise CannotRecordError(str(error).strip().split("\n")[0]) from error
-    kept = list(program.graph.nodes())
+    kept = list(program.run.graph.nodes())
     results = {value.debugName().partition(".")[0] for node in kept for value in node.outputs()}
     without_result = Counter(node.kind() for node in kept)
     for operation, result_name in written.changes:
         if result_name not in results if result_name else without_result[operation] < written.without_result[operation]:
             raise CannotRecordError(operation)
 
-    constants, lists = written.constants, written.lists
-
     def again(new: Tensors) -> Tensors:
         # What TorchScript's optimiser would make of it rounds in another way.
         with torch.no_grad(), torch.jit.optimized_execution(False):
-            return program(new, constants, lists)
+            return program.run(new)[0]
 
     return result, again
 
@@ -130,8 +128,24 @@ _TAKES_A_NUMBER = {  # and rounds it to float32 before anything else; a division
 }
 
 
+def _compiled(written: "_Source") -> Any:
+    """A recording, with its method `run`. It owns the tensors from outside, and hands back its inputs, so that it lets
+    go of none of them: to let go of a tensor that Python knows takes Python's lock, and a program beside a busy thread
+    would wait for it.
+    """
+
+    class Program(torch.jit.ScriptModule):  # a class for each: TorchScript compiles a class's methods once
+        def __init__(self) -> None:
+            super().__init__()
+            self.constants = torch.jit.Attribute(written.constants, list[torch.Tensor])
+            self.lists = torch.jit.Attribute(written.lists, list[list[torch.Tensor]])
+            self.define(written.text())
+
+    return Program()
+
+
 class _Source:
-    """A graph as TorchScript's source of `program(inputs, constants, lists)`.
+    """A graph as TorchScript's source of a method `run(inputs)`.
 
     Tensors from outside come in `constants`. Lists of them come whole, in `lists`: to a list that the program makes
     itself TorchScript thinks that nothing outside holds on, and leaves out what changes it.
@@ -159,10 +173,10 @@ class _Source:
             elif node.op == "call_function":
                 self._add_call(node)
             elif node.op == "output":
-                self._lines.append(f"return {self._argument(list(node.args[0]))}")
+                self._lines.append(f"return {self._argument(list(node.args[0]))}, inputs")
 
     def text(self) -> str:
-        head = "def program(inputs: List[Tensor], constants: List[Tensor], lists: List[List[Tensor]]) -> List[Tensor]:"
+        head = "def run(self, inputs: List[Tensor]) -> Tuple[List[Tensor], List[Tensor]]:"
         return "\n    ".join([head, *self._lines]) + "\n"
 
     def _add_constant(self, node: Node, tensor: Any) -> None:
@@ -171,7 +185,7 @@ class _Source:
         if node.target not in self._place_of:
             self._place_of[node.target] = len(self.constants)
             self.constants.append(tensor.detach())
-        self._names[node] = f"constants[{self._place_of[node.target]}]"
+        self._names[node] = f"self.constants[{self._place_of[node.target]}]"
         self._outside.add(node)
 
     def _add_call(self, node: Node) -> None:
@@ -231,7 +245,7 @@ class _Source:
         if value not in self._numbers:
             self._numbers[value] = len(self.constants)
             self.constants.append(torch.tensor(value, dtype=torch.float32))
-        return f"constants[{self._numbers[value]}]"
+        return f"self.constants[{self._numbers[value]}]"
 
     def _follow(self, node: Node) -> None:
         if node.args[0] in self._outside:
@@ -261,7 +275,7 @@ class _Source:
     def _list(self, values: Sequence[Any], kind: Any) -> str:
         if values and all(isinstance(value, Node) and value.op == "get_attr" for value in values):
             self.lists.append([self.constants[self._place_of[value.target]] for value in values])
-            return f"lists[{len(self.lists) - 1}]"
+            return f"self.lists[{len(self.lists) - 1}]"
         if not values:
             return f"torch.jit.annotate({str(kind).replace('SymInt', 'int')}, [])"
         return f"[{', '.join(map(self._argument, values))}]"

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,38 @@ class Steps:
         return actions
 
 
+class Updates:
+    """Runs one whenever it is called."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+
+
 @pytest.mark.parametrize(("seconds", "threads"), [(0.001, 5), (0.0001, 0)])
-def test_a_long_step_gets_a_thread(monkeypatch: pytest.MonkeyPatch, seconds: float, threads: int) -> None:
+def test_a_long_step_gets_a_thread_while_an_update_runs(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, threads: int
+) -> None:
     ticks = iter(seconds * n for n in range(1000))
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
-    envs = Steps()
-    steps = Stepping(envs, may_thread=True)
-    assert [steps.begin(n)() for n in range(MEASURED + 5)] == list(range(MEASURED + 5))
-    assert sum(name.startswith("environments") for name in envs.threads) == threads
+    envs, updates = Steps(), Updates()
+    steps = Stepping(envs, updates)
+    for number in range(MEASURED + 5):
+        result = steps.begin(number)
+        updates()
+        assert result() == number
+    assert envs.threads.count("environments") == threads
+    assert steps.begin("alone")() == "alone"  # there was no update
+    assert envs.threads.count("environments") == threads and updates.meanwhile is None
+    result = steps.begin("fault")
+    updates()
     with pytest.raises(Killed):
-        steps.begin("fault")()
+        result()
     steps.close()
+    assert "environments" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +74,8 @@ def test_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return step(actions)
 
     beside.envs.step = noted  # type: ignore[method-assign]
-    beside.loop.stepping = Stepping(beside.envs, may_thread=True)
+    beside.loop.stepping = Stepping(beside.envs, beside.agent.execution)
     beside.run()
     beside.close()
-    assert used[-1].startswith("environments")
+    assert used.count("environments") > 30
     assert_same(tmp_path / "beside", tmp_path / "here")

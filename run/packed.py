@@ -1,0 +1,77 @@
+"""A run's policy taken out of its folder: a file, and a JSON beside it that says all that playing it takes.
+
+policies/cheetah_run.pt        the policy alone (agent/policy_file.py)
+         cheetah_run.pt.json   what it is of, and in `settings` the run's whole configuration
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from run import trust
+from run.resume import SHAPES
+from settings.check import Settings, check
+from utils import UserError, open_file, require_count
+
+MOST_BYTES = 2**20  # of the JSON; ours have 10 kB
+
+
+class Packed(NamedTuple):
+    """What a policy's file is of.
+
+    Attributes:
+        cfg: of the run that it is from.
+        step: environment steps of its training.
+        evaluation: its `step`, `mean` and `std`; None if there was none.
+    """
+
+    cfg: Settings
+    step: int
+    evaluation: dict[str, float | None] | None
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path is meant to be such a file: nothing else of a run that is played is one."""
+    return path.suffix == ".pt"
+
+
+def beside(path: Path) -> Path:
+    """The JSON of a policy's file."""
+    return path.with_name(f"{path.name}.json")
+
+
+def read(path: Path, trusted: Sequence[str] = ()) -> Packed:
+    """What a policy's file is of. Nothing that it names is run but this project's classes and what is trusted.
+
+    Args:
+        path: of the policy.
+        trusted: packages whose classes its configuration may name beside this project's (see run/trust.py).
+
+    Raises:
+        UserError: if one of the two files is missing, or is not as it was written.
+    """
+    about = beside(path)
+    try:
+        with open_file(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        with open_file(about) as file:
+            said = json.loads(file.read(MOST_BYTES))
+        settings, step, expected = said["settings"], require_count(said["step"], "step"), said["sha256"]
+        evaluation = said["return"] and {
+            "step": require_count(said["return"]["step"], "step"),
+            "mean": float(said["return"]["mean"]),
+            "std": float(said["return"]["std"]),
+        }
+        for key in SHAPES:
+            settings["agent"].pop(key, None)
+    except OSError as error:
+        missing = "; `export.py <run> --format policy` writes a policy and a JSON beside it"
+        raise UserError(f"{error.filename}: {error.strerror}{missing}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{about}: not what export.py writes beside a policy ({type(error).__name__})") from None
+    if digest != expected:
+        raise UserError(f"{path}: has changed since {about.name} beside it was written")
+    trust.require(settings, about, trusted)
+    return Packed(check(settings), step, evaluation)

@@ -1,0 +1,149 @@
+"""A policy's file with its JSON: plays where no run's folder is, and a stranger's runs nothing of theirs."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+from agents import TINY
+from runs import RUN
+
+import evaluate
+import export
+from utils import UserError
+
+OVERRIDES = ("env=cartpole_swingup", "env_kwargs.time_limit=0.2", *RUN, "num_train_steps=80", "action_repeat=2")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run's folder, to be read only."""
+    folder = tmp_path_factory.mktemp("run")
+    probes.train(folder, *OVERRIDES, "agent/observation_normaliser=running")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def packed(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export.export(run, "policy", output=tmp_path_factory.mktemp("elsewhere") / "cartpole.pt")
+
+
+def test_it_plays_the_episodes_of_the_run_and_says_what_it_is_of(run: Path, packed: Path) -> None:
+    assert evaluate.evaluate(packed, 2) == evaluate.evaluate(run, 2)
+    assert evaluate.evaluate(packed, 2, seed=9) == evaluate.evaluate(run, 2, seed=9) != evaluate.evaluate(packed, 2)
+    about = json.loads(packed.with_name("cartpole.pt.json").read_text())
+    assert (about["kind"], about["task"], about["step"], about["action_repeat"]) == (
+        "policy",
+        "cartpole_swingup",
+        80,
+        2,
+    )
+    assert about["settings"]["env_kwargs"] == {"time_limit": 0.2} and about["worst_difference"] < 1e-6
+    header, *_, last = (run / "eval.csv").read_text().splitlines()
+    row = dict(zip(header.split(","), last.split(","), strict=True))
+    assert about["return"]["mean"] == float(row["episode_reward"])
+
+
+def test_the_command_films_where_it_is_told_to_and_writes_nothing_else(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = sorted(packed.parent.iterdir())
+    films: list[Any] = []
+    monkeypatch.setattr(evaluate, "evaluate", lambda path, episodes, seed, device, film, *rest: films.append(film))
+    for words in ([], ["--video", str(tmp_path / "out.mp4")]):
+        monkeypatch.setattr(sys, "argv", ["evaluate.py", str(packed), *words])
+        assert evaluate.main() == 0
+    assert films == [None, tmp_path / "out.mp4"] and sorted(packed.parent.iterdir()) == there
+
+
+def test_it_acts_for_the_seed_steps_of_another_run(packed: Path, tmp_path: Path) -> None:
+    later = probes.train(tmp_path, *OVERRIDES, f"seed_policy={packed}", "num_seed_steps=20")
+    assert later.step == 80
+
+
+def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:
+    made = export.export(packed, "torchscript", output=tmp_path / "policy.torchscript")
+    about, first = (json.loads(path.with_name(f"{path.name}.json").read_text()) for path in (made, packed))
+    assert about["return"] == first["return"] and "settings" not in about
+    assert export._place_of(export.trained.load(packed, "cpu"), "onnx") == packed.with_suffix(".onnx")
+
+
+def changed(**values: Any) -> Callable[[Path], None]:
+    """A breakage of the JSON; `settings` are added to those that are there."""
+
+    def change(path: Path) -> None:
+        about = path.with_name(f"{path.name}.json")
+        said = json.loads(about.read_text())
+        settings = said["settings"] | values.pop("settings", {})
+        about.write_text(json.dumps(said | values | {"settings": settings}))
+
+    return change
+
+
+def other_weights(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"garbage" * 99)
+    changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
+
+
+def evil(target: str) -> dict[str, Any]:
+    return {"env_wrappers": [{"_target_": target, "_partial_": True}]}
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a wrapper": (changed(settings=evil("evil_module.Thing")), "none of this project's classes, so it is not run"),
+    "a function": (changed(settings=evil("os.mkdir")), "none of this project's classes, so it is not run"),
+    "a package": (changed(settings={"env": "evil_module:Thing-v0"}), "env=evil_module:Thing-v0: none of this project"),
+    "an agent": (changed(settings={"agent": {"_target_": "os.mkdir", "name": "x"}}), "so it is not run"),
+    "no agent": (changed(settings={"agent": 3}), "not what export.py writes beside a policy (AttributeError)"),
+    "an unknown key": (changed(settings={"horses": 3}), "horses"),
+    "no list": (changed(settings={"env_wrappers": "all"}), "env_wrappers"),
+    "another task's": (changed(settings={"env": "cheetah_run"}), "saved for an environment of other shapes"),
+    "no task": (changed(settings={"env": "cheetah_fly"}), "cheetah_fly"),
+    "a step of no number": (changed(step="many"), "not what export.py writes beside a policy"),
+    "a return of no number": (changed(**{"return": {"step": 1, "mean": []}}), "not what export.py writes beside"),
+    "other weights": (other_weights, "has changed since cartpole.pt.json beside it was written"),
+    "no policy": (garbage, "not a policy that can be read"),
+    "a deep JSON": (lambda path: path.with_name("cartpole.pt.json").write_text("[" * 99_999), "not what export.py"),
+    "a list": (lambda path: path.with_name("cartpole.pt.json").write_text("[]"), "not what export.py writes"),
+    "no JSON": (lambda path: path.with_name("cartpole.pt.json").unlink(), "cartpole.pt.json: No such file"),
+    "no file": (lambda path: path.unlink(), "cartpole.pt: No such file"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_one_runs_nothing_and_is_one_line(
+    name: str, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "evil_module.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'MARK')!r})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for file in ("cartpole.pt", "cartpole.pt.json"):
+        (tmp_path / file).write_bytes(packed.with_name(file).read_bytes())
+    change, message = HOSTILE[name]
+    change(tmp_path / "cartpole.pt")
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path / "cartpole.pt"), "--episodes", "1"])
+    assert evaluate.main() == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1, said
+    assert not (tmp_path / "MARK").exists()
+
+
+def test_the_policy_of_images_is_exported_too(tmp_path: Path) -> None:
+    images = ("agent=drq", *TINY, "frame_stack=2", "action_repeat=1", "env=probes:ProbeImages-v0")
+    probes.train(tmp_path / "run", *RUN, *images, "num_train_steps=80")
+    packed = export.export(tmp_path / "run", "policy", trusted=("probes",))
+    export.export(tmp_path / "run", trusted=("probes",))
+    about = json.loads((tmp_path / "run/export/policy.onnx.json").read_text())
+    assert about["input"]["dtype"] == "uint8" and len(about["input"]["shape"]) == 4
+    returns = [evaluate.evaluate(path, 2, trusted=("probes",)) for path in (packed, tmp_path / "run")]
+    np.testing.assert_array_equal(*returns)
+    with pytest.raises(UserError, match="--trust probes"):
+        evaluate.evaluate(packed, 2)
