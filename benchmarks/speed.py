@@ -31,13 +31,12 @@ Times = dict[str, list[float]]  # system -> median seconds an update, by round
 
 
 class Worker:
-    """One system at one size, in a process that waits for its turn; its code is that of a checkout."""
+    """A command that waits for its turn: it says when it is there, and answers each count with a list of seconds."""
 
-    def __init__(self, system: str, units: int, precision: str, checkout: Path = ROOT):
-        python = str(PEERS) if system in ("sb3", "sbx") else sys.executable
-        worker = str(checkout / "benchmarks" / "update_worker.py")
-        command = [python, worker, system, str(units), str(units), precision]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, command: list[str], folder: Path = ROOT):
+        self._process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         self._read()
 
     def _read(self) -> str:
@@ -60,9 +59,16 @@ class Worker:
         self._process.wait()
 
 
+def updates_of(system: str, units: int, precision: str, checkout: Path = ROOT) -> Worker:
+    """Of one system at one size; its code is that of a checkout."""
+    python = str(PEERS) if system in ("sb3", "sbx") else sys.executable
+    worker = str(checkout / "benchmarks" / "update_worker.py")
+    return Worker([python, worker, system, str(units), str(units), precision])
+
+
 def compare(units: int, rounds: int, updates_a_turn: int) -> Times:
     names = ["floor", "ours", "sb3", "sbx", *(["ours bf16"] if has_bf16() else [])]
-    workers = {name: Worker(name.split()[0], units, "bf16" if "bf16" in name else "fp32") for name in names}
+    workers = {name: updates_of(name.split()[0], units, "bf16" if "bf16" in name else "fp32") for name in names}
     return in_turns(workers, rounds, updates_a_turn)
 
 

@@ -4,8 +4,9 @@
 
 A run has one core, and there are as many at a time as there are cores. Killed and called again, it goes on where it
 was, within a run too. A finished run is four lines in benchmarks/results/suite/returns.csv (evaluations of ten
-episodes, and the seconds of training until each); what is there is not run again, wherever its folder went. With
---report nothing is run: the table, and docs/img/suite.png, of what is there.
+episodes, and the seconds of training until each); what is there is not run again, wherever its folder went. The
+policy of a task's median seed goes to policies/. With --report nothing is run: the table, and docs/img/suite.png, of
+what is there.
 """
 
 import csv
@@ -16,6 +17,7 @@ from statistics import mean
 
 import matplotlib
 import numpy as np
+import trained_policies
 from training import ROOT, Job, circumstances, curve, finish, options, ours
 
 matplotlib.use("Agg")
@@ -78,6 +80,20 @@ def record(task: str, seed: int) -> None:
             rows.writerow(COLUMNS)
         for step, value, seconds in zip(found.steps, found.returns, found.seconds, strict=True):
             rows.writerow((task, seed, int(step), round(value, 2), round(seconds, 1)))
+
+
+def finished(task: str, seed: int) -> None:
+    record(task, seed)
+    keep_median(task)
+
+
+def keep_median(task: str) -> None:
+    """Puts the policy of the task's median seed, of those that are finished, into policies/."""
+    ended = [row for row in recorded() if row["task"] == task and int(row["step"]) == STEPS]
+    seeds = [int(row["seed"]) for row in sorted(ended, key=lambda row: float(row["return"]))]
+    folder = job(task, seeds[(len(seeds) - 1) // 2]).folder
+    if folder.exists():  # not where the study goes on in another place
+        trained_policies.keep(task, folder)
 
 
 def of_tasks(rows: Iterable[dict[str, str]]) -> Found:
@@ -198,7 +214,7 @@ def main() -> None:
         there = {(row["task"], int(row["seed"])) for row in recorded()}
         missing = [key for key in itertools.product(args.tasks, args.seeds) if key not in there]
         missing.sort(key=lambda key: key[1])  # every task once, before any twice
-        finish([job(*key) for key in missing], after=lambda at: record(*missing[at]))
+        finish([job(*key) for key in missing], after=lambda at: finished(*missing[at]))
         (RESULTS / "made.json").write_text(json.dumps(circumstances() | {"preset": PRESET}, indent=1) + "\n")
     report()
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-WORTH_S = 0.0002  # a shorter step saves less than waking a thread costs (docs/PERFORMANCE.md)
+WORTH_S = 0.0001  # a shorter step saves less than waking a thread costs (docs/PERFORMANCE.md)
 MEASURED = 20  # steps before that is known
 
 
