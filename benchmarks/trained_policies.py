@@ -29,7 +29,7 @@ MOMENT_S = 4.0  # into the episode, when most bodies are under way
 COLUMNS = 7
 HEAD = """# Trained policies
 
-One of each task of `benchmarks/suite.py`, trained with `preset={preset}` for {steps:,} environment steps on one core.
+One for each task of `python benchmarks/suite.py`, trained for {steps:,} environment steps on one core.
 
 ```
 python evaluate.py policies/{example}.pt --video out.mp4
@@ -69,18 +69,11 @@ def write_table() -> None:
         for one in found
     ]
     head = HEAD.format(
-        preset=preset(),
         steps=max(one["step"] for one in found),
         example=found[0]["task"],
         figure=f"../{FIGURE.relative_to(ROOT)}",
     )
     (FOLDER / "README.md").write_text(head + "\n".join(lines) + "\n")
-
-
-def preset() -> str:
-    from suite import PRESET  # which imports this file
-
-    return PRESET
 
 
 def frame(path: Path) -> np.ndarray:
