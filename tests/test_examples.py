@@ -15,6 +15,7 @@ from utils import UserError
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.thorough
 def test_the_library_example_learns() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(ROOT / "examples/library.py")]

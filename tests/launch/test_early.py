@@ -77,6 +77,7 @@ def test_what_may_be_right_is_left_to_the_whole_check() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_every_class_that_the_configuration_names_can_be_looked_at() -> None:
     """A key that does not exist is found in each of its nodes: none is left out because of a stand-in."""
     nodes = []

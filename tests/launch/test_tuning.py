@@ -79,6 +79,7 @@ def forked(folder: Path, *arguments: str, die: bool = False) -> tuple[int | None
     return process.exitcode, log.read_text()
 
 
+@pytest.mark.thorough
 def test_a_killed_study_ends_as_one_that_was_not(tmp_path: Path) -> None:
     undisturbed = subprocess.Popen(
         [sys.executable, str(ROOT / "train.py"), *TINY, "hydra.sweep.dir=straight"],

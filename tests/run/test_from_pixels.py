@@ -23,7 +23,8 @@ OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
     "also",
     [
         ("replay_buffer_capacity=60", "log_save_tb=true", "log_frequency=50", "replay_storage=device"),
-        ("n_step=3", "num_envs=2", "env=probes:ProbeImages-v0"),  # which get processes of their own
+        # Which get processes of their own.
+        pytest.param(("n_step=3", "num_envs=2", "env=probes:ProbeImages-v0"), marks=pytest.mark.thorough),
     ],
 )
 def test_killed_it_ends_in_the_same_bytes(tmp_path: Path, also: tuple[str, ...]) -> None:
