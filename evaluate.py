@@ -22,7 +22,7 @@ import numpy as np
 from envs.recorded import Recorder, Recording
 from run import best, dataset, machine, packed, trained, trust
 from run.evaluator import Evaluator
-from utils import EnvError, RunError, UserError
+from utils import EnvError, RunError, UserError, one_line
 
 
 def evaluate(
@@ -135,7 +135,7 @@ def main() -> int:
             arguments.dataset,
         )
     except (UserError, RunError) as error:
-        print(f"evaluate.py: {error}", file=sys.stderr)
+        print(f"evaluate.py: {one_line(error)}", file=sys.stderr)
         if isinstance(error, EnvError) and error.__cause__:
             traceback.print_exception(error.__cause__)  # its author needs it
         return 2 if isinstance(error, UserError) else 3

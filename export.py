@@ -10,6 +10,7 @@ run's folder. What is written is played beside the policy first (docs/EXPORT.md)
 import argparse
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import importlib.util
 import json
@@ -68,11 +69,13 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     about = _about(found, kind, env)
     env.close()
     output = output or _place_of(found, kind)
+    if kind == "policy" and (not packed.is_file(output) or output.resolve() == found.path):
+        raise UserError(f"--output {output}: a policy's file goes here, another one, whose name ends in .pt")
     partial = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         if kind == "policy":
-            save_policy(policy, partial)
+            _save(policy, partial)
         else:
             greedy = Greedy(policy, own.low, own.high)
             (write_onnx if kind == "onnx" else write_torchscript)(greedy, obs[:8], partial)
@@ -94,10 +97,18 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
 
 def _place_of(found: Trained, kind: str) -> Path:
     """Where it goes if nobody says."""
+    suffix = SUFFIXES.get(kind, kind)
     if packed.is_file(found.path):
-        return found.path.with_suffix(f".{kind}")
+        return found.path.with_suffix(f".{suffix}")
     name = "best" if found.path.name == "best" else "policy"
-    return found.folder / "export" / f"{name}.{SUFFIXES.get(kind, kind)}"
+    return found.folder / "export" / f"{name}.{suffix}"
+
+
+def _save(policy: Policy, path: Path) -> None:
+    try:
+        save_policy(policy, path)
+    except RuntimeError as error:  # torch's own file writer: a full disk
+        raise OSError(errno.EIO, one_line(error)) from None
 
 
 def _require_packages() -> None:
@@ -149,7 +160,7 @@ def _about(found: Trained, kind: str, env: gym.Env) -> dict[str, Any]:
         "action_dtype": str(own.dtype),
         "action_repeat": cfg.action_repeat,
         "control_rate_hz": 1 / seconds_per_step(env, 1),
-        "return": found.evaluation or _return_of(found),
+        "return": found.evaluation if packed.is_file(found.path) else _return_of(found),
     } | settings
 
 
@@ -199,7 +210,7 @@ def main() -> int:
     parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
     parser.add_argument("--format", choices=("onnx", "torchscript", "policy"), default="onnx", help="default: onnx")
-    place = "default: <run folder>/export/policy.<format>, and .pt for a policy"
+    place = "default: <run folder>/export/policy.<format>, .pt for a policy; beside a policy's file"
     parser.add_argument("--output", type=Path, default=None, help=place)
     parser.add_argument(
         "--trust", action="append", default=[], metavar="PACKAGE", help="as for evaluate.py: classes of your own"

@@ -212,11 +212,11 @@ LINK_THEMSELVES = ("wandb", ".submitit")
 
 def open_file(path: str | Path) -> io.BufferedReader:
     """Opens a file for reading; a pipe or a device, which could keep one waiting for ever, is an OSError."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(22, "not a file")
-    return file
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(22, "not a file", str(path))
+    return os.fdopen(number, "rb")
 
 
 def load_plain(path: str | Path, device: str = "cpu") -> Any:

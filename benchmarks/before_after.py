@@ -33,7 +33,7 @@ from speed import PEERS, ROOT, Worker, in_turns, ratio, start_s, updates_of
 STEPS_WHEN_ASKED = """
 import os, runpy, sys, time
 import gymnasium as gym
-answers, sys.stdout = sys.stdout, open(os.devnull, "w")
+answers, sys.stdout = sys.stdout, open(os.devnull, "w")  # what a run says is not asked for
 step, asked, left, began = gym.vector.SyncVectorEnv.step, 1, 3000, 0.0
 def held(self, actions):
     global asked, left, began

@@ -34,9 +34,8 @@ class Worker:
     """A command that waits for its turn: it says when it is there, and answers each count with a list of seconds."""
 
     def __init__(self, command: list[str], folder: Path = ROOT):
-        self._process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, text=True)
         self._read()
 
     def _read(self) -> str:

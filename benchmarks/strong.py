@@ -43,6 +43,9 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "base, noise held longer, also at first": (*BASE, "agent.exploration.exponent=1", "seed_policy=agent"),
     "small xqc, held noise, three-step returns": (*XQC, HELD, "n_step=3"),
     "base, falling rates": (*BASE, *FALLING),
+    "base, unit lengths": (*BASE, *UNIT),
+    "base, unit lengths, four updates": (*BASE, *UNIT, "updates_per_step=4"),
+    "base, one-step returns": (*BASE, "n_step=1"),
 }
 
 

@@ -82,18 +82,13 @@ def record(task: str, seed: int) -> None:
             rows.writerow((task, seed, int(step), round(value, 2), round(seconds, 1)))
 
 
-def finished(task: str, seed: int) -> None:
-    record(task, seed)
-    keep_median(task)
-
-
-def keep_median(task: str) -> None:
-    """Puts the policy of the task's median seed, of those that are finished, into policies/."""
-    ended = [row for row in recorded() if row["task"] == task and int(row["step"]) == STEPS]
-    seeds = [int(row["seed"]) for row in sorted(ended, key=lambda row: float(row["return"]))]
-    folder = job(task, seeds[(len(seeds) - 1) // 2]).folder
-    if folder.exists():  # not where the study goes on in another place
-        trained_policies.keep(task, folder)
+def keep_medians() -> None:
+    """Puts the policy of each task's median seed, of those that are finished, into policies/."""
+    for task, seeds in of_tasks(recorded()).items():
+        final = sorted(seeds, key=lambda seed: seeds[seed][STEPS])
+        folder = job(task, final[(len(final) - 1) // 2]).folder
+        if folder.exists():  # not where the study goes on in another place
+            trained_policies.keep(task, folder)
 
 
 def of_tasks(rows: Iterable[dict[str, str]]) -> Found:
@@ -199,6 +194,7 @@ def report() -> None:
             "",
             f"{len(seconds)} runs, {np.median(seconds) / 60:.1f} minutes of training each (median) on one core",
         ]
+    lines += ["", arithmetic()]
     print("\n".join(lines))
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "table.md").write_text("\n".join(lines) + "\n")
@@ -214,7 +210,8 @@ def main() -> None:
         there = {(row["task"], int(row["seed"])) for row in recorded()}
         missing = [key for key in itertools.product(args.tasks, args.seeds) if key not in there]
         missing.sort(key=lambda key: key[1])  # every task once, before any twice
-        finish([job(*key) for key in missing], after=lambda at: finished(*missing[at]))
+        finish([job(*key) for key in missing], after=lambda at: record(*missing[at]))
+        keep_medians()
         (RESULTS / "made.json").write_text(json.dumps(circumstances() | {"preset": PRESET}, indent=1) + "\n")
     report()
 

@@ -6,10 +6,8 @@ Writes policies/README.md and docs/img/policies.png from the files there. benchm
 task the seed whose final return is the median.
 """
 
-import io
 import json
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ MOMENT_S = 4.0  # into the episode, when most bodies are under way
 COLUMNS = 7
 HEAD = """# Trained policies
 
-One for each task of `python benchmarks/suite.py`, trained for {steps:,} environment steps on one core.
+Of the tasks that `python benchmarks/suite.py` has finished, trained for {steps:,} environment steps on one core.
 
 ```
 python evaluate.py policies/{example}.pt --video out.mp4
@@ -49,8 +47,7 @@ beside a policy has its run's whole configuration.
 
 def keep(task: str, run: Path) -> None:
     """Puts the policy of a finished run into the folder."""
-    with redirect_stdout(io.StringIO()):
-        export(run, "policy", output=FOLDER / f"{task}.pt")
+    export(run, "policy", output=FOLDER / f"{task}.pt")
 
 
 def paths() -> list[Path]:

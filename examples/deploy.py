@@ -86,19 +86,30 @@ def task(name: str, seed: int) -> Any:
         raise RefusedError(f"{name}: no such task here ({one_line(error)})") from None
 
 
+def contents(path: Path, most: int = -1) -> bytes:
+    """Of a file; not of a pipe, which could keep one waiting for ever."""
+    if not path.is_file():
+        raise FileNotFoundError(2, "No such file", str(path))
+    with path.open("rb") as file:
+        return file.read(most)
+
+
 def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
     """An exported policy and what it is of. The two files may be a stranger's: nothing in them is run but the graph."""
     beside = path.with_name(f"{path.name}.json")
     try:
-        about, data = json.loads(beside.read_bytes()[: MOST_BYTES + 1]), path.read_bytes()
+        about, data = json.loads(contents(beside, MOST_BYTES)), contents(path)
         fits = about["format"] == FORMAT and about["kind"] == "onnx" and isinstance(about["task"], str)
         fits = fits and about["sha256"] == hashlib.sha256(data).hexdigest()
         fits = fits and type(about["action_repeat"]) is int and about["action_repeat"] > 0
         fits = fits and 0 < float(about["control_rate_hz"]) < 1e6
+        fits = fits and np.dtype(about["action_dtype"]).kind in "fiu"
+        fits = fits and (about["return"] is None or float(about["return"]["mean"]) < np.inf)
         shape = [int(size) for size in about["input"]["shape"][1:]]
+        action_shape = np.shape(np.asarray(about["action_low"], np.float64))
     except OSError as error:
         raise RefusedError(f"{error.filename}: {error.strerror}; export.py writes a graph and a .json") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise RefusedError(f"{beside}: not what export.py writes ({one_line(error)[:80]})") from None
     if not fits:
         raise RefusedError(f"{beside}: not what export.py writes of {path.name}")
@@ -112,7 +123,7 @@ def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
         made = session.run([about["output"]["name"]], {about["input"]["name"]: np.zeros((1, *shape), np.float32)})[0]
     except Exception as error:  # whatever onnxruntime says of a graph
         raise RefusedError(f"{path}: cannot be run ({one_line(error)[:120]})") from None
-    if list(made.shape[1:]) != list(np.shape(about["action_low"])):
+    if made.shape[1:] != action_shape:
         raise RefusedError(f"{path}: gives actions of shape {made.shape[1:]}, and not those that {beside.name} says")
     return about, session
 

@@ -31,6 +31,7 @@ from utils import one_line, set_seed_everywhere
 
 NICE = 10  # training goes first where both want a core
 BEAT_S = 1.0  # between two signs of life
+START_S = 10.0  # for a process that is being started to be there; one that hangs then ends with the run's
 
 
 class LostError(Exception):
@@ -118,18 +119,27 @@ class Beside:
 
     def _ask(self, request: bytes) -> None:
         try:
-            with self._changing:
-                if self._is_closed:
-                    return
-                if self._process is None:
-                    self._start()
-            self._connection.send_bytes(request)
-            while (answer := self._connection.recv()) is None:
-                self._beat_s = time.monotonic()
+            self._answer = self._told(request) if self._is_there() else LostError("it is closed")
         except (EOFError, OSError):
-            answer = LostError("its process died")
-        self._answer = answer
+            self._answer = LostError("its process died")
+        except Exception as error:  # whatever keeps a process from being started
+            self._answer = LostError(f"{type(error).__name__}: {one_line(error)}")
         self._answered.set()
+
+    def _is_there(self) -> bool:
+        """Has it started, unless the run has ended meanwhile."""
+        with self._changing:
+            if self._process is None and not self._is_closed:
+                self._start()
+            if self._is_closed:
+                self._end()
+            return not self._is_closed
+
+    def _told(self, request: bytes) -> Made | LostError:
+        self._connection.send_bytes(request)
+        while (answer := self._connection.recv()) is None:
+            self._beat_s = time.monotonic()
+        return answer
 
     def wait(self) -> Made:
         """What came of the evaluation, once it is made.
@@ -146,12 +156,16 @@ class Beside:
 
     def close(self) -> None:
         """Ends the process for good, whatever it does."""
-        with self._changing:
-            self._is_closed = True
-            if self._process is not None:
-                self._process.kill()
-                self._process.join()
-                self._process = None
+        self._is_closed = True
+        if self._changing.acquire(timeout=START_S):
+            self._end()
+            self._changing.release()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
 
 
 class _Alive:

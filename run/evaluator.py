@@ -12,7 +12,7 @@ import numpy as np
 from envs.seeding import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
 from settings.checked import Checked
 from settings.types import PositiveInt
-from utils import eval_mode
+from utils import eval_mode, require_finite
 from video import filming, seconds_per_step
 
 MakeEnv = Callable[[bool], gym.Env]  # whether it will be rendered -> an environment
@@ -91,6 +91,8 @@ class Evaluator(Checked):
                 start(index)
             while playing:
                 actions = agent.act(np.stack([obs[index] for index in playing]), sample=self._sample)
+                require_finite("action", actions)
+                require_finite("action", actions)
                 for (index, episode), action in zip(list(playing.items()), actions, strict=True):
                     obs[index], reward, terminated, truncated, info = self._envs[index].step(action)
                     returns[episode] += float(reward)

@@ -5,17 +5,15 @@ policies/cheetah_run.pt        the policy alone (agent/policy_file.py)
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from run import trust
 from run.resume import SHAPES
+from settings import saved as saved_yaml
 from settings.check import Settings, check
 from utils import UserError, open_file, require_count
-
-MOST_BYTES = 2**20  # of the JSON; ours have 10 kB
 
 
 class Packed(NamedTuple):
@@ -57,21 +55,25 @@ def read(path: Path, trusted: Sequence[str] = ()) -> Packed:
         with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         with open_file(about) as file:
-            said = json.loads(file.read(MOST_BYTES))
+            # As a stranger's YAML is read: OmegaConf would call what an interpolation names.
+            said = saved_yaml.parse(file.read(saved_yaml.MOST_BYTES + 1), about, resolved=True)
         settings, step, expected = said["settings"], require_count(said["step"], "step"), said["sha256"]
         evaluation = said["return"] and {
             "step": require_count(said["return"]["step"], "step"),
             "mean": float(said["return"]["mean"]),
-            "std": float(said["return"]["std"]),
+            "std": None if said["return"]["std"] is None else float(said["return"]["std"]),
         }
         for key in SHAPES:
             settings["agent"].pop(key, None)
     except OSError as error:
         missing = "; `export.py <run> --format policy` writes a policy and a JSON beside it"
         raise UserError(f"{error.filename}: {error.strerror}{missing}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{about}: not what export.py writes beside a policy ({type(error).__name__})") from None
     if digest != expected:
         raise UserError(f"{path}: has changed since {about.name} beside it was written")
     trust.require(settings, about, trusted)
-    return Packed(check(settings), step, evaluation)
+    try:
+        return Packed(check(settings), step, evaluation)
+    except UserError as error:
+        raise UserError(f"{about}: {error}") from None

@@ -261,6 +261,9 @@ def _takes_node(kind: Any) -> bool:
 
 def _check_schedule(hint: Any, node: dict[str, Any], path: str) -> None:
     """Has every value that a schedule gives at the steps that `along` looks at fit where it goes."""
+    target = str(node["_target_"])
+    if target.startswith("agent.") and not target.startswith("agent.schedule."):
+        raise UserError(f"{path}._target_={target}: no schedule; those here are in agent/schedule.py")
     try:
         values = along(instantiate(node, _convert_="all"), node)
     except Exception as error:  # whatever a class of the user's raises

@@ -28,6 +28,15 @@ def load(path: Path, resolved: bool = False) -> Any:
     """
     with open_file(path) as file:
         data = file.read(MOST_BYTES + 1)
+    return parse(data, path, resolved)
+
+
+def parse(data: bytes, path: Path, resolved: bool = False) -> Any:
+    """As `load`, of what a file has: YAML, so JSON as well.
+
+    Raises:
+        UserError: as `load`.
+    """
     if len(data) > MOST_BYTES:
         raise UserError(f"{path}: more than {MOST_BYTES:,} bytes, which no run's settings are")
     try:

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -199,6 +200,12 @@ def changed(**values: Any) -> Callable[[Path], None]:
     return change
 
 
+def pipe(path: Path) -> None:
+    beside = path.with_name("policy.onnx.json")
+    beside.unlink()
+    os.mkfifo(beside)
+
+
 def garbage(path: Path) -> None:
     path.write_bytes(b"garbage" * 99)
     changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
@@ -211,6 +218,15 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another task's": (changed(task="MountainCarContinuous-v0"), "its observations are (2,) here"),
     "another graph's": (changed(sha256="0"), "not what export.py writes of policy.onnx"),
     "no number": (changed(control_rate_hz="fast"), "not what export.py writes (could not convert"),
+    "a huge shape": (
+        changed(input={"name": "obs", "shape": [1, float("inf")], "dtype": "float32"}),
+        "not what export.py",
+    ),
+    "ragged bounds": (changed(action_low=[[0.0], 0.0]), "not what export.py writes"),
+    "no type": (changed(action_dtype="numbers"), "not what export.py writes"),
+    "a return of no number": (changed(**{"return": {"step": 1, "mean": "much"}}), "not what export.py writes"),
+    "of images": (changed(input={"name": "obs", "shape": [1, 3], "dtype": "uint8"}), "policy.onnx: takes images"),
+    "a pipe": (pipe, "policy.onnx.json: No such file"),
     "no graph": (garbage, "policy.onnx: cannot be run"),
     "a deep JSON": (lambda path: path.with_name("policy.onnx.json").write_text("[" * 99_999), "not what export.py"),
     "no JSON": (lambda path: path.with_name("policy.onnx.json").unlink(), "policy.onnx.json: No such file"),

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import probes
 import pytest
-from agents import TINY
+import torch
+from agents import SMALL, TINY, make_agent
 from runs import RUN
 
 import evaluate
@@ -34,7 +35,9 @@ def packed(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_plays_the_episodes_of_the_run_and_says_what_it_is_of(run: Path, packed: Path) -> None:
+    there = sorted(packed.parent.iterdir())
     assert evaluate.evaluate(packed, 2) == evaluate.evaluate(run, 2)
+    assert sorted(packed.parent.iterdir()) == there
     assert evaluate.evaluate(packed, 2, seed=9) == evaluate.evaluate(run, 2, seed=9) != evaluate.evaluate(packed, 2)
     about = json.loads(packed.with_name("cartpole.pt.json").read_text())
     assert (about["kind"], about["task"], about["step"], about["action_repeat"]) == (
@@ -49,16 +52,15 @@ def test_it_plays_the_episodes_of_the_run_and_says_what_it_is_of(run: Path, pack
     assert about["return"]["mean"] == float(row["episode_reward"])
 
 
-def test_the_command_films_where_it_is_told_to_and_writes_nothing_else(
+def test_the_command_films_where_it_is_told_to(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = sorted(packed.parent.iterdir())
     films: list[Any] = []
     monkeypatch.setattr(evaluate, "evaluate", lambda path, episodes, seed, device, film, *rest: films.append(film))
     for words in ([], ["--video", str(tmp_path / "out.mp4")]):
         monkeypatch.setattr(sys, "argv", ["evaluate.py", str(packed), *words])
         assert evaluate.main() == 0
-    assert films == [None, tmp_path / "out.mp4"] and sorted(packed.parent.iterdir()) == there
+    assert films == [None, tmp_path / "out.mp4"]
 
 
 def test_it_acts_for_the_seed_steps_of_another_run(packed: Path, tmp_path: Path) -> None:
@@ -94,6 +96,36 @@ def garbage(path: Path) -> None:
     changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
 
 
+def escaped(path: Path) -> None:
+    changed(settings={"experiment": "DOLLAR{oc.create:{_target_:os.mkdir}}"})(path)
+    about = path.with_name(f"{path.name}.json")
+    about.write_text(about.read_text().replace("DOLLAR", "\\u0024"))
+
+
+def huge(path: Path) -> None:
+    changed(**{"return": {"step": 1, "mean": 7, "std": 0}})(path)
+    about = path.with_name(f"{path.name}.json")
+    about.write_text(about.read_text().replace('"mean": 7', f'"mean": 1{"0" * 400}'))
+
+
+def half_a_policy(path: Path) -> None:
+    """A mixture's actor, without the critic that it asks."""
+    agent = make_agent("agent=sac_2018", *SMALL, "agent.actor.num_components=3", obs_dim=5, action_dim=1)
+    agent.save_policy(path)
+    saved = torch.load(path, weights_only=True)
+    del saved["networks"]["critic"]
+    torch.save(saved, path)
+    changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
+
+
+def not_finite(path: Path) -> None:
+    saved = torch.load(path, weights_only=True)
+    for weight in saved["networks"]["actor"]["weights"].values():
+        weight.fill_(torch.nan)
+    torch.save(saved, path)
+    changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
+
+
 def evil(target: str) -> dict[str, Any]:
     return {"env_wrappers": [{"_target_": target, "_partial_": True}]}
 
@@ -108,11 +140,25 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no list": (changed(settings={"env_wrappers": "all"}), "env_wrappers"),
     "another task's": (changed(settings={"env": "cheetah_run"}), "saved for an environment of other shapes"),
     "no task": (changed(settings={"env": "cheetah_fly"}), "cheetah_fly"),
+    "an interpolation": (
+        changed(settings={"experiment": "${oc.create:{_target_:os.mkdir}}"}),
+        "an interpolation in line",
+    ),
+    "a written-out one": (escaped, "an interpolation in line"),
+    "a schedule that is none": (
+        changed(settings={"reward_scale": {"_target_": "agent.networks.heads.CategoricalHead", "num_bins": 10**10}}),
+        "reward_scale._target_=agent.networks.heads.CategoricalHead: no schedule",
+    ),
+    "60 000 values": (changed(settings={"env_wrappers": [1] * 60_000}), "more than 50,000 values"),
+    "50 levels": (changed(settings={"env_kwargs": json.loads('{"a":' * 50 + "1" + "}" * 50)}), "or 40 levels"),
+    "two lines": (changed(settings={"execution": "a\nb"}), "execution"),
+    "a huge return": (lambda path: huge(path), "not what export.py writes beside a policy"),
     "a step of no number": (changed(step="many"), "not what export.py writes beside a policy"),
     "a return of no number": (changed(**{"return": {"step": 1, "mean": []}}), "not what export.py writes beside"),
     "other weights": (other_weights, "has changed since cartpole.pt.json beside it was written"),
+    "half a policy": (half_a_policy, "saved for an environment of other shapes"),
     "no policy": (garbage, "not a policy that can be read"),
-    "a deep JSON": (lambda path: path.with_name("cartpole.pt.json").write_text("[" * 99_999), "not what export.py"),
+    "a deep JSON": (lambda path: path.with_name("cartpole.pt.json").write_text("[" * 99_999), "or 40 levels"),
     "a list": (lambda path: path.with_name("cartpole.pt.json").write_text("[]"), "not what export.py writes"),
     "no JSON": (lambda path: path.with_name("cartpole.pt.json").unlink(), "cartpole.pt.json: No such file"),
     "no file": (lambda path: path.unlink(), "cartpole.pt: No such file"),
@@ -134,6 +180,24 @@ def test_a_hostile_one_runs_nothing_and_is_one_line(
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1, said
     assert not (tmp_path / "MARK").exists()
+
+
+def test_a_policy_that_is_not_finite_is_one_line(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in ("cartpole.pt", "cartpole.pt.json"):
+        (tmp_path / file).write_bytes(packed.with_name(file).read_bytes())
+    not_finite(tmp_path / "cartpole.pt")
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path / "cartpole.pt"), "--episodes", "1"])
+    assert evaluate.main() == 3
+    assert capsys.readouterr().err == "evaluate.py: action[0, 0] is nan\n"
+
+
+def test_a_file_that_could_not_be_read_back_is_not_written(packed: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"mine: a policy's file goes here, another one, whose name ends in \.pt"):
+        export.export(packed, "policy", output=tmp_path / "mine")
+    with pytest.raises(UserError, match=r"cartpole\.pt: a policy's file goes here, another one"):
+        export.export(packed, "policy")
 
 
 def test_the_policy_of_images_is_exported_too(tmp_path: Path) -> None:

@@ -48,20 +48,23 @@ def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Ten
     if looks.found:
         raise CannotRecordError(looks.found)
     try:
-        program = _compiled(written)
+        program = torch.jit.CompilationUnit(written.text()).program
     except RuntimeError as error:
         raise CannotRecordError(str(error).strip().split("\n")[0]) from error
-    kept = list(program.run.graph.nodes())
+    kept = list(program.graph.nodes())
     results = {value.debugName().partition(".")[0] for node in kept for value in node.outputs()}
     without_result = Counter(node.kind() for node in kept)
     for operation, result_name in written.changes:
         if result_name not in results if result_name else without_result[operation] < written.without_result[operation]:
             raise CannotRecordError(operation)
 
-    def again(new: Tensors) -> Tensors:
+    constants, lists = written.constants, written.lists
+    owner = _Owner(constants, lists)  # so that a program beside a busy thread does not wait for Python's lock
+
+    def again(new: Tensors, owner: _Owner = owner) -> Tensors:
         # What TorchScript's optimiser would make of it rounds in another way.
         with torch.no_grad(), torch.jit.optimized_execution(False):
-            return program.run(new)[0]
+            return program(new, constants, lists)[0]
 
     return result, again
 
@@ -128,24 +131,18 @@ _TAKES_A_NUMBER = {  # and rounds it to float32 before anything else; a division
 }
 
 
-def _compiled(written: "_Source") -> Any:
-    """A recording, with its method `run`. It owns the tensors from outside, and hands back its inputs, so that it lets
-    go of none of them: to let go of a tensor that Python knows takes Python's lock, and a program beside a busy thread
-    would wait for it.
-    """
+class _Owner(torch.jit.ScriptModule):
+    """Holds tensors as TorchScript does: to let go of the last hold on one that Python knows takes Python's lock."""
 
-    class Program(torch.jit.ScriptModule):  # a class for each: TorchScript compiles a class's methods once
-        def __init__(self) -> None:
-            super().__init__()
-            self.constants = torch.jit.Attribute(written.constants, list[torch.Tensor])
-            self.lists = torch.jit.Attribute(written.lists, list[list[torch.Tensor]])
-            self.define(written.text())
-
-    return Program()
+    def __init__(self, tensors: Tensors, lists: list[Tensors]):
+        super().__init__()
+        self.tensors = torch.jit.Attribute(tensors, list[torch.Tensor])
+        self.lists = torch.jit.Attribute(lists, list[Tensors])
 
 
 class _Source:
-    """A graph as TorchScript's source of a method `run(inputs)`.
+    """A graph as TorchScript's source of `program(inputs, constants, lists)`, which hands back its inputs: as with an
+    `_Owner`, it lets go of none of them.
 
     Tensors from outside come in `constants`. Lists of them come whole, in `lists`: to a list that the program makes
     itself TorchScript thinks that nothing outside holds on, and leaves out what changes it.
@@ -176,7 +173,8 @@ class _Source:
                 self._lines.append(f"return {self._argument(list(node.args[0]))}, inputs")
 
     def text(self) -> str:
-        head = "def run(self, inputs: List[Tensor]) -> Tuple[List[Tensor], List[Tensor]]:"
+        arguments = "inputs: List[Tensor], constants: List[Tensor], lists: List[List[Tensor]]"
+        head = f"def program({arguments}) -> Tuple[List[Tensor], List[Tensor]]:"
         return "\n    ".join([head, *self._lines]) + "\n"
 
     def _add_constant(self, node: Node, tensor: Any) -> None:
@@ -185,7 +183,7 @@ class _Source:
         if node.target not in self._place_of:
             self._place_of[node.target] = len(self.constants)
             self.constants.append(tensor.detach())
-        self._names[node] = f"self.constants[{self._place_of[node.target]}]"
+        self._names[node] = f"constants[{self._place_of[node.target]}]"
         self._outside.add(node)
 
     def _add_call(self, node: Node) -> None:
@@ -245,7 +243,7 @@ class _Source:
         if value not in self._numbers:
             self._numbers[value] = len(self.constants)
             self.constants.append(torch.tensor(value, dtype=torch.float32))
-        return f"self.constants[{self._numbers[value]}]"
+        return f"constants[{self._numbers[value]}]"
 
     def _follow(self, node: Node) -> None:
         if node.args[0] in self._outside:
@@ -275,7 +273,7 @@ class _Source:
     def _list(self, values: Sequence[Any], kind: Any) -> str:
         if values and all(isinstance(value, Node) and value.op == "get_attr" for value in values):
             self.lists.append([self.constants[self._place_of[value.target]] for value in values])
-            return f"self.lists[{len(self.lists) - 1}]"
+            return f"lists[{len(self.lists) - 1}]"
         if not values:
             return f"torch.jit.annotate({str(kind).replace('SymInt', 'int')}, [])"
         return f"[{', '.join(map(self._argument, values))}]"

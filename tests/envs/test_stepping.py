@@ -38,7 +38,7 @@ class Updates:
             meanwhile()
 
 
-@pytest.mark.parametrize(("seconds", "threads"), [(0.001, 5), (0.00005, 0)])
+@pytest.mark.parametrize(("seconds", "threads"), [(0.00011, 5), (0.00009, 0)])
 def test_a_long_step_gets_a_thread_while_an_update_runs(
     monkeypatch: pytest.MonkeyPatch, seconds: float, threads: int
 ) -> None:

@@ -69,7 +69,7 @@ def test_training_does_not_wait_for_the_process_to_start(
 
     monkeypatch.setattr(Beside, "_start", held_up)
     run = probes.workspace(tmp_path / "run", *BESIDE)
-    at_step(run, 50, may_start.set)
+    at_step(run, 150, may_start.set)  # the first evaluation is that of step 100
     run.run()
     run.close()
     assert was_told == [True]

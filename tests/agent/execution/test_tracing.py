@@ -1,5 +1,7 @@
 """Recordings against the functions that they were made of."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -78,3 +80,13 @@ def test_each_shape_has_a_recording_and_what_has_none_runs_as_it_is() -> None:
         assert [result.tolist() for result in recorded([x])] == [(2 * x).tolist(), [x.mean().item()] * len(x)]
         assert (eager([x])[0].sum() > 0).item()
     assert runs == [2, 3] and (recorded.recorded, eager.recorded) == (2, 0)
+
+
+def test_a_recording_keeps_nothing_that_is_not_in_use() -> None:
+    kept = [torch.ones(3)]
+    _, again = record(lambda inputs: [inputs[0] * kept[0]], [torch.ones(3)])
+    assert again([torch.ones(3)])[0].tolist() == [1, 1, 1]
+    followed = weakref.ref(kept.pop())
+    del again
+    gc.collect()
+    assert followed() is None
