@@ -70,6 +70,7 @@ def test_a_mistake_is_answered_without_torch_and_dm_control() -> None:
     assert {argument: one for argument, one in said.items() if WRONG[argument] not in one or one.count("\n") != 1} == {}
 
 
+@pytest.mark.thorough
 def test_what_may_be_right_is_left_to_the_whole_check() -> None:
     lines = [[argument] for argument in [*NOT_KNOWN_YET, *CHOICES]]
     assert dict(zip([line[0] for line in lines], said_of(lines), strict=True)) == dict.fromkeys(

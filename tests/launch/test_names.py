@@ -95,6 +95,7 @@ def test_the_traceback_of_a_sweeps_environment_is_printed_where_it_breaks(
     assert "resume=auto 'hydra.sweep.dir=" in again and again.endswith("/s w'")
 
 
+@pytest.mark.thorough
 def test_a_pools_child_is_told_the_folder_and_the_values_that_its_run_has(
     tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

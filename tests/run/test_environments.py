@@ -44,12 +44,16 @@ def test_the_command_prints_its_traceback_behind_the_line(
     ("env", "message", "raised"),
     [
         ("ProbeFaulty-v0", "its step raised ValueError: lost its way; stopped at step 84; .*step_60", "lost\nits way"),
-        (
+        pytest.param(
             "ProbeFaultyReset-v0",
             "its reset raised KeyError: 'no way back'; stopped at step 80; .*step_60",
             "no way back",
+            marks=pytest.mark.thorough,
         ),
-        ("ProbeFaultyShape-v0", r"observation of shape \(4,\) where .*; stopped at step 84; .*step_60", ""),
+        pytest.param(
+            *("ProbeFaultyShape-v0", r"observation of shape \(4,\) where .*; stopped at step 84; .*step_60", ""),
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_what_breaks_in_an_environments_own_process_is_one_line_too(

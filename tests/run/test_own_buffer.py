@@ -25,7 +25,7 @@ A_LIST = (
 OWN = {"subclass": RECENT, "another": A_LIST}
 
 
-@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("own", [pytest.param("subclass", marks=pytest.mark.thorough), "another"])
 def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: str) -> None:
     run = (*RUN, "env=Pendulum-v1", "replay_buffer_capacity=120", "execution=auto", "n_step=2", *OWN[own])
     straight = probes.train(tmp_path / "straight", *run)

@@ -58,7 +58,7 @@ CASES = {
 }
 
 
-SLOW = ("flash_sac", "pixels")  # whose parts others have too
+SLOW = ("flash_sac", "pixels", "followers", "td3", "droq")  # whose parts others have too
 
 
 @pytest.mark.parametrize(
