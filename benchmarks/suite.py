@@ -18,7 +18,7 @@ from statistics import mean
 import matplotlib
 import numpy as np
 import trained_policies
-from training import ROOT, Job, circumstances, curve, finish, options, ours
+from training import ROOT, Job, circumstances, curve, finish, mean_and_spread, options, ours
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -112,7 +112,9 @@ def table(title: str, tasks: Sequence[str], ours_: Found, others: Published) -> 
         random = np.random.default_rng(0)
         resampled = [np.mean([random.choice(values, len(values)).mean() for values in final]) for _ in range(2000)]
         low, high = np.percentile(resampled, [2.5, 97.5])
-        whole = f"{mean(map(mean, final)):.0f} [{low:.0f}, {high:.0f}]"
+        whole = f"{mean(map(mean, final)):.0f}"
+        if all(len(values) > 1 for values in final):  # one seed has no interval
+            whole += f" [{low:.0f}, {high:.0f}]"
         lines.append(f"| **ours** | {half:.0f} | {whole} | {of_scores(final).value[-1]:.0f} |")
     for method, of_task in others.items():
         if all(STEPS in of_task.get(task, {}) for task in tasks):
@@ -185,8 +187,9 @@ def report() -> None:
     lines += ["| task | seeds | ours | " + " | ".join(SHOWN) + " |", "| --- | --- | --- |" + " --- |" * len(SHOWN)]
     for task in [*easy, *hard]:
         final = [points[STEPS] for points in found.get(task, {}).values()]
-        cells = [f"{np.mean(final):.0f} ± {np.std(final, ddof=1) if len(final) > 1 else 0:.0f}" if final else ""]
-        cells += [f"{others[method].get(task, {}).get(STEPS, np.nan):.0f}" for method in SHOWN]
+        cells = [mean_and_spread(final) if final else ""]
+        there = [others[method].get(task, {}).get(STEPS) for method in SHOWN]
+        cells += ["" if value is None else f"{value:.0f}" for value in there]
         lines.append(f"| {task} | {len(final)} | {' | '.join(cells)} |")
     seconds = [float(row["seconds"]) for row in rows if int(row["step"]) == STEPS]
     if seconds:
