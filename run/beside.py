@@ -198,7 +198,7 @@ def serve(connection: Connection, pickled: bytes) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(NICE)
     os.environ.setdefault("LP_NUM_THREADS", "0")  # Mesa's: frames drawn without a GPU leave the other cores alone
-    torch.set_num_threads(1)  # ten rows are not worth a second one
+    torch.set_num_threads(1)  # as an evaluation has in any case
     spec: Spec = pickle.loads(pickled)
     cfg, device = spec.cfg, torch.device(spec.device)
     machine.set_precision(cfg.precision, device)

@@ -1,13 +1,14 @@
 """Evaluation episodes on environments of their own, stepped together with batched actions."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
 from envs.seeding import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
 from settings.checked import Checked
@@ -24,6 +25,19 @@ class Evaluation:
 
     returns: list[float]
     lengths: list[int]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it torch has one thread. Ten rows are not worth a second one, and with another number products round
+    otherwise: an evaluation beside the training, one that stops it and `evaluate.py` have to give the same numbers.
+    """
+    own = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(own)
 
 
 class Evaluator(Checked):
@@ -75,6 +89,7 @@ class Evaluator(Checked):
         playing: dict[int, int] = {}  # environment -> the episode it plays
         obs: dict[int, np.ndarray] = {}
         with ExitStack() as stack:
+            stack.enter_context(one_thread())
             stack.enter_context(eval_mode(agent))
             stack.enter_context(self._stream(agent, step))
             recorder = None

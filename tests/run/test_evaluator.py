@@ -5,6 +5,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
 from run.evaluator import Evaluator
 
@@ -32,6 +33,7 @@ class Still:
 
     def __init__(self) -> None:
         self.batches: list[int] = []
+        self.threads: set[int] = set()
 
     def train(self, training: bool = True) -> None:
         self.training = training
@@ -39,6 +41,7 @@ class Still:
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
         assert not sample and not self.training
         self.batches.append(len(obs))
+        self.threads.add(torch.get_num_threads())
         return np.zeros((len(obs), 1), np.float32)
 
 
@@ -61,6 +64,16 @@ def test_episodes_are_stepped_together_and_end_one_by_one() -> None:
     assert len(agent.batches) == max(result.lengths) // 2  # no more calls than the longest episode has steps
     assert len(set(result.lengths)) > 1
     assert agent.training  # back to what it was
+
+
+def test_an_evaluation_has_one_thread_whatever_the_run_has() -> None:
+    own = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _, agent, _ = evaluate(2)
+        assert (agent.threads, torch.get_num_threads()) == ({1}, 2)
+    finally:
+        torch.set_num_threads(own)
 
 
 def test_the_same_episodes_whatever_the_number_of_environments() -> None:
