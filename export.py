@@ -10,7 +10,6 @@ run's folder. What is written is played beside the policy first (docs/EXPORT.md)
 import argparse
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import importlib.util
 import json
@@ -29,7 +28,7 @@ from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from agent.policy_file import load_policy, save_policy
 from envs.seeding import EVAL_STREAM, episode_seed
-from run import best, packed, trained, trust
+from run import best, packed, part_files, trained, trust
 from run.trained import Trained
 from study.runs import read
 from utils import RunError, UserError, one_line, write_atomically
@@ -75,7 +74,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         if kind == "policy":
-            _save(policy, partial)
+            part_files.write_file(lambda path: save_policy(policy, path), partial)
         else:
             greedy = Greedy(policy, own.low, own.high)
             (write_onnx if kind == "onnx" else write_torchscript)(greedy, obs[:8], partial)
@@ -102,13 +101,6 @@ def _place_of(found: Trained, kind: str) -> Path:
         return found.path.with_suffix(f".{suffix}")
     name = "best" if found.path.name == "best" else "policy"
     return found.folder / "export" / f"{name}.{suffix}"
-
-
-def _save(policy: Policy, path: Path) -> None:
-    try:
-        save_policy(policy, path)
-    except RuntimeError as error:  # torch's own file writer: a full disk
-        raise OSError(errno.EIO, one_line(error)) from None
 
 
 def _require_packages() -> None:

@@ -5,7 +5,6 @@ checkpoints/best/policy.pt       the policy alone (see agent/policy_file.py)
 """
 
 import contextlib
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 
 from agent.policy import Policy
 from agent.policy_file import load_policy, save_policy
+from run import part_files
 from run.checkpoint import FOLDER, MANIFEST
-from utils import UserError, open_file, require_count, sync, write_atomically
+from utils import UserError, open_file, require_count, write_atomically
 
 BEST = f"{FOLDER}/best"
 
@@ -29,9 +29,7 @@ def keep(run_folder: Path, policy: Policy, step: int, mean_return: float) -> Non
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(UserError):
-            save_policy(policy, partial)
-            sync(partial)
-            digest = hashlib.sha256(partial.read_bytes()).hexdigest()
+            digest = part_files.write_file(lambda path: save_policy(policy, path), partial)
             partial.replace(folder / "policy.pt")
             manifest = {"step": step, "return": mean_return, "parts": {"policy": digest}}
             write_atomically(folder / MANIFEST, json.dumps({"manifest": manifest}, indent=1))

@@ -188,9 +188,7 @@ def require_fit(policy: Policy, shapes: Shapes, said: str, env: str) -> None:
     """Raises UserError, which `said` begins, for a policy that cannot act in this environment."""
     try:
         fits = policy.act(zeros(shapes)).shape == (shapes["action_dim"],)
-    except (
-        Exception
-    ):  # the observation's width, a policy of vectors that is given an image, a stranger's of half a policy
+    except Exception:  # another width, vectors where images are, half a policy of a stranger's
         fits = False
     if not fits:
         raise UserError(f"{said}: saved for an environment of other shapes than {env}")

@@ -107,7 +107,6 @@ class Evaluator(Checked):
             while playing:
                 actions = agent.act(np.stack([obs[index] for index in playing]), sample=self._sample)
                 require_finite("action", actions)
-                require_finite("action", actions)
                 for (index, episode), action in zip(list(playing.items()), actions, strict=True):
                     obs[index], reward, terminated, truncated, info = self._envs[index].step(action)
                     returns[episode] += float(reward)

@@ -13,7 +13,7 @@ from run import machine
 HAS_OPENGL = machine.choose_opengl(wanted=True)
 
 import probes  # noqa: E402, F401  registers the probe environments
-from strangers import copied, small_run  # noqa: E402, F401  fixtures
+from strangers import copied, mark, small_run  # noqa: E402, F401  fixtures
 
 import envs.make  # noqa: E402, F401  imports dm_control, which settles the choice for the whole session
 import train  # noqa: E402

@@ -38,14 +38,26 @@ class Evil:
 
 
 @pytest.fixture
-def copied(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, beside a pickle that would leave a mark, a module that would, and a file to be left alone."""
-    (tmp_path / "evil.pkl").write_bytes(pickle.dumps(Evil(tmp_path / "MARK")))
-    (tmp_path / "evil_module.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'MARK')!r})\nclass Thing: ...\n")
-    (tmp_path / "victim.csv").write_text("precious\n" * 999)
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What appears when a module is imported that a stranger may name: evil_module, which is found."""
+    mark = tmp_path / "MARK"
+    (tmp_path / "evil_module.py").write_text(f"import os\nos.mkdir({str(mark)!r})\nclass Thing: ...\n")
     monkeypatch.syspath_prepend(tmp_path)
+    return mark
+
+
+@pytest.fixture
+def copied(small_run: Path, mark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, beside a pickle that would leave a mark, a module that would, and a file to be left alone."""
+    (tmp_path / "evil.pkl").write_bytes(pickle.dumps(Evil(mark)))
+    (tmp_path / "victim.csv").write_text("precious\n" * 999)
     monkeypatch.chdir(tmp_path)
     return shutil.copytree(small_run, tmp_path / "run")
+
+
+def copy_of(path: Path, folder: Path) -> Path:
+    """Of a file and the JSON beside it, for a test to change."""
+    return [Path(shutil.copy(path.with_name(name), folder)) for name in (f"{path.name}.json", path.name)][-1]
 
 
 def outside(folder: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import pytest
 import torch
 from agents import SMALL, make_agent
 from runs import ONE_THREAD, ROOT, RUN
+from strangers import copy_of
 
 import export
 from agent import exported
@@ -155,6 +156,13 @@ def test_what_cannot_be_exported_is_one_line(
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"mine: cannot be written \(File exists\)"):
         export.export(pendulum, "torchscript", output=tmp_path / "file/mine")
+
+    def full(policy: Any, path: Path) -> None:
+        raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's words for a full disk
+
+    with monkeypatch.context() as patched, pytest.raises(UserError, match=r"mine.pt: cannot be written \(Pytorch"):
+        patched.setattr(export, "save_policy", full)
+        export.export(pendulum, "policy", output=tmp_path / "mine.pt")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"onnx, onnxscript, onnxruntime missing; pip install -r requirements-export"):
         export.export(pendulum)
@@ -235,20 +243,22 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_export_runs_nothing_and_is_one_line(
-    name: str, pendulum: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    pendulum: Path,
+    mark: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "evil_module.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'MARK')!r})\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    for file in ("policy.onnx", "policy.onnx.json"):
-        (tmp_path / file).write_bytes((pendulum / "export" / file).read_bytes())
+    path = copy_of(pendulum / "export/policy.onnx", tmp_path)
     change, message = HOSTILE[name]
-    change(tmp_path / "policy.onnx")
-    monkeypatch.setattr(sys, "argv", ["deploy.py", str(tmp_path / "policy.onnx"), "--fast"])
+    change(path)
+    monkeypatch.setattr(sys, "argv", ["deploy.py", str(path), "--fast"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "examples/deploy.py"), run_name="__main__")
     said = capsys.readouterr().err
     assert ended.value.code == 2 and message in said and said.count("\n") == 1, said
-    assert not (tmp_path / "MARK").exists()
+    assert not mark.exists()
 
 
 def test_the_exporter_is_quiet_and_leaves_its_logger_as_it_was() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from agents import SMALL, TINY, make_agent
 from runs import RUN
+from strangers import copy_of
 
 import evaluate
 import export
@@ -167,28 +168,29 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_one_runs_nothing_and_is_one_line(
-    name: str, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    packed: Path,
+    mark: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "evil_module.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'MARK')!r})\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    for file in ("cartpole.pt", "cartpole.pt.json"):
-        (tmp_path / file).write_bytes(packed.with_name(file).read_bytes())
+    path = copy_of(packed, tmp_path)
     change, message = HOSTILE[name]
-    change(tmp_path / "cartpole.pt")
-    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path / "cartpole.pt"), "--episodes", "1"])
+    change(path)
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(path), "--episodes", "1"])
     assert evaluate.main() == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1, said
-    assert not (tmp_path / "MARK").exists()
+    assert not mark.exists()
 
 
 def test_a_policy_that_is_not_finite_is_one_line(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for file in ("cartpole.pt", "cartpole.pt.json"):
-        (tmp_path / file).write_bytes(packed.with_name(file).read_bytes())
-    not_finite(tmp_path / "cartpole.pt")
-    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path / "cartpole.pt"), "--episodes", "1"])
+    path = copy_of(packed, tmp_path)
+    not_finite(path)
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(path), "--episodes", "1"])
     assert evaluate.main() == 3
     assert capsys.readouterr().err == "evaluate.py: action[0, 0] is nan\n"
 

@@ -240,6 +240,17 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
         best.load(tmp_path / "changed", "cpu")
 
 
+def test_a_best_policy_that_cannot_be_written_is_a_line_and_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(policy: Any, path: Path) -> None:
+        raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's words for a full disk
+
+    monkeypatch.setattr(best, "save_policy", full)
+    best.keep(tmp_path, None, 40, 1.0)  # type: ignore[arg-type]
+    assert capsys.readouterr().err.startswith("The best policy so far, of step 40, is not kept: PytorchStreamWriter")
+
+
 def test_the_best_is_known_after_a_kill(tmp_path: Path, straight: Path) -> None:
     dying = probes.workspace(tmp_path / "run", *HERE)
     dying.progress.best_return = 1e9  # better than any to come
