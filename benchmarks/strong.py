@@ -31,6 +31,7 @@ FALLING = tuple(
 )
 UNIT = tuple(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic"))
 BASE = (*FAST, HELD)
+ONE_STEP = (*BASE, "n_step=1")
 CANDIDATES: dict[str, tuple[str, ...]] = {
     "fast, two updates": FAST,
     "fast, two updates, held noise": BASE,
@@ -45,7 +46,13 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "base, falling rates": (*BASE, *FALLING),
     "base, unit lengths": (*BASE, *UNIT),
     "base, unit lengths, four updates": (*BASE, *UNIT, "updates_per_step=4"),
-    "base, one-step returns": (*BASE, "n_step=1"),
+    "base, one-step returns": ONE_STEP,
+    "one-step, four updates": (*ONE_STEP, "updates_per_step=4"),
+    "one-step, unit lengths": (*ONE_STEP, *UNIT),
+    "one-step, critics of 256 units": (*ONE_STEP, "agent.critic.hidden_dim=256"),
+    "one-step, batches of 256": (*ONE_STEP, "agent.batch_size=256"),
+    "one-step, steady noise": (*FAST, "n_step=1"),
+    "small xqc, held noise": (*XQC, HELD),
 }
 
 
