@@ -32,6 +32,7 @@ FALLING = tuple(
 UNIT = tuple(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic"))
 BASE = (*FAST, HELD)
 ONE_STEP = (*BASE, "n_step=1")
+WIDE = (*ONE_STEP, "agent.critic.hidden_dim=256")
 CANDIDATES: dict[str, tuple[str, ...]] = {
     "fast, two updates": FAST,
     "fast, two updates, held noise": BASE,
@@ -49,10 +50,16 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "base, one-step returns": ONE_STEP,
     "one-step, four updates": (*ONE_STEP, "updates_per_step=4"),
     "one-step, unit lengths": (*ONE_STEP, *UNIT),
-    "one-step, critics of 256 units": (*ONE_STEP, "agent.critic.hidden_dim=256"),
-    "one-step, batches of 256": (*ONE_STEP, "agent.batch_size=256"),
+    "one-step, critics of 256 units": WIDE,
     "one-step, steady noise": (*FAST, "n_step=1"),
     "small xqc, held noise": (*XQC, HELD),
+    "wide, unit lengths": (*WIDE, *UNIT),
+    "wide, batches of 256": (*WIDE, "agent.batch_size=256"),
+    "wide, actors of 256 units": (*WIDE, "agent.actor.hidden_dim=256"),
+    "wide, steady noise": (*FAST, "n_step=1", "agent.critic.hidden_dim=256"),
+    "wide, four updates": (*WIDE, "updates_per_step=4", "agent.actor_update_frequency=4"),
+    "wide, slow targets": (*WIDE, "agent.critic_tau=0.005"),
+    "one-step, critics of 512 units": (*ONE_STEP, "agent.critic.hidden_dim=512"),
 }
 
 
