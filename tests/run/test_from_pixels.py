@@ -91,6 +91,12 @@ def test_an_agent_from_images_asks_for_what_drq_does(overrides: tuple[str, ...],
     assert found == expected
 
 
+def test_the_preset_for_two_cores_makes_as_many_updates_on_every_task() -> None:
+    for task, action_repeat in (("cartpole_swingup", 8), ("finger_spin", 2)):
+        cfg = composed.settings("preset=pixels_cpu", f"env={task}")
+        assert (cfg.action_repeat, cfg.updates_per_step) == (action_repeat, action_repeat / 4)
+
+
 def test_several_environments_that_are_rendered_get_processes() -> None:
     several = composed.settings("agent=drq", "env=Pendulum-v1", "num_envs=2")
     assert environments.in_processes(several)
