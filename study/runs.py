@@ -40,6 +40,10 @@ class Run:
         """Environment steps that the run was asked for."""
         return self.config["num_train_steps"]
 
+    @property
+    def from_pixels(self) -> bool:
+        return self.config.get("from_pixels", False)
+
     @cached_property
     def evaluations(self) -> Columns:
         return read(self.folder / "eval.csv")

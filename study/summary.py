@@ -72,8 +72,10 @@ def summarise(runs: Sequence[Run], with_references: bool) -> Study:
     published: dict[str, list[Reference]] = {}
     for task, lines in tasks.items() if with_references else ():
         last_step = max(run.last_step for line in lines for run in line.group.runs)
-        shown = [found.until(last_step) for found in references.published().get(task, [])]
-        published[task] = [found for found in shown if found.steps]
+        files = {references.PIXELS if run.from_pixels else references.SUITE for line in lines for run in line.group.runs}
+        found = [one for file in sorted(files) for one in references.published(file).get(task, [])]
+        shown = [one.until(last_step) for one in found]
+        published[task] = [one for one in shown if one.steps]
     overall = _overall(tasks)
     return Study(tuple(runs), tasks, overall, published, _notes(runs, tasks, overall))
 

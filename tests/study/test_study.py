@@ -217,9 +217,18 @@ def test_published_results_stand_beside_ours_at_the_same_steps(tmp_path: Path) -
     assert shown["cheetah_run"][0].steps[-1] == 100_000 and shown["lqr_lqr_2_1"] == []
 
 
-def test_every_published_curve_rises_in_steps_and_lies_on_the_suites_scale() -> None:
-    curves = [curve for found in references.published().values() for curve in found]
-    assert len({curve.task for curve in curves}) >= 27
+def test_published_results_from_pixels_stand_beside_runs_from_pixels(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", [(100_000, 300.0)], from_pixels=True)
+    assert rows(tmp_path, with_references=True)[:2] == [
+        "cheetah_run | sac | 1 | 300 | 300 | 100k",
+        "cheetah_run | published: DrQ | 10 | 367 | 367 | 100k",
+    ]
+
+
+@pytest.mark.parametrize(("path", "num_tasks"), [(references.SUITE, 27), (references.PIXELS, 15)])
+def test_every_published_curve_rises_in_steps_and_lies_on_the_suites_scale(path: Path, num_tasks: int) -> None:
+    curves = [curve for found in references.published(path).values() for curve in found]
+    assert len({curve.task for curve in curves}) >= num_tasks
     for curve in curves:
         assert list(curve.steps) == sorted(set(curve.steps)) and curve.num_seeds >= 1
         assert 0 <= min(curve.returns) <= max(curve.returns) <= 1000
