@@ -12,6 +12,7 @@ evaluation during training at that step. It needs neither the replay buffer nor 
 import argparse
 import dataclasses
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +62,9 @@ def evaluate(
     if film is not None and not machine.can_film(played.renders):
         film = None
     cfg = played.cfg
+    sampled = cfg.eval_sample if sample is None else sample
     recordings: list[Recording] = []
+    began_ns = time.time_ns()
 
     def make_env(renders: bool) -> gym.Env:
         env = played.make_env(renders)
@@ -73,7 +76,7 @@ def evaluate(
         num_episodes or cfg.num_eval_episodes,
         (lambda step: film) if film is not None else None,
         cfg.action_repeat,
-        sample=cfg.eval_sample if sample is None else sample,
+        sample=sampled,
     )
     try:
         returns, lengths = dataclasses.astuple(evaluator.evaluate(played.actor, played.step))
@@ -82,10 +85,10 @@ def evaluate(
     for episode, (value, length) in enumerate(zip(returns, lengths, strict=True), start=1):
         print(f"episode {episode}: return {value:.4f}, {length} steps")
     print(f"{played.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
-    if film is not None and film.exists():
+    if film is not None and film.exists() and film.stat().st_mtime_ns >= began_ns:
         print(film)
     if dataset_id is not None:
-        print(dataset.write(dataset_id, recordings, played))
+        print(dataset.write(dataset_id, recordings, played, sampled))
     return returns
 
 
@@ -115,7 +118,7 @@ def main() -> int:
         help="a package of your own whose classes the run may name; repeat it for several, or separate them by commas",
     )
     arguments = parser.parse_args()
-    path = arguments.path / best.BEST if arguments.best else arguments.path
+    path = (arguments.path / best.BEST if arguments.best else arguments.path).resolve()
     beside = None if packed.is_file(path) else trained.run_folder_of(path) / "video" / "evaluate.mp4"
     film = None if arguments.no_video else arguments.video or beside
     try:
@@ -123,6 +126,8 @@ def main() -> int:
             raise UserError(f"--episodes {arguments.episodes}: 1 or more")
         if arguments.seed is not None and arguments.seed < 0:
             raise UserError(f"--seed {arguments.seed}: 0 or more")
+        if arguments.video is not None and (arguments.video.is_dir() or not arguments.video.name):
+            raise UserError(f"--video {arguments.video}: a folder; name a file")
         trusted = [name for given in arguments.trust for name in trust.names(given)]
         evaluate(
             path,

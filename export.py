@@ -68,6 +68,8 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     about = _about(found, kind, env)
     env.close()
     output = output or _place_of(found, kind)
+    if output.is_dir() or not output.name:
+        raise UserError(f"--output {output}: a folder; name a file")
     if kind == "policy" and (not packed.is_file(output) or output.resolve() == found.path):
         raise UserError(f"--output {output}: a policy's file goes here, another one, whose name ends in .pt")
     partial = output.with_name(f".{output.name}.part")
@@ -77,13 +79,15 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
             part_files.write_file(lambda path: save_policy(policy, path), partial)
         else:
             greedy = Greedy(policy, own.low, own.high)
-            (write_onnx if kind == "onnx" else write_torchscript)(greedy, obs[:8], partial)
+            write = write_onnx if kind == "onnx" else write_torchscript
+            part_files.write_file(lambda path: write(greedy, obs[:8], path), partial)
         apart = worst_difference(_runner(kind, partial, own), policy, obs, own)
         if not apart <= MOST_APART:
             raise RunError(f"{output}: its actions are {apart:.1e} from the policy's, more than {MOST_APART:g}")
         about |= {"worst_difference": apart, "sha256": hashlib.sha256(partial.read_bytes()).hexdigest()}
         partial.replace(output)
-        write_atomically(output.with_name(f"{output.name}.json"), json.dumps(about, indent=1) + "\n")
+        said = json.dumps(about, indent=1, ensure_ascii=False)  # YAML, as which a policy's is read, has no surrogates
+        write_atomically(packed.beside(output), f"{said}\n")
     except OSError as error:
         raise UserError(f"{output}: cannot be written ({error.strerror})") from None
     finally:
@@ -99,7 +103,7 @@ def _place_of(found: Trained, kind: str) -> Path:
     suffix = SUFFIXES.get(kind, kind)
     if packed.is_file(found.path):
         return found.path.with_suffix(f".{suffix}")
-    name = "best" if found.path.name == "best" else "policy"
+    name = "best" if found.path == found.folder / best.BEST else "policy"
     return found.folder / "export" / f"{name}.{suffix}"
 
 
@@ -151,6 +155,8 @@ def _about(found: Trained, kind: str, env: gym.Env) -> dict[str, Any]:
         "action_high": own.high.tolist(),
         "action_dtype": str(own.dtype),
         "action_repeat": cfg.action_repeat,
+        "env_kwargs": dict(cfg.env_kwargs),
+        "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
         "control_rate_hz": 1 / seconds_per_step(env, 1),
         "return": found.evaluation if packed.is_file(found.path) else _return_of(found),
     } | settings

@@ -55,7 +55,7 @@ class Logger(Checked):
     """Averages what is logged between dumps and hands it to the sinks.
 
     Args:
-        log_dir: the run's folder.
+        log_dir: the run's folder; it is made if it is not there.
         sinks: factories by name, each called with `log_dir`; null switches one off.
         log_frequency: steps between histograms.
         log_every_steps: steps between points of TensorBoard's scalar curves; 0 is at dumps.
@@ -68,6 +68,7 @@ class Logger(Checked):
         log_frequency: NonNegativeInt = 10_000,
         log_every_steps: NonNegativeInt = 0,
     ):
+        log_dir.mkdir(parents=True, exist_ok=True)
         self.sinks: dict[str, Sink] = {name: make(log_dir=log_dir) for name, make in sinks.items() if make}
         self._frequency = log_frequency
         self._every_steps = log_every_steps

@@ -109,7 +109,6 @@ class Workspace:
             self.stopping,
             self.saved.save,
         )
-        self._faults = parts.faults
         if not resume:
             self.preloaded.fill(self.agent)
         self._obs = self.saved.restore(without) if resume else None  # (num_envs, obs_dim), where the run goes on
@@ -149,7 +148,7 @@ class Workspace:
             if isinstance(interrupt, Stopped):
                 raise
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
-        except self._faults as error:
+        except (RunError, OSError) as error:
             last = self.saved.last_checkpoint
             kept = f"the last good checkpoint is {last}" if last else "nothing was saved"
             said = f"{one_line(error)}; stopped at step {self.step}; {kept}"

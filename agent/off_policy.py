@@ -39,7 +39,7 @@ Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 class OffPolicyAgent(Agent, Finds):
     """An actor that acts, and an update step on batches; a subclass says which networks, and what step.
 
-    docs/AGENTS.md is the page for authors. A subclass's constructor builds `self.actor` and whatever else it learns
+    docs/NEW_AGENT.md is the page for authors. A subclass's constructor builds `self.actor` and whatever else it learns
     with as attributes, and names an optimizer for each module that learns (`add_optimizer`). Modules, optimizers and
     everything else with a `state_dict` are found, and so is what draws, what follows a step and what follows a batch.
 

@@ -4,8 +4,8 @@
 
 Every candidate is a list of overrides. Its score on a task is the mean of its returns at half and at all of the steps;
 beside it stand the seconds of training that they took. The other tasks of the suite are not looked at here: suite.py
-runs them, with what was chosen. Writes benchmarks/results/strong.json and prints the table. Runs in
-exp/benchmarks/strong that are finished are not made again, and are in the table too.
+runs them, with what was chosen. Writes benchmarks/results/strong.json and prints the table. Finished runs in
+exp/benchmarks/strong are not made again unless a YAML file has changed since, and are in the table too.
 """
 
 import json
@@ -13,7 +13,7 @@ import re
 from itertools import product
 from statistics import mean
 
-from training import ROOT, Job, circumstances, curve, finish, options, ours
+from training import ROOT, Job, circumstances, curve, finish, has_result, options, ours
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "strong", ROOT / "benchmarks" / "results" / "strong.json"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "hopper_stand", "acrobot_swingup")
@@ -82,7 +82,7 @@ def main() -> None:
         name: {
             task: [curve(job(name, task, seed, args.steps).folder)._asdict() for seed in args.seeds]
             for task in args.tasks
-            if all((job(name, task, seed, args.steps).folder / "finished.json").exists() for seed in args.seeds)
+            if all(has_result(job(name, task, seed, args.steps)) for seed in args.seeds)
         }
         for name in CANDIDATES
     }

@@ -4,20 +4,23 @@
 
 A run has one core, and there are as many at a time as there are cores. Killed and called again, it goes on where it
 was, within a run too. A finished run is four lines in benchmarks/results/suite/returns.csv (evaluations of ten
-episodes, and the seconds of training until each); what is there is not run again, wherever its folder went. The
-policy of a task's median seed goes to policies/. With --report nothing is run: the table, and docs/img/suite.png, of
-what is there.
+episodes, and the seconds of training until each); what is there is not run again, wherever its folder went, unless the
+preset has other settings by now. The policy of a task's median seed goes to policies/. With --report nothing is run:
+the table, and docs/img/suite.png, of what is there.
 """
 
 import csv
+import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from statistics import mean
 
 import matplotlib
 import numpy as np
 import trained_policies
+import yaml
 from training import ROOT, Job, circumstances, curve, finish, mean_and_spread, options, ours
 
 matplotlib.use("Agg")
@@ -29,7 +32,7 @@ FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "suite", ROOT / "benchmarks" / "
 RETURNS, FIGURE = RESULTS / "returns.csv", ROOT / "docs" / "img" / "suite.png"
 REFERENCES = ROOT / "benchmarks" / "references" / "suite_28.csv"
 PRESET, STEPS = "strong", 100_000
-COLUMNS = ("task", "seed", "step", "return", "seconds")
+COLUMNS = ("task", "seed", "step", "return", "seconds", "settings")
 SMALL = ("agent.critic.hidden_dim=256", "agent.actor.hidden_dim=256", "agent.batch_size=256")
 ARITHMETIC: dict[str, tuple[str, ...]] = {
     "ours": (f"preset={PRESET}",),
@@ -56,12 +59,19 @@ def published() -> tuple[dict[str, str], Published]:
     return groups, found
 
 
+@cache
+def settings() -> str:
+    """A digest of what the preset sets."""
+    values = yaml.safe_load((ROOT / "config" / "preset" / f"{PRESET}.yaml").read_text())
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
+
+
 def recorded() -> list[dict[str, str]]:
-    """The lines of returns.csv."""
+    """The lines of returns.csv that were made with these settings."""
     if not RETURNS.exists():
         return []
     with RETURNS.open(newline="") as file:
-        return list(csv.DictReader(file))
+        return [row for row in csv.DictReader(file) if row["settings"] == settings()]
 
 
 def job(task: str, seed: int) -> Job:
@@ -79,7 +89,7 @@ def record(task: str, seed: int) -> None:
         if is_new:
             rows.writerow(COLUMNS)
         for step, value, seconds in zip(found.steps, found.returns, found.seconds, strict=True):
-            rows.writerow((task, seed, int(step), round(value, 2), round(seconds, 1)))
+            rows.writerow((task, seed, int(step), round(value, 2), round(seconds, 1), settings()))
 
 
 def keep_medians() -> None:
@@ -132,8 +142,8 @@ def arithmetic() -> str:
 
     from settings import compose
 
-    settings = compose.plain(compose.compose_config("train", list(ARITHMETIC["ours"])))
-    shares = {"ours": settings["updates_per_step"] / settings["action_repeat"]}  # the others': two updates in two steps
+    run = compose.plain(compose.compose_config("train", list(ARITHMETIC["ours"])))
+    shares = {"ours": run["updates_per_step"] / run["action_repeat"]}  # the others': two updates in two steps
     found = {name: gflop(overrides) * shares.get(name, 1.0) for name, overrides in ARITHMETIC.items()}
     return "GFLOP of an environment step: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items())
 

@@ -64,6 +64,13 @@ def done(job: Job) -> bool:
     return (job.folder / job.result).exists() and record.exists() and record.read_text() == made_by(job)
 
 
+def has_result(job: Job) -> bool:
+    """Whether its folder holds a run by this command that has ended, whatever the YAML files said then."""
+    record = job.folder / "made_by.txt"
+    command = made_by(job).partition("\n")[0]
+    return (job.folder / job.result).exists() and record.exists() and record.read_text().startswith(f"{command}\n")
+
+
 def made_by(job: Job) -> str:
     """The command, and a digest of the YAML files that it reads."""
     files = sorted((ROOT / "config").rglob("*.yaml"))

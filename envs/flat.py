@@ -50,7 +50,7 @@ def flat(
     if not as_images and not space.is_np_flattenable:
         raise UserError(f"env={name}: its observations, {space}, cannot be flattened into a vector")
     try:
-        if episode_length is not None and (env.spec is None or env.spec.max_episode_steps is None):
+        if episode_length is not None and not _is_limited(env):
             env = gym.wrappers.TimeLimit(env, episode_length)
         env = dmc2gym.ActionRepeat(env, action_repeat)
         if as_images:
@@ -64,6 +64,17 @@ def flat(
         return Watched(dmc2gym.rescale_actions(env), name)
     except ValueError as error:
         raise UserError(f"env={name}: {one_line(error)}") from error
+
+
+def _is_limited(env: gym.Env) -> bool:
+    """Whether it has a limit of its own: by its registration, or by a wrapper that somebody put around it."""
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return True
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            return True
+        env = env.env
+    return False
 
 
 def wrapped(env: gym.Env, name: str, wrappers: Sequence[Wrap]) -> gym.Env:

@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 from dm_control import suite
-from dm_control.rl.control import Environment, PhysicsError
+from dm_control.rl.control import Environment
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, load_env_creator, parse_env_id
 
 import dmc2gym
@@ -20,6 +20,7 @@ from envs.names import SUITE_TASKS, unknown
 from envs.pixels import NO_PIXELS, Filmed, Pixels, render_quickly, require_camera, stacked
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
+from envs.simulated import Simulated
 from settings.hints import Parameter
 from settings.types import PositiveInt
 from utils import UserError, one_line
@@ -27,7 +28,6 @@ from utils import UserError, one_line
 __all__ = [
     "SUITE_TASKS",
     "EnvProcesses",
-    "PhysicsError",
     "Pixels",
     "SeededEpisodes",
     "make_env",
@@ -74,10 +74,10 @@ def make_env(
     limit = None if "time_limit" in kwargs else EPISODE_LENGTH
     try:
         if wrappers:
-            env = dmc2gym.load(domain, task, **made)
+            env = Simulated(dmc2gym.load(domain, task, **made), name)
         else:
             made |= {"from_pixels": pixels.rendered, "frame_skip": action_repeat, "episode_length": limit}
-            env = dmc2gym.make(domain, task, **made)
+            env = Simulated(dmc2gym.make(domain, task, **made), name)
     except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
         raise UserError(f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)") from error
     except (TypeError, ValueError) as error:

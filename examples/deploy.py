@@ -19,7 +19,7 @@ import numpy as np
 import onnxruntime
 
 FORMAT = "policy-export-1"
-EPISODE_STEPS = 1000  # where the task sets no limit of its own
+EPISODE_STEPS = 1000  # where the task sets no limit of its own: some of the suite's, and of Gymnasium's
 MOST_BYTES = 2**20  # of the JSON
 
 
@@ -29,6 +29,8 @@ class RefusedError(Exception):
 
 class SuiteTask:
     """A task of the DeepMind Control Suite."""
+
+    limit = EPISODE_STEPS
 
     def __init__(self, domain: str, task: str, seed: int):
         from dm_control import suite
@@ -56,6 +58,7 @@ class GymnasiumTask:
 
         self._gym, self._seed = gym, seed
         self._env = gym.make(name)
+        self.limit = self._env.spec.max_episode_steps or EPISODE_STEPS
 
     def reset(self) -> np.ndarray:
         obs, _ = self._env.reset(seed=self._seed)
@@ -138,7 +141,7 @@ def play(about: dict[str, Any], session: Any, env: Any, waits: bool) -> tuple[fl
             f"{about['task']}: its observations are {obs.shape} here, the policy's {about['input']['shape'][1:]}"
         )
     due_s = time.perf_counter()
-    while not over and steps < EPISODE_STEPS:
+    while not over and steps < env.limit:
         began_s = time.perf_counter()
         action = session.run(None, {name: obs[None]})[0][0].astype(dtype)
         calls_ms.append(1000 * (time.perf_counter() - began_s))
@@ -170,6 +173,11 @@ def main() -> int:
         name = arguments.env or about["task"]
         if ":" in name and arguments.env is None:
             raise RefusedError(f"{name}: would import a package; if it is yours, add --env {name}")
+        if arguments.episodes < 1 or arguments.seed < 0:
+            raise RefusedError("--episodes is 1 or more, --seed 0 or more")
+        for key in ("env_kwargs", "env_wrappers"):
+            if about.get(key):
+                print(f"{name}: trained with {key}={about[key]}, which this example does not know", file=sys.stderr)
         env = task(name, arguments.seed)
         returns, calls_ms = [], []
         for episode in range(1, arguments.episodes + 1):

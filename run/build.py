@@ -1,6 +1,7 @@
 """Settings in, a run's parts out: the same for a run that begins, one that goes on, and a check before either."""
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,9 @@ from run.preloaded import Preloaded
 from run.shapes import Shapes, shapes_of, zeros
 from settings.check import Settings
 from settings.hints import parameters
-from utils import RunError, UserError, one_line, set_seed_everywhere
+from utils import UserError, one_line, set_seed_everywhere, sync
+
+SEED_POLICY = "seed_policy.pt"  # in the run's folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +43,6 @@ class Parts:
         identity: what its checkpoints have in common with it.
         used: its settings with everything that was left to the machine, for config.yaml.
         solved_from: the mean return from which on the task counts as solved; None where it names none.
-        faults: what may come from the parts and ends the run in one line.
     """
 
     device: torch.device
@@ -59,7 +61,6 @@ class Parts:
     identity: dict[str, Any]
     used: dict[str, Any]
     solved_from: float | None
-    faults: tuple[type[Exception], ...]
 
 
 def build(cfg: Settings, work_dir: Path) -> Parts:
@@ -85,7 +86,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     if why_eager:
         print(why_eager)
     set_execution(agent, execution, device)
-    seed_policy = build_seed_policy(cfg, agent, shapes, device)
+    seed_policy = build_seed_policy(cfg, agent, shapes, device, work_dir)
     n_step = build_n_step(cfg)
     storage = choose_storage(cfg, shapes, device)
     replay_buffer = build_replay_buffer(cfg, shapes, device, storage, execution)
@@ -110,12 +111,13 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
         own_evaluator=own_evaluator,
         make_evaluator=(lambda: own_evaluator) if own_evaluator else partial(make_evaluator, cfg, work_dir, films),
         beside=_beside(cfg, work_dir, films, agent, device, own_evaluator),
-        may_step_beside=execution == "recorded" and machine.has_free_core(device),
+        may_step_beside=(
+            execution == "recorded" and machine.has_free_core(device) and environments.may_step_elsewhere(cfg)
+        ),
         updates_from=max(cfg.min_buffer_size, 1 if draws_with_replacement(cfg) else agent.batch_size),
         identity=identity_of(cfg, shapes),
         used=_used(cfg, shapes, chosen),
         solved_from=env_module.reward_threshold(cfg.env) if is_as_registered(cfg) else None,
-        faults=(RunError, OSError, env_module.PhysicsError),
     )
 
 
@@ -169,8 +171,12 @@ def agent_of(node: dict[str, Any], shapes: Shapes, device: torch.device) -> Any:
         raise UserError(f"agent: its networks do not fit into the memory here ({said[:100]})") from error
 
 
-def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.device) -> Any:
+def build_seed_policy(
+    cfg: Settings, agent: Any, shapes: Shapes, device: torch.device, work_dir: Path | None = None
+) -> Any:
     """Who acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy saved in a file of that name.
+
+    A run keeps a copy of that file in its folder, and goes on with it, whatever has become of the file.
 
     Raises:
         UserError: for a file that holds no policy of these shapes.
@@ -179,8 +185,15 @@ def build_seed_policy(cfg: Settings, agent: Any, shapes: Shapes, device: torch.d
         return agent
     if cfg.seed_policy == "uniform":
         return UniformPolicy(shapes["action_dim"], shapes["action_range"], cfg.seed)
-    policy = load_policy(cfg.seed_policy, str(device), cfg.seed)
-    require_fit(policy, shapes, f"seed_policy={cfg.seed_policy}", cfg.env)
+    own = work_dir / SEED_POLICY if work_dir else None
+    path = own if own and own.exists() else Path(cfg.seed_policy)
+    policy = load_policy(path, str(device), cfg.seed)
+    require_fit(policy, shapes, f"seed_policy={path}", cfg.env)
+    if own and path != own:
+        partial = own.with_name(f".{own.name}.part")
+        shutil.copyfile(path, partial)
+        sync(partial)
+        partial.replace(own)
     return policy
 
 

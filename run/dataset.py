@@ -36,8 +36,11 @@ def require_new(dataset_id: str) -> Path:
     return folder
 
 
-def write(dataset_id: str, recordings: Sequence[Recording], played: Trained) -> Path:
+def write(dataset_id: str, recordings: Sequence[Recording], played: Trained, sampled: bool) -> Path:
     """Writes episodes, with observations as the policy saw them and actions in the environment's own bounds.
+
+    Args:
+        sampled: whether the actions were; otherwise they are greedy.
 
     Returns:
         The folder of the data set.
@@ -55,7 +58,8 @@ def write(dataset_id: str, recordings: Sequence[Recording], played: Trained) -> 
     env.close()
     cfg = played.cfg
     about: dict[str, Any] = {"env": cfg.env, "action_repeat": cfg.action_repeat, "step": played.step}
-    said = f"Greedy episodes of {cfg.agent['name']} in {cfg.env} after {played.step} steps of training."
+    how = "Sampled" if sampled else "Greedy"
+    said = f"{how} episodes of {cfg.agent['name']} in {cfg.env} after {played.step} steps of training."
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of authors and links that it has no names of

@@ -1,10 +1,12 @@
 """The environments that a run's settings describe, for training and for evaluation."""
 
+import os
 from functools import partial
 from typing import Any, get_args
 
 from hydra.utils import instantiate
 
+from envs.names import SUITE_TASKS
 from run import machine
 from run.evaluator import MakeEnv
 from settings.check import ONLY_IN, Place, Settings
@@ -38,6 +40,14 @@ def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
 def in_processes(cfg: Settings) -> bool:
     """Whether environments get processes of their own: several that are rendered always do, as a renderer is slow."""
     return cfg.async_envs or (cfg.from_pixels and cfg.num_envs > 1)
+
+
+def may_step_elsewhere(cfg: Settings) -> bool:
+    """Whether a thread may step them that has not made them: EGL's pictures belong to the thread that made the first,
+    and dm_control has OSMesa draw in a thread of its own.
+    """
+    in_software = cfg.env in SUITE_TASKS and os.environ.get("MUJOCO_GL") == "osmesa"
+    return not cfg.from_pixels or in_processes(cfg) or in_software
 
 
 def env_maker(cfg: Settings, place: Place, films: bool = False) -> MakeEnv:

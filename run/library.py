@@ -132,7 +132,7 @@ def train(
     device = getattr(agent, "device", CPU)
     _require_fit(agent, spaces)
     if replay_buffer is None:
-        replay_buffer = _new_buffer(spaces, device, -(-num_steps // action_repeat), seed)
+        replay_buffer = _new_buffer(spaces, device, num_steps, seed)
     _require("logger", logger, ("log", "log_all", "histograms_due", "dump"))
     _require("evaluator", evaluator, ("evaluate",))
     chosen, _ = choose_execution(execution, agent, device)

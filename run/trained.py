@@ -49,7 +49,8 @@ def run_folder_of(path: Path) -> Path:
     """Of what may be a checkpoint in it, or a policy's file."""
     if packed.is_file(path):
         return path.parent
-    return path.parents[1] if path.parent.name == checkpoint.FOLDER else path
+    is_run = (path / "config.yaml").exists()
+    return path.parents[1] if path.parent.name == checkpoint.FOLDER and not is_run else path
 
 
 def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders: bool = False) -> Trained:
@@ -79,7 +80,7 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
         policy = load_policy(path, str(on))
         require_fit(policy, shapes, f"{path}", cfg.env)
         return Trained(folder, path, cfg, policy, file.step, make_env, can_render, file.evaluation)
-    find = _best if path.name == "best" else _agent
+    find = _best if path == folder / best.BEST else _agent
     actor, step, where = find(path, cfg, shapes, on)
     return Trained(folder, where, cfg, actor, step, make_env, can_render)
 

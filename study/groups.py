@@ -16,7 +16,7 @@ CHANGES_NO_TRAINING_STEP = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.obs_shape", "agent.action_dim"),
     "agent.action_range",
     *("device", "num_threads", "execution", "replay_storage", "async_envs", "env_timeout_s", "num_train_steps"),
-    *("eval_frequency", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
+    *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
     *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
 )
 FROM_THE_TASK = (
@@ -35,6 +35,16 @@ EARLIER_RUNS: Values = {
     "env_wrappers": [],
     "eval_sample": False,
     "evaluator.sample": False,
+    "from_pixels": False,
+    "image_size": 84,
+    "frame_stack": 3,
+    "camera_id": "auto",
+    "image_pad": 4,
+    "preload": None,
+    "preload_share": 0,
+    "offline_updates": 0,
+    "agent.encoder": None,
+    "agent.augmentation": None,
 }
 NAMED_KEYS = 3  # at most so many are spelled out in a label
 ABSENT = "absent"

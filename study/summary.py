@@ -71,8 +71,9 @@ def summarise(runs: Sequence[Run], with_references: bool) -> Study:
         tasks.setdefault(one.task, []).append(Line(one, average))
     published: dict[str, list[Reference]] = {}
     for task, lines in tasks.items() if with_references else ():
-        last_step = max(run.last_step for line in lines for run in line.group.runs)
-        files = {references.PIXELS if run.from_pixels else references.SUITE for line in lines for run in line.group.runs}
+        ours = [run for line in lines for run in line.group.runs]
+        last_step = max(run.last_step for run in ours)
+        files = {references.PIXELS if run.from_pixels else references.SUITE for run in ours}
         found = [one for file in sorted(files) for one in references.published(file).get(task, [])]
         shown = [one.until(last_step) for one in found]
         published[task] = [one for one in shown if one.steps]

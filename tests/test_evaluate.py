@@ -9,6 +9,7 @@ import numpy as np
 import probes
 import pytest
 import torch
+from dm_control.rl.control import Environment, PhysicsError
 from runs import RUN
 from same_run import timeless
 
@@ -79,6 +80,7 @@ def test_the_policy_alone(tmp_path: Path) -> None:
     [
         ("--seed -1", "--seed -1: 0 or more"),
         ("--episodes 0", "--episodes 0: 1 or more"),
+        ("--video .", "--video .: a folder; name a file"),
         ("--device tpu", "there is no checkpoint in it"),
         ("", "there is no checkpoint in it"),
     ],
@@ -90,6 +92,29 @@ def test_a_wrong_command_line_is_one_line(
     assert evaluate.main() == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_physics_that_diverge_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probes.train(tmp_path, "env=cartpole_balance", *RUN, "num_train_steps=40")
+
+    def diverge(*_: Any) -> Any:
+        raise PhysicsError("Physics state is invalid.")
+
+    monkeypatch.setattr(Environment, "step", diverge)
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path), "--no-video"])
+    assert evaluate.main() == 3
+    assert capsys.readouterr().err == "evaluate.py: env=cartpole_balance: Physics state is invalid.\n"
+
+
+def test_a_run_may_be_called_as_its_parts_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("best", "checkpoints"):
+        run = tmp_path / name / "best"
+        run.parent.mkdir()
+        probes.train(run, "env=Pendulum-v1", *RUN, "num_train_steps=60", "eval_frequency=40")
+        evaluate.evaluate(run, num_episodes=1)
+        assert f"{name}/best/checkpoints/step_60: mean" in capsys.readouterr().out
 
 
 def test_an_environment_that_raises_is_one_line_and_its_own_traceback(

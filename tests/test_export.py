@@ -111,6 +111,8 @@ def test_what_is_written_says_what_it_is_of(pendulum: Path) -> None:
         "action_high": [2.0],
         "action_dtype": "float32",
         "action_repeat": 2,
+        "env_kwargs": {},
+        "env_wrappers": [],
         "control_rate_hz": 20.0,
         "return": {"step": 80, "mean": float(row["episode_reward"]), "std": float(row["episode_reward_std"])},
     }
@@ -157,12 +159,16 @@ def test_what_cannot_be_exported_is_one_line(
     with pytest.raises(UserError, match=r"mine: cannot be written \(File exists\)"):
         export.export(pendulum, "torchscript", output=tmp_path / "file/mine")
 
-    def full(policy: Any, path: Path) -> None:
+    with pytest.raises(UserError, match=r"--output \.: a folder; name a file"):
+        export.export(pendulum, "torchscript", output=Path())
+
+    def full(*_: Any) -> None:
         raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's words for a full disk
 
-    with monkeypatch.context() as patched, pytest.raises(UserError, match=r"mine.pt: cannot be written \(Pytorch"):
-        patched.setattr(export, "save_policy", full)
-        export.export(pendulum, "policy", output=tmp_path / "mine.pt")
+    for kind, writes in (("policy", "save_policy"), ("torchscript", "write_torchscript")):
+        with monkeypatch.context() as patched, pytest.raises(UserError, match=r"mine.pt: cannot be written \(Pytorch"):
+            patched.setattr(export, writes, full)
+            export.export(pendulum, kind, output=tmp_path / "mine.pt")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"onnx, onnxscript, onnxruntime missing; pip install -r requirements-export"):
         export.export(pendulum)
@@ -186,6 +192,18 @@ def test_the_example_plays_it_without_torch(pendulum: Path) -> None:
     returns = [float(line.split()[-1]) for line in (first, second)]
     assert mean.startswith(f"mean {np.mean(returns):.4f}")
     assert returns == pytest.approx([played(pendulum, seed) for seed in (7, 8)], abs=0.5)
+
+
+def test_the_example_says_what_it_does_not_know(tmp_path: Path, pendulum: Path) -> None:
+    path = copy_of(pendulum / "export/policy.onnx", tmp_path)
+    about = path.with_name(f"{path.name}.json")
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"env_kwargs": {"g": 9.81}}))
+    said = deploy(path)
+    assert said.returncode == 0 and said.stderr == (
+        "Pendulum-v1: trained with env_kwargs={'g': 9.81}, which this example does not know\n"
+    )
+    assert deploy(path, "--episodes", "0").stderr == "deploy.py: --episodes is 1 or more, --seed 0 or more\n"
+    assert runpy.run_path(str(ROOT / "examples/deploy.py"))["GymnasiumTask"]("Pendulum-v1", 0).limit == 200
 
 
 def played(folder: Path, seed: int) -> float:

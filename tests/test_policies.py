@@ -12,14 +12,21 @@ import probes
 import pytest
 import torch
 from agents import SMALL, TINY, make_agent
-from runs import RUN
+from runs import RUN, assert_same, go_on, run_until
 from strangers import copy_of
 
 import evaluate
 import export
+from run.packed import read
 from utils import UserError
 
-OVERRIDES = ("env=cartpole_swingup", "env_kwargs.time_limit=0.2", *RUN, "num_train_steps=80", "action_repeat=2")
+OVERRIDES = (
+    "env=cartpole_swingup",
+    "env_kwargs.time_limit=0.2",
+    *RUN,
+    "num_train_steps=80",
+    "action_repeat=2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +72,15 @@ def test_the_command_films_where_it_is_told_to(
 
 
 def test_it_acts_for_the_seed_steps_of_another_run(packed: Path, tmp_path: Path) -> None:
-    later = probes.train(tmp_path, *OVERRIDES, f"seed_policy={packed}", "num_seed_steps=20")
-    assert later.step == 80
+    mine = copy_of(packed, tmp_path)
+    overrides = (*OVERRIDES, f"seed_policy={mine}", "num_seed_steps=50", "experiment='🚀'")
+    probes.train(tmp_path / "straight", *overrides)
+    run_until(tmp_path / "killed", 44, *overrides)
+    mine.unlink()  # the run has its own copy
+    assert go_on(tmp_path / "killed").step == 80
+    assert_same(tmp_path / "killed", tmp_path / "straight")
+    again = export.export(tmp_path / "killed", "policy")
+    assert read(again).cfg.experiment == "🚀"  # which YAML and JSON write differently
 
 
 def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:

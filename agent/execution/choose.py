@@ -14,7 +14,7 @@ import torch
 from agent import Agent
 from agent.execution.adam import Adam
 from agent.execution.captured import Captured, CudaGraphs
-from agent.execution.eager import Result
+from agent.execution.eager import Eager, Result
 from agent.execution.recorded import Recorded
 from settings.types import Execution
 from utils import UserError
@@ -66,7 +66,9 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
 
 
 def set_execution(agent: Any, execution: str, device: torch.device) -> None:
-    """Lets an agent's updates run as `choose_execution` said, and its acting with them."""
+    """Lets an agent's updates run as `choose_execution` said, and its acting with them, whatever they did before."""
+    if isinstance(agent, Agent):
+        agent.execution, agent.run_update_step, agent.policy.choose = Eager(), agent.update_step, agent.policy.actions
     if "compiled" in execution:
         agent.run_update_step = compiled(agent.update_step)
     if execution == "recorded":

@@ -9,8 +9,10 @@ from typing import Any
 
 import probes
 import pytest
+import torch
 from runs import Killed, assert_same, at_step, die_in, go_on
 
+from agent.policy_file import load_policy
 from run import beside, best
 from run.beside import Beside
 from run.evaluator import Evaluator
@@ -238,6 +240,33 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
     (changed / "manifest.json").write_bytes((straight / best.BEST / "manifest.json").read_bytes())
     with pytest.raises(UserError, match="has changed since"):
         best.load(tmp_path / "changed", "cpu")
+
+
+def test_killed_between_its_two_files_the_best_policy_is_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = probes.workspace(tmp_path, *HERE).agent.policy
+    best.keep(tmp_path, policy, 40, 1.0)
+    with monkeypatch.context() as dying, torch.no_grad(), pytest.raises(Killed):
+        next(policy.actor.parameters()).add_(1.0)
+        replace = Path.replace
+        dying.setattr(Path, "replace", lambda path, to: _die() if Path(to).suffix == ".pt" else replace(path, to))
+        best.keep(tmp_path, policy, 70, 2.0)
+    assert best.load(tmp_path, "cpu")[1:] == (40, 1.0)
+    load_policy(tmp_path / best.BEST / "policy.pt")
+    best.keep(tmp_path, policy, 100, 3.0)
+    assert best.load(tmp_path, "cpu")[1:] == (100, 3.0)
+
+
+def _die() -> None:
+    raise Killed
+
+
+def test_the_best_policy_does_not_bring_back_a_folder_that_was_removed(
+    tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best.keep(tmp_path / "gone", best.load(straight, "cpu")[0], 40, 1.0)
+    assert "is not kept: No such file" in capsys.readouterr().err and not (tmp_path / "gone").exists()
 
 
 def test_a_best_policy_that_cannot_be_written_is_a_line_and_no_end(

@@ -226,6 +226,8 @@ def test_a_policy_is_held_against_the_manifest_beside_it(copied: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(UserError, match=r"policy\.pt: has changed since manifest\.json beside it was written"):
         load_policy(path)
+    (path.parent / "manifest.json").write_text('{"name": "somebody\'s web page"}')
+    load_policy(path)
     (path.parent / "manifest.json").write_text("[")
     with pytest.raises(UserError, match=r"cannot be held against manifest\.json \(JSONDecodeError\)"):
         load_policy(path)

@@ -97,6 +97,17 @@ def test_the_preset_for_two_cores_makes_as_many_updates_on_every_task() -> None:
         assert (cfg.action_repeat, cfg.updates_per_step) == (action_repeat, action_repeat / 4)
 
 
+def test_only_a_renderer_that_any_thread_may_use_steps_beside_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    def may(*overrides: str) -> bool:
+        return environments.may_step_elsewhere(composed.settings(*overrides))
+
+    for backend, expected in (("egl", False), ("osmesa", True)):
+        monkeypatch.setenv("MUJOCO_GL", backend)
+        assert may("agent=drq", "env=cartpole_swingup") is expected
+        assert not may("agent=drq", "env=HalfCheetah-v5")
+        assert may("env=cartpole_swingup") and may("agent=drq", "env=cartpole_swingup", "num_envs=2")
+
+
 def test_several_environments_that_are_rendered_get_processes() -> None:
     several = composed.settings("agent=drq", "env=Pendulum-v1", "num_envs=2")
     assert environments.in_processes(several)

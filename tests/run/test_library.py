@@ -17,6 +17,7 @@ from strangers import Evil
 
 from agent.actor import DiagGaussianActor
 from agent.critic import CriticEnsemble
+from agent.execution.eager import Eager
 from agent.networks import LayerNorm, NormedMLP
 from agent.sac import SACAgent
 from agent.schedule import Linear
@@ -76,13 +77,35 @@ def test_the_loop_is_that_of_train_py(tmp_path: Path) -> None:
     assert all(map(torch.equal, agent.critic.parameters(), run.agent.critic.parameters()))
 
 
+def test_an_environments_own_limit_is_kept() -> None:
+    class Long(gym.Wrapper):
+        def step(self, action: Any) -> Any:
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    unregistered = Long(gym.make("ProbeTimeLimit-v0").unwrapped)
+    unregistered.unwrapped.spec = None
+    for limit, episodes in ((None, 2), (2000, 1)):
+        env = gym.wrappers.TimeLimit(unregistered, limit) if limit else unregistered
+        assert train(make(env), env, 2000, num_seed_steps=2000).episodes == episodes
+
+
+def test_a_later_call_may_run_eagerly() -> None:
+    env = gym.make("ProbeTimeLimit-v0")
+    agent = make(env)
+    train(agent, env, 60, num_seed_steps=40)
+    assert not isinstance(agent.execution, Eager)
+    train(agent, env, 60, num_seed_steps=40, execution="eager")
+    assert isinstance(agent.execution, Eager) and agent.policy.choose == agent.policy.actions
+
+
 def test_logger_evaluator_and_checkpoints_of_ones_own(tmp_path: Path) -> None:
     class Steps:
         def evaluate(self, agent: Any, step: int) -> Evaluation:
             return Evaluation([float(step)], [1])
 
     env, saved = gym.make("ProbeTimeLimit-v0"), []
-    logger = Logger(tmp_path, {"csv": CsvSink})
+    logs = tmp_path / "logs" / "mine"
+    logger = Logger(logs, {"csv": CsvSink})
     own = {
         "execution": "eager",
         "evaluator": Steps(),
@@ -93,10 +116,10 @@ def test_logger_evaluator_and_checkpoints_of_ones_own(tmp_path: Path) -> None:
     came = train(make(env), env, 100, num_seed_steps=20, logger=logger, **own)
     logger.close()
     assert came.last_return == 100 and saved == [0, 30, 60, 90, 100]
-    assert [line.split(",")[1:3] for line in (tmp_path / "eval.csv").read_text().splitlines()[1:]] == [
+    assert [line.split(",")[1:3] for line in (logs / "eval.csv").read_text().splitlines()[1:]] == [
         ["40", "40.0"], ["80", "80.0"], ["100", "100.0"]
     ]  # fmt: skip
-    assert (tmp_path / "train.csv").read_text().count("\n") == 21
+    assert (logs / "train.csv").read_text().count("\n") == 21
 
 
 def test_sampled_and_greedy_evaluations_leave_the_agent_as_it_is() -> None:

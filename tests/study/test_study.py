@@ -111,16 +111,18 @@ def test_runs_are_told_apart_by_their_environments_arguments_and_wrappers(tmp_pa
 
 def test_what_changes_no_training_step_tells_no_groups_apart(tmp_path: Path) -> None:
     make_run(tmp_path / "a", FLAT)
+    now = {"from_pixels": False, "preload": None, "eval_in_background": True, "agent__encoder": None}
+    make_run(tmp_path / "now", FLAT, seed=4, **now)
     make_run(tmp_path / "b", FLAT, seed=2, length=50_000, device="cuda", eval_frequency=5, save_video=True)
     buffer = {"_target_": "replay_buffer.ReplayBuffer", "_partial_": True, "capacity": 20_000, "seed": 3}
     make_run(tmp_path / "c", FLAT, seed=3, evaluator__seed=7, log_save_tb=False, num_threads=8, replay_buffer=buffer)
-    assert labels(tmp_path) == {"sac on cheetah_run": ["a", "b", "c"]}
-    make_run(tmp_path / "d", FLAT, seed=4, replay_buffer_capacity=5000, replay_buffer__capacity=5000)  # it forgets
+    assert labels(tmp_path) == {"sac on cheetah_run": ["a", "b", "c", "now"]}
+    make_run(tmp_path / "d", FLAT, seed=5, replay_buffer_capacity=5000, replay_buffer__capacity=5000)  # it forgets
     assert set(labels(tmp_path)) == {
         "sac, replay_buffer_capacity=all on cheetah_run",
         "sac, replay_buffer_capacity=5000 on cheetah_run",
     }
-    make_run(tmp_path / "e", FLAT, seed=5, replay_buffer=buffer | {"_target_": "mine.Buffer"})
+    make_run(tmp_path / "e", FLAT, seed=6, replay_buffer=buffer | {"_target_": "mine.Buffer"})
     assert any("_target_=mine.Buffer" in label for label in labels(tmp_path))
 
 
