@@ -16,6 +16,7 @@ from agent.execution.adam import Adam
 from agent.execution.captured import Captured, CudaGraphs
 from agent.execution.eager import Eager, Result
 from agent.execution.recorded import Recorded
+from agent.off_policy import OffPolicyAgent
 from settings.types import Execution
 from utils import UserError
 
@@ -67,7 +68,7 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
 
 def set_execution(agent: Any, execution: str, device: torch.device) -> None:
     """Lets an agent's updates run as `choose_execution` said, and its acting with them, whatever they did before."""
-    if isinstance(agent, Agent):
+    if isinstance(agent, OffPolicyAgent):
         agent.execution, agent.run_update_step, agent.policy.choose = Eager(), agent.update_step, agent.policy.actions
     if "compiled" in execution:
         agent.run_update_step = compiled(agent.update_step)
