@@ -16,7 +16,7 @@ import sys
 import time
 from statistics import mean
 
-from training import ROOT, Job, circumstances, curve, done, made_by, mean_and_spread, options, ours
+from training import ROOT, Job, circumstances, curve, done, made_by, mean_and_spread, options, ours, record_of
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "demonstrations", ROOT / "benchmarks" / "results" / "demonstrations.json"
 TASKS = ("cheetah_run",)
@@ -35,7 +35,7 @@ def run(job: Job) -> None:
     with job.folder.with_suffix(".log").open("w") as log:
         command = ["nice", "-n", "15", *job.command]
         subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=True)
-    (job.folder / "made_by.txt").write_text(made_by(job))
+    record_of(job).write_text(made_by(job))
     print(f"{job.folder.name}: {time.perf_counter() - began_s:.0f} s", flush=True)
 
 

@@ -60,15 +60,22 @@ class Job(NamedTuple):
 
 def done(job: Job) -> bool:
     """Whether it has been made to its end, by this command and with these YAML files."""
-    record = job.folder / "made_by.txt"
-    return (job.folder / job.result).exists() and record.exists() and record.read_text() == made_by(job)
+    return (job.folder / job.result).exists() and recorded(job) == made_by(job)
 
 
 def has_result(job: Job) -> bool:
     """Whether its folder holds a run by this command that has ended, whatever the YAML files said then."""
-    record = job.folder / "made_by.txt"
-    command = made_by(job).partition("\n")[0]
-    return (job.folder / job.result).exists() and record.exists() and record.read_text().startswith(f"{command}\n")
+    return (job.folder / job.result).exists() and recorded(job).partition("\n")[0] == made_by(job).partition("\n")[0]
+
+
+def recorded(job: Job) -> str:
+    """What made the folder that is there."""
+    record = record_of(job)
+    return record.read_text() if record.exists() else ""
+
+
+def record_of(job: Job) -> Path:
+    return job.folder.with_suffix(".made_by")
 
 
 def made_by(job: Job) -> str:
@@ -112,10 +119,11 @@ def finish(jobs: Sequence[Job], after: Callable[[int], object] = lambda index: N
 
     def run(job: Job) -> None:
         core = cores.get()
-        if not job.goes_on:
+        if not job.goes_on or recorded(job) != made_by(job):
             shutil.rmtree(job.folder, ignore_errors=True)
         log = job.folder.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
+        record_of(job).write_text(made_by(job))
         began_s = time.perf_counter()
         try:
             with log.open("a" if job.goes_on else "w") as file:
@@ -125,8 +133,8 @@ def finish(jobs: Sequence[Job], after: Callable[[int], object] = lambda index: N
             cores.put(core)
         if code:
             failed.append(str(log))
-        else:
-            (job.folder / "made_by.txt").write_text(made_by(job))
+            if not job.goes_on:
+                record_of(job).unlink()
         print(f"{job.folder.name}: exit code {code}, {time.perf_counter() - began_s:.0f} s", flush=True)
 
     with ThreadPoolExecutor(cores.qsize()) as pool:
