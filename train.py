@@ -91,23 +91,23 @@ class Workspace:
             self.stopping,
             parts.beside,
             parts.solved_from,
-            partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
+            keep_best=partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
         )
         self.saved = SavedRun(cfg, work_dir, parts, self.progress, self.evaluations)
         self.loop = Loop(
             plan,
             parts.envs,
-            parts.may_step_beside,
-            parts.agent,
-            parts.seed_policy,
-            parts.n_step,
-            parts.replay_buffer,
-            parts.preloaded,
-            parts.logger,
-            self.progress,
-            self.evaluations,
-            self.stopping,
-            self.saved.save,
+            may_step_beside=parts.may_step_beside,
+            agent=parts.agent,
+            seed_policy=parts.seed_policy,
+            n_step=parts.n_step,
+            replay_buffer=parts.replay_buffer,
+            data=parts.preloaded,
+            logger=parts.logger,
+            progress=self.progress,
+            evaluations=self.evaluations,
+            stopping=self.stopping,
+            save=self.saved.save,
         )
         if not resume:
             self.preloaded.fill(self.agent)

@@ -67,23 +67,19 @@ def make_env(
     if name not in SUITE_TASKS:
         env = wrapped(_make_gymnasium(name, render or pixels.rendered, kwargs), name, wrappers)
         return flat(env, name, action_repeat, pixels=pixels)
-    domain, task = SUITE_TASKS[name]
-    size, camera = (pixels.size, pixels.camera_of(domain)) if pixels.rendered else (VIDEO_SIZE, 0)
-    made = _suite_arguments(name, kwargs) | {"seed": seed, "visualize_reward": render and not pixels.rendered}
-    made |= {"height": size, "width": size, "camera_id": camera}
+    size, camera = (pixels.size, pixels.camera_of(SUITE_TASKS[name][0])) if pixels.rendered else (VIDEO_SIZE, 0)
     limit = None if "time_limit" in kwargs else EPISODE_LENGTH
-    try:
-        if wrappers:
-            env = Simulated(dmc2gym.load(domain, task, **made), name)
-        else:
-            made |= {"from_pixels": pixels.rendered, "frame_skip": action_repeat, "episode_length": limit}
-            env = Simulated(dmc2gym.make(domain, task, **made), name)
-    except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
-        raise UserError(f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)") from error
-    except (TypeError, ValueError) as error:
-        if not kwargs:
-            raise
-        raise UserError(f"env={name}: it cannot be built with {_shown(kwargs)} ({where(error)})") from error
+    ours: dict[str, Any] = {
+        "visualize_reward": render and not pixels.rendered,
+        "height": size,
+        "width": size,
+        "camera_id": camera,
+    }
+    if wrappers:
+        env = _make_suite(dmc2gym.load, name, kwargs, ours | {"seed": seed})
+    else:
+        ours |= {"seed": seed, "frame_skip": action_repeat, "episode_length": limit, "from_pixels": pixels.rendered}
+        env = _make_suite(dmc2gym.make, name, kwargs, ours)
     if pixels.rendered:
         require_camera(env, camera, name)
     if pixels.rendered or render:
@@ -93,6 +89,25 @@ def make_env(
     elif pixels.rendered:
         env = stacked(env, pixels.stack)
     return Filmed(env, VIDEO_SIZE, camera) if pixels.rendered else env
+
+
+def _make_suite(make: Callable[..., gym.Env], name: str, kwargs: Mapping[str, Any], ours: dict[str, Any]) -> gym.Env:
+    """A task of the suite by dmc2gym.
+
+    Args:
+        make: load, or make.
+        kwargs: the user's.
+        ours: what else it gets.
+    """
+    given = _suite_arguments(name, kwargs)
+    try:
+        return Simulated(make(*SUITE_TASKS[name], **given, **ours), name)
+    except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
+        raise UserError(f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)") from error
+    except (TypeError, ValueError) as error:
+        if not kwargs:
+            raise
+        raise UserError(f"env={name}: it cannot be built with {_shown(kwargs)} ({where(error)})") from error
 
 
 def _suite_arguments(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:

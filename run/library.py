@@ -154,21 +154,23 @@ def train(
     )
     plan.note_if_no_update(updates_from := max(min_buffer_size, 1))
     progress, stopping = Progress(plan, updates_from), Stopping(grace_s=math.inf)
-    evaluations = Evaluations(agent, lambda: evaluator, logger, progress, stopping, None, None, None)
+    evaluations = Evaluations(
+        agent, lambda: evaluator, logger, progress, stopping, beside=None, solved_from=None, keep_best=None
+    )
     Loop(
         plan,
         envs,
-        False,
-        agent,
-        UniformPolicy(spaces["action_dim"], spaces["action_range"], seed),
-        NStep(1),
-        replay_buffer,
-        _Collected(replay_buffer),
-        logger,
-        progress,
-        evaluations if evaluator is not None else _NoEvaluations(),
-        stopping,
-        _Once(checkpoint, progress),
+        may_step_beside=False,
+        agent=agent,
+        seed_policy=UniformPolicy(spaces["action_dim"], spaces["action_range"], seed),
+        n_step=NStep(1),
+        replay_buffer=replay_buffer,
+        data=_Collected(replay_buffer),
+        logger=logger,
+        progress=progress,
+        evaluations=evaluations if evaluator is not None else _NoEvaluations(),
+        stopping=stopping,
+        save=_Once(checkpoint, progress),
     ).run()
     return Trained(progress.step, progress.episode, progress.last_return, replay_buffer)
 

@@ -55,7 +55,11 @@ def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Ten
     results = {value.debugName().partition(".")[0] for node in kept for value in node.outputs()}
     without_result = Counter(node.kind() for node in kept)
     for operation, result_name in written.changes:
-        if result_name not in results if result_name else without_result[operation] < written.without_result[operation]:
+        if result_name:
+            is_lost = result_name not in results
+        else:
+            is_lost = without_result[operation] < written.without_result[operation]
+        if is_lost:
             raise CannotRecordError(operation)
 
     constants, lists = written.constants, written.lists
