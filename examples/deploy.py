@@ -102,20 +102,25 @@ def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
     beside = path.with_name(f"{path.name}.json")
     try:
         about, data = json.loads(contents(beside, MOST_BYTES)), contents(path)
-        fits = about["format"] == FORMAT and about["kind"] == "onnx" and isinstance(about["task"], str)
-        fits = fits and about["sha256"] == hashlib.sha256(data).hexdigest()
-        fits = fits and type(about["action_repeat"]) is int and about["action_repeat"] > 0
-        fits = fits and 0 < float(about["control_rate_hz"]) < 1e6
-        fits = fits and np.dtype(about["action_dtype"]).kind in "fiu"
-        fits = fits and (about["return"] is None or float(about["return"]["mean"]) < np.inf)
+        fits = {
+            "format": about["format"] == FORMAT,
+            "kind": about["kind"] == "onnx",
+            "task": isinstance(about["task"], str),
+            "sha256": about["sha256"] == hashlib.sha256(data).hexdigest(),
+            "action_repeat": type(about["action_repeat"]) is int and about["action_repeat"] > 0,
+            "control_rate_hz": 0 < float(about["control_rate_hz"]) < 1e6,
+            "action_dtype": np.dtype(about["action_dtype"]).kind in "fiu",
+            "return": about["return"] is None or float(about["return"]["mean"]) < np.inf,
+        }
         shape = [int(size) for size in about["input"]["shape"][1:]]
         action_shape = np.shape(np.asarray(about["action_low"], np.float64))
     except OSError as error:
         raise RefusedError(f"{error.filename}: {error.strerror}; export.py writes a graph and a .json") from None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise RefusedError(f"{beside}: not what export.py writes ({one_line(error)[:80]})") from None
-    if not fits:
-        raise RefusedError(f"{beside}: not what export.py writes of {path.name}")
+    if not all(fits.values()):
+        wrong = ", ".join(name for name, is_right in fits.items() if not is_right)
+        raise RefusedError(f"{beside}: not what export.py writes of {path.name} ({wrong})")
     if about["input"].get("dtype") != "float32":
         raise RefusedError(f"{path}: takes images, and this example plays tasks by their vectors")
     options = onnxruntime.SessionOptions()
