@@ -1,11 +1,12 @@
 """Which settings learn the most from 100 000 steps on one core: candidates for preset=strong, over six tasks.
 
-    python benchmarks/strong.py [--candidates …] [--tasks …] [--seeds 11] [--steps 100000]
+    python benchmarks/strong.py [--candidates …] [--tasks …] [--seeds 11] [--steps 100000] [--report]
 
 Every candidate is a list of overrides. Its score on a task is the mean of its returns at half and at all of the steps;
 beside it stand the seconds of training that they took. The other tasks of the suite are not looked at here: suite.py
-runs them, with what was chosen. Writes benchmarks/results/strong.json and prints the table. Finished runs in
-exp/benchmarks/strong are not made again unless a YAML file has changed since, and are in the table too.
+runs them, with what was chosen. Writes benchmarks/results/strong_100k.json and prints the table. Finished runs in
+exp/benchmarks/strong are not made again unless a YAML file has changed since, and are in the table too. With --report
+nothing is run.
 """
 
 import json
@@ -15,7 +16,7 @@ from statistics import mean
 
 from training import ROOT, Job, circumstances, curve, finish, has_result, options, ours
 
-FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "strong", ROOT / "benchmarks" / "results" / "strong.json"
+FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "strong", ROOT / "benchmarks" / "results"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "hopper_stand", "acrobot_swingup")
 FAST = ("preset=fast", "updates_per_step=2")
 HELD = "agent/exploration=held"
@@ -76,8 +77,10 @@ def main() -> None:
     parser = options(__doc__, TASKS, (11,))
     parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
-    finish([job(*key, args.steps) for key in product(args.candidates, args.tasks, args.seeds)])
+    if not args.report:
+        finish([job(*key, args.steps) for key in product(args.candidates, args.tasks, args.seeds)])
     found = {
         name: {
             task: [curve(job(name, task, seed, args.steps).folder)._asdict() for seed in args.seeds]
@@ -86,15 +89,17 @@ def main() -> None:
         }
         for name in CANDIDATES
     }
+    found = {name: curves for name, curves in found.items() if curves}
     print(f"| candidate | {' | '.join(args.tasks)} | mean | seconds |\n|{' --- |' * (len(args.tasks) + 3)}")
     for name, of_task in found.items():
         scores = {t: mean((c["returns"][1] + c["returns"][3]) / 2 for c in curves) for t, curves in of_task.items()}
         cells = [f"{scores[task]:.0f}" if task in scores else "" for task in args.tasks]
         whole = [f"{mean(scores.values()):.0f}"] if all(cells) else [""]
-        seconds = [f"{mean(c['seconds'][-1] for curves in of_task.values() for c in curves):.0f}"] if scores else [""]
+        seconds = [f"{mean(c['seconds'][-1] for curves in of_task.values() for c in curves):.0f}"]
         print(f"| {name} | {' | '.join([*cells, *whole, *seconds])} |")
-    result = {"steps": args.steps, "seeds": args.seeds, "candidates": CANDIDATES, "curves": found}
-    RESULT.write_text(json.dumps(circumstances() | result, indent=1) + "\n")
+    made = {name: CANDIDATES[name] for name in found}
+    result = {"steps": args.steps, "seeds": args.seeds, "candidates": made, "curves": found}
+    (RESULTS / f"strong_{args.steps // 1000}k.json").write_text(json.dumps(circumstances() | result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def made_by(job: Job) -> str:
     """The command, and a digest of the YAML files that it reads."""
     files = sorted((ROOT / "config").rglob("*.yaml"))
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-    return f"{shlex.join(job.command)}\nconfig {digest}\n"
+    return f"{shlex.join(['python', *job.command[1:]])}\nconfig {digest}\n"  # whatever it is called as
 
 
 def ours(folder: Path, task: str, seed: int, overrides: Sequence[str], checkpoint_frequency: int = 0) -> Job:
