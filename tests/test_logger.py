@@ -225,7 +225,6 @@ def test_unfinished_meters_survive_a_restart(tmp_path: Path) -> None:
             log.log("train/b", step, step)
 
     straight, first = (Logger(tmp_path / name, {"csv": CsvSink}) for name in "ab")
-    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
     logged(straight, range(20))
     logged(first, range(10))
     second = Logger(tmp_path / "b", {"csv": CsvSink})

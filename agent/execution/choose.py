@@ -69,7 +69,9 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
 def set_execution(agent: Any, execution: str, device: torch.device) -> None:
     """Lets an agent's updates run as `choose_execution` said, and its acting with them, whatever they did before."""
     if isinstance(agent, OffPolicyAgent):
-        agent.execution, agent.run_update_step, agent.policy.choose = Eager(), agent.update_step, agent.policy.actions
+        agent.execution, agent.run_update_step = Eager(), agent.update_step
+        if "policy" in vars(agent):  # it is made when it first acts
+            agent.policy.choose = agent.policy.actions
     if "compiled" in execution:
         agent.run_update_step = compiled(agent.update_step)
     if execution == "recorded":
