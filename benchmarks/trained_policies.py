@@ -27,7 +27,8 @@ MOMENT_S = 4.0  # into the episode, when most bodies are under way
 COLUMNS = 7
 HEAD = """# Trained policies
 
-A policy for each task that `python benchmarks/suite.py` has finished, trained for {steps:,} environment steps on one core.
+A policy for each task that `python benchmarks/suite.py` has finished, trained for {steps:,} environment steps on one
+core.
 
 ```
 python evaluate.py policies/{example}.pt --video out.mp4
@@ -35,8 +36,8 @@ python evaluate.py policies/{example}.pt --video out.mp4
 
 plays ten episodes, those of the evaluation that the table shows, and films the first one.
 `seed_policy=policies/{example}.pt` lets it act during the seed steps of a training, and
-`python export.py policies/{example}.pt` exports it for use without torch ([docs/EXPORT.md](../docs/EXPORT.md)). The JSON
-beside a policy has its run's whole configuration.
+`python export.py policies/{example}.pt` exports it for use without torch ([docs/EXPORT.md](../docs/EXPORT.md)). The
+JSON beside a policy has its run's whole configuration.
 
 ![All policies]({figure})
 
