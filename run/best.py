@@ -49,17 +49,17 @@ def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
     """
     folder = run_folder / BEST
     try:
-        while True:
-            said, digest = _manifest(folder), _digest(folder)
-            kept = _of(digest, said)
+        for is_last in (False, False, True):
+            said = _manifest(folder)
             try:
                 policy = load_policy(folder / "policy.pt", device)
             except UserError:
-                if _manifest(folder) == said:
+                if is_last:
                     raise
                 continue
-            if kept and _digest(folder) == digest:
+            if kept := _of(_digest(folder), said):
                 return policy, require_count(kept["step"], "step"), float(kept["return"])
+        raise UserError(f"{folder}: its policy changes while it is read; try again")
     except OSError:
         raise UserError(f"{folder}: no policy of a best evaluation; one is kept after the first evaluation") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

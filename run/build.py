@@ -16,7 +16,7 @@ from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy, UniformPolicy
 from agent.policy_file import load_policy
 from replay.n_step import NStep
-from run import environments, machine, sources
+from run import environments, machine, part_files, sources
 from run.beside import Beside, Spec, make_evaluator
 from run.buffers import build_n_step, build_replay_buffer, choose_storage, draws_with_replacement
 from run.environments import env_maker, is_as_registered
@@ -25,7 +25,7 @@ from run.preloaded import Preloaded
 from run.shapes import Shapes, shapes_of, zeros
 from settings.check import Settings
 from settings.hints import parameters
-from utils import UserError, one_line, set_seed_everywhere, sync
+from utils import UserError, one_line, set_seed_everywhere
 
 SEED_POLICY = "seed_policy.pt"  # in the run's folder
 
@@ -190,10 +190,9 @@ def build_seed_policy(
     policy = load_policy(path, str(device), cfg.seed)
     require_fit(policy, shapes, f"seed_policy={path}", cfg.env)
     if own and path != own:
-        partial = own.with_name(f".{own.name}.part")
-        shutil.copyfile(path, partial)
-        sync(partial)
-        partial.replace(own)
+        part = own.with_name(f".{own.name}.part")
+        part_files.write_file(lambda to: shutil.copyfile(path, to), part)
+        part.replace(own)
     return policy
 
 

@@ -43,8 +43,8 @@ def in_processes(cfg: Settings) -> bool:
 
 
 def may_step_elsewhere(cfg: Settings) -> bool:
-    """Whether a thread may step them that has not made them: EGL's pictures belong to the thread that made the first,
-    and dm_control has OSMesa draw in a thread of its own.
+    """Whether another thread may step them than the one that made them: EGL's context belongs to the thread that first
+    drew with it, while dm_control has OSMesa draw in a thread of its own.
     """
     in_software = cfg.env in SUITE_TASKS and os.environ.get("MUJOCO_GL") == "osmesa"
     return not cfg.from_pixels or in_processes(cfg) or in_software

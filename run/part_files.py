@@ -47,7 +47,7 @@ def write_state(state: Any, path: Path) -> str:
     return hashed.digest.hexdigest()
 
 
-def write_file(write: Callable[[Path], None], path: Path) -> str | None:
+def write_file(write: Callable[[Path], object], path: Path) -> str | None:
     """Has a function write a file, or none, and syncs it; returns its checksum."""
     try:
         write(path)

@@ -41,7 +41,7 @@ EARLIER_RUNS: Values = {
     "camera_id": "auto",
     "image_pad": 4,
     "preload": None,
-    "preload_share": 0,
+    "preload_share": 0.0,
     "offline_updates": 0,
     "agent.encoder": None,
     "agent.augmentation": None,

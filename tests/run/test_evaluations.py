@@ -256,6 +256,10 @@ def test_killed_between_its_two_files_the_best_policy_is_the_one_before(
     load_policy(tmp_path / best.BEST / "policy.pt")
     best.keep(tmp_path, policy, 100, 3.0)
     assert best.load(tmp_path, "cpu")[1:] == (100, 3.0)
+    manifest = tmp_path / best.BEST / "manifest.json"
+    manifest.write_text('{"manifest": {"step": 1, "return": NaN, "parts": {"policy": "another"}}}')
+    with pytest.raises(UserError, match="has changed since"):  # NaN is not itself: nothing may wait for that
+        best.load(tmp_path, "cpu")
 
 
 def _die() -> None:

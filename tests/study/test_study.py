@@ -111,7 +111,13 @@ def test_runs_are_told_apart_by_their_environments_arguments_and_wrappers(tmp_pa
 
 def test_what_changes_no_training_step_tells_no_groups_apart(tmp_path: Path) -> None:
     make_run(tmp_path / "a", FLAT)
-    now = {"from_pixels": False, "preload": None, "eval_in_background": True, "agent__encoder": None}
+    now = {
+        "from_pixels": False,
+        "preload_share": 0.0,
+        "offline_updates": 0,
+        "eval_in_background": True,
+        "agent__encoder": None,
+    }
     make_run(tmp_path / "now", FLAT, seed=4, **now)
     make_run(tmp_path / "b", FLAT, seed=2, length=50_000, device="cuda", eval_frequency=5, save_video=True)
     buffer = {"_target_": "replay_buffer.ReplayBuffer", "_partial_": True, "capacity": 20_000, "seed": 3}
