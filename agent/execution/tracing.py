@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 Tensors = list[torch.Tensor]
 
@@ -35,34 +34,26 @@ def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Ten
     Raises:
         CannotRecordError: the function ran, but it cannot be recorded.
     """
-    result: Tensors = []
-    looks = _LooksAtValues()
-
-    def run(arguments: Tensors) -> Tensors:
-        with looks:
-            result.extend(function(arguments))
-        return result
-
-    # The function runs to its end whatever it does; what speaks against the recording is said afterwards.
-    written = _Source(make_fx(run, tracing_mode="real", _error_on_data_dependent_ops=False)(inputs))
-    if looks.found:
-        raise CannotRecordError(looks.found)
+    source = _Source(inputs)
+    with source:
+        result = function(inputs)
+    text = source.text(result)
     try:
-        program = torch.jit.CompilationUnit(written.text()).program
+        program = torch.jit.CompilationUnit(text).program
     except RuntimeError as error:
         raise CannotRecordError(str(error).strip().split("\n")[0]) from error
     kept = list(program.graph.nodes())
     results = {value.debugName().partition(".")[0] for node in kept for value in node.outputs()}
     without_result = Counter(node.kind() for node in kept)
-    for operation, result_name in written.changes:
+    for operation, result_name in source.changes:
         if result_name:
             is_lost = result_name not in results
         else:
-            is_lost = without_result[operation] < written.without_result[operation]
+            is_lost = without_result[operation] < source.without_result[operation]
         if is_lost:
             raise CannotRecordError(operation)
 
-    constants, lists = written.constants, written.lists
+    constants, lists = source.constants, source.lists
     owner = _Owner(constants, lists)  # so that a program beside a busy thread does not wait for Python's lock
 
     def again(new: Tensors, owner: _Owner = owner) -> Tensors:
@@ -102,29 +93,13 @@ class RecordedByShape:
         return result
 
 
-class _LooksAtValues(TorchDispatchMode):
-    """Notes an operation that Python learns a tensor's value from, or how many of its elements are something.
+class _Owner(torch.jit.ScriptModule):
+    """Holds tensors as TorchScript does: to let go of the last hold on one that Python knows takes Python's lock."""
 
-    A recording would repeat what was learnt in this run. Where such numbers stay in tensors, `nonzero` and an index of
-    whole numbers are fine.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, tensors: Tensors, lists: list[Tensors]):
         super().__init__()
-        self.found = ""
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.Tag.data_dependent_output in function.tags:
-            self.found = function.name()
-        if torch.Tag.dynamic_output_shape in function.tags and not _of_known_shape(function, args):
-            self.found = function.name()
-        return function(*args, **(kwargs or {}))
-
-
-def _of_known_shape(function: Any, args: Any) -> bool:
-    if function is torch.ops.aten.index.Tensor:
-        return all(index is None or index.dtype not in (torch.bool, torch.uint8) for index in args[1])
-    return function is torch.ops.aten.nonzero.default
+        self.tensors = torch.jit.Attribute(tensors, list[torch.Tensor])
+        self.lists = torch.jit.Attribute(lists, list[Tensors])
 
 
 _WRITTEN_AS_THEY_ARE = (str, bool, int, float, torch.dtype, torch.layout, torch.memory_format)
@@ -136,137 +111,135 @@ _TAKES_A_NUMBER = {  # and rounds it to float32 before anything else; a division
 }
 
 
-class _Owner(torch.jit.ScriptModule):
-    """Holds tensors as TorchScript does: to let go of the last hold on one that Python knows takes Python's lock."""
-
-    def __init__(self, tensors: Tensors, lists: list[Tensors]):
-        super().__init__()
-        self.tensors = torch.jit.Attribute(tensors, list[torch.Tensor])
-        self.lists = torch.jit.Attribute(lists, list[Tensors])
-
-
-class _Source:
-    """A graph as TorchScript's source of `program(inputs, constants, lists)`, which hands back its inputs: as with an
-    `_Owner`, it lets go of none of them.
+class _Source(TorchDispatchMode):
+    """Writes the operations that run under it as TorchScript's source of `program(inputs, constants, lists)`, which
+    hands back its inputs: as with an `_Owner`, it lets go of none of them.
 
     Tensors from outside come in `constants`. Lists of them come whole, in `lists`: to a list that the program makes
     itself TorchScript thinks that nothing outside holds on, and leaves out what changes it.
+
+    An operation that cannot be written does not stop the function, which has done half of its work by then.
     """
 
-    def __init__(self, graph: GraphModule):
+    def __init__(self, inputs: Tensors):
+        super().__init__()
         self.constants: Tensors = []
         self.lists: list[Tensors] = []
         # Calls that change a tensor from outside, and what their result is called.
         self.changes: list[tuple[str, str]] = []
         self.without_result: Counter[str] = Counter()  # calls that have none, by operation
+        self._against = ""  # what speaks against a recording
         self._lines: list[str] = []
-        self._names: dict[Node, str] = {}
-        self._place_of: dict[Any, int] = {}  # of a constant, by its name in the graph
-        self._outside: set[Node] = set()  # tensors from outside, and views of them
+        self._names: Any = WeakTensorKeyDictionary()  # of tensors
+        self._outside: Any = WeakTensorKeyDictionary()  # those from outside, and views of them
         self._views: dict[Any, str] = {}  # the name of each view, by how it was made
-        self._numbers: dict[float, int] = {}  # the place among the constants of each number
-        nodes = list(graph.graph.nodes)
-        for i, node in enumerate(node for node in nodes if node.op == "placeholder"):
-            self._names[node] = f"inputs[{i}]"
-            self._outside.add(node)
-        for node in nodes:
-            if node.op == "get_attr":
-                self._add_constant(node, getattr(graph, node.target))
-            elif node.op == "call_function":
-                self._add_call(node)
-            elif node.op == "output":
-                self._lines.append(f"return {self._argument(list(node.args[0]))}, inputs")
+        self._numbers: dict[float, str] = {}  # what each is called as a constant
+        for i, tensor in enumerate(inputs):
+            self._names[tensor] = f"inputs[{i}]"
+            self._outside[tensor] = True
 
-    def text(self) -> str:
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # to tell torch.compile to look away, two seconds would be spent on importing it
+
+    def text(self, result: Tensors) -> str:
+        """Of the whole function, which returns `result`.
+
+        Raises:
+            CannotRecordError: an operation cannot be written.
+        """
+        if self._against:
+            raise CannotRecordError(self._against)
         arguments = "inputs: List[Tensor], constants: List[Tensor], lists: List[List[Tensor]]"
         head = f"def program({arguments}) -> Tuple[List[Tensor], List[Tensor]]:"
-        return "\n    ".join([head, *self._lines]) + "\n"
+        last = f"return [{', '.join(map(self._name, result))}], inputs"
+        return "\n    ".join([head, *self._lines, last]) + "\n"
 
-    def _add_constant(self, node: Node, tensor: Any) -> None:
-        if not isinstance(tensor, torch.Tensor):
-            raise CannotRecordError(f"an argument of type {type(tensor).__name__}")
-        if node.target not in self._place_of:
-            self._place_of[node.target] = len(self.constants)
-            self.constants.append(tensor.detach())
-        self._names[node] = f"constants[{self._place_of[node.target]}]"
-        self._outside.add(node)
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        looks = torch.Tag.data_dependent_output in function.tags
+        if looks or (torch.Tag.dynamic_output_shape in function.tags and not _of_known_shape(function, args)):
+            self._against = function.name()
+        try:
+            written = [self._written(function, args, kwargs)]
+        except CannotRecordError as error:
+            self._against, written = str(error), []
+        result = function(*args, **kwargs)
+        for call in written:
+            self._note(function, args, kwargs, result, call)
+        return result
 
-    def _add_call(self, node: Node) -> None:
-        target: Any = node.target
-        if target is torch.ops.aten.detach.default:  # without gradients there is nothing to detach from
-            self._names[node] = self._argument(node.args[0])
-            self._follow(node)
-            return
-        if self._leads_nowhere(node):
-            return
-        name = self._names[node] = f"v{len(self._names)}"
-        if not isinstance(target, torch._ops.OpOverload):  # one of an operation's several results
-            self._lines.append(f"{name} = {self._argument(node.args[0])}[{node.args[1]}]")
-            self._follow(node)
-            return
-        schema = target._schema
+    def _written(self, function: Any, args: Any, kwargs: Any) -> str:
+        """A call, with its arguments as they are before it."""
+        schema = function._schema
         types = {argument.name: argument.type for argument in schema.arguments}
-        positional = dict(zip(types, node.args, strict=False))
-        arguments = [self._argument(value, types[key]) for key, value in positional.items()]
-        arguments += [f"{key}={self._argument(value, types[key])}" for key, value in node.kwargs.items()]
-        given = positional | node.kwargs
-        if target in _TAKES_A_NUMBER:
-            arguments[1] = self._number(node, arguments[1])
-        call = f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
+        arguments = [self._argument(value, kind) for value, kind in zip(args, types.values(), strict=False)]
+        arguments += [f"{key}={self._argument(value, types[key])}" for key, value in kwargs.items()]
+        if function in _TAKES_A_NUMBER:
+            arguments[1] = self._number(args, arguments[1])
+        return f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
+
+    def _note(self, function: Any, args: Any, kwargs: Any, result: Any, call: str) -> None:
+        if function is _aten.detach.default:  # without gradients there is nothing to detach from
+            self._is_over_again(args[0], result)
+            return
+        if function in _TO_SIZES | _VIEWS:
+            idle = function in _TO_SIZES and _layout(args[0]) == _layout(result)
+            twin = self._name(args[0]) if idle else self._views.get(call)
+            if twin is not None:
+                self._is_over_again(args[0], result, twin)
+                return
+        schema = function._schema
+        name = f"v{len(self._lines)}"
+        self._views[call] = name
         self._lines.append(f"{name} = {call}" if schema.returns else call)
-        self._note_aliases(node, schema, given)
+        several = isinstance(result, list | tuple)
+        results = list(enumerate(result)) if several else [(0, result)]
+        for i, tensor in results:
+            if isinstance(tensor, torch.Tensor):
+                self._names[tensor] = f"{name}[{i}]" if several else name
+        self._note_aliases(schema, args, kwargs, [tensor for _, tensor in results], name)
 
-    def _leads_nowhere(self, node: Node) -> bool:
-        """Whether it is a view that is its argument over again, or another view's twin; it gets that one's name."""
-        if node.target not in _TO_SIZES | _VIEWS:
-            return False
-        before: Any = node.args[0]
-        call = node.target, self._names[before], str(node.args[1:]), str(node.kwargs)
-        idle = node.target in _TO_SIZES and self._layout(before) == self._layout(node)
-        twin = self._names[before] if idle else self._views.get(call)
-        if twin is None:
-            self._views[call] = f"v{len(self._names)}"  # which it is about to be called
-            return False
-        self._names[node] = twin
-        self._follow(node)
-        return True
+    def _is_over_again(self, before: torch.Tensor, result: torch.Tensor, name: str | None = None) -> None:
+        """A view that changes nothing, or has been made already, gets that one's name."""
+        self._names[result] = name or self._name(before)
+        if before in self._outside:
+            self._outside[result] = True
 
-    def _layout(self, node: Any) -> tuple[Any, Any, torch.dtype]:
-        """Of the tensor that a node stands for: shape, strides, type."""
-        if node.op == "get_attr":
-            tensor = self.constants[self._place_of[node.target]]
-            return tensor.shape, tensor.stride(), tensor.dtype
-        known = node.meta["tensor_meta"]
-        return known.shape, known.stride, known.dtype
+    def _note_aliases(self, schema: Any, args: Any, kwargs: Any, results: list[Any], name: str) -> None:
+        self.without_result[schema.name] += not schema.returns
+        for i, argument in enumerate(schema.arguments):
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            values = value if isinstance(value, list | tuple) else [value]
+            if argument.alias_info and any(isinstance(one, torch.Tensor) and one in self._outside for one in values):
+                for tensor in results:  # views, or what was changed
+                    if isinstance(tensor, torch.Tensor):
+                        self._outside[tensor] = True
+                if argument.alias_info.is_write:
+                    self.changes.append((schema.name, name if schema.returns else ""))
 
-    def _number(self, node: Node, written: str) -> str:
+    def _name(self, tensor: torch.Tensor) -> str:
+        if tensor not in self._names:
+            self._names[tensor] = self._constant(tensor.detach())
+            self._outside[tensor] = True
+        return self._names[tensor]
+
+    def _constant(self, tensor: torch.Tensor) -> str:
+        self.constants.append(tensor)
+        return f"constants[{len(self.constants) - 1}]"
+
+    def _number(self, args: Any, written: str) -> str:
         """A Python number beside a float32 tensor, as a tensor: TorchScript would make and cast one in every run."""
-        value: Any = node.args[1]
-        shape, _, dtype = self._layout(node.args[0])
-        if type(value) not in (int, float) or dtype != torch.float32 or not shape:
+        tensor, value = args
+        if type(value) not in (int, float) or tensor.dtype != torch.float32 or not tensor.shape:
             return written
         if value not in self._numbers:
-            self._numbers[value] = len(self.constants)
-            self.constants.append(torch.tensor(value, dtype=torch.float32))
-        return f"constants[{self._numbers[value]}]"
-
-    def _follow(self, node: Node) -> None:
-        if node.args[0] in self._outside:
-            self._outside.add(node)
-
-    def _note_aliases(self, node: Node, schema: Any, given: dict[str, Any]) -> None:
-        self.without_result[schema.name] += not schema.returns
-        for argument in schema.arguments:
-            value = given.get(argument.name)
-            values = value if isinstance(value, list | tuple) else [value]
-            if argument.alias_info and any(isinstance(one, Node) and one in self._outside for one in values):
-                self._outside.add(node)  # a view, or what was changed
-                if argument.alias_info.is_write:
-                    self.changes.append((schema.name, self._names[node] if schema.returns else ""))
+            self._numbers[value] = self._constant(torch.tensor(value, dtype=torch.float32))
+        return self._numbers[value]
 
     def _argument(self, value: Any, kind: Any = None) -> str:
-        if isinstance(value, Node):
-            return self._names[value]
+        if isinstance(value, torch.Tensor):
+            return self._name(value)
         if isinstance(value, list | tuple):
             return self._list(value, kind)
         if isinstance(value, torch.device):
@@ -276,9 +249,20 @@ class _Source:
         raise CannotRecordError(f"an argument of type {type(value).__name__}")
 
     def _list(self, values: Sequence[Any], kind: Any) -> str:
-        if values and all(isinstance(value, Node) and value.op == "get_attr" for value in values):
-            self.lists.append([self.constants[self._place_of[value.target]] for value in values])
+        names = [self._argument(value) for value in values]
+        if names and all(name.startswith("constants") for name in names):
+            self.lists.append([self.constants[int(name[len("constants[") : -1])] for name in names])
             return f"lists[{len(self.lists) - 1}]"
-        if not values:
+        if not names:
             return f"torch.jit.annotate({str(kind).replace('SymInt', 'int')}, [])"
-        return f"[{', '.join(map(self._argument, values))}]"
+        return f"[{', '.join(names)}]"
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, Any, torch.dtype]:
+    return tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _of_known_shape(function: Any, args: Any) -> bool:
+    if function is _aten.index.Tensor:
+        return all(index is None or index.dtype not in (torch.bool, torch.uint8) for index in args[1])
+    return function is _aten.nonzero.default
