@@ -58,7 +58,7 @@ class Adam(FollowsSteps):
     @torch.no_grad()
     def step(self) -> None:
         """Moves the parameters against their gradients, each in its `.grad`."""
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        gradients = [_laid_out_as(p, p.grad) for p in self.parameters if p.grad is not None]
         self.num_steps += 1
         self._kernel(
             self.parameters,
@@ -91,3 +91,16 @@ class Adam(FollowsSteps):
         saved = [state["num_steps"], *state["first_moments"], *state["second_moments"]]
         for tensor, value in zip([self.num_steps, *self._moments[0], *self._moments[1]], saved, strict=True):
             tensor.copy_(value)
+
+
+def _laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient with its numbers in the parameter's order in memory, which is what the kernel goes by.
+
+    torch.autograd.grad gives them as an operation left them: those of convolutions are channels last where images are.
+    """
+    both_plain = gradient.is_contiguous() and parameter.is_contiguous()
+    return (
+        gradient
+        if both_plain or gradient.stride() == parameter.stride()
+        else torch.empty_like(parameter).copy_(gradient)
+    )
