@@ -98,9 +98,6 @@ def _laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tenso
 
     torch.autograd.grad gives them as an operation left them: those of convolutions are channels last where images are.
     """
-    both_plain = gradient.is_contiguous() and parameter.is_contiguous()
-    return (
-        gradient
-        if both_plain or gradient.stride() == parameter.stride()
-        else torch.empty_like(parameter).copy_(gradient)
-    )
+    if parameter.stride() == gradient.stride() or (parameter.is_contiguous() and gradient.is_contiguous()):
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)

@@ -137,6 +137,9 @@ def test_an_update_equals_the_formulas_in_float64() -> None:
     gradients = torch.autograd.grad(loss, critic)
     assert relative([metrics["train_critic/loss"]], [loss.detach()]) < 1e-5
     assert relative([p.grad for p in agent.critic.parameters()], list(gradients)) < 1e-5
+    lr = agent.optimizers["critic"].lr.item()
+    first_step = [w.detach() - lr * g / (g.abs() + 1e-8) for w, g in zip(critic, gradients, strict=True)]  # Adam's
+    assert relative(list(agent.critic.parameters()), first_step) < 1e-4
 
     # The actor sees the first view, through the convolutions as the critic's step has left them.
     stepped = double(agent.critic)
