@@ -39,6 +39,7 @@ SIZES: dict[str, tuple[str, ...]] = {
     "preset=pixels_cpu": PRESET,
     "32 filters": (*PRESET, "agent.encoder.channels=32"),
     "two views": (*PRESET, "agent.augmentation.num_views=2"),
+    "strides of 2, 2, 2, 1": (*PRESET, "agent.encoder.strides=[2,2,2,1]"),
     "strides of 2, 1, 1, 1": (*PRESET, "agent.encoder.strides=[2,1,1,1]"),
 }
 FRAMES = 100_000
