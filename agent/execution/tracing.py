@@ -157,15 +157,14 @@ class _Source(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        looks = torch.Tag.data_dependent_output in function.tags
-        if looks or (torch.Tag.dynamic_output_shape in function.tags and not _of_known_shape(function, args)):
+        if _tells_python(function, args):
             self._against = function.name()
         try:
-            written = [self._written(function, args, kwargs)]
+            call = self._written(function, args, kwargs)
         except CannotRecordError as error:
-            self._against, written = str(error), []
+            self._against, call = str(error), ""
         result = function(*args, **kwargs)
-        for call in written:
+        if call:
             self._note(function, args, kwargs, result, call)
         return result
 
@@ -262,7 +261,16 @@ def _layout(tensor: torch.Tensor) -> tuple[Any, Any, torch.dtype]:
     return tensor.shape, tensor.stride(), tensor.dtype
 
 
-def _of_known_shape(function: Any, args: Any) -> bool:
-    if function is _aten.index.Tensor:
-        return all(index is None or index.dtype not in (torch.bool, torch.uint8) for index in args[1])
-    return function is _aten.nonzero.default
+def _tells_python(function: Any, args: Any) -> bool:
+    """Whether Python learns a tensor's value from an operation, or how many of its elements are something.
+
+    A recording would repeat what was learnt in this run. Where such numbers stay in tensors, `nonzero` and an index of
+    whole numbers are fine.
+    """
+    if torch.Tag.data_dependent_output in function.tags:
+        return True
+    if torch.Tag.dynamic_output_shape not in function.tags or function is _aten.nonzero.default:
+        return False
+    if function is not _aten.index.Tensor:
+        return True
+    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
