@@ -20,8 +20,8 @@ BIN := $(VENV)/bin
 # preset=short for one without the keys that preset=cpu sets, or preset=pixels_cpu for one from pixels.
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 AGENT := $(patsubst agent=%,%,$(filter agent=%,$(ARGS)))
-FITS_CPU := sac sac_2018 sac_v crossq droq drq flash_sac redq simba tqc xqc
-FROM_PIXELS := $(filter drq,$(AGENT))
+FITS_CPU := sac sac_2018 sac_v crossq droq drq drq_norm flash_sac redq simba tqc xqc
+FROM_PIXELS := $(filter drq drq_norm,$(AGENT))
 SMALL := $(if $(AGENT),$(if $(FROM_PIXELS),pixels_cpu,$(if $(filter $(FITS_CPU),$(AGENT)),cpu,short)),fast)
 RESUMED := $(filter-out resume=auto,$(filter resume=%,$(ARGS)))
 DEFAULTS := $(if $(RESUMED)$(filter preset=%,$(ARGS))$(filter-out 0,$(HAS_GPU)),,preset=$(SMALL))

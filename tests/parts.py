@@ -10,6 +10,7 @@ SIZES = {
     "sac_v": ("agent.value.hidden_dim=16",),
     "sac_2018": ("agent.value.hidden_dim=16",),
     "drq": TINY,
+    "drq_norm": TINY,
 }
 
 

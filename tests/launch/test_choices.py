@@ -70,8 +70,8 @@ def test_hydra_sweeps_the_same_choices(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("agent=mine2", "agent=mine2: no such choice; there are crossq, droq, drq, flash_sac, mine, "),
-        ("agent=3", "the name of a choice goes here; there are crossq, droq, drq, flash_sac, mine, "),
+        ("agent=mine2", "agent=mine2: no such choice; there are crossq, droq, drq, drq_norm, flash_sac, "),
+        ("agent=3", "the name of a choice goes here; there are crossq, droq, drq, drq_norm, flash_sac, "),
         ("preset=owns", "preset=owns: no such choice; there are cpu, dmc_benchmark, fast, lunar_lander, own, "),
         ("agent.batchsize=3", "did you mean agent.batch_size"),
     ],
