@@ -29,7 +29,7 @@ SEARCHPATH = "hydra.searchpath"
 
 replaced.install()
 OmegaConf.register_new_resolver("product", lambda a, b: a * b, replace=True)
-OmegaConf.register_new_resolver("larger", lambda a, b: max(a, b), replace=True)
+OmegaConf.register_new_resolver("smaller", lambda a, b: min(a, b), replace=True)
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
