@@ -157,13 +157,17 @@ def make_buffer(storage: str, device: torch.device = CPU, images: bool = False) 
     return buffer
 
 
+def buffer_for(agent: Any, storage: str) -> ReplayBuffer:
+    """One that holds what the agent sees."""
+    return make_buffer(storage, agent.device, images="obs_shape" in agent.observations.shapes)
+
+
 def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str, Any]]:
     """Updates on a buffer, or a fresh one of that storage, with additions between; what was logged at each.
 
     The agent observes other numbers than the buffer gets, so that a scale it follows changes by much.
     """
-    images = "obs_shape" in agent.observations.shapes
-    buffer = make_buffer(buffer, agent.device, images) if isinstance(buffer, str) else buffer
+    buffer = buffer_for(agent, buffer) if isinstance(buffer, str) else buffer
     logged = []
     for step in range(updates):
         log = Histograms()

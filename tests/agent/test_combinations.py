@@ -8,7 +8,7 @@ import pytest
 import torch
 from agents import SMALL, make_agent
 from parts import PAGE, PARTS, overrides, table
-from stand_in_graphs import assert_same, learned, make_buffer, sees_images, train
+from stand_in_graphs import assert_same, buffer_for, learned, train
 
 from agent.execution.choose import set_execution
 from utils import UserError
@@ -39,7 +39,7 @@ def test_it_trains_in_every_execution_and_resumes_or_is_refused(name: str, part:
     assert_same(found, expected)
     assert_same(learned(recorded), learned(eager))
     assert recorded.execution._able and recorded.execution._recordings
-    before = make_buffer("host", images=sees_images(name))
+    before = buffer_for(resumed, "host")
     train(resumed, before, UPDATES // 2)
     again = built(name, part)
     again.load_state_dict(copy.deepcopy(resumed.state_dict()))
