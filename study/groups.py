@@ -106,6 +106,7 @@ def _settings_that_matter(run: Run) -> Values:
 
 def _labels(agent: str, runs: Sequence[Run], settings: Sequence[Values]) -> dict[Path, str]:
     differing = {key: values for key, values in _columns(settings).items() if len(set(map(repr, values))) > 1}
+    differing = {key: values for key, values in differing.items() if not _from_the_task(key, values, runs)}
     named: dict[tuple[str, ...], str] = {}  # one key of those with the same values everywhere: the first
     for key, values in differing.items():
         named.setdefault(tuple(map(repr, values)), key)
@@ -120,6 +121,13 @@ def _labels(agent: str, runs: Sequence[Run], settings: Sequence[Values]) -> dict
             parts.append(f"{len(keys) - NAMED_KEYS} more ({kind})")
         labels[run.folder] = ", ".join([agent, *parts])
     return labels
+
+
+def _from_the_task(key: str, values: Sequence[Any], runs: Sequence[Run]) -> bool:
+    """Whether one formula gives a key all its values, and each task one of them: an action repeat of that task, say."""
+    written = {str(dotted(run.written).get(key)) for run in runs}
+    pairs = {(run.task, repr(value)) for run, value in zip(runs, values, strict=True)}
+    return len(written) == 1 and "${" in written.pop() and len(pairs) == len({run.task for run in runs})
 
 
 def _columns(settings: Sequence[Values]) -> dict[str, list[Any]]:

@@ -13,6 +13,7 @@ from settings import saved
 from utils import UserError, one_line
 
 CONFIG_FILE = "config.yaml"
+AS_WRITTEN_FILE = ".hydra/config.yaml"
 Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
 
 
@@ -43,6 +44,12 @@ class Run:
     @property
     def from_pixels(self) -> bool:
         return self.config.get("from_pixels", False)
+
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """The settings as the YAML has them, formulas (`${…}`) not worked out; empty where they were not kept."""
+        path = self.folder / AS_WRITTEN_FILE
+        return (saved.load(path) or {}) if path.exists() else {}
 
     @cached_property
     def evaluations(self) -> Columns:

@@ -109,6 +109,23 @@ def test_runs_are_told_apart_by_their_environments_arguments_and_wrappers(tmp_pa
     }
 
 
+def test_what_a_formula_takes_from_the_task_is_not_named(tmp_path: Path) -> None:
+    def make(name: str, env: str, repeat: int, written: int | str) -> None:
+        folder = make_run(tmp_path / name, FLAT, env=env, action_repeat=repeat)
+        (folder / ".hydra").mkdir()
+        (folder / ".hydra/config.yaml").write_text(f"action_repeat: {written}\n")
+
+    make("a", "cheetah_run", 4, "${repeat_of:${env}}")
+    make("b", "walker_walk", 2, "${repeat_of:${env}}")
+    assert labels(tmp_path) == {"sac on cheetah_run": ["a"], "sac on walker_walk": ["b"]}
+    make("c", "walker_walk", 8, 8)  # somebody's own choice
+    assert set(labels(tmp_path)) == {
+        "sac, action_repeat=4 on cheetah_run",
+        "sac, action_repeat=2 on walker_walk",
+        "sac, action_repeat=8 on walker_walk",
+    }
+
+
 def test_what_changes_no_training_step_tells_no_groups_apart(tmp_path: Path) -> None:
     make_run(tmp_path / "a", FLAT)
     now = {
