@@ -43,8 +43,8 @@ def q_target(reward: torch.Tensor, discount: torch.Tensor, next_value: torch.Ten
 def value_target(
     q: torch.Tensor, log_prob: torch.Tensor, alpha: torch.Tensor, log_prior: torch.Tensor | float
 ) -> torch.Tensor:
-    """min_i Q_i(o, a) - alpha log pi(a|o) + log p(a), a ~ pi(o).  [V] (3), (5)"""
-    return minimum(q) - alpha * log_prob + log_prior
+    """Q(o, a) - alpha log pi(a|o) + log p(a), a ~ pi(o), all (B, 1); Q is min_i Q_i there.  [V] (3), (5)"""
+    return q - alpha * log_prob + log_prior
 
 
 def squared_error(values: torch.Tensor, target: torch.Tensor, weight: float = 1.0) -> torch.Tensor:

@@ -104,7 +104,7 @@ class SACVAgent(SoftActorAgent):
             next_value = self.value_target(batch.next_obs)
             target = losses.q_target(batch.reward, batch.discount, next_value, self.schedules.discount)
             target = self.observations.mean_of_views(target)
-            v_target = losses.value_target(q_of_action, log_prob, alpha, log_prior)
+            v_target = losses.value_target(self.critic.head.reduction(q_of_action), log_prob, alpha, log_prior)
 
         critic_loss = losses.squared_error(q, target, num_views * self.squared_error_weight)
         value_loss = losses.squared_error(v, v_target, self.squared_error_weight)

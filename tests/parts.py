@@ -24,8 +24,9 @@ def norm(name: str) -> str:
     return f"{{_target_: agent.networks.{name}, _partial_: true}}"
 
 
-def head(name: str) -> tuple[str, ...]:
-    return (f"agent.critic.head={{_target_: agent.networks.{name}, _partial_: true}}",)
+def head(name: str, **keys: str) -> tuple[str, ...]:
+    node = ", ".join([f"_target_: agent.networks.{name}", "_partial_: true", *(f"{k}: {v}" for k, v in keys.items())])
+    return (f"agent.critic.head={{{node}}}",)
 
 
 PARTS: dict[str, tuple[str, ...]] = {
@@ -34,6 +35,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "LayerNorm": network("critic", norm=norm("LayerNorm")) + network("actor", norm=norm("LayerNorm")),
     "RMSNorm": network("critic", norm=norm("RMSNorm")) + network("actor", norm=norm("RMSNorm")),
     "BatchNorm": network("critic", norm=norm("BatchNorm")),
+    "targets of the mean": head("ScalarHead", target_q="mean"),
     "quantile head": head("QuantileHead"),
     "categorical head": head("CategoricalHead"),
     "normalised observations": ("agent/observation_normaliser=running",),

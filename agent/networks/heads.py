@@ -4,7 +4,7 @@ A head says how wide the last layer is, turns outputs into values, makes a targe
 fits outputs to it. The equations are in agent.losses.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
@@ -17,10 +17,20 @@ from utils import UserError
 HeadFactory = Annotated[Factory, Part("a head", (), ("values", "target", "loss"))]
 
 
-class ScalarHead(nn.Module):
-    """One output, the value itself."""
+class ScalarHead(nn.Module, Checked):
+    """One output, the value itself.
+
+    Args:
+        target_q: what a target is made of: the `min` over the critics, or their `mean`. The minimum keeps values from
+            running away (arXiv 1802.09477); it also holds what is uncertain to be bad, so that what has to be found
+            first may never be tried again, and many steps may be worth it to do without (BRO, arXiv 2405.16158).
+    """
 
     out_dim = 1
+
+    def __init__(self, target_q: Literal["min", "mean"] = "min"):
+        super().__init__()
+        self.reduction = {"min": losses.minimum, "mean": losses.mean}[target_q]
 
     def values(self, outputs: torch.Tensor) -> torch.Tensor:
         """(N, B, out_dim) -> (N, B, 1)."""
@@ -41,7 +51,7 @@ class ScalarHead(nn.Module):
             next_outputs: (N, B, out_dim).
             next_cost: what is subtracted from the next value, (B, 1): SAC's alpha log pi(a'|o'); None is nothing.
         """
-        return losses.q_target(reward, discount, _less(losses.minimum(next_outputs), next_cost), gamma)
+        return losses.q_target(reward, discount, _less(self.reduction(next_outputs), next_cost), gamma)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Scalar: the mean over B, summed over the N critics."""

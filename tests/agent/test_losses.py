@@ -54,10 +54,10 @@ def test_a_target_of_several_samples_has_its_rows_reward_for_each() -> None:
 
 
 def test_value_target_is_the_smallest_critics_less_the_weighed_log_prob() -> None:
-    log_prob, alpha = column(-1.0, 2.0), torch.tensor(0.5)
+    log_prob, alpha, q = column(-1.0, 2.0), torch.tensor(0.5), losses.minimum(three_critics())
     # 1 + 0.5 * 1 and 0 - 0.5 * 2; then with log p(a) on top
-    torch.testing.assert_close(losses.value_target(three_critics(), log_prob, alpha, 0.0), column(1.5, -1.0))
-    with_prior = losses.value_target(three_critics(), log_prob, alpha, column(0.25, -2.0))
+    torch.testing.assert_close(losses.value_target(q, log_prob, alpha, 0.0), column(1.5, -1.0))
+    with_prior = losses.value_target(q, log_prob, alpha, column(0.25, -2.0))
     torch.testing.assert_close(with_prior, column(1.75, -3.0))
 
 

@@ -30,7 +30,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "num_envs": (1, 3),
     # Parts that are keys of a network are values of one factor: each replaces the network whole.
     "network": (OWN, "dropout in the critics", "dropout in the actor", "LayerNorm", "RMSNorm", "BatchNorm"),
-    "head": (OWN, "quantile head", "categorical head"),
+    "head": (OWN, "targets of the mean", "quantile head", "categorical head"),
     "observations": (OWN, "normalised observations"),
     "rewards": (OWN, "normalised rewards"),
     "noise": (OWN, "held noise"),

@@ -21,6 +21,8 @@ def test_a_scalar_head_is_plain_sac() -> None:
     torch.testing.assert_close(target, reward + 0.9 * discount * (smaller - cost))
     torch.testing.assert_close(head.target(reward, discount, 0.9, outputs), reward + 0.9 * discount * smaller)
     assert torch.equal(head.loss(outputs, target), losses.squared_error(outputs, target))
+    of_mean = ScalarHead("mean").target(reward, discount, 0.9, outputs, cost)
+    torch.testing.assert_close(of_mean, reward + 0.9 * discount * (outputs.mean(0) - cost))
 
 
 def test_a_quantile_target_is_of_what_is_left_of_the_pool() -> None:
