@@ -34,6 +34,8 @@ UNIT = tuple(f"agent.{net}.network.unit_length=weights" for net in ("actor", "cr
 BASE = (*FAST, HELD)
 ONE_STEP = (*BASE, "n_step=1")
 WIDE = (*ONE_STEP, "agent.critic.hidden_dim=256")
+MEAN_TARGETS = "agent.critic.head={_target_: agent.networks.ScalarHead, _partial_: true, target_q: mean}"
+MEAN = (*WIDE, MEAN_TARGETS, "agent.actor_q=mean")
 CANDIDATES: dict[str, tuple[str, ...]] = {
     "fast, two updates": FAST,
     "fast, two updates, held noise": BASE,
@@ -53,6 +55,12 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "wide, unit lengths": (*WIDE, *UNIT),
     "wide, four updates": (*WIDE, "updates_per_step=4", "agent.actor_update_frequency=4"),
     "one-step, critics of 512 units": (*ONE_STEP, "agent.critic.hidden_dim=512"),
+    "wide, targets of the mean": (*WIDE, MEAN_TARGETS),
+    "wide, mean": MEAN,
+    "wide, mean, four updates": (*MEAN, "updates_per_step=4", "agent.actor_update_frequency=4"),
+    "wide, mean, three-step returns": (*MEAN, "n_step=3"),
+    "wide, mean, no held noise": (*MEAN, "agent/exploration=none"),
+    "mean, critics of 128 units": (*MEAN, "agent.critic.hidden_dim=128"),
 }
 
 
