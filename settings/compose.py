@@ -178,17 +178,24 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
         given = {override.key_or_group: override.value() for override in parse(overrides) if not override.is_delete()}
         presets = given.get("preset")
         for name in presets if isinstance(presets, list) else [presets]:
-            files = [path for path in choices("preset", folders_of(overrides)) if path.stem == name]
-            if error.key not in given and any(error.key in _keys_of(path) for path in files):
-                raise UserError(
-                    f"preset={name}: it sets {error.key}, which agent={config.agent.name} does not have; "
-                    "choose another preset, or none"
-                ) from None
+            for path in choices("preset", folders_of(overrides)):
+                if (
+                    path.stem == name
+                    and error.key not in given
+                    and (why := _behind(error.key, path, config.agent.name))
+                ):
+                    raise UserError(f"preset={name}: {why}; choose another preset, or none") from None
         raise
 
 
-def _keys_of(path: Path) -> list[str]:
-    return [key for key, _ in walk(OmegaConf.to_container(OmegaConf.load(path)))]  # type: ignore[arg-type]
+def _behind(unknown: str, preset: Path, agent: str) -> str | None:
+    """What this preset sets that makes a key unknown: the key itself, or the class of its node."""
+    keys = dict(walk(OmegaConf.to_container(OmegaConf.load(preset))))  # type: ignore[arg-type]
+    if unknown in keys:
+        return f"it sets {unknown}, which agent={agent} does not have"
+    node, _, key = unknown.rpartition(".")
+    target = keys.get(f"{node}._target_")
+    return target and f"it sets {node}._target_={target}, which does not have agent={agent}'s {key}"
 
 
 def _missing(error: MissingConfigException, folders: list[Path]) -> str:

@@ -131,6 +131,10 @@ SHAPES = [  # what no machine has the memory, or the time, for
 PRESETS = [  # that do not fit the agent: who set the key?
     (f"{P} preset=cpu agent=td3", "preset=cpu: it sets agent.alpha_lr, which agent=td3 does not have"),
     (f"{P} preset=fast agent=td3", "preset=fast: it sets agent.target_entropy_per_dim, which agent=td3"),
+    (
+        f"{P} preset=strong agent=tqc",
+        "ScalarHead, which does not have agent=tqc's num_quantiles; choose another preset",
+    ),
     (f"{P} preset=[cpu,tune] agent=td3", "preset=cpu: it sets agent.alpha_lr"),
     (f"{P} preset=cpu agent=td3 agent.alpha_lr=1", "agent.alpha_lr"),
     ("preset=lunar_lander agent=td3", "In 'preset/lunar_lander'"),
