@@ -92,13 +92,13 @@ def record(task: str, seed: int) -> None:
             rows.writerow((task, seed, int(step), round(value, 2), round(seconds, 1), settings()))
 
 
-def keep_medians() -> None:
-    """Puts the policy of each task's median seed, of those that are finished, into policies/."""
-    for task, seeds in of_tasks(recorded()).items():
-        final = sorted(seeds, key=lambda seed: seeds[seed][STEPS])
-        folder = job(task, final[(len(final) - 1) // 2]).folder
-        if folder.exists():  # not where the study goes on in another place
-            trained_policies.keep(task, folder)
+def keep_median(task: str) -> None:
+    """Puts the policy of the median seed, of those that are finished, into policies/."""
+    seeds = of_tasks(recorded())[task]
+    final = sorted(seeds, key=lambda seed: seeds[seed][STEPS])
+    folder = job(task, final[(len(final) - 1) // 2]).folder
+    if folder.exists():  # not where the study goes on in another place
+        trained_policies.keep(task, folder)
 
 
 def of_tasks(rows: Iterable[dict[str, str]]) -> Found:
@@ -223,8 +223,12 @@ def main() -> None:
         there = {(row["task"], int(row["seed"])) for row in recorded()}
         missing = [key for key in itertools.product(args.tasks, args.seeds) if key not in there]
         missing.sort(key=lambda key: key[1])  # every task once, before any twice
-        finish([job(*key) for key in missing], after=lambda at: record(*missing[at]))
-        keep_medians()
+
+        def keep(index: int) -> None:
+            record(*missing[index])
+            keep_median(missing[index][0])
+
+        finish([job(*key) for key in missing], after=keep)
         (RESULTS / "made.json").write_text(json.dumps(circumstances() | {"preset": PRESET}, indent=1) + "\n")
     report()
 
