@@ -1,22 +1,27 @@
 """Which settings learn the most from 100 000 steps on one core: candidates for preset=strong, over six tasks.
 
     python benchmarks/strong.py [--candidates …] [--tasks …] [--seeds 11] [--steps 100000] [--report]
+    python benchmarks/strong.py --ablation [--report]
 
-Every candidate is a list of overrides. Its score on a task is the mean of its returns at half and at all of the steps;
-beside it stand the seconds of training that they took. The other tasks of the suite are not looked at here: suite.py
-runs them, with what was chosen. Writes benchmarks/results/strong_100k.json and prints the table. Finished runs in
-exp/benchmarks/strong are not made again unless a YAML file has changed since, and are in the table too. With --report
-nothing is run.
+Every candidate is a list of overrides. Its score on a task is the mean of its returns at half and at all of the steps,
+and beside it stand the seconds of training that they took. The other tasks of the suite are not looked at here:
+suite.py runs them, with what was chosen. A finished run is four lines in benchmarks/results/strong.csv; what is there
+is not run again, unless the candidate has other settings by now. --ablation takes parts out of preset=strong, one at a
+time, with 50 000 steps and three seeds; the preset whole is suite.py's runs, at the same steps. With --report nothing
+is run: the table of what is there.
 """
 
-import json
 import re
+from collections.abc import Sequence
 from itertools import product
 from statistics import mean
 
-from training import ROOT, Job, circumstances, curve, finish, has_result, options, ours
+import suite
+from records import Records, digest
+from training import ROOT, Curve, Job, curve, finish, mean_and_spread, options, ours
 
-FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "strong", ROOT / "benchmarks" / "results"
+FOLDER = ROOT / "exp" / "benchmarks" / "strong"
+RUNS = Records(ROOT / "benchmarks" / "results" / "strong.csv", ("candidate", "task", "seed", "steps", "settings"))
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "hopper_stand", "acrobot_swingup")
 FAST = ("preset=fast", "updates_per_step=2")
 HELD = "agent/exploration=held"
@@ -59,9 +64,21 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "wide, mean": MEAN,
     "wide, mean, four updates": (*MEAN, "updates_per_step=4", "agent.actor_update_frequency=4"),
     "wide, mean, three-step returns": (*MEAN, "n_step=3"),
-    "wide, mean, no held noise": (*MEAN, "agent/exploration=none"),
-    "mean, critics of 128 units": (*MEAN, "agent.critic.hidden_dim=128"),
 }
+WHOLE = "preset=strong"
+WITHOUT = {
+    "the mean of the critics (their minimum instead)": (
+        *(WHOLE, "agent.actor_q=min"),
+        "agent.critic.head={_target_: agent.networks.ScalarHead, _partial_: true}",
+    ),
+    "noise that is held for several decisions": (WHOLE, "agent/exploration=none"),
+    "wide critics (128 units)": (WHOLE, "agent.critic.hidden_dim=128"),
+    "two updates a decision (one)": (WHOLE, "updates_per_step=1"),
+}
+EVERYTHING = CANDIDATES | WITHOUT
+ABLATION_STEPS, ABLATION_SEEDS = 50_000, (1, 2, 3)
+
+Key = tuple[str, str, int]  # candidate, task, seed
 
 
 def folder(candidate: str, task: str, seed: int, steps: int) -> str:
@@ -70,36 +87,79 @@ def folder(candidate: str, task: str, seed: int, steps: int) -> str:
 
 def job(candidate: str, task: str, seed: int, steps: int) -> Job:
     lengths = [f"num_train_steps={steps}", f"eval_frequency={steps // 4}"]
-    return ours(FOLDER / folder(candidate, task, seed, steps), task, seed, [*CANDIDATES[candidate], *lengths])
+    overrides = [*EVERYTHING[candidate], *lengths]
+    return ours(FOLDER / folder(candidate, task, seed, steps), task, seed, overrides, checkpoint_frequency=10_000)
+
+
+def settings(candidate: str) -> str:
+    """A digest of what the candidate sets."""
+    overrides = EVERYTHING.get(candidate)
+    return digest([overrides, suite.settings()] if candidate in WITHOUT else overrides)
+
+
+def recorded(steps: int) -> dict[Key, Curve]:
+    """The runs of so many steps whose candidates have the settings that they had then."""
+    return {
+        (candidate, task, int(seed)): run
+        for (candidate, task, seed, length, made), run in RUNS.read().items()
+        if int(length) == steps and made == settings(candidate)
+    }
+
+
+def score(run: Curve, steps: int) -> float:
+    at_step = dict(zip(run.steps, run.returns, strict=True))
+    return (at_step[steps / 2] + at_step[steps]) / 2
+
+
+def seconds_until(run: Curve, steps: int) -> float:
+    return run.seconds[run.steps.index(steps)]
+
+
+def print_table(rows: dict[str, dict[str, list[Curve]]], tasks: Sequence[str], steps: int) -> None:
+    """Of the runs of each candidate on each task."""
+    print(f"| candidate | {' | '.join(tasks)} | mean | seconds |\n|{' --- |' * (len(tasks) + 3)}")
+    for name, of_task in rows.items():
+        if not any(of_task.values()):
+            continue
+        scores = [[score(run, steps) for run in runs] for runs in of_task.values()]
+        cells = [mean_and_spread(values) if values else "" for values in scores]
+        overall = f"{mean(map(mean, scores)):.0f}" if all(scores) else ""
+        taken = mean(seconds_until(run, steps) for runs in of_task.values() for run in runs)
+        print(f"| {name} | {' | '.join([*cells, overall])} | {taken:.0f} |")
 
 
 def main() -> None:
     parser = options(__doc__, TASKS, (11,))
-    parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--candidates", nargs="+", choices=EVERYTHING, default=list(CANDIDATES))
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
+    if args.ablation:
+        args.candidates, args.steps, args.seeds = list(WITHOUT), ABLATION_STEPS, ABLATION_SEEDS
+    wanted = list(product(args.seeds, args.tasks, args.candidates))
     if not args.report:
-        finish([job(*key, args.steps) for key in product(args.candidates, args.tasks, args.seeds)])
-    found = {
-        name: {
-            task: [curve(job(name, task, seed, args.steps).folder)._asdict() for seed in args.seeds]
+        there = recorded(args.steps)
+        missing = [(c, task, seed) for seed, task, c in wanted if (c, task, seed) not in there]
+
+        def keep(index: int) -> None:
+            candidate, task, seed = missing[index]
+            key = (candidate, task, seed, args.steps, settings(candidate))
+            RUNS.add(key, curve(job(candidate, task, seed, args.steps).folder))
+
+        finish([job(*key, args.steps) for key in missing], after=keep)
+    found = recorded(args.steps)
+    rows = {
+        candidate: {
+            task: [found[candidate, task, s] for s in args.seeds if (candidate, task, s) in found]
             for task in args.tasks
-            if all(has_result(job(name, task, seed, args.steps)) for seed in args.seeds)
         }
-        for name in CANDIDATES
+        for candidate in args.candidates
     }
-    found = {name: curves for name, curves in found.items() if curves}
-    print(f"| candidate | {' | '.join(args.tasks)} | mean | seconds |\n|{' --- |' * (len(args.tasks) + 3)}")
-    for name, of_task in found.items():
-        scores = {t: mean((c["returns"][1] + c["returns"][3]) / 2 for c in curves) for t, curves in of_task.items()}
-        cells = [f"{scores[task]:.0f}" if task in scores else "" for task in args.tasks]
-        whole = [f"{mean(scores.values()):.0f}"] if all(cells) else [""]
-        seconds = [f"{mean(c['seconds'][-1] for curves in of_task.values() for c in curves):.0f}"]
-        print(f"| {name} | {' | '.join([*cells, *whole, *seconds])} |")
-    made = {name: CANDIDATES[name] for name in found}
-    result = {"steps": args.steps, "seeds": args.seeds, "candidates": made, "curves": found}
-    (RESULTS / f"strong_{args.steps // 1000}k.json").write_text(json.dumps(circumstances() | result, indent=1) + "\n")
+    if args.ablation:
+        whole = suite.recorded()
+        rows = {WHOLE: {task: [whole[task, s] for s in args.seeds if (task, s) in whole] for task in args.tasks}} | rows
+    print_table(rows, args.tasks, args.steps)
 
 
 if __name__ == "__main__":

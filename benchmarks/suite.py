@@ -10,10 +10,9 @@ the table, and docs/img/suite.png, of what is there.
 """
 
 import csv
-import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from statistics import mean
 
@@ -21,7 +20,8 @@ import matplotlib
 import numpy as np
 import trained_policies
 import yaml
-from training import ROOT, Job, circumstances, curve, finish, mean_and_spread, options, ours
+from records import Records, digest
+from training import ROOT, Curve, Job, circumstances, curve, finish, mean_and_spread, options, ours
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -29,10 +29,10 @@ import matplotlib.pyplot as plt
 from study.statistics import of_scores
 
 FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "suite", ROOT / "benchmarks" / "results" / "suite"
-RETURNS, FIGURE = RESULTS / "returns.csv", ROOT / "docs" / "img" / "suite.png"
+RETURNS = Records(RESULTS / "returns.csv", ("task", "seed", "settings"))
+FIGURE = ROOT / "docs" / "img" / "suite.png"
 REFERENCES = ROOT / "benchmarks" / "references" / "suite_28.csv"
 PRESET, STEPS = "strong", 100_000
-COLUMNS = ("task", "seed", "step", "return", "seconds", "settings")
 SMALL = ("agent.critic.hidden_dim=256", "agent.actor.hidden_dim=256", "agent.batch_size=256")
 ARITHMETIC: dict[str, tuple[str, ...]] = {
     "ours": (f"preset={PRESET}",),
@@ -62,34 +62,17 @@ def published() -> tuple[dict[str, str], Published]:
 @cache
 def settings() -> str:
     """A digest of what the preset sets."""
-    values = yaml.safe_load((ROOT / "config" / "preset" / f"{PRESET}.yaml").read_text())
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
+    return digest(yaml.safe_load((ROOT / "config" / "preset" / f"{PRESET}.yaml").read_text()))
 
 
-def recorded() -> list[dict[str, str]]:
-    """The lines of returns.csv that were made with these settings."""
-    if not RETURNS.exists():
-        return []
-    with RETURNS.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if row["settings"] == settings()]
+def recorded() -> dict[tuple[str, int], Curve]:
+    """The runs of returns.csv that were made with these settings, by task and seed."""
+    return {(task, int(seed)): run for (task, seed, made), run in RETURNS.read().items() if made == settings()}
 
 
 def job(task: str, seed: int) -> Job:
     overrides = (f"preset={PRESET}", f"num_train_steps={STEPS}", f"eval_frequency={STEPS // 4}")
     return ours(FOLDER / f"{task}_s{seed}", task, seed, overrides, checkpoint_frequency=20_000)
-
-
-def record(task: str, seed: int) -> None:
-    """Adds a finished run to returns.csv."""
-    found = curve(job(task, seed).folder)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    is_new = not RETURNS.exists()
-    with RETURNS.open("a", newline="") as file:
-        rows = csv.writer(file)
-        if is_new:
-            rows.writerow(COLUMNS)
-        for step, value, seconds in zip(found.steps, found.returns, found.seconds, strict=True):
-            rows.writerow((task, seed, int(step), round(value, 2), round(seconds, 1), settings()))
 
 
 def keep_median(task: str) -> None:
@@ -101,10 +84,10 @@ def keep_median(task: str) -> None:
         trained_policies.keep(task, folder)
 
 
-def of_tasks(rows: Iterable[dict[str, str]]) -> Found:
+def of_tasks(runs: dict[tuple[str, int], Curve]) -> Found:
     found: Found = {}
-    for row in rows:
-        found.setdefault(row["task"], {}).setdefault(int(row["seed"]), {})[int(row["step"])] = float(row["return"])
+    for (task, seed), run in runs.items():
+        found.setdefault(task, {})[seed] = dict(zip(map(int, run.steps), run.returns, strict=True))
     return found
 
 
@@ -180,8 +163,8 @@ def draw(tasks: Sequence[str], ours_: Found, others: Published) -> None:
 
 def report() -> None:
     groups, others = published()
-    rows = recorded()
-    found = of_tasks(rows)
+    runs = recorded()
+    found = of_tasks(runs)
     easy = sorted(task for task, group in groups.items() if group == "easy")
     hard = sorted(task for task, group in groups.items() if group == "hard")
     everyone = [task for task in easy if all(STEPS in of.get(task, {}) for of in others.values())]
@@ -201,7 +184,7 @@ def report() -> None:
         there = [others[method].get(task, {}).get(STEPS) for method in SHOWN]
         cells += ["" if value is None else f"{value:.0f}" for value in there]
         lines.append(f"| {task} | {len(final)} | {' | '.join(cells)} |")
-    seconds = [float(row["seconds"]) for row in rows if int(row["step"]) == STEPS]
+    seconds = [run.seconds[-1] for run in runs.values()]
     if seconds:
         lines += [
             "",
@@ -220,13 +203,14 @@ def main() -> None:
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
     if not args.report:
-        there = {(row["task"], int(row["seed"])) for row in recorded()}
+        there = recorded()
         missing = [key for key in itertools.product(args.tasks, args.seeds) if key not in there]
         missing.sort(key=lambda key: key[1])  # every task once, before any twice
 
         def keep(index: int) -> None:
-            record(*missing[index])
-            keep_median(missing[index][0])
+            task, seed = missing[index]
+            RETURNS.add((task, seed, settings()), curve(job(task, seed).folder))
+            keep_median(task)
 
         finish([job(*key) for key in missing], after=keep)
         (RESULTS / "made.json").write_text(json.dumps(circumstances() | {"preset": PRESET}, indent=1) + "\n")

@@ -7,7 +7,10 @@ import fast
 import numpy as np
 import pytest
 import search
+import strong
+import suite
 import training
+from records import Records
 
 
 def test_a_curve_counts_the_seconds_of_the_episodes_before_each_evaluation(tmp_path: Path) -> None:
@@ -51,3 +54,27 @@ def test_the_ratio_is_of_interquartile_means_over_tasks_and_seeds() -> None:
     found = fast.ratio_of_interquartile_means({"fast": 3 * cpu, "cpu": cpu})
     assert (found["cpu"], found["fast"], found["ratio"]) == (4.5, 13.5, 3)
     assert 1 < found["low"] < 3 < found["high"]
+
+
+def test_runs_that_are_recorded_are_read_again_by_their_names(tmp_path: Path) -> None:
+    records = Records(tmp_path / "results" / "runs.csv", ("task", "seed"))
+    assert records.read() == {}
+    first, second = training.Curve([10, 20], [1.0, 2.0], [3.0, 4.0]), training.Curve([10], [5.5], [6.25])
+    records.add(("walker_run", 1), first)
+    records.add(("walker_run, wide", 2), second)
+    assert records.read() == {("walker_run", "1"): first, ("walker_run, wide", "2"): second}
+    assert records.path.read_text().startswith("task,seed,step,return,seconds\nwalker_run,1,10,3.0,1.0\n")
+
+
+def test_a_study_takes_up_only_runs_with_its_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = training.Curve([50_000], [1.0], [2.0])
+    monkeypatch.setattr(suite, "RETURNS", Records(tmp_path / "suite.csv", suite.RETURNS.names))
+    suite.RETURNS.add(("walker_run", 1, suite.settings()), run)
+    suite.RETURNS.add(("walker_run", 2, "others"), run)
+    assert suite.recorded() == {("walker_run", 1): run}
+    monkeypatch.setattr(strong, "RUNS", Records(tmp_path / "strong.csv", strong.RUNS.names))
+    part = next(iter(strong.WITHOUT))
+    strong.RUNS.add((part, "walker_run", 1, 50_000, strong.settings(part)), run)
+    strong.RUNS.add((part, "walker_run", 2, 100_000, strong.settings(part)), run)
+    strong.RUNS.add((part, "walker_run", 3, 50_000, "others"), run)
+    assert strong.recorded(50_000) == {(part, "walker_run", 1): run}
