@@ -67,10 +67,7 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
 }
 WHOLE = "preset=strong"
 WITHOUT = {
-    "the mean of the critics (their minimum instead)": (
-        *(WHOLE, "agent.actor_q=min"),
-        "agent.critic.head={_target_: agent.networks.ScalarHead, _partial_: true}",
-    ),
+    "the mean of the critics (their minimum instead)": (WHOLE, "agent.actor_q=min", "agent.critic.head.target_q=min"),
     "noise that is held for several decisions": (WHOLE, "agent/exploration=none"),
     "wide critics (128 units)": (WHOLE, "agent.critic.hidden_dim=128"),
     "two updates a decision (one)": (WHOLE, "updates_per_step=1"),
