@@ -78,3 +78,18 @@ def test_a_study_takes_up_only_runs_with_its_own_settings(tmp_path: Path, monkey
     strong.RUNS.add((part, "walker_run", 2, 100_000, strong.settings(part)), run)
     strong.RUNS.add((part, "walker_run", 3, 50_000, "others"), run)
     assert strong.recorded(50_000) == {(part, "walker_run", 1): run}
+
+
+def test_tasks_below_plain_sac_are_named_the_farthest_first() -> None:
+    ours = {
+        "a": {1: {suite.STEPS: 90.0}},
+        "b": {1: {suite.STEPS: 10.0}, 2: {suite.STEPS: 30.0}},
+        "c": {1: {suite.STEPS: 50.0}, 2: {suite.STEPS: 149.0}},  # behind, but by less than its seeds differ
+        "d": {1: {suite.STEPS: 100.0}},
+    }
+    others = {
+        suite.PLAIN[0]: {task: {suite.STEPS: 100.0} for task in "abcd"},
+        suite.PLAIN[1]: {"a": {suite.STEPS: 70.0}},
+    }
+    assert suite.below_plain_sac(ours, others) == "Below plain SAC: b (20 ± 14; 100), a (90; 100)"
+    assert suite.below_plain_sac({"d": ours["d"]}, others) == "Below plain SAC: none"
