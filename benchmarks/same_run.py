@@ -5,6 +5,7 @@ final weights, every generator, the counters, the environments and the replay bu
 """
 
 import csv
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,12 @@ def timeless(path: Path) -> list[list[str]]:
 def events(folder: Path) -> dict[str, list[tuple[int, bytes]]]:
     """Every curve and histogram by tag, (step, summary) in the order of writing, without those that measure time."""
     found: dict[str, list[tuple[int, bytes]]] = {}
-    # events.out.tfevents.<second>.<host>.<process>.<number>
-    written = sorted(folder.glob("events.*"), key=lambda path: [int(path.name.split(".")[part]) for part in (3, -1)])
-    for path in written:
-        for event in EventFileLoader(str(path)).Load():
-            for value in event.summary.value:
-                if not value.tag.endswith(CLOCKS) and not value.tag.startswith("_hparams_"):  # the run's settings
-                    found.setdefault(value.tag, []).append((event.step, value.SerializeToString()))
+    written = [list(EventFileLoader(str(path)).Load()) for path in folder.glob("events.*")]
+    # By the clock in each file's first event: their names hold whole seconds, in which a run can start twice.
+    for event in itertools.chain(*sorted(written, key=lambda file: file[0].wall_time)):
+        for value in event.summary.value:
+            if not value.tag.endswith(CLOCKS) and not value.tag.startswith("_hparams_"):  # the run's settings
+                found.setdefault(value.tag, []).append((event.step, value.SerializeToString()))
     return found
 
 
