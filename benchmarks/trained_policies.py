@@ -27,8 +27,8 @@ MOMENT_S = 4.0  # into the episode, when most bodies are under way
 COLUMNS = 7
 HEAD = """# Trained policies
 
-A policy for each of the 28 tasks of `python benchmarks/suite.py`, its median seed's, trained for {steps:,} environment steps
-on one core.
+A policy for each of the 28 tasks of `python benchmarks/suite.py`, its median seed's, trained for {steps:,} environment
+steps on one core.
 
 ```
 python evaluate.py policies/{example}.pt --video out.mp4
