@@ -114,15 +114,17 @@ def seconds_until(run: Curve, steps: int) -> float:
 
 def print_table(rows: dict[str, dict[str, list[Curve]]], tasks: Sequence[str], steps: int) -> None:
     """Of the runs of each candidate on each task."""
-    print(f"| candidate | {' | '.join(tasks)} | mean | seconds |\n|{' --- |' * (len(tasks) + 3)}")
+    print(f"| candidate | {' | '.join(tasks)} | mean | by seed | seconds |\n|{' --- |' * (len(tasks) + 4)}")
     for name, of_task in rows.items():
         if not any(of_task.values()):
             continue
         scores = [[score(run, steps) for run in runs] for runs in of_task.values()]
         cells = [mean_and_spread(values) if values else "" for values in scores]
         overall = f"{mean(map(mean, scores)):.0f}" if all(scores) else ""
+        complete = all(len(values) == len(scores[0]) > 0 for values in scores)
+        by_seed = ", ".join(f"{mean(of_seed):.0f}" for of_seed in zip(*scores, strict=True)) if complete else ""
         taken = mean(seconds_until(run, steps) for runs in of_task.values() for run in runs)
-        print(f"| {name} | {' | '.join([*cells, overall])} | {taken:.0f} |")
+        print(f"| {name} | {' | '.join([*cells, overall, by_seed])} | {taken:.0f} |")
 
 
 def main() -> None:
