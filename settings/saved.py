@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from utils import UserError, open_file
 
 MOST_BYTES, MOST_NODES, MOST_DEPTH = 2**20, 50_000, 40  # a configuration of ours has 200 values, 8 deep
+NO_YAML = (yaml.scanner.ScannerError, yaml.parser.ParserError)  # whose messages quote nothing of the file
 WRONG = (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, RecursionError)
 
 
@@ -44,6 +45,8 @@ def parse(data: bytes, path: Path, resolved: bool = False) -> Any:
         _require_plain(text, path, resolved)
         config = OmegaConf.create(text)
         return OmegaConf.to_container(config) if OmegaConf.is_config(config) else None
+    except NO_YAML as error:
+        raise UserError(f"{path}: cannot be read ({error.problem}, by line {error.problem_mark.line + 1})") from None
     except WRONG as error:
         raise UserError(f"{path}: cannot be read ({type(error).__name__})") from None
 

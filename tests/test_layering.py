@@ -1,7 +1,9 @@
 """Who may import whom: down only, never in a circle; and no file, and no root, that has grown too large."""
 
 import ast
+import re
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import yaml
@@ -123,6 +125,23 @@ def test_no_algorithm_is_imported_by_another_or_by_what_they_share() -> None:
     assert {"agent.sac", "agent.sac_v", "agent.crossq"} <= algorithms
     importing = {module: names & algorithms for module, names in IMPORTED.items() if room(module) == "agent"}
     assert {module: names for module, names in importing.items() if names} == {}
+
+
+def test_what_is_imported_is_pinned() -> None:
+    lines = "\n".join(path.read_text() for path in ROOT.glob("requirements*.txt"))
+    pinned = {distribution(name) for name in re.findall(r"^([\w.-]+)(?:\[\w+\])?==", lines, re.M)}
+    owners = packages_distributions()
+    others = set().union(*(names for module, names in IMPORTED.items() if room(module) not in ABOVE)) - SOURCES.keys()
+    loose = {
+        name
+        for name in others - set(sys.stdlib_module_names)
+        if not pinned & {distribution(owner) for owner in owners[name]}
+    }
+    assert loose == {"pydantic_core"}, "pydantic pins its core itself; whatever else is imported has a pin of ours"
+
+
+def distribution(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_tests_import_helpers_and_no_other_tests() -> None:

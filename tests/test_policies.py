@@ -173,7 +173,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "other weights": (other_weights, "has changed since cartpole.pt.json beside it was written"),
     "half a policy": (half_a_policy, "saved for an environment of other shapes"),
     "no policy": (garbage, "not a policy that can be read"),
-    "a deep JSON": (lambda path: path.with_name("cartpole.pt.json").write_text("[" * 99_999), "or 40 levels"),
+    "a deep JSON": (
+        lambda path: path.with_name("cartpole.pt.json").write_text("[" * 99_999),
+        "nesting depth, by line 1",
+    ),
     "a list": (lambda path: path.with_name("cartpole.pt.json").write_text("[]"), "not what export.py writes"),
     "no JSON": (lambda path: path.with_name("cartpole.pt.json").unlink(), "cartpole.pt.json: No such file"),
     "no file": (lambda path: path.unlink(), "cartpole.pt: No such file"),

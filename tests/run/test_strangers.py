@@ -148,7 +148,8 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
     "a bomb": (written(BOMB + "\nreward_scale: 1.0"), "an anchor, an alias or a tag"),
     "a long file": (written("reward_scale: 1.0\nmore: '" + "x" * 2**20 + "'"), "more than 1,048,576 bytes"),
     "many values": (written("reward_scale: 1.0\nmore: [" + "1," * 60_000 + "]"), "more than 50,000 values"),
-    "a deep list": (written("reward_scale: 1.0\nmore: " + "[" * 5000 + "]" * 5000), "40 levels"),
+    "a deep list": (written("reward_scale: 1.0\nmore: " + "[" * 500 + "]" * 500), "40 levels"),
+    "a deeper list": (written("reward_scale: 1.0\nmore: " + "[" * 5000 + "]" * 5000), r"nesting depth, by line \d+\)"),
     "a long number": (written("reward_scale: " + "9" * 5000), "cannot be read"),
     "a key that is a number": (put("agent/7", "1"), "agent.'?7'?"),
     "no mapping": (lambda folder: (folder / "config.yaml").write_text("[1, 2]"), "not a run's configuration"),  # type: ignore[dict-item,return-value]

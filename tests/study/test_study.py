@@ -37,7 +37,7 @@ def test_runs_are_found_in_folders_sweeps_and_patterns_each_once(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("env: [", "cannot be read"),
+        ("env: a\nseed: [", r"cannot be read \(did not find .*, by line 3\)"),
         ("env: a\nseed: 1\n", "num_train_steps, agent missing"),
         ("- 1\n", "not the settings"),
     ],
