@@ -58,7 +58,8 @@ def sweep_and_kill(arguments: list[str], folder: Path, cpus: int) -> tuple[int, 
             time.sleep(0.02)
         for process in [psutil.Process(raylet), *psutil.Process(raylet).children(recursive=True)]:
             process.send_signal(signal.SIGKILL)
-        print(f"killed the second node, with {', '.join(cut)}", flush=True)
+        # In one piece, its end of line too: the sweep, which sees its node die, writes to the same terminal.
+        os.write(sys.stdout.fileno(), f"killed the second node, with {', '.join(cut)}\n".encode())
         return sweep.wait(), cut
     finally:
         cluster.shutdown()
