@@ -59,7 +59,7 @@ def sweep_and_kill(arguments: list[str], folder: Path, cpus: int) -> tuple[int, 
         for process in [psutil.Process(raylet), *psutil.Process(raylet).children(recursive=True)]:
             process.send_signal(signal.SIGKILL)
         # In one piece, its end of line too: the sweep, which sees its node die, writes to the same terminal.
-        os.write(sys.stdout.fileno(), f"killed the second node, with {', '.join(cut)}\n".encode())
+        print(f"killed the second node, with {', '.join(cut)}\n", end="", flush=True)
         return sweep.wait(), cut
     finally:
         cluster.shutdown()

@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from utils import UserError, open_file
 
 MOST_BYTES, MOST_NODES, MOST_DEPTH = 2**20, 50_000, 40  # a configuration of ours has 200 values, 8 deep
-NO_YAML = (yaml.scanner.ScannerError, yaml.parser.ParserError)  # whose messages quote nothing of the file
+NO_YAML = (yaml.scanner.ScannerError, yaml.parser.ParserError)  # libyaml's messages quote nothing of the file
 WRONG = (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, RecursionError)
 
 

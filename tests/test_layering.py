@@ -1,4 +1,4 @@
-"""Who may import whom: down only, never in a circle; and no file, and no root, that has grown too large."""
+"""Who may import whom: down only, never in a circle; others with a pin; and no file or root that is too large."""
 
 import ast
 import re
