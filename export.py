@@ -110,7 +110,7 @@ def _place_of(found: Trained, kind: str) -> Path:
 def _require_packages() -> None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"--format onnx: {', '.join(missing)} missing; pip install -r requirements-export.txt")
+        raise UserError(f"--format onnx: {', '.join(missing)} missing; pip install -e '.[export]'")
 
 
 def _policy_of(found: Trained) -> Policy:

@@ -1,7 +1,6 @@
 """A run's folder: claimed for it, and what it says of it: who works in it now, whether it is finished."""
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -9,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from settings import operating_system
 from utils import UserError, one_line, refuse_links, write_atomically
 
 FINISHED, FAILED = "finished.json", "failed.json"
@@ -71,7 +71,7 @@ class Lock:
         except OSError as error:
             raise UserError(f"{folder}: the folder cannot be written ({error.strerror})") from None
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            operating_system.lock(self._descriptor)
         except BlockingIOError:
             os.close(self._descriptor)
             owner = one_line(path.read_text(errors="replace"))

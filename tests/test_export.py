@@ -170,7 +170,7 @@ def test_what_cannot_be_exported_is_one_line(
             patched.setattr(export, writes, full)
             export.export(pendulum, kind, output=tmp_path / "mine.pt")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"onnx, onnxscript, onnxruntime missing; pip install -r requirements-export"):
+    with pytest.raises(UserError, match=r"onnx, onnxscript, onnxruntime missing; pip install -e '\.\[export\]'"):
         export.export(pendulum)
 
 

@@ -14,10 +14,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "video": set(),
     "dmc2gym": set(),
     "settings": {"utils"},
-    "envs": {"dmc2gym", "settings.hints", "settings.types", "utils"},
+    "envs": {"dmc2gym", "settings.hints", "settings.operating_system", "settings.types", "utils"},
     "sinks": {"utils"},
     "replay_buffer": {"settings.checked", "settings.types", "utils"},
-    "agent": {"replay_buffer", "settings.checked", "settings.types", "utils"},
+    "agent": {"replay_buffer", "settings.checked", "settings.operating_system", "settings.types", "utils"},
     "replay": {"replay_buffer", "settings", "utils"},
     "logger": {"settings", "sinks", "utils"},
     "study": {"settings", "utils"},
@@ -128,7 +128,7 @@ def test_no_algorithm_is_imported_by_another_or_by_what_they_share() -> None:
 
 
 def test_what_is_imported_is_pinned() -> None:
-    lines = "\n".join(path.read_text() for path in ROOT.glob("requirements*.txt"))
+    lines = "\n".join((ROOT / name).read_text() for name in ("requirements.txt", "constraints.txt"))
     pinned = {distribution(name) for name in re.findall(r"^([\w.-]+)(?:\[\w+\])?==", lines, re.M)}
     owners = packages_distributions()
     others = set().union(*(names for module, names in IMPORTED.items() if room(module) not in ABOVE)) - SOURCES.keys()

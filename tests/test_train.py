@@ -12,7 +12,6 @@ import torch
 from omegaconf import OmegaConf
 from runs import rows
 
-from run import machine
 from settings import compose
 from settings.check import check
 from train import Workspace
@@ -185,9 +184,8 @@ def test_an_evaluator_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("precision", "chosen", "dtype"), [("auto", "fp32", None), ("bf16", "bf16", torch.bfloat16)])
 def test_the_precision_reaches_the_agent_and_the_saved_configuration(
-    tmp_path: Path, precision: str, chosen: str, dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, precision: str, chosen: str, dtype: torch.dtype | None
 ) -> None:
-    monkeypatch.setattr(machine, "has_bf16", lambda: True)
     run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", f"precision={precision}")
     run.close()
     assert run.agent.autocast_dtype is dtype

@@ -95,9 +95,8 @@ def test_a_launchers_missing_package_is_one_line(
     found = ConfigStore.instance().repo["hydra"]["launcher"]
     for name in ("joblib.yaml", "submitit_slurm.yaml", "submitit_local.yaml", "ray.yaml"):
         monkeypatch.delitem(found, name, raising=False)
-    with pytest.raises(UserError, match=f"not installed; pip install -r requirements-{needs}.txt"):
+    with pytest.raises(UserError, match=rf"not installed; pip install -e '\.\[{needs}\]'"):
         preflight.prepare(["-m", f"hydra/launcher={launcher}", "seed=1,2"], preflight.check_machine)
-    assert (Path(compose.CONFIG_DIR).parent / f"requirements-{needs}.txt").exists()
     with pytest.raises(UserError, match="there are cluster, slurm, slurm_local, this_machine"):
         preflight.prepare(["-m", "hydra/launcher=slrum", "seed=1,2"], preflight.check_machine)
     assert list(tmp_path.iterdir()) == []

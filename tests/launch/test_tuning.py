@@ -178,9 +178,7 @@ def test_a_mistake_is_one_line_and_nothing_is_created(
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["sweeper"], "optuna.yaml", raising=False)
-    with pytest.raises(
-        UserError, match=r"hydra/sweeper=optuna: not installed; pip install -r requirements-optuna\.txt"
-    ):
+    with pytest.raises(UserError, match=r"hydra/sweeper=optuna: not installed; pip install -e '\.\[optuna\]'"):
         preflight(tmp_path, monkeypatch, "preset=tune")
     assert list(tmp_path.iterdir()) == []
 

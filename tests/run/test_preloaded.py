@@ -309,7 +309,7 @@ def test_the_key_is_compared_by_what_it_names(tmp_path: Path, monkeypatch: pytes
 
 def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"h5py is missing; pip install -r requirements-data\.txt"):
+    with pytest.raises(UserError, match=r"h5py is missing; pip install -e '\.\[data\]'"):
         probes.workspace(tmp_path / "run", *HALF)
-    with pytest.raises(UserError, match=r"minari, h5py missing; pip install -r requirements-data\.txt"):
+    with pytest.raises(UserError, match=r"minari, h5py missing; pip install -e '\.\[data\]'"):
         evaluate.evaluate(tmp_path / "run", dataset_id="some/thing-v0")
