@@ -55,7 +55,9 @@ def load(
     """
     from dm_control import suite  # not before: it looks for OpenGL when it is imported, and takes a second
 
-    with contextlib.redirect_stdout(io.StringIO()):  # without labmaze, it prints that tasks outside the suite are missing
+    with contextlib.redirect_stdout(
+        io.StringIO()
+    ):  # without labmaze, it prints that tasks outside the suite are missing
         from shimmy.dm_control_compatibility import DmControlCompatibilityV0
 
     task = suite.load(

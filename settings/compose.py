@@ -15,7 +15,7 @@ from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from settings import replaced
+from settings import hydra_patch
 from settings.check import SUPPLIED, Settings, UnknownKeyError, check
 from settings.hints import nearest
 from settings.nested import walk
@@ -27,7 +27,7 @@ AUTO = "auto"
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir")
 SEARCHPATH = "hydra.searchpath"
 
-replaced.install()
+hydra_patch.install()
 OmegaConf.register_new_resolver("product", lambda a, b: a * b, replace=True)
 OmegaConf.register_new_resolver("smaller", lambda a, b: min(a, b), replace=True)
 

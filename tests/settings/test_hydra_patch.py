@@ -1,5 +1,7 @@
 """A node of another class takes the place of the one there, in one run, in a sweep and in what goes on."""
 
+import sys
+from argparse import Action, ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,3 +56,13 @@ def test_runs_of_a_sweep_and_what_continues_them(tmp_path: Path, command: Callab
     assert resume.settings_of(folder, ["agent=tqc", *overrides]).agent["critic"]["head"]["num_bins"] == 5
     with pytest.raises(UserError, match=r"agent.critic.head.\S+=\S+ would change the run"):
         resume.settings_of(folder, ["agent=tqc", *overrides[:-1], f"agent.critic.head={QUANTILES}"])
+
+
+def test_hydras_options_are_parsed_where_argparse_looks_into_help_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(parser: ArgumentParser, action: Action) -> None:  # as Python 3.14 does
+        if action.help and not isinstance(action.help, str):
+            raise ValueError("badly formed help string")
+
+    monkeypatch.setattr(ArgumentParser, "_check_help", check, raising=False)
+    assert sys.modules["hydra.main"].get_args_parser().parse_args(["--multirun", "seed=1,2"]).multirun
+    assert ArgumentParser._check_help is check  # type: ignore[attr-defined]
