@@ -56,14 +56,11 @@ def args_parser() -> ArgumentParser:
     It gives one of them an object in place of a help text, to be written only when it is shown. Since Python 3.14
     argparse looks into help texts as they are added and raises ValueError.
     """
-    check = ArgumentParser.__dict__.get("_check_help")
-    if check is None:
-        return _args_parser()
-    ArgumentParser._check_help = lambda *_: None  # type: ignore[attr-defined]
+    ArgumentParser._check_help = lambda *_: None  # type: ignore[attr-defined]  # hides the base class's
     try:
         return _args_parser()
     finally:
-        ArgumentParser._check_help = check  # type: ignore[attr-defined]
+        del ArgumentParser._check_help  # type: ignore[attr-defined]
 
 
 def install() -> None:
