@@ -3,9 +3,9 @@
     python benchmarks/structure.py [--checkout FOLDER]
 
 Runs `python train.py env=cheetah_run preset=cpu` under a profiler hook until the first call of `agent.update` returns.
-Of this project's code it counts the files and functions entered (a module's own body is no function), the lines of those
-files, the frames on the stack where the optimizer steps, and the modules that are executed more than once. Then it
-counts lines of product code, words of pages and annotations with `Any`. Prints one JSON object.
+Of this project's code it counts the files and functions entered (a module's own body is no function), the lines of
+those files, the frames on the stack where the optimizer steps, and the modules that are executed more than once. Then
+it counts lines of product code, words of pages and annotations with `Any`. Prints one JSON object.
 """
 
 import argparse
