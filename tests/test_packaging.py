@@ -51,6 +51,7 @@ def test_whatever_is_required_has_an_exact_pin_within_its_range() -> None:
             pin = PINS[canonicalize_name(requirement.name)]
             (exact,) = pin.specifier
             assert exact.operator == "=="
+            assert pin.marker is None or requirement.marker == pin.marker
             assert requirement.specifier.contains(exact.version.replace("*", "0")), f"{pin} is not in {requirement}"
     assert not any(pin.extras for pin in PINS.values()), "a constraint cannot have extras"
 
