@@ -6,8 +6,8 @@ Numbers in brackets are the paper's equations; its phi, theta and theta_bar are 
 an observation o. Shapes: B transitions in a batch, |o| and |a| numbers in an observation and an action, H hidden units.
 
 Only the environments come from the project. The rest of it makes SAC faster and safer and changes no number: a test
-holds that on a CPU `train` below and `agent=sac execution=eager` arrive at the same bytes. (On some processors the
-framework uses another library for large matmuls, which rounds differently: agent/networks/products.py.)
+holds that on a CPU `train` below and `agent=sac execution=eager agent.critic_target_update_frequency=1` arrive at the
+same bytes. (On some processors the framework uses another library for large matmuls, which rounds differently.)
 """
 
 import argparse
