@@ -10,6 +10,7 @@ import torch
 
 from run import machine
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime's, which leaves files in folders that are looked at
 HAS_OPENGL = machine.choose_opengl(wanted=True)
 
 import probes  # noqa: E402, F401  registers the probe environments
