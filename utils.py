@@ -67,6 +67,11 @@ class Stopped(KeyboardInterrupt):
         self.exit_code = exit_code
 
 
+def num_cores() -> int:
+    """How many cores this process may use: all of them where the system does not say, as macOS does not."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def set_seed_everywhere(seed: int) -> None:
     """Seeds Python's, NumPy's and torch's (CPU and GPU) global generators."""
     import torch
@@ -161,7 +166,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Writes a text file so that a reader, or a crash, sees either the old content or the new."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding="utf-8")
         sync(temporary)
         temporary.replace(path)
     except OSError:

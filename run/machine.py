@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from settings.check import Settings
-from utils import UserError
+from utils import UserError, num_cores
 
 # Of (batch, width) by (width, width): target actor 1, target critics 2, critics 2 forward and 4 backward, then for the
 # actor 1 forward and 2 backward through itself, 2 and 2 through the critics.
@@ -100,7 +100,7 @@ def has_free_core(device: torch.device) -> bool:
     """Whether updates leave a core alone. Threads of an update wait for each other, so a lost core stops them all."""
     if device.type == "cuda":
         return True
-    return PARENT not in os.environ and len(os.sched_getaffinity(0)) > torch.get_num_threads()
+    return PARENT not in os.environ and num_cores() > torch.get_num_threads()
 
 
 def keep_freed_memory() -> None:

@@ -1,6 +1,5 @@
 """Hydra's composition; each of its errors as one line."""
 
-import os
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from settings import replaced
 from settings.check import SUPPLIED, Settings, UnknownKeyError, check
 from settings.hints import nearest
 from settings.nested import walk
-from utils import UserError, one_line
+from utils import UserError, num_cores, one_line
 
 CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"
 AUTO = "auto"
@@ -228,4 +227,4 @@ def runs_at_once(device: str) -> int:
     import torch  # not before: a command line is composed and checked without it
 
     gpus = 0 if device == "cpu" else torch.cuda.device_count()
-    return gpus or len(os.sched_getaffinity(0))
+    return gpus or num_cores()

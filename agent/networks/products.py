@@ -55,7 +55,7 @@ def mkl_leaves_avx512_alone() -> bool:
     if not (torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability().startswith("AVX512")):
         return False
     processor = Path("/proc/cpuinfo")
-    return processor.exists() and "GenuineIntel" not in processor.read_text()
+    return processor.exists() and "GenuineIntel" not in processor.read_text(encoding="utf-8")
 
 
 def _onednn(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, after: str) -> torch.Tensor:
