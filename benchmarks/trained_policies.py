@@ -52,7 +52,7 @@ def paths() -> list[Path]:
 
 
 def about(path: Path) -> dict[str, Any]:
-    return json.loads(packed.beside(path).read_text())
+    return json.loads(packed.beside(path).read_text(encoding="utf-8"))
 
 
 def write_table() -> None:
@@ -66,7 +66,7 @@ def write_table() -> None:
         example=found[0]["task"],
         figure=f"../{FIGURE.relative_to(ROOT)}",
     )
-    (FOLDER / "README.md").write_text(head + "\n".join(lines) + "\n")
+    (FOLDER / "README.md").write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 def frame(path: Path) -> np.ndarray:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import socket
 import tempfile
 import time
@@ -50,7 +51,7 @@ def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.cs
     if any((folder / name).exists() for name in names):
         raise UserError(
             f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
-            f"with resume={folder}"
+            f"with {shlex.quote(f'resume={folder}')}"
         )
 
 
@@ -74,7 +75,7 @@ class Lock:
             operating_system.lock(self._descriptor)
         except BlockingIOError:
             os.close(self._descriptor)
-            owner = one_line(path.read_text(errors="replace"))
+            owner = one_line(path.read_text(errors="replace", encoding="utf-8"))
             raise UserError(f"{folder}: process {owner} is working in this folder") from None
         except OSError as error:  # a file system without locks
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
@@ -95,7 +96,7 @@ def mark_finished(folder: Path, step: int, last_return: float, solved_step: int 
 def finished(folder: Path) -> tuple[int, float] | None:
     """The last step and the final return of a complete run; None for one that is not."""
     try:
-        said = json.loads((folder / FINISHED).read_text())
+        said = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
         return int(said["step"]), float(said["last_return"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
@@ -122,7 +123,7 @@ def failures(sweep: Path) -> dict[Path, int]:
 def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
     """A line for each failure that is not one of `before`: the run's overrides, and the reason."""
     new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
-    said = [(path, json.loads(path.read_text())) for path in new]
+    said = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in new]
     return [f"{' '.join(what['overrides']) or path.parent.name}: {what['reason']}" for path, what in said]
 
 

@@ -74,7 +74,7 @@ class WandbSink(Sink):
                 entity=entity,
                 mode=mode,
                 dir=log_dir,
-                id=identity.read_text(),
+                id=identity.read_text(encoding="utf-8"),
                 resume="allow" if continues and mode != "offline" else None,
                 name=log_dir.name,
                 settings=wandb.Settings(console="off", quiet=True),  # the terminal stays the progress bar's

@@ -10,6 +10,7 @@ import torch
 
 import envs.opengl
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime's, which leaves files in folders that are looked at
 HAS_OPENGL = envs.opengl.choose(wanted=True)
 
 import probes  # noqa: E402, F401  registers the probe environments

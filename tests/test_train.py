@@ -11,7 +11,7 @@ import probes
 import pytest
 import torch
 from omegaconf import OmegaConf
-from runs import rows
+from runs import quoted, rows
 
 from settings import compose
 from settings.check import check
@@ -89,7 +89,7 @@ def test_every_preset_trains_in_its_own_environment(tmp_path: Path, preset: str)
         "log_save_tb=false",
         "save_figure=false",
         "num_eval_episodes=1",
-        f"hydra.run.dir={tmp_path}",
+        f"hydra.run.dir={quoted(tmp_path)}",
     )
     config = compose.compose_config("train", [f"preset={preset}", *small, *quiet])
     run = Workspace(check(compose.plain(config)), tmp_path)

@@ -39,7 +39,7 @@ FEW = ("preset=tune", "updates_per_step=1", "agent.critic.hidden_dim=8", "agent.
 
 def trials(folder: Path) -> list[tuple[Any, ...]]:
     """Number, state, value and parameters of each trial, in order."""
-    database = sqlite3.connect(f"file:{folder / 'study.db'}?mode=ro", uri=True)
+    database = sqlite3.connect(f"{(folder / 'study.db').as_uri()}?mode=ro", uri=True)
     params = (
         "select group_concat(param_name || '=' || param_value, ' ') from (select * from trial_params order by 1, 3)"
     )
@@ -252,7 +252,7 @@ def test_one_process_a_study(tmp_path: Path) -> None:
 def test_where_every_trial_failed_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command_line, "prepare", lambda *_: [f"hydra.sweep.dir={tmp_path}"])
+    monkeypatch.setattr(command_line, "prepare", lambda *_: [f"hydra.sweep.dir={compose.quoted(str(tmp_path))}"])
     for storage in (None, f"sqlite:///{tmp_path}/study.db"):
         study = optuna.create_study(storage=storage)
         study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)

@@ -81,3 +81,11 @@ def test_windows_is_told_of_wsl_in_one_line(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert all("Windows is not supported by itself; run the same command in WSL 2" in line for line in lines)
+
+
+def test_cores_are_those_that_the_process_may_use_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
+    assert operating_system.usable_cpus() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert operating_system.usable_cpus() == 7
