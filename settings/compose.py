@@ -1,7 +1,7 @@
 """Hydra's composition; each of its errors as one line."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -209,17 +209,22 @@ def _missing(error: MissingConfigException, folders: list[Path]) -> str:
     return one_line(error)
 
 
+def with_params(params: Mapping[Any, str] | None, overrides: list[str]) -> list[str]:
+    """`hydra.sweeper.params` as overrides, except for keys that the given overrides have; and these."""
+    given = {override.get_key_element() for override in parse(overrides)}
+    return [*(f"{key}={value}" for key, value in (params or {}).items() if key not in given), *overrides]
+
+
 def quoted(text: str) -> str:
     """A text as Hydra reads it, whatever is in it."""
     return QuotedString(text, Quote.single).with_quotes()
 
 
-REQUIREMENTS = {  # of launchers and sweepers, by the plugin's own configuration
+REQUIREMENTS = {  # of launchers, by the plugin's own configuration
     "hydra/launcher/joblib": "requirements-joblib.txt",
     "hydra/launcher/submitit_slurm": "requirements-slurm.txt",
     "hydra/launcher/submitit_local": "requirements-slurm.txt",
     "hydra/launcher/ray": "requirements-ray.txt",
-    "hydra/sweeper/optuna": "requirements-optuna.txt",
 }
 
 
