@@ -97,6 +97,17 @@ def forked(folder: Path, *arguments: str, die: bool = False) -> tuple[int | None
     return process.exitcode, log.read_text()
 
 
+class _NoLock:
+    def __init__(self, folder: Path): ...
+
+    def release(self) -> None: ...
+
+
+@pytest.fixture
+def every_call_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("run.folder.Lock", _NoLock)
+
+
 @pytest.mark.thorough
 def test_a_killed_study_ends_as_one_that_was_not(tmp_path: Path) -> None:
     undisturbed = subprocess.Popen(
@@ -136,6 +147,7 @@ def test_a_killed_study_ends_as_one_that_was_not(tmp_path: Path) -> None:
     assert f"Best value: {best.best_value}" in said and f"Best value: {best.best_value}" in continued
 
 
+@pytest.mark.usefixtures("every_call_is_a_process")
 def test_a_trial_that_is_worse_is_pruned_and_its_run_may_be_continued_by_hand(
     tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +171,7 @@ def test_a_trial_that_is_worse_is_pruned_and_its_run_may_be_continued_by_hand(
     assert trials(tmp_path / "study") == made
 
 
+@pytest.mark.usefixtures("every_call_is_a_process")
 def test_a_pruned_run_whose_study_was_killed_before_it_noted_that_is_not_run_again(
     tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,7 +181,6 @@ def test_a_pruned_run_whose_study_was_killed_before_it_noted_that_is_not_run_aga
         with pytest.raises(Killed):
             command(*study)
     assert [state for _, state, *_ in trials(tmp_path / "study")] == ["COMPLETE", "RUNNING"]
-    monkeypatch.setattr("run.folder.Lock", lambda path: None)  # which a killed process would not have any more
     capsys.readouterr()
     assert command(*study, "resume=auto") == 0
     said = capsys.readouterr().out
@@ -267,11 +279,6 @@ def open_study(folder: Path, may_continue: bool = True, settings: Any = None, **
     searched = {"x": given.pop("x", "interval(0, 1)")}
     settings = settings or {"env": "cheetah_run", "agent": {"n": 1}}
     tuning.open_study(folder, given.pop("direction", "maximize"), searched, settings, may_continue)
-
-
-@pytest.fixture
-def every_call_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("run.folder.Lock", lambda path: None)
 
 
 @pytest.mark.usefixtures("every_call_is_a_process")
