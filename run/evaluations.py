@@ -44,7 +44,8 @@ class Evaluations:
         beside: makes them in a process of its own; None is that all are made here.
         solved_from: the mean return from which on the task counts as solved; None where it names none.
         keep_best: keeps a policy (see run/best.py), given it, the step and the mean return.
-        prune: whether the run is to end, given the step of the evaluation whose row was written last.
+        prune: whether the run is to end, given the step of the evaluation whose row was written last. With it, training
+            waits for each: whether a run is pruned or fails first would otherwise depend on time.
 
     Raises:
         PrunedError: by what writes a row, if the run is to end with it.
@@ -86,13 +87,14 @@ class Evaluations:
         """
         if not self.finish():
             return
-        if self._beside is None or (is_last and not self._beside.has_begun):
+        waits = is_last or self._prune is not None
+        if self._beside is None or (waits and not self._beside.has_begun):
             self._here(self._agent, self._progress.step, self._progress.episode)
             return
         self._pending = Pending(self._progress.step, self._progress.episode, self._agent.policy.weights())
         self._progress.evaluation_begun()
         self._beside.begin(self._pending.step, self._pending.weights)
-        if is_last:
+        if waits:
             self.finish()
 
     def look(self) -> None:
