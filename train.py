@@ -10,7 +10,7 @@ if __name__ == "__main__":
 import contextlib
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from run.state import SavedRun
 from run.stopping import Stopping
 from settings import compose
 from settings.check import Settings
-from utils import EnvError, RunError, Stopped, UserError, one_line, write_atomically
+from utils import EnvError, PrunedError, RunError, Stopped, UserError, one_line, write_atomically
 
 
 class Workspace:
@@ -43,6 +43,7 @@ class Workspace:
         resume: continue from the folder's newest whole checkpoint.
         reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
         without: to resume, what may be left out if it is damaged (see run/salvage.py).
+        prune: whether to end early, after the evaluation at a step (see run/evaluations.py).
 
     Raises:
         UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
@@ -55,12 +56,13 @@ class Workspace:
         resume: bool = False,
         reuse: bool = False,
         without: Sequence[str] = (),
+        prune: Callable[[int], bool] | None = None,
     ):
         self.lock = run_folder.Lock(work_dir)
         try:
             if not resume:
                 run_folder.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
-            self._build(cfg, work_dir, resume, without)
+            self._build(cfg, work_dir, resume, without, prune)
         except OSError as error:
             self.lock.release()
             if error.filename is None or not Path(str(error.filename)).is_relative_to(work_dir):
@@ -70,7 +72,14 @@ class Workspace:
             self.lock.release()
             raise
 
-    def _build(self, cfg: Settings, work_dir: Path, resume: bool, without: Sequence[str]) -> None:
+    def _build(
+        self,
+        cfg: Settings,
+        work_dir: Path,
+        resume: bool,
+        without: Sequence[str],
+        prune: Callable[[int], bool] | None,
+    ) -> None:
         parts = build(cfg, work_dir)
         self.cfg = cfg
         self.work_dir = work_dir
@@ -92,6 +101,7 @@ class Workspace:
             parts.beside,
             parts.solved_from,
             keep_best=partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
+            prune=prune,
         )
         self.saved = SavedRun(cfg, work_dir, parts, self.progress, self.evaluations)
         self.loop = Loop(
@@ -132,7 +142,7 @@ class Workspace:
         return self.progress.last_return
 
     def run(self) -> float:
-        """Trains to the end.
+        """Trains to the end, or until it is pruned.
 
         Returns:
             The mean return of the final evaluation.
@@ -143,6 +153,9 @@ class Workspace:
                     self._stop()
             self.logger.close()
             run_folder.mark_finished(self.work_dir, self.step, self.last_return, self.progress.solved_step)
+        except PrunedError as pruned:
+            self.logger.close()
+            run_folder.mark_finished(self.work_dir, pruned.step, self.last_return, self.progress.solved_step, True)
         except KeyboardInterrupt as interrupt:
             self.loop.end_unfinished_episodes()
             if isinstance(interrupt, Stopped):

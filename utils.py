@@ -54,6 +54,18 @@ class EnvError(RunError):
         return self._trace or "".join(here)
 
 
+class PrunedError(Exception):
+    """Ends a run early whose evaluations are worse than those of other trials of its study.
+
+    Args:
+        step: of the evaluation that decided it.
+    """
+
+    def __init__(self, step: int):
+        super().__init__(f"pruned at step {step}")
+        self.step = step
+
+
 class Stopped(KeyboardInterrupt):
     """A signal ended the run after its state was saved. Like Ctrl-C, it ends a sweep too.
 

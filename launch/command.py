@@ -87,10 +87,10 @@ def run_sweep(hydra_main: Callable[[], Any], folder: Path) -> None:
     broke_off = []
     try:
         hydra_main()
+    except RunError:  # the sweeper's last line
+        raise
     except Exception as error:  # not a run's, but the launcher's or the sweeper's
-        if str(error) in ("Record does not exist.", "No trials are completed yet."):  # Optuna's, of the best trial
-            raise RunError("every trial failed; the lines above say why") from None
-        if not isinstance(error, UserError | RunError):
+        if not isinstance(error, UserError):
             traceback.print_exc()
         broke_off = [f"the sweep broke off: {one_line(error) or type(error).__name__}"]
     # A trial that failed is one of a study's results.

@@ -157,8 +157,8 @@ def prepare(
     if tunes:
         from launch import tuning  # not before: Optuna is optional
 
-        left = tuning.open_study(folder, config.hydra.sweeper, asked.ranges, plain(asked.configs[0]), may_continue)
-        argv = [*argv, f"hydra.sweeper.n_trials={left}"]
+        settings = plain(asked.configs[0])
+        tuning.open_study(folder, config.hydra.sweeper.direction, asked.ranges, settings, may_continue)
     # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so each
     # may; and a worker may be elsewhere, so the folder is absolute.
     names = _names_before(folder) | {override.key_or_group for override in parsed if override.is_sweep_override()}

@@ -1,6 +1,6 @@
 """Hydra's composition; each of its errors as one line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -209,17 +209,22 @@ def _missing(error: MissingConfigException, folders: list[Path]) -> str:
     return one_line(error)
 
 
+def with_params(params: Mapping[Any, str] | None, overrides: list[str]) -> list[str]:
+    """`hydra.sweeper.params` as overrides, except for keys that the given overrides have; and these."""
+    given = {override.get_key_element() for override in parse(overrides)}
+    return [*(f"{key}={value}" for key, value in (params or {}).items() if key not in given), *overrides]
+
+
 def quoted(text: str) -> str:
     """A text as Hydra reads it, whatever is in it."""
     return QuotedString(text, Quote.single).with_quotes()
 
 
-EXTRAS = {  # of pyproject.toml, by the configuration of the launcher or sweeper that they bring
+EXTRAS = {  # of pyproject.toml, by the configuration of the launcher that they bring
     "hydra/launcher/joblib": "joblib",
     "hydra/launcher/submitit_slurm": "slurm",
     "hydra/launcher/submitit_local": "slurm",
     "hydra/launcher/ray": "ray",
-    "hydra/sweeper/optuna": "optuna",
 }
 
 

@@ -7,16 +7,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+import composed
 import probes
 import psutil
 import pytest
 import torch
-from runs import Killed, assert_same, at_step, die_in, go_on
+from runs import Killed, assert_same, at_step, die_in, go_on, rows
 
 from agent.policy_file import load_policy
 from run import beside, best
+from run import folder as run_folder
 from run.beside import Beside
 from run.evaluator import Evaluator
+from train import Workspace
 from utils import Stopped, UserError
 
 RUN = (
@@ -152,6 +155,28 @@ def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
     assert_same(tmp_path / "run", straight)
     assert f"The evaluation at step 200 is made again, and from now on training waits: {said}" in _said(capsys)
     assert none_is_left(processes[0])
+
+
+def test_a_run_that_may_be_pruned_waits_and_ends_with_the_row_that_decides(
+    tmp_path: Path, processes: list[int], straight: Path
+) -> None:
+    asked: list[int] = []
+    (tmp_path / "run").mkdir()
+    run = Workspace(composed.settings(*probes.SMALL, *BESIDE), tmp_path / "run", prune=lambda step: decide(step))
+
+    def decide(step: int) -> bool:
+        asked.append(step)
+        assert (run.step, rows(tmp_path / "run/eval.csv")[-1]["step"]) == (step, str(step))
+        return step == 200
+
+    last_return = run.run()
+    run.close()
+    assert (asked, run.step, processes) == ([100, 200], 200, [])
+    columns = [name for name in rows(straight / "eval.csv")[0] if name != "duration"]
+    two, all_four = (rows(folder / "eval.csv") for folder in (tmp_path / "run", straight))
+    assert [[row[name] for name in columns] for row in two] == [[row[name] for name in columns] for row in all_four[:2]]
+    assert run_folder.finished(tmp_path / "run") == (200, last_return) and run_folder.was_pruned(tmp_path / "run")
+    assert not run_folder.was_pruned(straight)
 
 
 def _said(capsys: pytest.CaptureFixture[str]) -> str:
