@@ -111,7 +111,7 @@ def finished(folder: Path) -> tuple[int, float] | None:
 def was_pruned(folder: Path) -> bool:
     """Whether a run that is `finished` was pruned."""
     try:
-        return bool(json.loads((folder / FINISHED).read_text())["pruned"])
+        return bool(json.loads((folder / FINISHED).read_text(encoding="utf-8"))["pruned"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -144,7 +144,7 @@ def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
 def failure(folder: Path) -> str | None:
     """Why a run failed, as `mark_failed` wrote it down; None if it did not."""
     path = folder / FAILED
-    return str(json.loads(path.read_text())["reason"]) if path.exists() else None
+    return str(json.loads(path.read_text(encoding="utf-8"))["reason"]) if path.exists() else None
 
 
 def wait_until_free(folder: Path, seconds: float) -> None:
