@@ -46,7 +46,8 @@ class Recorded:
         numbers = agent.draw(batch)
         if not self._able:
             return agent.compute(batch, numbers)
-        key = (agent.batch_size, agent.autocast_dtype, agent.training, agent.phase, *sorted(agent.pattern.items()))
+        due = sorted(agent.pattern.items())
+        key = (type(batch), agent.batch_size, agent.autocast_dtype, agent.training, agent.phase, *due)
         recording = self._recordings.get(key)
         if recording is None:
             return self._record(key, agent, batch, numbers)
