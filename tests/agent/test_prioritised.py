@@ -1,14 +1,14 @@
 """Prioritised replay: what is drawn, what weights do to the losses, what the buffer gets back, and what is refused."""
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Always, Silent, make_agent, make_batch
 from forks import ForkAgent
-from own_buffers import PrioritisedBuffer
+from own_buffers import ListBuffer, PrioritisedBuffer
 from stand_in_graphs import AGENTS, StandInGraphs, assert_same, fill, learned, make_buffer, sees_images, train
 
 from agent.execution import choose
@@ -275,6 +275,21 @@ class Forgets(PrioritisedBuffer):
         return self._gather(self.choose(batch_size)[0])
 
 
+class Five(NamedTuple):
+    obs: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    next_obs: torch.Tensor
+    discount: torch.Tensor
+
+
+class Fives(ReplayBuffer):
+    """Its batches are no Batch."""
+
+    def sample(self, batch_size: int) -> Any:
+        return Five(*super().sample(batch_size))
+
+
 class OnDevice(DeviceReplayBuffer):
     choose = PrioritisedBuffer.choose
 
@@ -297,6 +312,7 @@ def of(kind: type) -> Any:
             r"^SACAgent\.update_step returns no priorities for own_buffers\.Priori",
         ),
         ("td3", needs_weights, ReplayBuffer, r"^TD3Agent\.update_step needs batch\.weight, and .*'s Batch has none"),
+        ("sac", None, Fives, r"^SACAgent\.update_step needs batch\.weight, and the replay buffer's Five has none"),
         (
             "sac",
             None,
@@ -326,9 +342,24 @@ def test_an_error_that_weights_do_not_mend_stays_what_it_is() -> None:
 
 
 def test_weights_alone_are_taken() -> None:
-    agent = make_agent(*SMALL)
+    agent, buffer = make_agent(*SMALL), of(Weighs)
     for step in range(3):
-        agent.update(of(Weighs), Silent(), step)
+        agent.update(buffer, Silent(), step)
+
+
+def test_a_class_of_its_own_takes_part() -> None:
+    class Listed(ListBuffer):
+        def sample(self, batch_size: int) -> Any:
+            return super().sample(batch_size).weighted(np.ones(batch_size), np.arange(batch_size))
+
+        def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
+            self.given = index, priorities
+
+    agent, buffer = make_agent(*SMALL), Listed((OBS_DIM,), (ACTION_DIM,), CPU, seed=1)
+    fill(buffer, 40, seed=0)  # type: ignore[arg-type]
+    require_support(agent, buffer)
+    agent.update(buffer, Silent(), 0)
+    assert torch.equal(buffer.given[0], torch.arange(32)) and buffer.given[1].shape == (32,)
 
 
 def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
