@@ -1,14 +1,13 @@
 """Transitions in one numpy array: packed rows, so that a batch is one gather and one copy to the device."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import psutil
 import torch
 
 from settings.checked import Checked
+from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
 from utils import UserError, require_count
 
@@ -29,6 +28,36 @@ class Batch(NamedTuple):
     reward: torch.Tensor
     next_obs: torch.Tensor
     discount: torch.Tensor
+
+    @property
+    def weight(self) -> torch.Tensor | None:
+        """None: the rows were drawn uniformly. A WeightedBatch has importance weights here."""
+        return None
+
+    @property
+    def index(self) -> torch.Tensor | None:  # type: ignore[override]
+        """None; a WeightedBatch has its row numbers here."""
+        return None
+
+    def weighted(self, weight: np.ndarray, index: np.ndarray) -> "WeightedBatch":
+        """The same rows with importance weights (B,) and row numbers (B,), which are copied to their device."""
+        weights = torch.tensor(weight, dtype=torch.float32, device=self.reward.device)
+        return WeightedBatch(*self, weights, torch.tensor(index, dtype=torch.int64, device=self.reward.device))
+
+
+class WeightedBatch(NamedTuple):
+    """A Batch whose rows were not drawn uniformly.
+
+    With weight (B,) float32, which multiplies a row's loss, and index (B,) int64, for `update_priorities`.
+    """
+
+    obs: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    next_obs: torch.Tensor
+    discount: torch.Tensor
+    weight: torch.Tensor
+    index: torch.Tensor  # type: ignore[assignment]
 
 
 class Ring:
@@ -112,8 +141,7 @@ class ReplayBuffer(Ring, Checked):
         require_memory(obs_shape, action_shape, capacity)
         obs_width, width = _row_width(obs_shape, action_shape)
         super().__init__(capacity, width)
-        self.device = device
-        self._with_replacement = with_replacement
+        self.device, self._with_replacement = device, with_replacement
         self._obs_shape = obs_shape
         self._as_bytes = len(obs_shape) != 1
         self._obs_dim = int(np.prod(obs_shape))
@@ -124,6 +152,8 @@ class ReplayBuffer(Ring, Checked):
         self._widths = [obs_width, self._action_dim, 1, 1, obs_width]
         self._rng = np.random.default_rng(seed)
         self._staged: torch.Tensor | None = None
+        self._staged_weight = torch.empty(0, device=device)
+        self._staged_index = torch.empty(0, dtype=torch.int64, device=device)
 
     @property
     def rings(self) -> dict[str, Ring]:
@@ -169,13 +199,22 @@ class ReplayBuffer(Ring, Checked):
         else:
             row[start : start + self._obs_dim] = obs
 
-    def sample(self, batch_size: int) -> Batch:
-        """Draws transitions uniformly.
+    def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Row numbers (B,) of the next batch, drawn uniformly, and no weights.
+
+        A subclass that draws in another way overrides this and returns importance weights (B,) with every batch.
+        """
+        return self._draw(batch_size), None
+
+    def sample(self, batch_size: int) -> Batch | WeightedBatch:
+        """Draws transitions (see `choose`).
 
         Raises:
             ValueError: if nothing has been stored or, without replacement, less than a batch.
         """
-        return self._gather(self._draw(batch_size))
+        rows, weight = self.choose(batch_size)
+        batch = self._gather(rows)
+        return batch if weight is None else batch.weighted(weight, rows)
 
     def stage(self, batch_size: int) -> None:
         """The host's part of a sample: draws, and sends the rows to a place on the device that stays where it is.
@@ -185,15 +224,25 @@ class ReplayBuffer(Ring, Checked):
         Raises:
             ValueError: as `sample`.
         """
-        indices = self._draw(batch_size)
+        rows, weight = self.choose(batch_size)
         if self._staged is None or len(self._staged) != batch_size:
             self._staged = torch.empty(batch_size, self._width, device=self.device)
-        self._send(indices, self._staged)
+        self._send(rows, self._staged)
+        self._stage_marks(rows, weight)
 
-    def staged(self) -> Batch:
+    def staged(self) -> Batch | WeightedBatch:
         """The device's part: views of the rows that `stage` sent, which the next `stage` overwrites."""
         assert self._staged is not None, "stage(batch_size) comes first"
-        return self._unpack(self._staged)
+        return self._marked(self._unpack(self._staged))
+
+    def _stage_marks(self, rows: np.ndarray, weight: np.ndarray | None) -> None:
+        """Sends weights and row numbers to a place that stays where it is."""
+        if weight is not None:
+            self._staged_weight.resize_(len(rows)).copy_(torch.from_numpy(weight))
+            self._staged_index.resize_(len(rows)).copy_(torch.from_numpy(rows))
+
+    def _marked(self, batch: Batch) -> Batch | WeightedBatch:
+        return WeightedBatch(*batch, self._staged_weight, self._staged_index) if len(self._staged_weight) else batch
 
     @property
     def generators(self) -> list[torch.Generator]:
@@ -269,15 +318,3 @@ def require_memory(
         raise UserError(
             f"{said}: {asked:,} bytes are asked for and {available:,} are available; {fits} transitions would fit"
         )
-
-
-def available_bytes() -> int:
-    """The machine's free memory, or what a container's limit leaves of it."""
-    available = psutil.virtual_memory().available
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit, used = (int((folder / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
-        counts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
-        return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files give way
-    except (OSError, ValueError, KeyError):  # no container, or one with no limit ("max")
-        return available

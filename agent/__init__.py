@@ -20,6 +20,7 @@ class Agent(ABC, Checked):
     """
 
     training = True
+    supports_prioritised_replay = False  # whether its updates weigh a batch's rows and return priorities of them
     autocast_dtype: torch.dtype | None = None  # of an update's large products; None is that of the parameters
     made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what its constructor was given, for a file that rebuilds it
 

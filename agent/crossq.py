@@ -38,6 +38,8 @@ class CrossQAgent(SoftActorAgent):
         UserError: for a mixture policy, whose samples carry no gradient.
     """
 
+    supports_prioritised_replay = True
+
     def __init__(
         self,
         actor_batch: Literal["obs", "both"] = "obs",
@@ -86,6 +88,7 @@ class CrossQAgent(SoftActorAgent):
                 next_outputs = self.critic_target.outputs(joint_obs, joint_action).chunk(2, dim=1)[1]
             cost = alpha * next_log_prob
             target = head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs, cost)
-        loss = self.critic_loss(outputs, target)
+        loss = self.critic_loss(outputs, target, batch.weight)
         self.step_optimizers(critic=loss)
-        return {"train_critic/loss": loss.detach()}, {"q": head.values(outputs.detach())}
+        seen: HistogramInputs = {"q": head.values(outputs.detach()), **self.priorities(batch, outputs, target)}
+        return {"train_critic/loss": loss.detach()}, seen

@@ -9,12 +9,14 @@ from agent.networks.mlp import Linear
 
 
 class HistogramInputs(TypedDict, total=False):
-    """What an update saw, detached; an agent gives what it has."""
+    """What an update saw, detached; an agent gives what it has. The last two are for the replay buffer."""
 
     q: torch.Tensor  # the critics' values, (N, B, 1)
     mu: torch.Tensor  # of the policy before the squashing, (B, ..., |A|)
     log_std: torch.Tensor
     images: torch.Tensor  # (rows, views, C, H, W), uint8, as the networks get them
+    priorities: torch.Tensor  # (B,), float32
+    index: torch.Tensor  # (B,), int64, of those rows
 
 
 def log_histograms(seen: HistogramInputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:

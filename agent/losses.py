@@ -47,13 +47,25 @@ def value_target(
     return q - alpha * log_prob + log_prior
 
 
-def squared_error(values: torch.Tensor, target: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
+def squared_error(
+    values: torch.Tensor, target: torch.Tensor, weight: float = 1.0, importance: torch.Tensor | None = None
+) -> torch.Tensor:
     """weight * sum_i mean_B (values_i - target)^2; critics' (N, B, 1) are summed over N, a value (B, 1) is one.
 
     [L] (5) and [V] (5), (7) have a weight of 1/2; pytorch_sac has 1.
+
+    Args:
+        importance: each row's weight in mean_B, (B,), constants; None is 1. The mean is over B, not over their sum.
     """
+    if importance is not None:
+        return (importance.unsqueeze(-1) * (values - target).square()).sum() * (weight / target.numel())
     total = F.mse_loss(values, target.expand_as(values), reduction="sum")
     return total * (weight / target.numel())
+
+
+def td_error(values: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """mean_i |expected - values_i|, (B,): critics' values (N, B, 1), and the mean of what they regress on, (B, 1)."""
+    return (expected - values).abs().mean(0).squeeze(-1)
 
 
 def actor_loss(log_prob: torch.Tensor, q: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
@@ -110,7 +122,9 @@ def truncated_pool(quantiles: torch.Tensor, drop_per_critic: int) -> torch.Tenso
     return pool[:, : num_critics * (num_quantiles - drop_per_critic)]
 
 
-def quantile_huber(quantiles: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def quantile_huber(
+    quantiles: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None
+) -> torch.Tensor:
     """sum_i mean_B,k,m |tau_k - 1[delta < 0]| huber(delta), delta = target_m - quantile_ik, tau_k = (k + 1/2) / K.
 
     [T] (11), (12), with the Huber loss's change from square to line at 1.
@@ -118,6 +132,7 @@ def quantile_huber(quantiles: torch.Tensor, target: torch.Tensor) -> torch.Tenso
     Args:
         quantiles: (N, B, K).
         target: samples of the return, (B, M), constants.
+        importance: as for `squared_error`.
     """
     count = quantiles.shape[-1]
     tau = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
@@ -126,6 +141,8 @@ def quantile_huber(quantiles: torch.Tensor, target: torch.Tensor) -> torch.Tenso
         delta = target.unsqueeze(1) - of_critic.unsqueeze(2)  # (B, K, M)
         clipped = delta.detach().clamp(-1, 1)
         weight = torch.where(delta.detach() < 0, 1 - tau[:, None], tau[:, None])
+        if importance is not None:
+            weight = importance[:, None, None] * weight
         # With delta clipped to c, huber(delta) = c (delta - c / 2), and c is its derivative.
         total = total + (weight * clipped * (delta - 0.5 * clipped)).mean()
     return total
@@ -151,6 +168,12 @@ def project_to_bins(probabilities: torch.Tensor, returns: torch.Tensor, bounds: 
     return projected.scatter_add_(1, index + 1, above_share)
 
 
-def cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """sum_i mean_B -sum_k target_k log softmax(logits_i)_k; logits (N, B, K), target (B, K), constants."""
+def cross_entropy(logits: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None) -> torch.Tensor:
+    """sum_i mean_B -sum_k target_k log softmax(logits_i)_k; logits (N, B, K), target (B, K), constants.
+
+    Args:
+        importance: as for `squared_error`.
+    """
+    if importance is not None:
+        target = importance.unsqueeze(-1) * target
     return -(torch.log_softmax(logits, -1) * target).sum() / len(target)

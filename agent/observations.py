@@ -11,7 +11,7 @@ import torch
 from agent.execution.noise import Noise
 from agent.execution.views import frozen_view
 from agent.networks.encoder import EncoderFactory, FromImages, ImageShape
-from replay_buffer import Batch
+from replay_buffer import Batch, WeightedBatch
 from settings.types import Factory, Part
 from utils import UserError
 
@@ -99,7 +99,8 @@ class Images(Vectors):
         count, rows = self.num_views, len(batch.obs)
         obs, next_obs = (self._augment(images, noise.uniform(2, count, rows)) for images in (batch.obs, batch.next_obs))
         action, reward, discount = (tensor.repeat(count, 1) for tensor in (batch.action, batch.reward, batch.discount))
-        return Batch(obs, action, reward, next_obs, discount)
+        seen = batch._replace(obs=obs, action=action, reward=reward, next_obs=next_obs, discount=discount)
+        return seen._replace(weight=seen.weight.repeat(count)) if isinstance(seen, WeightedBatch) else seen
 
     def features(self, obs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():

@@ -25,6 +25,7 @@ from agent.normalise import ObservationNormaliserFactory, RewardNormaliserFactor
 from agent.observations import AugmentationFactory, observations
 from agent.policy import Policy
 from agent.policy_file import recipe, save_policy
+from agent.priorities import hand_back
 from agent.schedule import Schedules
 from replay_buffer import Batch
 from settings.types import Betas, Factory, NonNegativeFloat, Part, PositiveInt, Schedule, UnitInterval
@@ -56,6 +57,8 @@ class OffPolicyAgent(Agent, Finds):
         actor_weight_decay, critic_weight_decay: AdamW's.
         encoder, augmentation: factories for images (agent.observations); None is none.
     """
+
+    critic: Any  # where there is one
 
     def __init__(
         self,
@@ -89,9 +92,8 @@ class OffPolicyAgent(Agent, Finds):
         self.pattern: dict[int, bool] = {}  # by each frequency that update_step asks about: is it due now?
         self._num_updates = 0
         self.rehearsing = False  # see agent/execution/rehearsal.py
-        self._inside_update = False
+        self._inside_update = self._histograms_due = False
         self._rehearsals: dict[int, Rehearsal] = {}  # by batch size
-        self._histograms_due = False
         self.observation_normaliser: Any = None
         if observation_normaliser:
             self.observation_normaliser = observation_normaliser(obs_dim=obs_dim).to(device)
@@ -110,12 +112,11 @@ class OffPolicyAgent(Agent, Finds):
         line every time, for a breakpoint or a print. What the first update can find wrong about it, it says.
 
         Args:
-            batch: obs, action, reward, next_obs, discount (see replay_buffer.Batch), as the losses see them:
-                normalised and scaled.
+            batch: as the losses see it, normalised and scaled (see replay_buffer.Batch and WeightedBatch).
             noise: random numbers, in the shapes that it is asked for.
 
         Returns:
-            Scalar tensors to average, by log key, and what histograms are made of; all detached.
+            Scalar tensors to average, by log key, and what histograms and priorities are made of; all detached.
         """
 
     def build(self, factory: Factory, takes_action: bool = True, learns_encoder: bool = False) -> Any:
@@ -162,10 +163,21 @@ class OffPolicyAgent(Agent, Finds):
         for normaliser in self._follow_batches:
             normaliser.follow()
 
-    def critic_loss(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The head's; at several views of each observation added up, with the mean of their targets."""
-        loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target))  # type: ignore[attr-defined]
+    def critic_loss(
+        self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The head's, with the batch's weights; at several views added up, with the mean of their targets."""
+        weights = () if weight is None else (weight,)
+        loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target), *weights)
         return loss if self.observations.num_views == 1 else self.observations.num_views * loss
+
+    def priorities(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> HistogramInputs:
+        """Each row's TD error, for a replay buffer that draws by priority; nothing for one that draws uniformly."""
+        if not isinstance(batch.index, torch.Tensor):
+            return {}
+        error = self.critic.head.td_error(outputs.detach(), self.observations.mean_of_views(target))
+        error = error.unflatten(0, (self.observations.num_views, -1)).mean(0)
+        return {"priorities": error.float(), "index": batch.index.clone()}  # a copy: the next batch overwrites it
 
     def due(self, frequency: int) -> bool:
         """Whether what happens every `frequency` updates happens in this one."""
@@ -191,7 +203,7 @@ class OffPolicyAgent(Agent, Finds):
         actor = getattr(self, "actor", None)
         if actor is None:
             raise UserError(f"{type(self).__name__}: its constructor builds no self.actor, which is what acts")
-        critic = None if actor.acts_alone else evaluation_view(self.critic)  # type: ignore[attr-defined]
+        critic = None if actor.acts_alone else evaluation_view(self.critic)
         # Its own generator, so that nothing else that draws (an environment, an evaluation) shifts the noise.
         generator = torch.Generator(self.device).manual_seed(torch.initial_seed())
         normaliser = self.observation_normaliser
@@ -228,6 +240,7 @@ class OffPolicyAgent(Agent, Finds):
             follower.set_step(step)
         self.phase = tuple(part.enter_phase() for part in self._phased)
         metrics, seen = self.execution(self, replay_buffer)
+        hand_back(self, replay_buffer, seen)
         logger.log_all(metrics, step)
         self._histograms_due |= logger.histograms_due(step)
         if self._histograms_due and metrics.keys() >= self._rehearsals[self.batch_size].metrics:  # every part learnt

@@ -31,6 +31,8 @@ class SACAgent(SoftActorAgent):
             batch normalisation, which has to see both halves of what it normalises at once (see agent.crossq).
     """
 
+    supports_prioritised_replay = True
+
     def __init__(
         self,
         critic_tau: UnitInterval | Schedule = 0.005,
@@ -72,6 +74,7 @@ class SACAgent(SoftActorAgent):
             cost = alpha * next_log_prob
             target = head.target(batch.reward, batch.discount, self.schedules.discount, next_q, cost)
         outputs = self.critic.outputs(batch.obs, batch.action)
-        loss = self.critic_loss(outputs, target)
+        loss = self.critic_loss(outputs, target, batch.weight)
         self.step_optimizers(critic=loss)
-        return {"train_critic/loss": loss.detach()}, {"q": head.values(outputs.detach())}
+        seen: HistogramInputs = {"q": head.values(outputs.detach()), **self.priorities(batch, outputs, target)}
+        return {"train_critic/loss": loss.detach()}, seen

@@ -74,6 +74,8 @@ class TD3Agent(OffPolicyAgent):
         off_policy: what every such agent has (agent.off_policy.OffPolicyAgent).
     """
 
+    supports_prioritised_replay = True
+
     def __init__(
         self,
         critic: CriticFactory,
@@ -110,7 +112,7 @@ class TD3Agent(OffPolicyAgent):
             next_outputs = self.critic_target.outputs(batch.next_obs, next_action)
             target = head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)
         outputs = self.critic.outputs(batch.obs, batch.action)
-        critic_loss = self.critic_loss(outputs, target)
+        critic_loss = self.critic_loss(outputs, target, batch.weight)
         self.step_optimizers(critic=critic_loss)
         metrics: Metrics = {"train_critic/loss": critic_loss.detach()}
         if self.due(self.actor_update_frequency):
@@ -120,4 +122,4 @@ class TD3Agent(OffPolicyAgent):
             metrics["train_actor/loss"] = actor_loss.detach()
             for soft_update in self.soft_updates:
                 soft_update(self.schedules.critic_tau)
-        return metrics, {"q": head.values(outputs.detach())}
+        return metrics, {"q": head.values(outputs.detach()), **self.priorities(batch, outputs, target)}

@@ -120,13 +120,18 @@ class DeviceReplayBuffer(ReplayBuffer):
     a captured CUDA graph follows the growing buffer. Batches are drawn with replacement.
 
     Raises:
-        UserError: if batches are to be drawn without replacement, which takes the host.
+        UserError: if batches are to be drawn without replacement, or as a subclass chooses, which takes the host.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         if not self._with_replacement:
             raise UserError(WITHOUT_REPLACEMENT)
+        if type(self).choose is not ReplayBuffer.choose:
+            raise UserError(
+                f"{type(self).__name__}: a DeviceReplayBuffer draws its rows on the device and never calls choose; "
+                "inherit from replay_buffer.ReplayBuffer, or override staged"
+            )
         self._mirrored = Mirror(self, self.device)
         self._mirror = self._mirrored.rows
         self._length = torch.zeros((), dtype=torch.float64, device=self.device)

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from replay.device import DeviceReplayBuffer, Mirror, Staging
-from replay_buffer import Batch, ReplayBuffer, Ring, available_bytes
+from replay_buffer import Batch, ReplayBuffer, Ring, WeightedBatch
 from replay_buffer import nbytes as bytes_of_rows
+from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
 from utils import UserError, require_count
 
@@ -133,14 +134,15 @@ class FrameBuffer(ReplayBuffer):
         return self._join(packed, frames)
 
     def stage(self, batch_size: int) -> None:
-        indices = self._draw(batch_size)
+        rows, weight = self.choose(batch_size)
         if self._staged is None or self._staged_frames is None or len(self._staged) != batch_size:
             self._staged, self._staged_frames = self._room(batch_size)
-        self._fill(indices, self._staged, self._staged_frames)
+        self._fill(rows, self._staged, self._staged_frames)
+        self._stage_marks(rows, weight)
 
-    def staged(self) -> Batch:
+    def staged(self) -> Batch | WeightedBatch:
         assert self._staged is not None and self._staged_frames is not None, "stage(batch_size) comes first"
-        return self._join(self._staged, self._staged_frames)
+        return self._marked(self._join(self._staged, self._staged_frames))
 
     def _room(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """For the rows of a batch, and for their frames."""

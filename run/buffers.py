@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from hydra.utils import get_object, instantiate
 
+from agent.priorities import require_support
 from replay import device as device_buffer
 from replay import frames
 from replay.n_step import NStep
@@ -109,4 +110,27 @@ def build_replay_buffer(cfg: Settings, shapes: Shapes, device: torch.device, sto
     if missing:
         hint = "; or choose execution=eager" if set(missing) <= set(GRAPH_METHODS) else ""
         raise UserError(f"replay_buffer._target_={target}: it needs {', '.join(missing)}{hint}")
+    if execution.endswith("captured") and _overrides_sample_alone(type(buffer)):
+        raise UserError(
+            f"replay_buffer._target_={target}: it overrides sample, and updates in a CUDA graph call stage and staged "
+            "instead; override choose, or choose execution=eager"
+        )
     return buffer
+
+
+def _overrides_sample_alone(kind: type) -> bool:
+    """Whether a ReplayBuffer's class has a `sample` of its own, and the `stage` of a base class."""
+    if not issubclass(kind, ReplayBuffer):
+        return False
+    sample, stage = (next(base for base in kind.__mro__ if name in vars(base)) for name in ("sample", "stage"))
+    return sample is not stage and issubclass(sample, stage)
+
+
+def require_priorities_are_used(cfg: Settings, replay_buffer: Any, agent: Any) -> None:
+    """Raises UserError if the replay buffer draws by priority, and the agent or `preload_share` cannot work with it."""
+    require_support(agent, replay_buffer)
+    if cfg.preload_share and hasattr(replay_buffer, "update_priorities"):
+        raise UserError(
+            f"preload_share={cfg.preload_share}: replay_buffer._target_={cfg.replay_buffer['_target_']} draws by "
+            "priority, and what is preloaded is drawn uniformly; choose preload_share=0, which puts it into that buffer"
+        )

@@ -23,6 +23,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from agent import Agent
 from agent.execution.choose import choose_execution, set_execution
 from agent.policy import UniformPolicy
+from agent.priorities import require_support
 from envs.flat import flat
 from envs.processes import make_train_envs
 from logger import Logger
@@ -137,6 +138,7 @@ def train(
     _require("evaluator", evaluator, ("evaluate",))
     chosen, _ = choose_execution(execution, agent, device)
     _require("replay_buffer", replay_buffer, BUFFER_METHODS + (GRAPH_METHODS if chosen.endswith("captured") else ()))
+    require_support(agent, replay_buffer)
     set_execution(agent, chosen, device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
     plan = Plan(

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from replay_buffer import available_bytes
 from run.shapes import Shapes
 from settings.check import Settings
 from settings.nested import walk
+from settings.operating_system import available_bytes
 from utils import UserError
 
 FLOAT_BYTES = 4

@@ -109,3 +109,17 @@ def processor_vendor() -> str:
         return ""
     lines = (line.partition(":") for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines())
     return next((value.strip() for key, _, value in lines if key.strip() == "vendor_id"), "")
+
+
+def available_bytes() -> int:
+    """The machine's free memory, or what a container's limit leaves of it."""
+    import psutil  # not before: a command line is checked without it
+
+    available = psutil.virtual_memory().available
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit, used = (int((folder / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
+        counts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
+        return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files give way
+    except (OSError, ValueError, KeyError):  # no container, or one with no limit ("max")
+        return available

@@ -24,12 +24,50 @@ class RecentBuffer(ReplayBuffer):
         self._share = share
         self._window = window
 
-    def _draw(self, batch_size: int) -> np.ndarray:
-        indices = super()._draw(batch_size)
+    def choose(self, batch_size: int) -> tuple[np.ndarray, None]:
+        rows, _ = super().choose(batch_size)
         newest = round(self._share * batch_size)
         back = self._rng.integers(1, min(self._window, len(self)) + 1, newest)
-        indices[:newest] = (self.num_added - back) % self.capacity
-        return indices
+        rows[:newest] = (self.num_added - back) % self.capacity
+        return rows, None
+
+
+class PrioritisedBuffer(ReplayBuffer):
+    """Draws rows in proportion to p = (|TD error| + eps)^exponent, new ones with the largest p (arXiv 1511.05952).
+
+    Args:
+        exponent, importance: the paper's alpha and beta.
+        options, named_options: a ReplayBuffer's.
+    """
+
+    def __init__(
+        self, *options: Any, exponent: UnitInterval = 0.6, importance: UnitInterval = 0.4, **named_options: Any
+    ):
+        super().__init__(*options, **named_options)
+        self._exponent, self._importance = exponent, importance
+        self._p, self._largest = np.zeros(self.capacity), 1.0
+
+    def add(self, *transition: Any, **named: Any) -> None:
+        self._p[self.num_added % self.capacity] = self._largest
+        super().add(*transition, **named)
+
+    def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+        sums = self._p[: len(self)].cumsum()
+        rows = sums.searchsorted(self._rng.random(batch_size) * sums[-1])
+        weights = self._p[rows] ** -self._importance  # (N P)^-beta, but for a factor that the division takes out
+        return rows, weights / weights.max()
+
+    def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
+        p = (priorities.cpu().double().numpy() + 1e-6) ** self._exponent
+        self._p[index.cpu().numpy()] = p
+        self._largest = max(self._largest, float(p.max()))
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"p": torch.tensor(self._p), "largest": self._largest}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._p[:], self._largest = state["p"].cpu().numpy(), state["largest"]
 
 
 class ListBuffer:

@@ -16,7 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"utils"},
     "envs": {"dmc2gym", "settings.hints", "settings.operating_system", "settings.types", "utils"},
     "sinks": {"utils"},
-    "replay_buffer": {"settings.checked", "settings.types", "utils"},
+    "replay_buffer": {"settings.checked", "settings.operating_system", "settings.types", "utils"},
     "agent": {"replay_buffer", "settings.checked", "settings.operating_system", "settings.types", "utils"},
     "replay": {"replay_buffer", "settings", "utils"},
     "logger": {"settings", "sinks", "utils"},

@@ -5,12 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from transitions import transition
 
 import replay_buffer
 from replay_buffer import ReplayBuffer
+from settings import operating_system
 from utils import UserError
 
 CPU = torch.device("cpu")
@@ -172,12 +174,12 @@ def test_a_buffer_that_does_not_fit_is_refused_with_both_numbers(monkeypatch: py
 def test_a_containers_limit_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, used: str, free: int
 ) -> None:
-    monkeypatch.setattr(replay_buffer.psutil, "virtual_memory", lambda: SimpleNamespace(available=5000))
-    monkeypatch.setattr(replay_buffer, "Path", lambda path: tmp_path / path.lstrip("/"))
-    assert replay_buffer.available_bytes() == 5000  # no container
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=5000))
+    monkeypatch.setattr(operating_system, "Path", lambda path: tmp_path / path.lstrip("/"))
+    assert operating_system.available_bytes() == 5000  # no container
     folder = tmp_path / "sys/fs/cgroup"
     folder.mkdir(parents=True)
     contents = {"memory.max": limit, "memory.current": used, "memory.stat": "anon 30\ninactive_file 150\nshmem 7\n"}
     for name, text in contents.items():
         (folder / name).write_text(text)
-    assert replay_buffer.available_bytes() == free
+    assert operating_system.available_bytes() == free

@@ -47,12 +47,10 @@ class Recorded:
         numbers = agent.draw(batch)
         if not self._able:
             return agent.compute(batch, numbers)
-        if (
-            agent.batch_size != self._batch_size
-        ):  # what parts draw lies elsewhere since (see agent.networks.layers.Dropout)
+        if agent.batch_size != self._batch_size:  # what parts draw lies elsewhere since (agent.networks.layers.Dropout)
             self._recordings.clear()
             self._batch_size = agent.batch_size
-        key = frozen_by(agent)
+        key = (type(batch), *frozen_by(agent))
         recording = self._recordings.get(key)
         if recording is None:
             return self._record(key, agent, batch, numbers)

@@ -4,13 +4,16 @@ It finds out what an update asks of the random generators, so that it can be dra
 author to what a recorded or captured update needs, with an error that names what is wrong.
 """
 
+import copy
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
 from agent.execution.noise import Plan, Rehearsed
-from utils import UserError
+from replay_buffer import Batch
+from utils import UserError, leaves
 
 
 class Rehearsal(NamedTuple):
@@ -18,6 +21,7 @@ class Rehearsal(NamedTuple):
 
     plan: Plan  # its random numbers
     metrics: set[str]  # their keys
+    weighted: bool  # whether it was made on a WeightedBatch
 
 
 def rehearse(agent: Any, batch: Any) -> Rehearsal:
@@ -32,21 +36,18 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     """
     name = type(agent).__name__
     _require_found(agent, name)
-    noise = Rehearsed(agent.device)
     kept, numbers, undrawn = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
     writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}  # a count that no GPU waits for
-    parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
-    gradients = [parameter.grad for parameter in parameters]
-    run, agent.run_update_step, agent.rehearsing = agent.run_update_step, agent.update_step, True
-    agent.rehearse_parts()
     try:
-        metrics, _ = agent.run_on(batch, noise)
-        stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
-    finally:
-        agent.run_update_step, agent.rehearsing = run, False
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
+        plan, metrics = _update(agent, batch)
+    except Exception as error:
+        _require_no_weights(agent, batch, kept, error)
+        raise
+    stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
     changed = [key for key, value in _numbers(agent).items() if numbers.get(key, value) != value]
+    weighted = getattr(batch, "weight", None) is not None
+    if weighted:
+        _require_weights_used(agent, batch, kept)
     agent.load_state_dict(kept)
     _require_metrics(metrics, name)
     if changed:
@@ -64,7 +65,53 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
             f"{name}.update_step never steps the optimizer {missing!r}; give step_optimizers a loss of that name, or "
             "leave its add_optimizer out"
         )
-    return Rehearsal(noise.plan, set(metrics))
+    return Rehearsal(plan, set(metrics), weighted)
+
+
+def _update(agent: Any, batch: Any) -> tuple[Plan, dict[str, torch.Tensor]]:
+    """An update with everything due, of which the state stays: what it drew, and its metrics."""
+    noise = Rehearsed(agent.device)
+    parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
+    gradients = [parameter.grad for parameter in parameters]
+    run, agent.run_update_step, agent.rehearsing = agent.run_update_step, agent.update_step, True
+    agent.rehearse_parts()
+    try:
+        metrics, _ = agent.run_on(batch, noise)
+    finally:
+        agent.run_update_step, agent.rehearsing = run, False
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+    return noise.plan, metrics
+
+
+def _require_weights_used(agent: Any, batch: Any, kept: dict[str, Any]) -> None:
+    """Raises UserError if the update that was just made would have been the same with other weights."""
+    before = agent.snapshot()["optimizers"]
+    agent.load_state_dict(copy.deepcopy(kept))
+    _update(agent, batch._replace(weight=batch.weight + 1))
+    after = agent.state_dict()["optimizers"]
+    pairs = zip(leaves(before), leaves(after), strict=True)
+    if all(torch.equal(a, b) for (_, a), (_, b) in pairs if isinstance(a, torch.Tensor)):
+        raise UserError(
+            f"{type(agent).__name__}.update_step ignores batch.weight, which the replay buffer gives its rows; use it, "
+            "as self.critic_loss(outputs, target, batch.weight) does, or choose replay_buffer.ReplayBuffer"
+        )
+
+
+def _require_no_weights(agent: Any, batch: Any, kept: dict[str, Any], error: Exception) -> None:
+    """Raises UserError if an update failed for want of weights: with some it works."""
+    if isinstance(error, UserError) or getattr(batch, "weight", None) is not None:
+        return
+    count = len(batch.obs)
+    agent.load_state_dict(copy.deepcopy(kept))
+    try:
+        _update(agent, Batch(*batch[:5]).weighted(np.ones(count), np.arange(count)))
+    except Exception:
+        return
+    raise UserError(
+        f"{type(agent).__name__}.update_step needs batch.weight, and the replay buffer's {type(batch).__name__} has "
+        "none; choose a buffer with weights, or allow for None, as self.critic_loss(outputs, target, batch.weight) does"
+    ) from error
 
 
 def _require_found(agent: Any, name: str) -> None:

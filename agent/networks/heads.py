@@ -1,7 +1,7 @@
 """What a critic's outputs mean: values, quantiles of the return, or a distribution over bins. Each with its loss.
 
-A head says how wide the last layer is, turns outputs into values, makes a target of the outputs at the next step and
-fits outputs to it. The equations are in agent.losses.
+A head says how wide the last layer is, turns outputs into values, makes a target of the outputs at the next step, fits
+outputs to it, and says how far they are from it. The equations are in agent.losses.
 """
 
 from typing import Annotated, Literal
@@ -53,9 +53,17 @@ class ScalarHead(nn.Module, Checked):
         """
         return losses.q_target(reward, discount, _less(self.reduction(next_outputs), next_cost), gamma)
 
-    def loss(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Scalar: the mean over B, summed over the N critics."""
-        return losses.squared_error(outputs, target)
+    def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        """Scalar: the mean over B, summed over the N critics.
+
+        Args:
+            weight: each row's in that mean, (B,); None is 1 for each.
+        """
+        return losses.squared_error(outputs, target, importance=weight)
+
+    def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """How far the values are from the target's mean, (B,); the mean over the critics."""
+        return losses.td_error(outputs, target)
 
 
 class QuantileHead(nn.Module, Checked):
@@ -94,8 +102,11 @@ class QuantileHead(nn.Module, Checked):
         kept = losses.truncated_pool(next_outputs, self.drop_per_critic)
         return losses.q_target(reward, discount, _less(kept, next_cost), gamma)
 
-    def loss(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return losses.quantile_huber(outputs, target)
+    def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        return losses.quantile_huber(outputs, target, weight)
+
+    def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return losses.td_error(self.values(outputs), target.mean(-1, keepdim=True))
 
 
 class CategoricalHead(nn.Module, Checked):
@@ -140,8 +151,11 @@ class CategoricalHead(nn.Module, Checked):
         returns = losses.q_target(reward, discount, _less(centres, next_cost), gamma)
         return losses.project_to_bins(chosen, returns, self.bounds)
 
-    def loss(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return losses.cross_entropy(outputs, target)
+    def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        return losses.cross_entropy(outputs, target, weight)
+
+    def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return losses.td_error(self.values(outputs), target @ self.centres.unsqueeze(-1))
 
 
 def _less(values: torch.Tensor, cost: torch.Tensor | None) -> torch.Tensor:

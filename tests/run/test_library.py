@@ -13,6 +13,7 @@ import pytest
 import torch
 from agents import Silent, make_agent
 from forks import ForkAgent
+from own_buffers import PrioritisedBuffer
 from strangers import Evil
 
 from agent.actor import DiagGaussianActor
@@ -29,6 +30,7 @@ from run.library import evaluate, load, save, shapes, train
 from sinks.csv_files import CsvSink
 from utils import EnvError, UserError
 
+CPU = torch.device("cpu")
 SIZE = {"hidden_dim": 16, "hidden_depth": 1}
 
 
@@ -278,6 +280,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "logger=3: it needs log, log_all": lambda a: train(a, PENDULUM, 9, logger=3),
     "evaluator=3: it needs evaluate": lambda a: train(a, PENDULUM, 9, evaluator=3),
     "replay_buffer=3: it needs add, sample": lambda a: train(a, PENDULUM, 9, replay_buffer=3),
+    "PrioritisedBuffer draws by priority, and ForkAgent": lambda a: train(
+        ForkAgent(3, 1, (-1, 1), CPU), PENDULUM, 9, replay_buffer=PrioritisedBuffer((3,), (1,), 9, CPU)
+    ),
     "execution=captured: CUDA graphs need a GPU": lambda a: train(a, PENDULUM, 9, execution="captured"),
     "evaluate: episodes=0: it should be greater": lambda a: evaluate(a, PENDULUM, 0),
     "agent=3: it needs act, train": lambda a: evaluate(3, PENDULUM),

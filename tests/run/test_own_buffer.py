@@ -1,19 +1,23 @@
 """A replay buffer of one's own, named in the YAML: trained with, checked, saved and continued."""
 
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import own_buffers
 import probes
 import pytest
 import torch
+from agents import make_agent
 from omegaconf import OmegaConf
-from own_buffers import ListBuffer, RecentBuffer
+from own_buffers import ListBuffer, PrioritisedBuffer, RecentBuffer
 from runs import RUN, assert_same, go_on, run_until
 
 import train
 from replay.device import DeviceReplayBuffer
 from run import resume
-from run.buffers import build_replay_buffer
+from run.buffers import build_replay_buffer, require_priorities_are_used
 from settings import compose
 from settings.check import check
 from utils import UserError
@@ -22,19 +26,46 @@ RECENT = ("replay_buffer._target_=own_buffers.RecentBuffer", "+replay_buffer.sha
 A_LIST = (
     *("replay_buffer._target_=own_buffers.ListBuffer", "~replay_buffer.capacity", "~replay_buffer.with_replacement"),
 )
-OWN = {"subclass": RECENT, "another": A_LIST}
+PRIORITISED = ("replay_buffer._target_=own_buffers.PrioritisedBuffer",)
+OWN = {"subclass": RECENT, "another": A_LIST, "prioritised": PRIORITISED}
+KINDS = {"subclass": RecentBuffer, "another": ListBuffer, "prioritised": PrioritisedBuffer}
 
 
-@pytest.mark.parametrize("own", [pytest.param("subclass", marks=pytest.mark.thorough), "another"])
-def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: str) -> None:
-    run = (*RUN, "env=Pendulum-v1", "replay_buffer_capacity=120", "execution=auto", "n_step=2", *OWN[own])
+def draws(buffer: Any) -> list[torch.Tensor]:
+    return list(buffer.sample(200))
+
+
+@pytest.mark.parametrize(
+    ("own", "overrides"),
+    [
+        pytest.param("subclass", (), marks=pytest.mark.thorough),
+        ("another", ()),
+        ("prioritised", ()),
+        ("prioritised", ("agent=crossq", "num_envs=2")),
+        ("prioritised", ("agent=tqc", "n_step=1", "+replay_buffer.importance=1")),
+    ],
+)
+def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: str, overrides: tuple[str, ...]) -> None:
+    run = (*RUN, "env=Pendulum-v1", "replay_buffer_capacity=120", "execution=auto", "n_step=2", *OWN[own], *overrides)
     straight = probes.train(tmp_path / "straight", *run)
-    assert isinstance(straight.replay_buffer, RecentBuffer if own == "subclass" else ListBuffer)
+    assert isinstance(straight.replay_buffer, KINDS[own])
     assert straight.agent.num_updates == 120
+    if own == "prioritised":
+        assert len(straight.replay_buffer.state_dict()["p"].unique()) > 60  # from the updates
     run_until(tmp_path / "killed", 101, *run)
     assert OmegaConf.load(tmp_path / "killed/config.yaml").replay_storage == "auto"
-    assert go_on(tmp_path / "killed", "device=cpu").step == 160
+    continued = go_on(tmp_path / "killed", "device=cpu")
+    assert continued.step == 160
     assert_same(tmp_path / "killed", tmp_path / "straight")
+    assert all(map(torch.equal, draws(continued.replay_buffer), draws(straight.replay_buffer)))
+
+
+def test_preloaded_rows_in_a_buffer_of_their_own_are_no_part_of_it() -> None:
+    cfg = check(compose.plain(compose.compose_config("train", ["preload_share=0.5", *PRIORITISED])))
+    agent = make_agent()
+    with pytest.raises(UserError, match=r"^preload_share=0\.5: .*own_buffers\.PrioritisedBuffer draws by priority"):
+        require_priorities_are_used(cfg, PrioritisedBuffer((1,), (1,), 9, torch.device("cpu")), agent)
+    require_priorities_are_used(cfg, RecentBuffer((1,), (1,), 9, torch.device("cpu"), share=0.5), agent)
 
 
 def test_it_draws_as_it_says(tmp_path: Path) -> None:
@@ -79,6 +110,7 @@ def test_a_buffer_is_part_of_what_a_run_means(tmp_path: Path) -> None:
         (("replay_buffer.capacity=10_000_000_000_000",), "bytes are asked for"),
         (("replay_buffer._target_=own_buffers.NoSample", *A_LIST[1:]), "own_buffers.NoSample: it needs sample"),
         (("replay_buffer._target_=own_buffers.NoShapes", *A_LIST[1:]), "it has to take obs_shape, action_shape and"),
+        ((*PRIORITISED, "agent=sac_v"), "own_buffers.PrioritisedBuffer draws by priority, and SACVAgent returns no"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -112,6 +144,30 @@ def test_updates_in_a_cuda_graph_ask_more_of_a_buffer() -> None:
     with pytest.raises(UserError, match="ListBuffer: it needs stage, staged, generators; or choose execution=eager"):
         build_replay_buffer(cfg, shapes, cpu, "auto", "captured")
     assert isinstance(build_replay_buffer(cfg, shapes, cpu, "auto", "recorded"), ListBuffer)
+
+
+class Samples(RecentBuffer):
+    def sample(self, batch_size: int) -> Any:
+        return super().sample(batch_size)
+
+
+class Stages(Samples):
+    def stage(self, batch_size: int) -> None: ...
+
+
+@pytest.mark.parametrize(("kind", "fits"), [(Samples, False), (Stages, True), (RecentBuffer, True)])
+def test_a_sample_that_no_cuda_graph_would_call_is_refused(
+    monkeypatch: pytest.MonkeyPatch, kind: type, fits: bool
+) -> None:
+    monkeypatch.setattr(own_buffers, "RecentBuffer", kind)
+    cfg = check(compose.plain(compose.compose_config("train", [*RECENT])))
+    build = partial(build_replay_buffer, cfg, {"obs_dim": 1, "action_dim": 1}, torch.device("cpu"), "auto")
+    assert isinstance(build("recorded"), kind)
+    if fits:
+        assert isinstance(build("captured"), kind)
+    else:
+        with pytest.raises(UserError, match=r"RecentBuffer: it overrides sample, .*; override choose, or choose exec"):
+            build("captured")
 
 
 def test_a_storage_keeps_what_the_node_says(tmp_path: Path) -> None:

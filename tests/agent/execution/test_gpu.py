@@ -10,7 +10,8 @@ import probes
 import pytest
 import torch
 import yaml
-from agents import OBS_DIM, SMALL, make_agent
+from agents import ACTION_DIM, OBS_DIM, SMALL, make_agent
+from own_buffers import PrioritisedBuffer
 from stand_in_graphs import (
     AGENTS,
     CHANGES,
@@ -65,6 +66,29 @@ def test_four_patterns_replay_in_any_order() -> None:
 def test_compiled_and_captured_updates_are_the_eager_ones_to_rounding() -> None:
     eager, both = (agent_that_is(how, *SMALL) for how in ("eager", "compiled_captured"))
     assert_same(train(both, "device", 20), train(eager, "device", 20), **ROUNDING)
+
+
+class Handed(PrioritisedBuffer):
+    """Keeps what it is handed back, and draws as if it had not been: rounding would change the draws."""
+
+    def choose(self, batch_size: int) -> Any:
+        self.drawn, weights = super().choose(batch_size)
+        return self.drawn, weights
+
+    def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
+        assert index.cpu().tolist() == self.drawn.tolist()
+        vars(self).setdefault("handed", []).append(priorities.cpu().clone())
+
+
+@pytest.mark.parametrize("name", ["sac", "tqc", "crossq"])
+def test_weights_and_priorities_pass_through_a_graph(name: str) -> None:
+    found = []
+    for how in ("eager", "captured"):
+        agent, buffer = agent_that_is(how, *AGENTS[name]), Handed((OBS_DIM,), (ACTION_DIM,), 60, GPU)
+        fill(buffer, 40, seed=0)
+        PrioritisedBuffer.update_priorities(buffer, torch.arange(40), torch.linspace(0.1, 2, 40))
+        found.append([train(agent, buffer, 30), buffer.handed])
+    assert_same(found[1], found[0], **ROUNDING)
 
 
 def updates(agent: Any, buffer: Any, logger: Any, count: int) -> None:

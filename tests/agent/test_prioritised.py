@@ -1,0 +1,401 @@
+"""Prioritised replay: what is drawn, what weights do to the losses, what the buffer gets back, and what is refused."""
+
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Always, Silent, make_agent, make_batch
+from forks import ForkAgent
+from own_buffers import ListBuffer, PrioritisedBuffer
+from stand_in_graphs import AGENTS, StandInGraphs, assert_same, fill, learned, make_buffer, sees_images, train
+
+from agent.execution import choose
+from agent.execution.captured import Captured
+from agent.execution.choose import set_execution
+from agent.networks.heads import CategoricalHead, QuantileHead, ScalarHead
+from agent.priorities import require_support
+from replay.device import DeviceReplayBuffer
+from replay.frames import FrameBuffer
+from replay_buffer import Batch, ReplayBuffer, WeightedBatch
+from utils import UserError
+
+CPU = torch.device("cpu")
+HEADS = {"scalar": ScalarHead(), "quantile": QuantileHead(5, 1), "categorical": CategoricalHead(7, (-3.0, 3.0))}
+CATEGORICAL = "agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}"
+DIFFERENT = ("sac", "td3", "tqc", "crossq", "flash_sac", "drq")
+TAKE_PART = [
+    *DIFFERENT,
+    *(
+        pytest.param(name, marks=pytest.mark.thorough)
+        for name in AGENTS
+        if name not in (*DIFFERENT, "sac_v", "sac_2018")
+    ),
+]
+BY_HAND = {  # whose values of a batch are a function of the critics' weights and the batch's (o, a) alone
+    "sac": ("agent=sac",),
+    "td3": ("agent=td3",),
+    "tqc": ("agent=tqc", "agent.critic.head.num_quantiles=5"),
+    "sac, categorical": ("agent=sac", CATEGORICAL),
+}
+
+
+class PrioritisedFrames(PrioritisedBuffer, FrameBuffer):
+    """Of images."""
+
+
+def prioritised(images: bool = False, capacity: int = 60) -> Any:
+    """A buffer that holds 40 rows."""
+    if not images:
+        buffer = PrioritisedBuffer((OBS_DIM,), (ACTION_DIM,), capacity, CPU)
+        fill(buffer, 40, seed=0)
+        return buffer
+    frames, random = PrioritisedFrames(IMAGE, (ACTION_DIM,), capacity, CPU, frame_stack=STACK), np.random.default_rng(0)
+    film = random.integers(0, 256, (44, 3, *IMAGE[1:]), np.uint8)  # of which each row has STACK + 1
+    for i in range(40):
+        action = random.uniform(-1, 1, ACTION_DIM).astype(np.float32)
+        obs, next_obs = np.concatenate(film[i : i + 2]), np.concatenate(film[i + 1 : i + 3])
+        frames.add(obs, action, random.uniform(), next_obs, False, bool(random.integers(2)))
+    return frames
+
+
+class Remembers(Always):
+    """A buffer of one batch, and what it was given back."""
+
+    def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
+        self.index, self.priorities = index.clone(), priorities.clone()
+
+
+def weighted(batch: Batch, weight: torch.Tensor | None = None) -> WeightedBatch:
+    """Random weights unless given, and rows that are told apart by their numbers."""
+    count = len(batch.obs)
+    if weight is None:
+        weight = torch.rand(count, generator=torch.Generator().manual_seed(2))
+    return batch.weighted(weight.numpy(), 1000 + 3 * np.arange(count))
+
+
+def test_a_plain_batch_has_neither_and_unpacks_into_five() -> None:
+    batch = make_batch(4)
+    assert batch.weight is None and batch.index is None and len(tuple(batch)) == 5
+    assert isinstance(make_buffer("host").sample(4), Batch)
+
+
+# What is drawn.
+
+
+def test_rows_are_drawn_in_proportion_to_their_priorities() -> None:
+    buffer, draws = PrioritisedBuffer((OBS_DIM,), (ACTION_DIM,), 12, CPU, seed=3), 20_000
+    fill(buffer, 17, seed=0)  # the ring has begun anew
+    errors = torch.linspace(0.05, 5, 12)
+    buffer.update_priorities(torch.arange(12), errors)
+    p = (errors.double().numpy() + 1e-6) ** 0.6
+    expected = draws * p / p.sum()
+    batch = buffer.sample(draws)
+    counts = np.bincount(batch.index, minlength=12)
+    assert ((counts - expected) ** 2 / expected).sum() < 31.3  # chi-square, 11 degrees of freedom, 1 in 1000 is above
+    uniform = np.full(12, draws / 12)
+    assert ((counts - uniform) ** 2 / uniform).sum() > 1000
+    stored = torch.from_numpy(buffer.rows)[batch.index]
+    assert torch.equal(batch.obs, stored[:, :OBS_DIM])  # the index is that of the row
+    weights = (12 * p / p.sum()) ** -0.4  # (N P)^-beta
+    np.testing.assert_allclose(batch.weight, weights[batch.index] / weights[batch.index].max(), rtol=1e-6)
+
+
+def test_a_new_row_has_the_largest_priority_so_far() -> None:
+    buffer = PrioritisedBuffer((OBS_DIM,), (ACTION_DIM,), 4, CPU)
+    fill(buffer, 4, seed=0)
+    buffer.update_priorities(torch.arange(4), torch.tensor([9.0, 0.0, 0.0, 0.0]))
+    fill(buffer, 2, seed=1)  # in the first two places
+    counts = np.bincount(buffer.sample(1000).index, minlength=4)
+    assert min(counts[:2]) > 400 and max(counts[2:]) < 10
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_a_sample_in_two_halves_has_weights_too(images: bool) -> None:
+    whole, halves = prioritised(images), prioritised(images)
+    halves.stage(8)
+    places = [tensor.data_ptr() for tensor in halves.staged()]
+    for _ in range(2):
+        expected = whole.sample(8)
+        assert isinstance(expected, WeightedBatch) and expected.index.dtype == torch.int64
+        assert_same(halves.staged()._asdict(), expected._asdict())
+        errors = torch.rand(8)
+        for buffer in (whole, halves):
+            buffer.update_priorities(expected.index, errors)
+        halves.stage(8)
+    kept = [tensor.data_ptr() for tensor in halves.staged()]
+    assert kept[-2:] == places[-2:]  # where a captured graph reads them
+
+
+# What weights do to the losses.
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_weighted_loss_is_the_mean_of_weighted_rows(name: str) -> None:
+    head, random = HEADS[name], torch.Generator().manual_seed(0)
+    outputs, next_outputs = torch.randn(2, 2, 6, head.out_dim, generator=random, dtype=torch.float64)
+    reward, discount = torch.randn(2, 6, 1, generator=random, dtype=torch.float64)
+    target = deepcopy(head).double().target(reward, discount, 0.9, next_outputs)
+    weight = torch.tensor([0.0, 0.1, 0.5, 1.0, 1.0, 0.7], dtype=torch.float64)
+    by_hand = sum(weight[b] * head.loss(outputs[:, b : b + 1], target[b : b + 1]) for b in range(6)) / 6
+    torch.testing.assert_close(head.loss(outputs, target, weight), by_hand)
+    torch.testing.assert_close(head.loss(outputs, target, torch.ones_like(weight)), head.loss(outputs, target))
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_the_critics_gradient_is_the_mean_of_weighted_rows(name: str) -> None:
+    """So it is linear in the weights, ones are no weights, and a row of weight 0 might pay anything."""
+
+    def gradient(batch: Any) -> torch.Tensor:
+        agent = make_agent(*AGENTS[name], "reward_scale=0.1")
+        buffer: Any = Remembers(batch) if isinstance(batch, WeightedBatch) else Always(batch)
+        agent.update(buffer, Silent(), 0)
+        return torch.cat([p.grad.double().flatten() for p in agent.critic.parameters()])
+
+    batch = make_batch(32, images=sees_images(name))
+    plain, ones = gradient(batch), gradient(weighted(batch, torch.ones(32)))
+    near = {"rtol": 1e-3, "atol": 1e-5 * float(plain.abs().max())}
+    assert_same(ones, plain, **near)
+    weight = torch.rand(32, generator=torch.Generator().manual_seed(5))
+    mine = gradient(weighted(batch, weight))
+    assert (mine - plain).norm() > 0.05 * plain.norm()
+    assert_same(mine + gradient(weighted(batch, 1 - weight)), plain, **near)
+    weight[:8] = 0
+    richer = batch._replace(reward=batch.reward + 3 * (torch.arange(32) < 8)[:, None])
+    assert_same(gradient(weighted(richer, weight)), gradient(weighted(batch, weight)), **near)
+
+
+# What the buffer gets back.
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_priorities_are_the_rows_td_errors_before_the_step(name: str) -> None:
+    agent = make_agent(*BY_HAND[name], *SMALL, "agent.critic_lr=0.1")
+    batch = make_batch(32)._replace(discount=torch.zeros(32, 1))  # so that the target is the reward
+    q = agent.critic(batch.obs, batch.action)[:, :, 0].detach()
+    buffer = Remembers(weighted(batch))
+    agent.update(buffer, Silent(), 0)
+    torch.testing.assert_close(buffer.priorities, (batch.reward[:, 0] - q).abs().mean(0), rtol=1e-4, atol=1e-5)
+    assert buffer.index.tolist() == [1000 + 3 * i for i in range(32)]
+    assert not buffer.priorities.requires_grad
+    before = buffer.priorities
+    agent.update(buffer, Silent(), 1)
+    assert not torch.equal(buffer.priorities, before)
+
+
+@pytest.mark.parametrize("overrides", [("agent=drq", *TINY), ("agent=crossq", *FROM_IMAGES)])
+def test_views_of_one_image_have_one_priority(overrides: tuple[str, ...]) -> None:
+    agent = make_agent(*overrides, *SMALL, "agent.augmentation.num_views=3")
+    buffer = Remembers(weighted(make_batch(32, images=True)))
+    agent.update(buffer, Silent(), 0)
+    assert buffer.priorities.shape == (32,) == buffer.index.shape
+    assert bool(torch.isfinite(buffer.priorities).all()) and len(buffer.priorities.unique()) > 16
+
+
+# The executions.
+
+
+def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> list[Any]:
+    """What was logged, learned and drawn."""
+    agent, buffer = make_agent(*AGENTS[name]), prioritised(images=sees_images(name))
+    agent.autocast_dtype = dtype
+    if execution == "captured":
+        agent.execution = graphs = Captured(StandInGraphs(agent))
+    else:
+        set_execution(agent, execution, CPU)
+    if sees_images(name):
+        buffer.add = lambda *transition: None  # pictures without a frame in common would push rows out
+    logged = train(agent, buffer, updates)
+    if execution == "captured":
+        assert graphs._backend.replays >= 3
+    return [logged, learned(agent), buffer.state_dict()["p"], buffer.sample(8)._asdict()]
+
+
+@pytest.mark.parametrize("name", TAKE_PART)
+def test_recorded_and_captured_updates_are_the_eager_ones(name: str) -> None:
+    eager = trained(name, "eager")
+    assert len(eager[2].unique()) > 20  # the priorities were given back
+    assert_same(trained(name, "recorded"), eager)
+    assert_same(trained(name, "captured"), eager)
+
+
+def test_recorded_updates_are_the_eager_ones_in_bf16() -> None:
+    assert_same(trained("flash_sac", "recorded", torch.bfloat16), trained("flash_sac", "eager", torch.bfloat16))
+    agent, buffer = make_agent(*AGENTS["flash_sac"]), Remembers(weighted(make_batch(32)))
+    agent.autocast_dtype = torch.bfloat16
+    agent.update(buffer, Silent(), 0)
+    assert buffer.priorities.dtype == torch.float32
+
+
+@pytest.mark.thorough
+def test_compiled_updates_are_the_eager_ones_to_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "COMPILE_BACKEND", "aot_eager")
+    torch._dynamo.reset()
+    assert_same(trained("td3", "compiled", updates=5), trained("td3", "eager", updates=5), rtol=1e-4, atol=1e-6)
+
+
+def test_a_recording_is_of_batches_of_one_kind() -> None:
+    agent, eager = (make_agent(*SMALL) for _ in range(2))
+    set_execution(agent, "recorded", CPU)
+    logged: list[list[Any]] = [[], []]
+    for which, logs in zip((agent, eager), logged, strict=True):
+        buffers = make_buffer("host"), prioritised()
+        for step in range(6):
+            log = Silent()
+            which.update(buffers[step % 2], log, step)
+            logs.append(log.values)
+    assert logged[0] == logged[1]
+
+
+# What is refused.
+
+
+def ignores_weights(agent: Any) -> None:
+    loss = agent.critic_loss
+    agent.critic_loss = lambda outputs, target, weight=None: loss(outputs, target)
+
+
+def keeps_errors(agent: Any) -> None:
+    agent.priorities = lambda batch, outputs, target: {}
+
+
+def needs_weights(agent: Any) -> None:
+    loss = agent.critic_loss
+    agent.critic_loss = lambda outputs, target, weight=None: loss(outputs, target) + weight.mean()
+
+
+class Weighs(ReplayBuffer):
+    """Draws uniformly, gives weights, and wants nothing back."""
+
+    def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._draw(batch_size), self._rng.random(batch_size)
+
+
+class Forgets(PrioritisedBuffer):
+    """Draws by priority and does not say what."""
+
+    def sample(self, batch_size: int) -> Batch:
+        return self._gather(self.choose(batch_size)[0])
+
+
+class Five(NamedTuple):
+    obs: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    next_obs: torch.Tensor
+    discount: torch.Tensor
+
+
+class Fives(ReplayBuffer):
+    """Its batches are no Batch."""
+
+    def sample(self, batch_size: int) -> Any:
+        return Five(*super().sample(batch_size))
+
+
+class OnDevice(DeviceReplayBuffer):
+    choose = PrioritisedBuffer.choose
+
+
+def of(kind: type) -> Any:
+    buffer = kind((OBS_DIM,), (ACTION_DIM,), 60, CPU)
+    fill(buffer, 40, seed=0)
+    return buffer
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "kind", "message"),
+    [
+        ("sac", ignores_weights, PrioritisedBuffer, r"^SACAgent\.update_step ignores batch\.weight, which"),
+        ("sac_v", None, Weighs, r"^SACVAgent\.update_step ignores batch\.weight, which"),
+        (
+            "sac",
+            keeps_errors,
+            PrioritisedBuffer,
+            r"^SACAgent\.update_step returns no priorities for own_buffers\.Priori",
+        ),
+        ("td3", needs_weights, ReplayBuffer, r"^TD3Agent\.update_step needs batch\.weight, and .*'s Batch has none"),
+        ("sac", None, Fives, r"^SACAgent\.update_step needs batch\.weight, and the replay buffer's Five has none"),
+        (
+            "sac",
+            None,
+            Forgets,
+            r"test_prioritised\.Forgets has update_priorities, so its batches have to be .*Weighted",
+        ),
+    ],
+)
+@pytest.mark.parametrize("execution", ["eager", "recorded"])
+def test_an_update_that_only_seems_to_take_part_is_one_line(
+    name: str, change: Any, kind: type, message: str, execution: str
+) -> None:
+    agent = make_agent(*AGENTS[name])
+    if change is not None:
+        change(agent)
+    set_execution(agent, execution, CPU)
+    with pytest.raises(UserError, match=message) as raised:
+        agent.update(of(kind), Silent(), 0)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_error_that_weights_do_not_mend_stays_what_it_is() -> None:
+    agent = make_agent(*SMALL)
+    agent.priorities = None  # as by a slip of its author's
+    with pytest.raises(TypeError, match="NoneType"):
+        agent.update(make_buffer("host"), Silent(), 0)
+
+
+def test_weights_alone_are_taken() -> None:
+    agent, buffer = make_agent(*SMALL), of(Weighs)
+    for step in range(3):
+        agent.update(buffer, Silent(), step)
+
+
+def test_a_class_of_its_own_takes_part() -> None:
+    class Listed(ListBuffer):
+        def sample(self, batch_size: int) -> Any:
+            return super().sample(batch_size).weighted(np.ones(batch_size), np.arange(batch_size))
+
+        def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
+            self.given = index, priorities
+
+    agent, buffer = make_agent(*SMALL), Listed((OBS_DIM,), (ACTION_DIM,), CPU, seed=1)
+    fill(buffer, 40, seed=0)  # type: ignore[arg-type]
+    require_support(agent, buffer)
+    agent.update(buffer, Silent(), 0)
+    assert torch.equal(buffer.given[0], torch.arange(32)) and buffer.given[1].shape == (32,)
+
+
+def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
+    buffer = of(PrioritisedBuffer)
+    require_support(make_agent(*SMALL), buffer)
+    require_support(make_agent(*AGENTS["sac_v"]), of(Weighs))
+    fork = ForkAgent(OBS_DIM, ACTION_DIM, (-1.0, 1.0), CPU)
+    require_support(fork, make_buffer("host"))
+    for agent in (make_agent(*AGENTS["sac_v"]), fork, object()):
+        name = type(agent).__name__
+        with pytest.raises(
+            UserError, match=rf"own_buffers\.PrioritisedBuffer draws by priority, and {name} returns no"
+        ):
+            require_support(agent, buffer)
+    fork.supports_prioritised_replay = True  # its own update calls update_priorities
+    require_support(fork, buffer)
+
+
+def test_a_head_without_weights_is_refused() -> None:
+    class Plain(ScalarHead):
+        def loss(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return super().loss(outputs, target)
+
+    agent = make_agent(*SMALL)
+    agent.critic.head = Plain()
+    agent.update(make_buffer("host"), Silent(), 0)
+    with pytest.raises(
+        UserError, match=r"agent\.critic\.head: Plain needs loss\(outputs, target, weight\) and td_error"
+    ):
+        require_support(agent, of(PrioritisedBuffer))
+
+
+def test_choosing_rows_where_the_device_draws_them_is_refused() -> None:
+    with pytest.raises(UserError, match=r"OnDevice: a DeviceReplayBuffer draws its rows on the device"):
+        of(OnDevice)
