@@ -43,7 +43,7 @@ class Workspace:
         resume: continue from the folder's newest whole checkpoint.
         reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
         without: to resume, what may be left out if it is damaged (see run/salvage.py).
-        prune: whether to end early, after the evaluation at a step (see run/evaluations.py).
+        prune: decides whether the run ends early after the evaluation at a step (see run/evaluations.py).
 
     Raises:
         UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.

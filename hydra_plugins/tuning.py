@@ -15,7 +15,7 @@ class TuningSweeper(Sweeper):
     """Runs an Optuna study as a sweep.
 
     Args:
-        options: of launch.tuning.sweep: the node `hydra.sweeper`, its sampler and pruner instantiated.
+        options: the keys of `hydra.sweeper`, with the sampler and the pruner as objects (see launch.tuning.sweep).
     """
 
     def __init__(self, **options: Any):

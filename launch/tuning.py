@@ -1,5 +1,4 @@
-"""Tuning with Optuna: a sweep whose values a sampler chooses; a study that may be stopped at any time, and goes on the
-same."""
+"""Tuning with Optuna: a sweep whose values a sampler chooses; a study that can be stopped at any time and continued."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -118,9 +117,9 @@ def sweep(
     n_jobs: int,
     params: DictConfig | None,
 ) -> None:
-    """Runs the trials that a study lacks, those that were cut off first, and says which was the best.
+    """Runs the trials that a study lacks, interrupted ones first, and reports the best.
 
-    A trial's folder is named by its values, so the run of one that was cut off goes on from its checkpoint.
+    The folder of a trial is named by its values, so an interrupted run continues from its checkpoint.
 
     Args:
         config: of the sweep, with Hydra's node.
@@ -144,7 +143,7 @@ def sweep(
         )
         _put_back(storage, study)
         while (done := sum(trial.state.is_finished() for trial in study.trials)) < n_trials:
-            # Batches end at multiples of n_jobs, so they are the same ones if the study is stopped within one.
+            # Batches end at multiples of n_jobs, so a study that is killed within a batch continues with the same ones.
             trials = [study.ask(space) for _ in range(min(n_jobs - done % n_jobs, n_trials - done))]
             batch = [[_override(override, trial.params) for override in overrides] for trial in trials]
             jobs = launcher.launch(batch, initial_job_idx=trials[0].number)
@@ -154,7 +153,7 @@ def sweep(
 
 
 def _put_back(storage: RDBStorage, study: Study) -> None:
-    """Puts the trials that were cut off back into the study's queue."""
+    """Puts interrupted trials back into the queue of the study."""
     study_id = storage.get_study_id_from_name(study.study_name)
     for trial in study.get_trials(states=[TrialState.RUNNING]):
         trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
@@ -162,31 +161,31 @@ def _put_back(storage: RDBStorage, study: Study) -> None:
 
 
 def _override(override: Override, values: dict[str, Any]) -> str:
-    """An override of the command line as one trial has it."""
+    """An override of the command line, with its value in one trial if it is searched."""
     key = override.get_key_element()
     return f"{key}={values[key]}" if override.is_sweep_override() else str(override.input_line)
 
 
 def _tell(study: Study, trial: optuna.Trial, job: JobReturn) -> None:
-    """Writes what came of a trial into the study, its evaluations included, and says so in a line."""
+    """Writes the result of a trial and its evaluations into the study, and prints the result."""
     assert job.hydra_cfg is not None and job.cfg is not None
     last_return = float(job.return_value)  # raises what its job did
     run = Path(job.hydra_cfg.hydra.runtime.output_dir)
-    reported = study.trials[trial.number].intermediate_values  # if the process was killed at this point before
+    reported = study.trials[trial.number].intermediate_values  # of an earlier start that was killed here
     for step, mean_return in pruning.evaluations(run, job.cfg.eval_frequency).items():
         if step not in reported:
             trial.report(mean_return, step)
-        trial.should_prune()  # some pruners write down what they compare later trials with
+        trial.should_prune()  # some pruners store what they compare later trials with
     if np.isnan(last_return):
         study.tell(trial, state=TrialState.FAIL)
-        said = f"failed: {run_folder.failure(run) or 'its return is not a number'}"
+        outcome = f"failed: {run_folder.failure(run) or 'its return is not a number'}"
     elif (finished := run_folder.finished(run)) and run_folder.was_pruned(run):
         study.tell(trial, state=TrialState.PRUNED)
-        said = f"pruned at step {finished[0]}, return {last_return:.1f}"
+        outcome = f"pruned at step {finished[0]}, return {last_return:.1f}"
     else:
         study.tell(trial, last_return)
-        said = f"return {last_return:.1f}"
-    print(f"Trial {trial.number}: {said}", flush=True)
+        outcome = f"return {last_return:.1f}"
+    print(f"Trial {trial.number}: {outcome}", flush=True)
 
 
 def _conclude(study: Study, folder: Path) -> None:

@@ -44,11 +44,11 @@ class Evaluations:
         beside: makes them in a process of its own; None is that all are made here.
         solved_from: the mean return from which on the task counts as solved; None where it names none.
         keep_best: keeps a policy (see run/best.py), given it, the step and the mean return.
-        prune: whether the run is to end, given the step of the evaluation whose row was written last. With it, training
-            waits for each: whether a run is pruned or fails first would otherwise depend on time.
+        prune: decides, given the step of the newest row, whether the run ends early. Training then waits for each
+            evaluation: otherwise it would depend on time whether a run is pruned first or fails first.
 
     Raises:
-        PrunedError: by what writes a row, if the run is to end with it.
+        PrunedError: after the row of an evaluation, if `prune` says so.
     """
 
     def __init__(
