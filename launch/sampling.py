@@ -18,8 +18,8 @@ from utils import UserError, one_line
 
 
 class SeededTPE(Checked, BaseSampler):
-    """Optuna's TPE (Bergstra et al., 2011), created anew, with a seed that depends on the trial's number and the value's
-    key, for each trial and for each value that is drawn independently of the others.
+    """Optuna's TPE (Bergstra et al., 2011), created anew for each trial and each value that is drawn on its own, with
+    a seed that depends on the trial's number and the value's key.
 
     A single generator would start again with the process, so a study that was stopped would draw the values of its
     first trials a second time.

@@ -1,7 +1,7 @@
 """Tuning with Optuna: a sweep whose values a sampler chooses; a study that can be stopped at any time and continued."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import optuna
@@ -38,22 +38,32 @@ def require(config: DictConfig, overrides: list[Override]) -> None:
             raise UserError(f"hydra.sweeper.{key}={sweeper[key]}: at least 1 is needed")
     if sweeper.direction not in ("maximize", "minimize"):
         raise UserError(f"hydra.sweeper.direction={sweeper.direction}: maximize or minimize goes here")
-    _require_class(sweeper, "sampler", BaseSampler, "such as {_target_: optuna.samplers.TPESampler}")
-    if sweeper.pruner is not None:
-        _require_class(sweeper, "pruner", BasePruner, "such as hydra/sweeper/pruner=median")
-        if OmegaConf.select(config, "logger.sinks.csv") is None:
-            raise UserError("hydra.sweeper.pruner: it reads eval.csv, so logger.sinks.csv has to be left on")
+    _sampler(sweeper), _pruner(sweeper)
+    if sweeper.pruner is not None and OmegaConf.select(config, "logger.sinks.csv") is None:
+        raise UserError("hydra.sweeper.pruner: it reads eval.csv, so logger.sinks.csv has to be left on")
     if not search_space(overrides):
         raise UserError("hydra/sweeper=tuning: nothing to search; give a key a range, such as agent.batch_size=64,128")
 
 
-def _require_class(sweeper: DictConfig, name: str, kind: type, example: str) -> None:
+def _part(sweeper: DictConfig, name: str, kind: type, example: str) -> Any:
+    """The sampler or the pruner."""
     try:
-        made = instantiate(sweeper[name]) if isinstance(sweeper[name], DictConfig) else None
+        part = instantiate(sweeper[name]) if isinstance(sweeper[name], DictConfig) else None
     except Exception as error:  # whatever the class says of its arguments
         raise UserError(f"hydra.sweeper.{name}: {one_line(error.__cause__ or error)}") from None
-    if not isinstance(made, kind):
+    if not isinstance(part, kind):
         raise UserError(f"hydra.sweeper.{name}={sweeper[name]}: one of Optuna's {name}s goes here, {example}")
+    return part
+
+
+def _sampler(sweeper: DictConfig) -> BaseSampler:
+    return _part(sweeper, "sampler", BaseSampler, "such as {_target_: optuna.samplers.TPESampler}")
+
+
+def _pruner(sweeper: DictConfig) -> BasePruner:
+    if sweeper.pruner is None:
+        return NopPruner()  # for None, Optuna would take a pruner of its own choice
+    return _part(sweeper, "pruner", BasePruner, "such as hydra/sweeper/pruner=median")
 
 
 def open_study(
@@ -106,17 +116,7 @@ def _require_same(path: Path, asked: dict[str, Any]) -> None:
             )
 
 
-def sweep(
-    launcher: Launcher,
-    config: DictConfig,
-    arguments: list[str],
-    sampler: BaseSampler,
-    pruner: BasePruner | None,
-    direction: Literal["maximize", "minimize"],
-    n_trials: int,
-    n_jobs: int,
-    params: DictConfig | None,
-) -> None:
+def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
     """Runs the trials that a study lacks, interrupted ones first, and reports the best.
 
     The folder of a trial is named by its values, so an interrupted run continues from its checkpoint.
@@ -124,21 +124,21 @@ def sweep(
     Args:
         config: of the sweep, with Hydra's node.
         arguments: the overrides of the command line.
-        sampler, pruner, direction, n_trials, n_jobs, params: see config/hydra/sweeper/tuning.yaml.
 
     Raises:
         RunError: if no trial was completed.
     """
-    overrides = compose.parse(compose.with_params(params, arguments))
+    sweeper, folder = config.hydra.sweeper, Path(config.hydra.sweep.dir)
+    n_trials, n_jobs = sweeper.n_trials, sweeper.n_jobs
+    overrides = compose.parse(compose.with_params(sweeper.params, arguments))
     space = search_space(overrides)
-    folder = Path(config.hydra.sweep.dir)
     with database.opened(folder) as storage:
         study = optuna.create_study(
             storage=storage,
             study_name=database.NAME,
-            direction=direction,
-            sampler=sampler,
-            pruner=pruner or NopPruner(),
+            direction=sweeper.direction,
+            sampler=_sampler(sweeper),
+            pruner=_pruner(sweeper),
             load_if_exists=True,
         )
         _put_back(storage, study)

@@ -18,7 +18,6 @@ import probes
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import _CachedStorage
@@ -373,18 +372,12 @@ def write_evaluations(run: Path, returns: list[float]) -> None:
     (run / "eval.csv").write_text(f"step,episode_reward\n{rows}")
 
 
-def sweep(pool: Pool, *arguments: str, n_trials: int = 5, n_jobs: int = 1, pruner: Any = None, seed: int = 1) -> None:
-    tuning.sweep(
-        pool,  # type: ignore[arg-type]
-        OmegaConf.create({"hydra": {"sweep": {"dir": str(pool.folder)}}}),
-        list(arguments or ("x=interval(0,1)", "seed=3", "kind=a,b")),
-        sampling.SeededTPE(seed, n_startup_trials=2),
-        pruner,
-        "maximize",
-        n_trials,
-        n_jobs,
-        None,
-    )
+def sweep(pool: Pool, *arguments: str, n_trials: int = 5, n_jobs: int = 1, pruner: Any = None) -> None:
+    sampler = {"_target_": "launch.sampling.SeededTPE", "seed": 1, "n_startup_trials": 2}
+    sweeper = {"n_trials": n_trials, "n_jobs": n_jobs, "direction": "maximize", "sampler": sampler, "pruner": pruner}
+    node = {"sweeper": sweeper | {"params": None}, "sweep": {"dir": str(pool.folder)}}
+    overrides = list(arguments or ("x=interval(0,1)", "seed=3", "kind=a,b"))
+    tuning.sweep(pool, OmegaConf.create({"hydra": node}), overrides)  # type: ignore[arg-type]
 
 
 def dies_after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -512,7 +505,7 @@ def test_where_every_trial_failed_it_says_so(
 )
 def test_a_run_knows_whether_it_is_worse_than_the_trials_before_it(pruner: dict[str, Any], tmp_path: Path) -> None:
     """A pruner that keeps notes in its study, too, and whoever asks leaves the study as it is."""
-    sweep(Pool(tmp_path, lambda x: [x, 10 * x]), n_trials=4, pruner=instantiate(pruner))
+    sweep(Pool(tmp_path, lambda x: [x, 10 * x]), n_trials=4, pruner=pruner)
     database = (tmp_path / "study.db").read_bytes()
     xs = [
         trial.params["x"]
