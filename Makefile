@@ -9,7 +9,7 @@
 # make profile        a profiler's trace of ten updates, for Perfetto or TensorBoard
 # make gpu-check      the tests that need a GPU, and the speed of training on it (under eight minutes)
 #
-# Each builds .venv on first use from the pins in requirements.txt, and updates it when they change.
+# Each builds .venv on first use from the pins in requirements.txt and constraints.txt, and updates it when they change.
 
 PYTHON ?= python3
 ARGS ?=
@@ -69,20 +69,26 @@ gpu:
 	$(if $(filter 0,$(HAS_GPU)),$(error gpu-check needs an NVIDIA GPU, and nvidia-smi lists none here))@:
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' || \
-		{ echo "Python 3.11 or 3.12 is needed, and $(PYTHON) is not; name one that is: make PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || \
+		{ echo "Python 3.11 to 3.14 is needed, and $(PYTHON) is not; name one that is: make PYTHON=python3.13" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3's venv is needed: apt install python3-venv" >&2; exit 2; }
 
+PIP = $(BIN)/python -m pip install --disable-pip-version-check -q
+# From Python 3.13 on, dm_control goes in without its requirements: see requirements.txt.
+SUITE = $(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || $(PIP) --no-deps \
+	"$$(grep -o '^dm_control==[0-9.]*' requirements.txt)"
+
 $(VENV)/train.stamp: requirements.txt | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt
+	$(PIP) -r requirements.txt
+	@$(SUITE)
 	@touch $@
 
-OPTIONAL := $(addsuffix .txt,$(addprefix requirements-,box2d wandb joblib slurm ray optuna data export))
-$(VENV)/dev.stamp: requirements-dev.txt $(OPTIONAL) requirements.txt | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
+$(VENV)/dev.stamp: pyproject.toml constraints.txt requirements.txt | $(BIN)/python
+	$(PIP) -r requirements.txt -e '.[dev]' -c constraints.txt
+	@$(SUITE)
 	@touch $@ $(VENV)/train.stamp
 
-.venv-bench/stamp: requirements-bench.txt
+.venv-bench/stamp: pyproject.toml constraints.txt requirements.txt
 	@$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python -m pip install --disable-pip-version-check -q -r requirements-bench.txt
+	.venv-bench/bin/python -m pip install --disable-pip-version-check -q -r requirements.txt -e '.[bench]' -c constraints.txt
 	@touch $@

@@ -23,6 +23,7 @@ import numpy as np
 from envs.recorded import Recorder, Recording
 from run import best, dataset, machine, packed, trained, trust
 from run.evaluator import Evaluator
+from settings.operating_system import require_posix
 from utils import EnvError, RunError, UserError, one_line
 
 
@@ -122,6 +123,7 @@ def main() -> int:
     beside = None if packed.is_file(path) else trained.run_folder_of(path) / "video" / "evaluate.mp4"
     film = None if arguments.no_video else arguments.video or beside
     try:
+        require_posix()
         if arguments.episodes is not None and arguments.episodes < 1:
             raise UserError(f"--episodes {arguments.episodes}: 1 or more")
         if arguments.seed is not None and arguments.seed < 0:

@@ -173,7 +173,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Writes a text file so that a reader, or a crash, sees either the old content or the new."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding="utf-8")
         sync(temporary)
         temporary.replace(path)
     except OSError:

@@ -56,9 +56,10 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
     from replay.frames import FrameBuffer
     from replay_buffer import ReplayBuffer
     from run.build import build_agent
-    from run.machine import keep_freed_memory, resolve_device, set_precision
+    from run.machine import resolve_device, set_precision
     from settings import compose
     from settings.check import check
+    from settings.operating_system import keep_freed_memory
 
     cfg = check(compose.plain(compose.compose_config("train", overrides)))
     device = resolve_device(cfg.device)

@@ -9,21 +9,26 @@ from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
-from dm_control import suite
-from dm_control.rl.control import Environment
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, load_env_creator, parse_env_id
 
 import dmc2gym
-from envs import arguments
+from envs import arguments, opengl
 from envs.flat import EPISODE_LENGTH, Wrap, flat, where, wrapped
 from envs.names import SUITE_TASKS, unknown
 from envs.pixels import NO_PIXELS, Filmed, Pixels, render_quickly, require_camera, stacked
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
-from envs.simulated import Simulated
 from settings.hints import Parameter
 from settings.types import PositiveInt
 from utils import UserError, one_line
+
+try:
+    opengl.load_triton_before_mesa()
+    from envs import suite_task
+except ModuleNotFoundError as error:  # Gymnasium's tasks do without
+    if error.name != "dm_control":
+        raise
+    suite_task = None  # type: ignore[assignment]
 
 __all__ = [
     "SUITE_TASKS",
@@ -36,6 +41,7 @@ __all__ = [
 ]
 
 VIDEO_SIZE = 256  # pixels
+INSTALL_SUITE = "pip install --no-deps dm_control==1.0.50"  # its other requirements are this project's own
 NOTHING: Mapping[str, Any] = {}
 OF_GYMNASIUM = {"max_episode_steps": Parameter(PositiveInt, inspect.Parameter.empty, False)}  # its `make` alone
 
@@ -68,6 +74,8 @@ def make_env(
         env = wrapped(_make_gymnasium(name, render or pixels.rendered, kwargs), name, wrappers)
         return flat(env, name, action_repeat, pixels=pixels)
     size, camera = (pixels.size, pixels.camera_of(SUITE_TASKS[name][0])) if pixels.rendered else (VIDEO_SIZE, 0)
+    if suite_task is None:
+        raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
     limit = None if "time_limit" in kwargs else EPISODE_LENGTH
     ours: dict[str, Any] = {
         "visualize_reward": render and not pixels.rendered,
@@ -76,10 +84,10 @@ def make_env(
         "camera_id": camera,
     }
     if wrappers:
-        env = _make_suite(dmc2gym.load, name, kwargs, ours | {"seed": seed})
+        env = suite_task.build(dmc2gym.load, name, kwargs, ours | {"seed": seed})
     else:
         ours |= {"seed": seed, "frame_skip": action_repeat, "episode_length": limit, "from_pixels": pixels.rendered}
-        env = _make_suite(dmc2gym.make, name, kwargs, ours)
+        env = suite_task.build(dmc2gym.make, name, kwargs, ours)
     if pixels.rendered:
         require_camera(env, camera, name)
     if pixels.rendered or render:
@@ -89,37 +97,6 @@ def make_env(
     elif pixels.rendered:
         env = stacked(env, pixels.stack)
     return Filmed(env, VIDEO_SIZE, camera) if pixels.rendered else env
-
-
-def _make_suite(make: Callable[..., gym.Env], name: str, kwargs: Mapping[str, Any], ours: dict[str, Any]) -> gym.Env:
-    """A task of the suite by dmc2gym.
-
-    Args:
-        make: load, or make.
-        kwargs: the user's.
-        ours: what else it gets.
-    """
-    given = _suite_arguments(name, kwargs)
-    try:
-        return Simulated(make(*SUITE_TASKS[name], **given, **ours), name)
-    except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
-        raise UserError(f"env={name}: it cannot be built here ({error}); it may need OpenGL (libosmesa6)") from error
-    except (TypeError, ValueError) as error:
-        if not kwargs:
-            raise
-        raise UserError(f"env={name}: it cannot be built with {_shown(kwargs)} ({where(error)})") from error
-
-
-def _suite_arguments(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A suite task's own arguments, and those of the environment that each of them builds."""
-    domain, task = SUITE_TASKS[name]
-    of_task = arguments.known(getattr(suite, domain).SUITE[task], ("random", "environment_kwargs"))
-    of_environment = arguments.known(Environment, ("physics", "task", "time_limit", "flat_observation"))
-    given = arguments.fitted(name, of_environment | of_task, kwargs)
-    return {
-        "task_kwargs": {key: value for key, value in given.items() if key in of_task},
-        "environment_kwargs": {key: value for key, value in given.items() if key not in of_task},
-    }
 
 
 def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any]) -> gym.Env:
@@ -136,7 +113,7 @@ def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any]) -> gym.E
             os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
         return _make(name, dict(kwargs), render)
     except gym.error.DependencyNotInstalled as error:
-        hint = "pip install -r requirements-box2d.txt" if "ox2" in str(error) else one_line(error)
+        hint = "pip install -e '.[box2d]'" if "ox2" in str(error) else one_line(error)
         raise UserError(f"env={name}: a package is missing; {hint}") from error
     except (gym.error.Error, ImportError) as error:
         raise UserError(unknown(name)) from error
@@ -157,10 +134,6 @@ def _make(name: str, kwargs: dict[str, Any], render: bool) -> gym.Env:
         if render:  # if that was it, it will not render, which is said when it is asked to
             return gym.make(name, disable_env_checker=True, **kwargs)
         raise
-
-
-def _shown(kwargs: Mapping[str, Any]) -> str:
-    return ", ".join(f"env_kwargs.{key}={value}" for key, value in kwargs.items())
 
 
 def reward_threshold(name: str) -> float | None:

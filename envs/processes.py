@@ -1,7 +1,6 @@
 """Several environments stepped together, in this process or in processes of their own."""
 
 import multiprocessing
-import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
 from envs.seeded import SeededEpisodes
+from settings.operating_system import ignore_stop_signals, process_context
 from utils import EnvError, RunError, one_line
 
 CAUSED = "\nThe above exception was the direct cause of the following exception:\n"  # Python's, in a traceback
@@ -54,9 +54,9 @@ class EnvProcesses(AsyncVectorEnv):
 
     def __init__(self, makers: list[Callable[[], gym.Env]], timeout_s: float):
         self._timeout_s = timeout_s
-        multiprocessing.set_forkserver_preload(["__main__", "envs.make"])  # imported once, and not by each process
+        context = process_context(["__main__", "envs.make"]).get_start_method()
         self.processes: list[Any] = []
-        build = partial(super().__init__, makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+        build = partial(super().__init__, makers, context=context, autoreset_mode=AutoresetMode.DISABLED)
         try:
             self._watched(build)
         except BaseException:
@@ -144,10 +144,7 @@ def _make_apart(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> g
     """One environment, here to be asked for its spaces, or in its own process."""
     if multiprocessing.parent_process() is None:
         return _make_seeded(make_one, run_seed, index)
-    # A terminal's Ctrl-C, or a cluster's warning, reaches these processes too: it is for the training process,
-    # which still wants their state.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
+    ignore_stop_signals()
     try:
         return _make_seeded(make_one, run_seed, index)
     except Exception as error:  # raised from here, it would only end the process

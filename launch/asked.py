@@ -82,7 +82,7 @@ def read(argv: list[str]) -> Asked | None:
         try:
             from launch import tuning  # not before: Optuna is optional
         except ImportError:  # there is none, or an older one
-            install = "pip install -r requirements-optuna.txt"
+            install = "pip install -e '.[optuna]'"
             raise UserError(f"hydra/sweeper=tuning: Optuna 5 is not installed; {install}") from None
         tuning.require(config, every)
     configs = [compose_config(config_name, each) for each in overrides]

@@ -1,6 +1,5 @@
 """A pool worker's run as a child process: starts train.py by its path, and ends with the worker that wants it."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -8,11 +7,11 @@ import sys
 from pathlib import Path
 
 from run.machine import PARENT
+from settings.operating_system import terminate_with_parent
 from utils import RunError
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 CONSOLE = "console.txt"
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
@@ -53,7 +52,6 @@ def end_with_parent() -> None:
     parent = os.environ.get(PARENT)
     if parent is None:
         return
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    terminate_with_parent()
     if os.getppid() != int(parent):
         sys.exit(f"process {parent}, which wanted this run, has ended")

@@ -10,6 +10,7 @@ from envs import names
 from launch.asked import Asked, begun, read
 from launch.line import EXIT_USER_ERROR, say, taken_apart
 from settings.compose import AUTO
+from settings.operating_system import require_posix
 from settings.stand_ins import LaterError, stand_ins
 from utils import UserError
 
@@ -24,6 +25,7 @@ def look(argv: list[str]) -> Asked | None:
         SystemExit: after that line.
     """
     try:
+        require_posix()
         asked = _composed(argv)
         if asked is not None:
             _check(asked)

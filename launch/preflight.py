@@ -19,6 +19,7 @@ from settings import saved
 from settings.check import ONLY_IN, Settings
 from settings.compose import AUTO, parse, plain, quoted
 from sinks import wandb as wandb_sink
+from sinks.tensorboard import require_utf8
 from utils import EnvError, UserError, one_line
 
 
@@ -135,12 +136,15 @@ def prepare(
     if asked is None:
         return argv
     parsed, sweeping, tunes, config = asked.parsed, asked.sweeping, asked.tunes, asked.config
-    check_machine(asked.settings())
+    runs = asked.settings()
+    check_machine(runs)
     key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
     named = any(override.key_or_group == key for override in parsed)
     if may_continue and not named:
         raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
     folder = output_folder(config, key)
+    if any(cfg.log_save_tb for cfg in runs):
+        require_utf8(folder)
     if sweeping and named and not may_continue and not tunes and next(folder.rglob("train.csv"), None):
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
     if sweeping:

@@ -84,7 +84,7 @@ def evaluations(run: Path, eval_frequency: int) -> dict[int, float]:
     path = run / "eval.csv"
     returns: dict[int, float] = {}
     if path.exists():
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 step = int(row["step"])
                 returns.setdefault(step - step % max(eval_frequency, 1), float(row["episode_reward"]))

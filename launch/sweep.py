@@ -1,6 +1,5 @@
 """A sweep: what each of its jobs does around the training itself, and what is said at its end."""
 
-import fcntl
 import itertools
 import math
 import os
@@ -16,6 +15,7 @@ from launch import child
 from launch.engines import JOBLIB, RAY
 from run import folder as run_folder
 from settings.check import Settings
+from settings.operating_system import lock
 from utils import EnvError, RunError, UserError, one_line
 
 # Engines whose worker processes serve one run after another. There a run gets a process of its own: a crash is that
@@ -78,7 +78,7 @@ def slot(folder: Path) -> Iterator[int]:
     for number in itertools.count():
         descriptor = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor)
             yield number
             return
         except BlockingIOError:

@@ -9,7 +9,6 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import signal
 import threading
 import time
 from contextlib import AbstractContextManager
@@ -27,6 +26,7 @@ from run import machine
 from run.environments import env_maker
 from run.evaluator import Evaluation
 from settings.check import Settings
+from settings.operating_system import ignore_stop_signals, lower_priority, process_context
 from utils import one_line, set_seed_everywhere
 
 NICE = 10  # training goes first where both want a core
@@ -109,8 +109,7 @@ class Beside:
         threading.Thread(target=self._ask, args=(pickle.dumps((step, weights)),), daemon=True).start()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("forkserver")  # not a fork: this process has threads, and may have a GPU
-        multiprocessing.set_forkserver_preload(["__main__", "envs.make", "run.beside"])
+        context: Any = process_context(["__main__", "envs.make", "run.beside"])
         self._connection, theirs = context.Pipe()
         process = context.Process(target=serve, args=(theirs, self._spec), daemon=True)
         process.start()
@@ -193,10 +192,9 @@ class _Alive:
 
 def serve(connection: Connection, pickled: bytes) -> None:
     """The process: evaluates what it is sent, until nobody sends any more."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)  # they are for the training process, which ends this one
+    ignore_stop_signals()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.nice(NICE)
+    lower_priority(NICE)
     os.environ.setdefault("LP_NUM_THREADS", "0")  # Mesa's: frames drawn without a GPU leave the other cores alone
     torch.set_num_threads(1)  # as an evaluation has in any case
     spec: Spec = pickle.loads(pickled)

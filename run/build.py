@@ -25,6 +25,7 @@ from run.preloaded import Preloaded
 from run.shapes import Shapes, shapes_of, zeros
 from settings.check import Settings
 from settings.hints import parameters
+from settings.operating_system import keep_freed_memory
 from utils import UserError, one_line, set_seed_everywhere
 
 SEED_POLICY = "seed_policy.pt"  # in the run's folder
@@ -72,7 +73,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     device = machine.resolve_device(cfg.device)
     if cfg.num_threads is not None:
         torch.set_num_threads(cfg.num_threads)
-    machine.keep_freed_memory()
+    keep_freed_memory()
     precision = machine.set_precision(cfg.precision, device)
     set_seed_everywhere(cfg.seed)
     env_module, renders = environments.import_envs(cfg, cfg.save_video)
@@ -81,6 +82,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     envs = env_module.make_train_envs(partial(make_env, False), cfg.seed, cfg.num_envs, async_envs, cfg.env_timeout_s)
     shapes = shapes_of(envs.single_observation_space, envs.single_action_space)
     machine.note_if_slow(cfg, device)
+    machine.note_if_bf16_is_slow(cfg, device)
     agent = build_agent(cfg, shapes, device)
     execution, why_eager = choose_execution(cfg.execution, agent, device)
     if why_eager:

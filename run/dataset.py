@@ -23,7 +23,7 @@ def require_new(dataset_id: str) -> Path:
     """
     missing = [name for name in ("minari", "h5py") if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"--dataset {dataset_id}: {', '.join(missing)} missing; pip install -r requirements-data.txt")
+        raise UserError(f"--dataset {dataset_id}: {', '.join(missing)} missing; pip install -e '.[data]'")
     from minari.dataset.minari_dataset import parse_dataset_id  # not before: it is optional
 
     try:

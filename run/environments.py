@@ -31,8 +31,8 @@ def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
     renders = has_opengl or not env_module.needs_opengl(cfg.env)
     if cfg.from_pixels and not renders:
         raise UserError(
-            f"from_pixels=true: env={cfg.env} is rendered with OpenGL, and none was found here; install libosmesa6 "
-            "(apt), or a GPU driver with EGL"
+            f"from_pixels=true: env={cfg.env} is rendered with OpenGL, and none was found here; install a GPU "
+            "driver with EGL, or Mesa (Debian, Ubuntu: apt install libegl1 libgl1)"
         )
     return env_module, renders
 

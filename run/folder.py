@@ -1,14 +1,15 @@
 """A run's folder: claimed for it, and what it says of it: who works in it now, whether it is finished."""
 
 import contextlib
-import fcntl
 import json
 import os
+import shlex
 import socket
 import tempfile
 import time
 from pathlib import Path
 
+from settings import operating_system
 from utils import UserError, one_line, refuse_links, write_atomically
 
 FINISHED, FAILED = "finished.json", "failed.json"
@@ -50,7 +51,7 @@ def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.cs
     if any((folder / name).exists() for name in names):
         raise UserError(
             f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
-            f"with resume={folder}"
+            f"with {shlex.quote(f'resume={folder}')}"
         )
 
 
@@ -71,10 +72,10 @@ class Lock:
         except OSError as error:
             raise UserError(f"{folder}: the folder cannot be written ({error.strerror})") from None
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            operating_system.lock(self._descriptor)
         except BlockingIOError:
             os.close(self._descriptor)
-            owner = one_line(path.read_text(errors="replace"))
+            owner = one_line(path.read_text(errors="replace", encoding="utf-8"))
             raise UserError(f"{folder}: process {owner} is working in this folder") from None
         except OSError as error:  # a file system without locks
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
@@ -101,7 +102,7 @@ def mark_finished(
 def finished(folder: Path) -> tuple[int, float] | None:
     """The last step and the final return of a run that is complete, or was pruned; None for one that is not."""
     try:
-        said = json.loads((folder / FINISHED).read_text())
+        said = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
         return int(said["step"]), float(said["last_return"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
@@ -110,7 +111,7 @@ def finished(folder: Path) -> tuple[int, float] | None:
 def was_pruned(folder: Path) -> bool:
     """Whether a run that is `finished` was pruned."""
     try:
-        return bool(json.loads((folder / FINISHED).read_text())["pruned"])
+        return bool(json.loads((folder / FINISHED).read_text(encoding="utf-8"))["pruned"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -136,14 +137,14 @@ def failures(sweep: Path) -> dict[Path, int]:
 def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
     """A line for each failure that is not one of `before`: the run's overrides, and the reason."""
     new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
-    said = [(path, json.loads(path.read_text())) for path in new]
+    said = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in new]
     return [f"{' '.join(what['overrides']) or path.parent.name}: {what['reason']}" for path, what in said]
 
 
 def failure(folder: Path) -> str | None:
     """Why a run failed, as `mark_failed` wrote it down; None if it did not."""
     path = folder / FAILED
-    return str(json.loads(path.read_text())["reason"]) if path.exists() else None
+    return str(json.loads(path.read_text(encoding="utf-8"))["reason"]) if path.exists() else None
 
 
 def wait_until_free(folder: Path, seconds: float) -> None:

@@ -1,16 +1,15 @@
-"""What this machine can do: its device, precision, OpenGL and memory."""
+"""What this machine can do: its device, its precision, its cores and its rendering."""
 
-import ctypes
 import os
-import platform
-import subprocess
-import sys
 import time
 from typing import Any
 
 import torch
 
+from agent.networks.products import product
+from envs import opengl
 from settings.check import Settings
+from settings.operating_system import usable_cpus
 from utils import UserError
 
 # Of (batch, width) by (width, width): target actor 1, target critics 2, critics 2 forward and 4 backward, then for the
@@ -68,13 +67,8 @@ def set_precision(precision: str, device: torch.device) -> str:
         What was chosen: fp32, tf32 or bf16.
 
     Raises:
-        UserError: for tf32 on a device without it, and for bf16 on a CPU that has to emulate it.
+        UserError: for tf32 on a device without it.
     """
-    if precision == "bf16" and device.type == "cpu" and not has_bf16():
-        raise UserError(
-            "precision=bf16: this processor has no instructions for it (AVX512_BF16 or AMX), so an update would take "
-            "about 3.5 times as long as in fp32; choose auto or fp32"
-        )
     has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
     if precision == "tf32" and not has_tf32:
         raise UserError(f"precision=tf32: {device} has no such products; choose auto, fp32 or bf16")
@@ -85,10 +79,33 @@ def set_precision(precision: str, device: torch.device) -> str:
     return chosen
 
 
-def has_bf16() -> bool:
-    """Whether this CPU has instructions for products in bfloat16; of another kind than x86 that is not known."""
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return not is_x86 or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+def bf16_time_ratio(batch_size: int, width: int) -> float:
+    """The time of a (batch_size, width) by (width, width) product in bf16, its conversions included, over fp32's.
+
+    Measured here and now, in milliseconds: flags do not tell. Of processors with AVX512_BF16, those with AMX are faster
+    in bf16 than in fp32, those without are slower.
+    """
+    x, weight = torch.randn(batch_size, width), torch.randn(width, width)
+    seconds: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
+    for _ in range(4):  # the first of each is dear
+        for dtype, measured in seconds.items():
+            started_s = time.perf_counter()
+            product(x.to(dtype), weight.to(dtype)).float()
+            measured.append(time.perf_counter() - started_s)
+    return min(seconds[torch.bfloat16]) / min(seconds[torch.float32])
+
+
+def note_if_bf16_is_slow(cfg: Settings, device: torch.device) -> None:
+    """Says by how much, where precision=bf16 makes a CPU slower."""
+    width = cfg.agent.get("critic", {}).get("hidden_dim", 0)
+    if cfg.precision != "bf16" or device.type != "cpu" or not width:
+        return
+    time_ratio = bf16_time_ratio(cfg.agent["batch_size"], width)
+    if time_ratio > 1:
+        print(
+            f"precision=bf16: at this run's sizes this CPU takes {time_ratio:.1f} times as long for a matrix product "
+            "as with precision=fp32."
+        )
 
 
 def has_time_beside(cfg: Settings, device: torch.device) -> bool:
@@ -100,58 +117,7 @@ def has_free_core(device: torch.device) -> bool:
     """Whether updates leave a core alone. Threads of an update wait for each other, so a lost core stops them all."""
     if device.type == "cuda":
         return True
-    return PARENT not in os.environ and len(os.sched_getaffinity(0)) > torch.get_num_threads()
-
-
-def keep_freed_memory() -> None:
-    """Asks glibc to keep freed memory for the next allocation instead of handing it back to the kernel.
-
-    An update at 1024 units frees and takes 50 MB; given back, each page of it faults again (5 % of the update's time).
-    Where the C library is another one, nothing happens.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        trim_threshold, mmap_threshold = -1, -3  # malloc.h's names for them
-        libc = ctypes.CDLL(None)
-        libc.mallopt(trim_threshold, 2**30)
-        libc.mallopt(mmap_threshold, 2**25)  # the most it accepts
-
-
-NO_OPENGL = "No videos: no OpenGL was found here. Install libosmesa6 (apt), or a GPU driver with EGL, to get them."
-_PROBE = """
-import mujoco
-model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
-mujoco.Renderer(model, 16, 16).render()
-"""
-
-
-def choose_opengl(wanted: bool) -> bool:
-    """Sets MUJOCO_GL to a backend that renders here, before dm_control is imported; later calls repeat the answer.
-
-    A backend is tried in a child process, because one that fails takes its process with it. A backend the user chose
-    is the only one tried.
-
-    Args:
-        wanted: whether anything will be rendered; if not, no backend is looked for.
-
-    Returns:
-        Whether rendering works.
-    """
-    if "dm_control" in sys.modules:
-        return os.environ.get("MUJOCO_GL") != "disabled"
-    if not wanted:
-        os.environ["MUJOCO_GL"] = "disabled"
-        return False
-    chosen = os.environ.get("MUJOCO_GL")
-    if sys.platform == "darwin" and chosen is None:
-        return True  # macOS has its own OpenGL, which needs no name
-    for backend in [chosen] if chosen else ["egl", "osmesa"]:
-        environment = os.environ | {"MUJOCO_GL": backend}
-        probe = subprocess.run([sys.executable, "-c", _PROBE], env=environment, capture_output=True, check=False)
-        if probe.returncode == 0:
-            os.environ["MUJOCO_GL"] = backend
-            return True
-    os.environ["MUJOCO_GL"] = "disabled"
-    return False
+    return PARENT not in os.environ and usable_cpus() > torch.get_num_threads()
 
 
 def wants_opengl(env: str, films: bool) -> bool:
@@ -159,16 +125,16 @@ def wants_opengl(env: str, films: bool) -> bool:
     return films or env == "quadruped_escape"
 
 
-def import_envs(opengl: bool) -> tuple[Any, bool]:
+def import_envs(renders: bool) -> tuple[Any, bool]:
     """Chooses an OpenGL and then imports the environments, as dm_control reads the choice when it is imported.
 
     Args:
-        opengl: whether anything will be rendered.
+        renders: whether anything will be rendered.
 
     Returns:
         The module `envs.make`, and whether rendering works.
     """
-    has_opengl = choose_opengl(opengl)
+    has_opengl = opengl.choose(renders)
     from envs import make  # not before the choice
 
     return make, has_opengl
@@ -177,5 +143,5 @@ def import_envs(opengl: bool) -> tuple[Any, bool]:
 def can_film(renders: bool) -> bool:
     """Says in a line that there will be no videos where nothing renders; returns `renders`."""
     if not renders:
-        print(NO_OPENGL)
+        print(opengl.NO_OPENGL)
     return renders

@@ -82,7 +82,7 @@ class DataSet:
 
     def __init__(self, folder: Path, said: str, cfg: Settings, shapes: dict[str, Any], own_actions: Any):
         if importlib.util.find_spec("h5py") is None:
-            raise UserError(f"{said}: h5py is missing; pip install -r requirements-data.txt")
+            raise UserError(f"{said}: h5py is missing; pip install -e '.[data]'")
         self._files = files = MinariFiles(folder, said)
         self.said, self._own = said, own_actions
         self.num_transitions = files.num_transitions

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
+from settings.operating_system import signals
 from utils import Stopped
 
 EXIT_INTERRUPTED, EXIT_SAVED = 130, 75  # 75 is EX_TEMPFAIL: run the same command again
@@ -37,7 +38,7 @@ class Stopping:
         self.asked: int | None = None  # the signal
 
     def __enter__(self) -> "Stopping":
-        warnings = (signal.SIGUSR2,) if _UNDER_SUBMITIT in os.environ else (signal.SIGTERM, signal.SIGUSR1)
+        warnings = signals("SIGUSR2") if _UNDER_SUBMITIT in os.environ else signals("SIGTERM", "SIGUSR1")
         if threading.current_thread() is threading.main_thread():  # elsewhere Python takes no signals
             self._previous = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, *warnings)}
         return self
@@ -85,7 +86,7 @@ class Stopping:
         """
         assert self.asked is not None
         handler = self._previous.get(self.asked)
-        if self.asked == signal.SIGUSR2 and callable(handler):
+        if self.asked in signals("SIGUSR2") and callable(handler):
             print(message, flush=True)
             handler(self.asked, None)
         raise Stopped(message, EXIT_INTERRUPTED if self.asked == signal.SIGINT else EXIT_SAVED)

@@ -1,6 +1,5 @@
 """Hydra's composition; each of its errors as one line."""
 
-import os
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,11 @@ from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from settings import replaced
+from settings import hydra_patch
 from settings.check import SUPPLIED, Settings, UnknownKeyError, check
 from settings.hints import nearest
 from settings.nested import walk
+from settings.operating_system import usable_cpus
 from utils import UserError, one_line
 
 CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"
@@ -27,7 +27,7 @@ AUTO = "auto"
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir")
 SEARCHPATH = "hydra.searchpath"
 
-replaced.install()
+hydra_patch.install()
 OmegaConf.register_new_resolver("product", lambda a, b: a * b, replace=True)
 OmegaConf.register_new_resolver("smaller", lambda a, b: min(a, b), replace=True)
 
@@ -200,8 +200,8 @@ def _behind(unknown: str, preset: Path, agent: str) -> str | None:
 
 def _missing(error: MissingConfigException, folders: list[Path]) -> str:
     name = str(error.missing_cfg_file)
-    if name in REQUIREMENTS:
-        return f"{name.replace('er/', 'er=')}: not installed; pip install -r {REQUIREMENTS[name]}"
+    if name in EXTRAS:
+        return f"{name.replace('er/', 'er=')}: not installed; pip install -e '.[{EXTRAS[name]}]'"
     group, _, choice = name.rpartition("/")
     there = ", ".join(path.stem for path in choices(group, folders))
     if there:
@@ -220,11 +220,11 @@ def quoted(text: str) -> str:
     return QuotedString(text, Quote.single).with_quotes()
 
 
-REQUIREMENTS = {  # of launchers, by the plugin's own configuration
-    "hydra/launcher/joblib": "requirements-joblib.txt",
-    "hydra/launcher/submitit_slurm": "requirements-slurm.txt",
-    "hydra/launcher/submitit_local": "requirements-slurm.txt",
-    "hydra/launcher/ray": "requirements-ray.txt",
+EXTRAS = {  # of pyproject.toml, by the configuration of the launcher that they bring
+    "hydra/launcher/joblib": "joblib",
+    "hydra/launcher/submitit_slurm": "slurm",
+    "hydra/launcher/submitit_local": "slurm",
+    "hydra/launcher/ray": "ray",
 }
 
 
@@ -233,4 +233,4 @@ def runs_at_once(device: str) -> int:
     import torch  # not before: a command line is composed and checked without it
 
     gpus = 0 if device == "cpu" else torch.cuda.device_count()
-    return gpus or len(os.sched_getaffinity(0))
+    return gpus or usable_cpus()

@@ -1,4 +1,4 @@
-"""Logs to Weights & Biases, if `log_save_wandb=true`. Its package is optional: requirements-wandb.txt."""
+"""Logs to Weights & Biases, if `log_save_wandb=true`. Its package is optional: `pip install -e '.[wandb]'`."""
 
 import importlib.util
 import io
@@ -19,7 +19,7 @@ from utils import UserError, one_line, write_atomically
 def require(mode: str | None) -> None:
     """Raises UserError where the package is missing, or nobody is logged in and the mode is not offline."""
     if importlib.util.find_spec("wandb") is None:
-        raise UserError("log_save_wandb=true: its package is missing; pip install -r requirements-wandb.txt")
+        raise UserError("log_save_wandb=true: its package is missing; pip install -e '.[wandb]'")
     if (mode or os.environ.get("WANDB_MODE", "online")) == "online":
         import wandb
 
@@ -74,7 +74,7 @@ class WandbSink(Sink):
                 entity=entity,
                 mode=mode,
                 dir=log_dir,
-                id=identity.read_text(),
+                id=identity.read_text(encoding="utf-8"),
                 resume="allow" if continues and mode != "offline" else None,
                 name=log_dir.name,
                 settings=wandb.Settings(console="off", quiet=True),  # the terminal stays the progress bar's

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from run import machine
+import envs.opengl
 
-HAS_OPENGL = machine.choose_opengl(wanted=True)
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime's, which leaves files in folders that are looked at
+HAS_OPENGL = envs.opengl.choose(wanted=True)
 
 import probes  # noqa: E402, F401  registers the probe environments
 from strangers import copied, mark, small_run  # noqa: E402, F401  fixtures
 
-import envs.make  # noqa: E402, F401  imports dm_control, which settles the choice for the whole session
+import envs.make  # noqa: E402  imports dm_control, which settles the choice for the whole session
 import train  # noqa: E402
 
 torch.set_num_threads(1)
@@ -26,7 +27,7 @@ def opengl() -> None:
     """For tests that render. In CI a missing OpenGL is a failure of the set-up, not a reason to skip."""
     if not HAS_OPENGL:
         assert not os.environ.get("CI"), "no OpenGL in CI: .ci/run has to install it"
-        pytest.skip("no OpenGL here: apt install libosmesa6")
+        pytest.skip("no OpenGL here: apt install libegl1 libgl1")
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_a_command_names_a_script_or_a_target_that_exists(path: Path) -> None:
     targets = re.findall(r"^(\S+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for target in re.findall(r"^make ([a-z.][\w./-]*)", code, re.MULTILINE):
         assert target in targets, f"{path.name}: make {target}"
-    for requirements in re.findall(r"\brequirements[\w-]*\.txt\b", code):
+    for requirements in re.findall(r"(?<![\w/])(?:examples/)?requirements[\w-]*\.txt\b", code):
         assert (ROOT / requirements).exists(), f"{path.name}: {requirements}"
 
 

@@ -33,15 +33,15 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     name = type(agent).__name__
     _require_found(agent, name)
     noise = Rehearsed(agent.device)
-    kept, numbers, drawn = agent.snapshot(), _numbers(agent), torch.get_rng_state()
+    kept, numbers, undrawn = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
+    writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}  # a count that no GPU waits for
     parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
     gradients = [parameter.grad for parameter in parameters]
     run, agent.run_update_step, agent.rehearsing = agent.run_update_step, agent.update_step, True
     agent.rehearse_parts()
     try:
         metrics, _ = agent.run_on(batch, noise)
-        steps = {key: state["num_steps"] for key, state in kept["optimizers"].items()}
-        stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps > steps[key]}
+        stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
     finally:
         agent.run_update_step, agent.rehearsing = run, False
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -54,7 +54,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
             f"{name}.update_step changes self.{changed[0]}, a Python number, which a recorded update would freeze; "
             "make it a tensor, put it on a schedule, or ask self.due(frequency)"
         )
-    if not torch.equal(drawn, torch.get_rng_state()):
+    if not all(map(torch.equal, undrawn, _global_generators(agent.device))):
         raise UserError(
             f"{name}.update_step draws from torch's global generator; take random numbers from its argument, such as "
             "noise.normal(rows, width)"
@@ -96,6 +96,11 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
             )
         if value.requires_grad or value.numel() != 1:
             raise UserError(f"{name}.update_step's metric {key!r}: a detached tensor of one element is needed")
+
+
+def _global_generators(device: torch.device) -> list[torch.Tensor]:
+    """The states of those of torch's generators that an update draws from where it names none."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def _numbers(agent: Any) -> dict[str, float]:

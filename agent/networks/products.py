@@ -6,9 +6,10 @@ call of it costs ten microseconds more, so small products stay where they are.
 """
 
 from functools import cache
-from pathlib import Path
 
 import torch
+
+from settings.operating_system import processor_vendor
 
 LARGE = 2**21  # multiplications of a product that oneDNN is faster at: 128 rows by 128 x 128
 LARGE_OF_COLUMNS = 2**22  # where both are read by columns, as for a weight's gradient
@@ -54,8 +55,7 @@ def mkl_leaves_avx512_alone() -> bool:
     """Whether this processor has AVX-512 and is not Intel's."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability().startswith("AVX512")):
         return False
-    processor = Path("/proc/cpuinfo")
-    return processor.exists() and "GenuineIntel" not in processor.read_text()
+    return processor_vendor() not in ("", "GenuineIntel")
 
 
 def _onednn(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, after: str) -> torch.Tensor:

@@ -12,8 +12,9 @@ from agents import TINY
 from runs import RUN, assert_same, go_on, rows, run_until
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from envs import opengl
 from replay import frames
-from run import checkpoint, environments, machine
+from run import checkpoint, environments
 
 DRQ = ("agent=drq", *TINY, "frame_stack=2", "action_repeat=1")
 OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
@@ -67,7 +68,7 @@ def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
 def test_without_opengl_it_is_one_line_before_anything_is_made(
     command: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(machine, "choose_opengl", lambda wanted: False)
+    monkeypatch.setattr(opengl, "choose", lambda wanted: False)
     assert command("agent=drq", "env=cartpole_swingup") == 2
     said = capsys.readouterr().err
     assert "from_pixels=true: env=cartpole_swingup is rendered with OpenGL, and none was found here" in said

@@ -1,8 +1,8 @@
-"""What the machine has: devices, precisions, OpenGL."""
+"""What the machine can do: devices and precisions."""
 
-import os
-import sys
+from pathlib import Path
 
+import probes
 import pytest
 import torch
 
@@ -20,28 +20,38 @@ def test_a_device_that_is_not_here_is_refused(name: str, message: str) -> None:
 
 
 def test_precision_is_chosen_anew_for_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "has_bf16", lambda: True)
     torch.set_float32_matmul_precision("high")
     assert set_precision("auto", torch.device("cpu")) == "fp32"
     assert torch.get_float32_matmul_precision() == "highest"
     assert set_precision("bf16", torch.device("cpu")) == "bf16"
 
 
-def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    with pytest.raises(UserError, match=r"precision=bf16: .* no instructions .* choose auto or fp32"):
-        set_precision("bf16", torch.device("cpu"))
-    assert set_precision("bf16", torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("meta"))
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
-    assert set_precision("bf16", torch.device("cpu")) == "bf16"
+@pytest.mark.parametrize(
+    ("ratio", "said"), [(1.8, "precision=bf16: at this run's sizes this CPU takes 1.8 times"), (0.4, "")]
+)
+def test_a_run_in_bf16_says_by_how_much_it_is_slower(
+    ratio: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = []
+    monkeypatch.setattr(machine, "bf16_time_ratio", lambda *given: sizes.append(given) or ratio)
+    probes.workspace(tmp_path / "fp32", "env=ProbeTimeLimit-v0").close()
+    assert sizes == []
+    overrides = ("agent.batch_size=48", "agent.critic.hidden_dim=24", "precision=bf16")
+    probes.workspace(tmp_path / "bf16", "env=ProbeTimeLimit-v0", *overrides).close()
+    assert sizes == [(48, 24)]
+    printed = capsys.readouterr().out
+    assert said in printed and ("bf16" in printed) == bool(said)
 
 
-def test_no_backend_is_looked_for_unless_wanted_and_a_dead_one_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "dm_control", raising=False)
-    monkeypatch.setenv("MUJOCO_GL", "osmesa")
-    assert not machine.choose_opengl(wanted=False)
-    monkeypatch.setenv("MUJOCO_GL", "nonsense")
-    assert not machine.choose_opengl(wanted=True)
-    assert os.environ["MUJOCO_GL"] == "disabled"
+def test_a_product_in_bf16_is_held_against_one_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, cost_s = 0.0, {torch.float32: 2.0, torch.bfloat16: 3.0}
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        nonlocal now_s
+        assert a.shape == (8, 4) and b.shape == (4, 4) and a.dtype == b.dtype
+        now_s += cost_s[a.dtype]
+        return a
+
+    monkeypatch.setattr(machine, "product", product)
+    monkeypatch.setattr(machine.time, "perf_counter", lambda: now_s)
+    assert machine.bf16_time_ratio(8, 4) == 1.5

@@ -15,7 +15,8 @@ from own_package import ENV, my_package  # noqa: F401
 from runs import RUN, SILENT, Killed, assert_same, at_step, rows
 
 import evaluate
-from run import machine, resume
+from envs import opengl
+from run import resume
 from run.environments import env_maker
 from train import Workspace
 
@@ -39,7 +40,7 @@ def layers(cfg: Any, place: Any) -> list[str]:
 def test_it_trains_with_and_without_videos_and_opengl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, films: bool, has_opengl: bool
 ) -> None:
-    monkeypatch.setattr(machine, "choose_opengl", lambda wanted: has_opengl)
+    monkeypatch.setattr(opengl, "choose", lambda wanted: has_opengl)
     own = (ENV, "env_kwargs.friction=0.5", NOISE, f"save_video={films}", "num_train_steps=70")
     run = probes.train(tmp_path / "run", *RUN, *own)
     assert run.agent.num_updates and run.envs.get_attr("friction") == (0.5,)  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """Classes read without what they stand on."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -64,7 +65,7 @@ def test_what_is_read_without_it(module: str, read: str, said: str, tmp_path: Pa
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "slow.py").write_text("raise RuntimeError('imported')")
-    environment = {"PYTHONPATH": f"{ROOT}:{elsewhere}"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{elsewhere}"}
     command = [sys.executable, "-c", READ.format(read=read)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
     assert ran.stdout.splitlines() == [said, "[]"], ran.stderr

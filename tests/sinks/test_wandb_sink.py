@@ -120,7 +120,7 @@ def test_what_is_missing_is_one_line_before_anything_is_created(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"log_save_wandb=true: .*pip install -r requirements-wandb\.txt"):
+    with pytest.raises(UserError, match=r"log_save_wandb=true: .*pip install -e '\.\[wandb\]'"):
         preflight.prepare(["log_save_wandb=true"], preflight.check_machine)
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,91 @@
+"""What a system may lack, taken away: training works without it."""
+
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import probes
+import pytest
+
+import evaluate
+from launch import child, early
+from run.folder import Lock
+from run.stopping import Stopping
+from settings import operating_system
+
+
+@pytest.fixture
+def as_macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(operating_system.platform, "libc_ver", lambda: ("", ""))
+    monkeypatch.setattr(operating_system.ctypes, "CDLL", None)  # neither prctl nor mallopt
+    monkeypatch.setattr(operating_system, "_CPUINFO", Path("/nowhere"))
+    operating_system.processor_vendor.cache_clear()
+
+
+@pytest.fixture
+def without_fcntl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    importlib.reload(operating_system)
+    yield
+    monkeypatch.undo()
+    importlib.reload(operating_system)
+
+
+@pytest.mark.usefixtures("as_macos")
+def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert operating_system.usable_cpus() == (os.cpu_count() or 1)
+    assert operating_system.processor_vendor() == ""
+    monkeypatch.setenv("ENDS_WITH_PROCESS", str(os.getppid()))
+    child.end_with_parent()
+    overrides = ("eval_in_background=true", "num_train_steps=60", "eval_frequency=30", "agent.batch_size=4")
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides)
+    assert len((tmp_path / "eval.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.usefixtures("without_fcntl")
+def test_without_file_locks_a_run_goes_on_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Lock(tmp_path).release()
+    assert "nothing keeps a second process out of it (this system has no file locks)" in capsys.readouterr().out
+
+
+def test_a_signal_that_the_system_lacks_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(signal, "SIGUSR1")
+    before = signal.getsignal(signal.SIGTERM)
+    with Stopping(grace_s=1.0):
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+    monkeypatch.delattr(signal, "SIGUSR2")
+    assert operating_system.signals("SIGTERM", "SIGUSR1", "SIGUSR2") == (signal.SIGTERM,)
+
+
+def test_processes_are_spawned_where_there_is_no_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert operating_system.process_context(["envs.make"]).get_start_method() in ("forkserver", "spawn")
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    assert operating_system.process_context(["envs.make"]).get_start_method() == "spawn"
+
+
+def test_windows_is_told_of_wsl_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SystemExit) as ended:
+        early.look(["env=cheetah_run"])
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", "policies/cheetah_run.pt"])
+    assert ended.value.code == evaluate.main() == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all("Windows is not supported by itself; run the same command in WSL 2" in line for line in lines)
+
+
+def test_cores_are_those_that_the_process_may_use_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
+    assert operating_system.usable_cpus() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert operating_system.usable_cpus() == 7
