@@ -43,7 +43,6 @@ class Workspace:
         resume: continue from the folder's newest whole checkpoint.
         reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
         without: to resume, what may be left out if it is damaged (see run/salvage.py).
-        prune: whether to end early, after the evaluation at a step (see run/evaluations.py).
 
     Raises:
         UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
@@ -56,13 +55,12 @@ class Workspace:
         resume: bool = False,
         reuse: bool = False,
         without: Sequence[str] = (),
-        prune: Callable[[int], bool] | None = None,
     ):
         self.lock = run_folder.Lock(work_dir)
         try:
             if not resume:
                 run_folder.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
-            self._build(cfg, work_dir, resume, without, prune)
+            self._build(cfg, work_dir, resume, without)
         except OSError as error:
             self.lock.release()
             if error.filename is None or not Path(str(error.filename)).is_relative_to(work_dir):
@@ -72,14 +70,7 @@ class Workspace:
             self.lock.release()
             raise
 
-    def _build(
-        self,
-        cfg: Settings,
-        work_dir: Path,
-        resume: bool,
-        without: Sequence[str],
-        prune: Callable[[int], bool] | None,
-    ) -> None:
+    def _build(self, cfg: Settings, work_dir: Path, resume: bool, without: Sequence[str]) -> None:
         parts = build(cfg, work_dir)
         self.cfg = cfg
         self.work_dir = work_dir
@@ -101,7 +92,6 @@ class Workspace:
             parts.beside,
             parts.solved_from,
             keep_best=partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
-            prune=prune,
         )
         self.saved = SavedRun(cfg, work_dir, parts, self.progress, self.evaluations)
         self.loop = Loop(
@@ -195,9 +185,10 @@ class Workspace:
         self.lock.release()
 
 
-def _run(cfg: Settings, folder: Path, **how: Any) -> float:
+def _run(cfg: Settings, folder: Path, prune: Callable[[int], bool] | None = None, **how: Any) -> float:
     """A run from its start, or its newest checkpoint, to its end; returns the mean return of the final evaluation."""
     workspace = Workspace(cfg, folder, **how)
+    workspace.evaluations.prune = prune
     try:
         return workspace.run()
     finally:

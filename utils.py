@@ -55,10 +55,10 @@ class EnvError(RunError):
 
 
 class PrunedError(Exception):
-    """Ends a run early whose evaluations are worse than those of other trials of its study.
+    """Ends a run early because other trials of its study did better.
 
     Args:
-        step: of the evaluation that decided it.
+        step: of the evaluation after which it ends.
     """
 
     def __init__(self, step: int):

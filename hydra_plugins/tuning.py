@@ -15,11 +15,10 @@ class TuningSweeper(Sweeper):
     """Runs an Optuna study as a sweep.
 
     Args:
-        options: of launch.tuning.sweep: the node `hydra.sweeper`, its sampler and pruner instantiated.
+        keys: those of `hydra.sweeper`, which are also in the configuration.
     """
 
-    def __init__(self, **options: Any):
-        self._options = options
+    def __init__(self, **keys: Any): ...
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.config = config
@@ -30,4 +29,4 @@ class TuningSweeper(Sweeper):
         from launch import tuning
 
         assert self.config is not None and self.launcher is not None
-        tuning.sweep(self.launcher, self.config, arguments, **self._options)
+        tuning.sweep(self.launcher, self.config, arguments)

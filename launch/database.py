@@ -15,13 +15,13 @@ from utils import UserError
 NAME = "tuning"  # of the study in the database
 FILE = "study.db"
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)  # the sweep says itself what came of a trial
+optuna.logging.set_verbosity(optuna.logging.WARNING)  # the sweep reports trials itself
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[RDBStorage]:
-    """The database, which is made if it is not there, until the block ends."""
-    # By its path, as a URL cannot have every character of one. Others may be reading it.
+    """The database, which is created if it does not exist, until the end of the block."""
+    # By its path, because a URL cannot contain every character. Another process may be reading it.
     connect = partial(sqlite3.connect, folder / FILE, timeout=60)
     storage = RDBStorage("sqlite:///by_path", engine_kwargs={"creator": connect})
     try:
@@ -32,17 +32,17 @@ def opened(folder: Path) -> Iterator[RDBStorage]:
 
 
 def require_readable(folder: Path) -> None:
-    """Raises UserError for a database that Optuna cannot go on with."""
+    """Raises UserError for a database that Optuna cannot continue."""
     path = folder / FILE
     if not path.exists():
         return
     try:
         with opened(folder):
             pass
-    except RuntimeError:  # Optuna's, of tables that another version made
+    except RuntimeError:  # Optuna's, for the tables of another version
         raise UserError(
             f"{path}: another version of Optuna wrote this study; choose another folder, or convert it for good with: "
             f"optuna storage upgrade --storage {shlex.quote(f'sqlite:///{path}')}"
         ) from None
-    except Exception as error:  # SQLAlchemy's or SQLite's, of a file that is damaged
+    except Exception as error:  # SQLAlchemy's or SQLite's, for a damaged file
         raise UserError(f"{path}: the study cannot be read ({type(error).__name__})") from None

@@ -91,7 +91,7 @@ def _already_finished(cfg: Settings, folder: Path, pruned_too: bool = False) -> 
     """The final return of a run that has nothing left to do, said in a line; None for any other.
 
     Args:
-        pruned_too: whether nothing is left to do in a run that was pruned.
+        pruned_too: whether a pruned run counts as one of them.
     """
     finished = run_folder.finished(folder)
     pruned = pruned_too and run_folder.was_pruned(folder)

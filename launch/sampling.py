@@ -18,22 +18,22 @@ from utils import UserError, one_line
 
 
 class SeededTPE(Checked, BaseSampler):
-    """Optuna's TPE (Bergstra et al., 2011), made anew with a seed of its own for each trial, and for each value that is
-    drawn independently of the others.
+    """Optuna's TPE (Bergstra et al., 2011), created anew for each trial and each value that is drawn on its own, with
+    a seed that depends on the trial's number and the value's key.
 
-    One generator that runs through a study would begin again with the process: a study that was stopped would then
-    draw the values of its first trials a second time.
+    A single generator would start again with the process, so a study that was stopped would draw the values of its
+    first trials a second time.
 
     Args:
         seed: of the study.
         n_startup_trials: random trials before TPE has data to learn from.
-        options: further ones of TPESampler.
+        options: further arguments of TPESampler.
     """
 
     def __init__(self, seed: NonNegativeInt, n_startup_trials: NonNegativeInt = 10, **options: Any):
         self._seed = seed
         self._options = {"n_startup_trials": n_startup_trials} | options
-        self._sampler = self._seeded(0, "")  # refuses an unknown option
+        self._sampler = self._seeded(0, "")  # raises for an unknown option
 
     def _seeded(self, number: int, name: str) -> TPESampler:
         entropy = np.random.SeedSequence([self._seed, number, zlib.crc32(name.encode())])
@@ -41,7 +41,7 @@ class SeededTPE(Checked, BaseSampler):
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """The distributions of the values that are drawn together, by name."""
-        self._sampler = self._seeded(trial.number, "")  # which draws them next
+        self._sampler = self._seeded(trial.number, "")  # draws the values in the next call
         return self._sampler.infer_relative_search_space(study, trial)
 
     def sample_relative(
@@ -96,5 +96,5 @@ def _numbers(low: float, high: float, **options: Any) -> BaseDistribution:
 
 
 def _choice(value: Any) -> bool | int | float | str:
-    """A number as it is; anything else as the text, with quotes and escapes, that an override has it in."""
+    """A number as it is; anything else as the text of an override, with quotes and escapes."""
     return value if isinstance(value, bool | int | float) else Transformer.str(value)

@@ -1,8 +1,7 @@
-"""Tuning with Optuna: a sweep whose values a sampler chooses; a study that may be stopped at any time, and goes on the
-same."""
+"""Tuning with Optuna: a sweep whose values a sampler chooses; a study that can be stopped at any time and continued."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import optuna
@@ -39,22 +38,32 @@ def require(config: DictConfig, overrides: list[Override]) -> None:
             raise UserError(f"hydra.sweeper.{key}={sweeper[key]}: at least 1 is needed")
     if sweeper.direction not in ("maximize", "minimize"):
         raise UserError(f"hydra.sweeper.direction={sweeper.direction}: maximize or minimize goes here")
-    _require_class(sweeper, "sampler", BaseSampler, "such as {_target_: optuna.samplers.TPESampler}")
-    if sweeper.pruner is not None:
-        _require_class(sweeper, "pruner", BasePruner, "such as hydra/sweeper/pruner=median")
-        if OmegaConf.select(config, "logger.sinks.csv") is None:
-            raise UserError("hydra.sweeper.pruner: it reads eval.csv, so logger.sinks.csv has to be left on")
+    _sampler(sweeper), _pruner(sweeper)
+    if sweeper.pruner is not None and OmegaConf.select(config, "logger.sinks.csv") is None:
+        raise UserError("hydra.sweeper.pruner: it reads eval.csv, so logger.sinks.csv has to be left on")
     if not search_space(overrides):
         raise UserError("hydra/sweeper=tuning: nothing to search; give a key a range, such as agent.batch_size=64,128")
 
 
-def _require_class(sweeper: DictConfig, name: str, kind: type, example: str) -> None:
+def _part(sweeper: DictConfig, name: str, kind: type, example: str) -> Any:
+    """The sampler or the pruner."""
     try:
-        made = instantiate(sweeper[name]) if isinstance(sweeper[name], DictConfig) else None
+        part = instantiate(sweeper[name]) if isinstance(sweeper[name], DictConfig) else None
     except Exception as error:  # whatever the class says of its arguments
         raise UserError(f"hydra.sweeper.{name}: {one_line(error.__cause__ or error)}") from None
-    if not isinstance(made, kind):
+    if not isinstance(part, kind):
         raise UserError(f"hydra.sweeper.{name}={sweeper[name]}: one of Optuna's {name}s goes here, {example}")
+    return part
+
+
+def _sampler(sweeper: DictConfig) -> BaseSampler:
+    return _part(sweeper, "sampler", BaseSampler, "such as {_target_: optuna.samplers.TPESampler}")
+
+
+def _pruner(sweeper: DictConfig) -> BasePruner:
+    if sweeper.pruner is None:
+        return NopPruner()  # for None, Optuna would take a pruner of its own choice
+    return _part(sweeper, "pruner", BasePruner, "such as hydra/sweeper/pruner=median")
 
 
 def open_study(
@@ -107,44 +116,34 @@ def _require_same(path: Path, asked: dict[str, Any]) -> None:
             )
 
 
-def sweep(
-    launcher: Launcher,
-    config: DictConfig,
-    arguments: list[str],
-    sampler: BaseSampler,
-    pruner: BasePruner | None,
-    direction: Literal["maximize", "minimize"],
-    n_trials: int,
-    n_jobs: int,
-    params: DictConfig | None,
-) -> None:
-    """Runs the trials that a study lacks, those that were cut off first, and says which was the best.
+def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
+    """Runs the trials that a study lacks, interrupted ones first, and reports the best.
 
-    A trial's folder is named by its values, so the run of one that was cut off goes on from its checkpoint.
+    The folder of a trial is named by its values, so an interrupted run continues from its checkpoint.
 
     Args:
         config: of the sweep, with Hydra's node.
         arguments: the overrides of the command line.
-        sampler, pruner, direction, n_trials, n_jobs, params: see config/hydra/sweeper/tuning.yaml.
 
     Raises:
         RunError: if no trial was completed.
     """
-    overrides = compose.parse(compose.with_params(params, arguments))
+    sweeper, folder = config.hydra.sweeper, Path(config.hydra.sweep.dir)
+    n_trials, n_jobs = sweeper.n_trials, sweeper.n_jobs
+    overrides = compose.parse(compose.with_params(sweeper.params, arguments))
     space = search_space(overrides)
-    folder = Path(config.hydra.sweep.dir)
     with database.opened(folder) as storage:
         study = optuna.create_study(
             storage=storage,
             study_name=database.NAME,
-            direction=direction,
-            sampler=sampler,
-            pruner=pruner or NopPruner(),
+            direction=sweeper.direction,
+            sampler=_sampler(sweeper),
+            pruner=_pruner(sweeper),
             load_if_exists=True,
         )
         _put_back(storage, study)
         while (done := sum(trial.state.is_finished() for trial in study.trials)) < n_trials:
-            # Batches end at multiples of n_jobs, so they are the same ones if the study is stopped within one.
+            # Batches end at multiples of n_jobs, so a study that is killed within a batch continues with the same ones.
             trials = [study.ask(space) for _ in range(min(n_jobs - done % n_jobs, n_trials - done))]
             batch = [[_override(override, trial.params) for override in overrides] for trial in trials]
             jobs = launcher.launch(batch, initial_job_idx=trials[0].number)
@@ -154,7 +153,7 @@ def sweep(
 
 
 def _put_back(storage: RDBStorage, study: Study) -> None:
-    """Puts the trials that were cut off back into the study's queue."""
+    """Puts interrupted trials back into the queue of the study."""
     study_id = storage.get_study_id_from_name(study.study_name)
     for trial in study.get_trials(states=[TrialState.RUNNING]):
         trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
@@ -162,31 +161,31 @@ def _put_back(storage: RDBStorage, study: Study) -> None:
 
 
 def _override(override: Override, values: dict[str, Any]) -> str:
-    """An override of the command line as one trial has it."""
+    """An override of the command line, with its value in one trial if it is searched."""
     key = override.get_key_element()
     return f"{key}={values[key]}" if override.is_sweep_override() else str(override.input_line)
 
 
 def _tell(study: Study, trial: optuna.Trial, job: JobReturn) -> None:
-    """Writes what came of a trial into the study, its evaluations included, and says so in a line."""
+    """Writes the result of a trial and its evaluations into the study, and prints the result."""
     assert job.hydra_cfg is not None and job.cfg is not None
     last_return = float(job.return_value)  # raises what its job did
     run = Path(job.hydra_cfg.hydra.runtime.output_dir)
-    reported = study.trials[trial.number].intermediate_values  # if the process was killed at this point before
+    reported = study.trials[trial.number].intermediate_values  # of an earlier start that was killed here
     for step, mean_return in pruning.evaluations(run, job.cfg.eval_frequency).items():
         if step not in reported:
             trial.report(mean_return, step)
-        trial.should_prune()  # some pruners write down what they compare later trials with
+        trial.should_prune()  # some pruners store what they compare later trials with
     if np.isnan(last_return):
         study.tell(trial, state=TrialState.FAIL)
-        said = f"failed: {run_folder.failure(run) or 'its return is not a number'}"
+        outcome = f"failed: {run_folder.failure(run) or 'its return is not a number'}"
     elif (finished := run_folder.finished(run)) and run_folder.was_pruned(run):
         study.tell(trial, state=TrialState.PRUNED)
-        said = f"pruned at step {finished[0]}, return {last_return:.1f}"
+        outcome = f"pruned at step {finished[0]}, return {last_return:.1f}"
     else:
         study.tell(trial, last_return)
-        said = f"return {last_return:.1f}"
-    print(f"Trial {trial.number}: {said}", flush=True)
+        outcome = f"return {last_return:.1f}"
+    print(f"Trial {trial.number}: {outcome}", flush=True)
 
 
 def _conclude(study: Study, folder: Path) -> None:

@@ -44,11 +44,10 @@ class Evaluations:
         beside: makes them in a process of its own; None is that all are made here.
         solved_from: the mean return from which on the task counts as solved; None where it names none.
         keep_best: keeps a policy (see run/best.py), given it, the step and the mean return.
-        prune: whether the run is to end, given the step of the evaluation whose row was written last. With it, training
-            waits for each: whether a run is pruned or fails first would otherwise depend on time.
 
-    Raises:
-        PrunedError: by what writes a row, if the run is to end with it.
+    Attributes:
+        prune: decides, given the step of the newest row, whether a PrunedError ends the run; None is never. With it,
+            training waits for evaluations: otherwise it would depend on time whether a run is pruned or fails first.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class Evaluations:
         beside: Beside | None,
         solved_from: float | None,
         keep_best: Callable[[Any, int, float], None] | None,
-        prune: Callable[[int], bool] | None = None,
     ):
         self._agent = agent
         self._make_evaluator = make_evaluator
@@ -71,7 +69,7 @@ class Evaluations:
         self._beside = beside
         self._solved_from = solved_from
         self._keep_best = keep_best
-        self._prune = prune
+        self.prune: Callable[[int], bool] | None = None
         self._pending: Pending | None = None
 
     @cached_property
@@ -87,7 +85,7 @@ class Evaluations:
         """
         if not self.finish():
             return
-        waits = is_last or self._prune is not None
+        waits = is_last or self.prune is not None
         if self._beside is None or (waits and not self._beside.has_begun):
             self._here(self._agent, self._progress.step, self._progress.episode)
             return
@@ -164,7 +162,7 @@ class Evaluations:
         }.items():
             self._logger.log(key, value, step)
         self._logger.dump(step, ty="eval")
-        if self._prune is not None and self._prune(step):
+        if self.prune is not None and self.prune(step):
             raise PrunedError(step)
 
     def _keep(self, weights: dict[str, Any] | None, step: int, mean_return: float) -> None:

@@ -93,7 +93,7 @@ def mark_finished(
     """Says that a run is complete, its last evaluation included, and from which step on its task was solved.
 
     Args:
-        pruned: whether it was stopped at this evaluation because other trials of its study did better.
+        pruned: whether the run was stopped at this evaluation because other trials of its study did better.
     """
     said = {"step": step, "last_return": last_return, "solved_step": solved_step} | ({"pruned": True} if pruned else {})
     write_atomically(folder / FINISHED, json.dumps(said))

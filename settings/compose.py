@@ -210,7 +210,7 @@ def _missing(error: MissingConfigException, folders: list[Path]) -> str:
 
 
 def with_params(params: Mapping[Any, str] | None, overrides: list[str]) -> list[str]:
-    """`hydra.sweeper.params` as overrides, except for keys that the given overrides have; and these."""
+    """`hydra.sweeper.params` as overrides, without the keys that the given overrides set, and these after them."""
     given = {override.get_key_element() for override in parse(overrides)}
     return [*(f"{key}={value}" for key, value in (params or {}).items() if key not in given), *overrides]
 

@@ -18,7 +18,6 @@ import probes
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import _CachedStorage
@@ -45,6 +44,7 @@ TINY = (
     # With this seed the second and the fourth trial are worse than those before, and the last two diverge.
     *("hydra.sweeper.n_trials=6", "hydra.sweeper.sampler.n_startup_trials=1", "hydra.sweeper.sampler.seed=55"),
 )
+WITH_PROBES = ONE_THREAD | {"PYTHONPATH": str(Path(probes.__file__).parent)}
 MEDIAN = ("hydra/sweeper/pruner=median", "hydra.sweeper.pruner.n_startup_trials=1")
 FEW = ("preset=tune", "updates_per_step=1", "agent.critic.hidden_dim=8", "agent.critic_lr=1e-3")  # of what is searched
 
@@ -116,7 +116,7 @@ def test_a_killed_study_ends_as_one_that_was_not(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=ONE_THREAD | {"PYTHONPATH": str(Path(probes.__file__).parent)},
+        env=WITH_PROBES,
     )
     code, said = forked(tmp_path, *TINY, *MEDIAN, "hydra.sweep.dir=killed", die=True)
     assert code == -signal.SIGKILL, said
@@ -169,6 +169,21 @@ def test_a_trial_that_is_worse_is_pruned_and_its_run_may_be_continued_by_hand(
     assert command(f"resume={pruned}", "trust=probes") == 0
     assert run_folder.finished(pruned) == (130, made[1][2]) and not run_folder.was_pruned(pruned)
     assert trials(tmp_path / "study") == made
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("launcher", ["this_machine", "slurm_local"])
+def test_a_pruned_study_is_the_same_with_runs_in_processes_of_their_own(
+    launcher: str, tmp_path: Path, command: Callable[..., int]
+) -> None:
+    three = (*TINY, *MEDIAN, "hydra.sweeper.n_trials=3")
+    apart = [sys.executable, str(ROOT / "train.py"), *three, "hydra.sweep.dir=apart", f"hydra/launcher={launcher}"]
+    ended = subprocess.run(apart, cwd=tmp_path, capture_output=True, text=True, env=WITH_PROBES, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert command(*three, "hydra.sweep.dir=here", *SILENT) == 0
+    made = trials(tmp_path / "here")
+    assert trials(tmp_path / "apart") == made
+    assert [state for _, state, *_ in made] == ["COMPLETE", "PRUNED", "COMPLETE"]
 
 
 @pytest.mark.usefixtures("every_call_is_a_process")
@@ -356,18 +371,12 @@ def write_evaluations(run: Path, returns: list[float]) -> None:
     (run / "eval.csv").write_text(f"step,episode_reward\n{rows}")
 
 
-def sweep(pool: Pool, *arguments: str, n_trials: int = 5, n_jobs: int = 1, pruner: Any = None, seed: int = 1) -> None:
-    tuning.sweep(
-        pool,  # type: ignore[arg-type]
-        OmegaConf.create({"hydra": {"sweep": {"dir": str(pool.folder)}}}),
-        list(arguments or ("x=interval(0,1)", "seed=3", "kind=a,b")),
-        sampling.SeededTPE(seed, n_startup_trials=2),
-        pruner,
-        "maximize",
-        n_trials,
-        n_jobs,
-        None,
-    )
+def sweep(pool: Pool, *arguments: str, n_trials: int = 5, n_jobs: int = 1, pruner: Any = None) -> None:
+    sampler = {"_target_": "launch.sampling.SeededTPE", "seed": 1, "n_startup_trials": 2}
+    sweeper = {"n_trials": n_trials, "n_jobs": n_jobs, "direction": "maximize", "sampler": sampler, "pruner": pruner}
+    node = {"sweeper": sweeper | {"params": None}, "sweep": {"dir": str(pool.folder)}}
+    overrides = list(arguments or ("x=interval(0,1)", "seed=3", "kind=a,b"))
+    tuning.sweep(pool, OmegaConf.create({"hydra": node}), overrides)  # type: ignore[arg-type]
 
 
 def dies_after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -408,8 +417,10 @@ def test_wherever_a_study_is_killed_it_ends_as_one_that_was_not(
         with pytest.raises(Killed):
             sweep(Pool(tmp_path / "killed"), n_jobs=n_jobs)
     assert trials(tmp_path / "killed") != made
-    sweep(Pool(tmp_path / "killed"), n_jobs=n_jobs)
+    resumed = Pool(tmp_path / "killed")
+    sweep(resumed, n_jobs=n_jobs)
     assert trials(tmp_path / "killed") == made
+    assert resumed.batches[-1] == straight.batches[-1]
 
 
 def test_a_study_takes_up_the_trials_that_were_cut_off(tmp_path: Path) -> None:
@@ -493,15 +504,15 @@ def test_where_every_trial_failed_it_says_so(
 )
 def test_a_run_knows_whether_it_is_worse_than_the_trials_before_it(pruner: dict[str, Any], tmp_path: Path) -> None:
     """A pruner that keeps notes in its study, too, and whoever asks leaves the study as it is."""
-    sweep(Pool(tmp_path, lambda x: [x, 10 * x]), n_trials=4, pruner=instantiate(pruner))
+    sweep(Pool(tmp_path, lambda x: [x, 10 * x]), n_trials=4, pruner=pruner)
     database = (tmp_path / "study.db").read_bytes()
     xs = [
         trial.params["x"]
         for trial in optuna.load_study(study_name="tuning", storage=f"sqlite:///{tmp_path}/study.db").trials
     ]
-    cfg: Any = SimpleNamespace(num_train_steps=50, eval_frequency=10)
 
-    def is_worse(number: int, *returns: float) -> bool:
+    def is_worse(number: int, *returns: float, num_train_steps: int = 50) -> bool:
+        cfg: Any = SimpleNamespace(num_train_steps=num_train_steps, eval_frequency=10)
         write_evaluations(tmp_path, list(returns))
         return pruning.Trial(str(tmp_path), number, pruner).is_worse(tmp_path, cfg, 10 * len(returns) + 1)
 
@@ -509,7 +520,7 @@ def test_a_run_knows_whether_it_is_worse_than_the_trials_before_it(pruner: dict[
     assert is_worse(4, low) and not is_worse(4, high)
     assert not is_worse(0, low), "there was none before it"
     assert is_worse(4, low, low) and not is_worse(4, low, 10 * high)
-    assert not is_worse(4, low, low, low, low, low), "its last evaluation leaves nothing to stop"
+    assert not is_worse(4, low, low, num_train_steps=20), "its last evaluation leaves nothing to stop"
     assert (tmp_path / "study.db").read_bytes() == database
 
 

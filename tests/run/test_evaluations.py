@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import composed
 import probes
 import psutil
 import pytest
@@ -19,7 +18,6 @@ from run import beside, best
 from run import folder as run_folder
 from run.beside import Beside
 from run.evaluator import Evaluator
-from train import Workspace
 from utils import Stopped, UserError
 
 RUN = (
@@ -161,14 +159,14 @@ def test_a_run_that_may_be_pruned_waits_and_ends_with_the_row_that_decides(
     tmp_path: Path, processes: list[int], straight: Path
 ) -> None:
     asked: list[int] = []
-    (tmp_path / "run").mkdir()
-    run = Workspace(composed.settings(*probes.SMALL, *BESIDE), tmp_path / "run", prune=lambda step: decide(step))
+    run = probes.workspace(tmp_path / "run", *BESIDE)
 
     def decide(step: int) -> bool:
         asked.append(step)
         assert (run.step, rows(tmp_path / "run/eval.csv")[-1]["step"]) == (step, str(step))
         return step == 200
 
+    run.evaluations.prune = decide
     last_return = run.run()
     run.close()
     assert (asked, run.step, processes) == ([100, 200], 200, [])
