@@ -4,6 +4,7 @@ What needs torch imports it when it is called: it takes a second, and a command 
 """
 
 import io
+import math
 import os
 import random
 import stat
@@ -94,6 +95,13 @@ def require_finite(what: str, values: np.ndarray) -> None:
     if not finite.all():
         where = np.argwhere(~finite)[0]
         raise RunError(f"{what}{where.tolist()} is {values[tuple(where)]}")
+
+
+def require_finite_losses(row: dict[str, float]) -> None:
+    """Raises RunError for a row of a log with a loss that is not finite."""
+    for key, value in row.items():
+        if key.endswith("loss") and not math.isfinite(value):
+            raise RunError(f"{key} is {value}")
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -23,11 +23,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": {"settings", "utils"},
     "plot": {"study", "utils"},
     "export": {"agent", "envs", "run", "study", "utils", "video"},
-    "run": {"agent", "envs", "logger", "replay", "replay_buffer", "settings", "utils", "video"},
+    "run": {"agent", "envs", "logger", "plot", "replay", "replay_buffer", "settings", "utils", "video"},
     "evaluate": {"envs", "run", "settings", "utils"},
     "launch": {"agent", "envs", "replay_buffer", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},
-    "train": {"agent", "envs", "launch", "plot", "replay", "run", "settings", "utils"},
+    "train": {"launch", "run"},
 }
 ABOVE = {"benchmarks", "examples", "tests"}  # import what they like, and nothing below imports them
 AGENTS_IMPORT = {"annotated_types", "numpy", "torch", *sys.stdlib_module_names}  # beside what the table says

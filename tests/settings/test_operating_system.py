@@ -12,7 +12,7 @@ import probes
 import pytest
 
 import evaluate
-from launch import child, early
+from launch import child, first_check
 from run.folder import Lock
 from run.stopping import Stopping
 from settings import operating_system
@@ -75,7 +75,7 @@ def test_windows_is_told_of_wsl_in_one_line(
 ) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(SystemExit) as ended:
-        early.look(["env=cheetah_run"])
+        first_check.look(["env=cheetah_run"])
     monkeypatch.setattr(sys, "argv", ["evaluate.py", "policies/cheetah_run.pt"])
     assert ended.value.code == evaluate.main() == 2
     lines = capsys.readouterr().err.splitlines()
