@@ -241,9 +241,9 @@ def test_a_recording_is_of_batches_of_one_kind() -> None:
     logged: list[list[Any]] = [[], []]
     for which, logs in zip((agent, eager), logged, strict=True):
         buffers = make_buffer("host"), prioritised()
-        for step in range(6):
+        for step in range(8):
             log = Silent()
-            which.update(buffers[step % 2], log, step)
+            which.update(buffers[step // 2 % 2], log, step)
             logs.append(log.values)
     assert logged[0] == logged[1]
 
