@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import probes
+import psutil  # noqa: F401  here, and not within a test: what it imports depends on sys.platform
 import pytest
 
 import evaluate
