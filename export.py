@@ -12,7 +12,9 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.util
+import io
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -179,14 +181,16 @@ def _runner(kind: str, path: Path, own: Any) -> Run:
     if kind == "policy":
         policy = load_policy(path)
         return lambda obs: own.low + (policy.act(obs).reshape(-1, *own.low.shape) + 1.0) * (own.high - own.low) / 2
+    data = path.read_bytes()  # both libraries would take the path for UTF-8, whatever the locale says
     if kind == "torchscript":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there are other formats
-            program = torch.jit.load(str(path))
+            program = torch.jit.load(io.BytesIO(data))
         return lambda obs: program(torch.from_numpy(obs)).numpy()
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it sends usage data otherwise, and keeps files at home
     import onnxruntime  # not before: it is optional
 
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     return lambda obs: session.run([OUTPUT], {INPUT: obs})[0]
 
 

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
-
 from study.run_figure import draw_run
 from utils import UserError, write_atomically
 
@@ -16,7 +14,6 @@ __all__ = ["draw_run"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    matplotlib.use("Agg")
     parser = argparse.ArgumentParser(
         prog="plot.py",
         description="Draws the curves of one run, or a study of several runs grouped by task, agent and configuration.",

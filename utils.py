@@ -4,6 +4,7 @@ What needs torch imports it when it is called: it takes a second, and a command 
 """
 
 import io
+import math
 import os
 import random
 import stat
@@ -54,6 +55,18 @@ class EnvError(RunError):
         return self._trace or "".join(here)
 
 
+class PrunedError(Exception):
+    """Ends a run early because other trials of its study did better.
+
+    Args:
+        step: of the evaluation after which it ends.
+    """
+
+    def __init__(self, step: int):
+        super().__init__(f"pruned at step {step}")
+        self.step = step
+
+
 class Stopped(KeyboardInterrupt):
     """A signal ended the run after its state was saved. Like Ctrl-C, it ends a sweep too.
 
@@ -82,6 +95,13 @@ def require_finite(what: str, values: np.ndarray) -> None:
     if not finite.all():
         where = np.argwhere(~finite)[0]
         raise RunError(f"{what}{where.tolist()} is {values[tuple(where)]}")
+
+
+def require_finite_losses(row: dict[str, float]) -> None:
+    """Raises RunError for a row of a log with a loss that is not finite."""
+    for key, value in row.items():
+        if key.endswith("loss") and not math.isfinite(value):
+            raise RunError(f"{key} is {value}")
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -161,7 +181,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Writes a text file so that a reader, or a crash, sees either the old content or the new."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding="utf-8")
         sync(temporary)
         temporary.replace(path)
     except OSError:

@@ -4,6 +4,7 @@ Two formats: ONNX, which onnxruntime runs, and TorchScript. Both take a batch of
 """
 
 import contextlib
+import io
 import logging
 import warnings
 from collections.abc import Iterator
@@ -70,7 +71,9 @@ def write_torchscript(greedy: Greedy, example: np.ndarray, path: Path) -> None:
     with torch.no_grad(), _quiet():
         plain = torch.export.export(greedy.eval(), (inputs,), dynamic_shapes=_ANY_BATCH).module()
         traced = torch.jit.trace(plain, inputs, check_trace=False)
-        torch.jit.save(torch.jit.freeze(traced.eval()), str(path))
+        program = io.BytesIO()  # torch would take the path for UTF-8, whatever the locale says
+        torch.jit.save(torch.jit.freeze(traced.eval()), program)
+    path.write_bytes(program.getvalue())
 
 
 @contextlib.contextmanager

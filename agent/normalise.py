@@ -52,7 +52,8 @@ class ObservationNormaliser(nn.Module, Checked):
         """Counts observations (B, obs_dim) in."""
         rows = torch.from_numpy(obs)
         if self.mean.is_cuda:  # torch keeps the pinned copy until the device has it; nothing waits here
-            rows = rows.pin_memory().to(self.mean.device, non_blocking=True)
+            rows = rows.pin_memory()
+        rows = rows.to(self.mean.device, non_blocking=True)
         new_variance, new_mean = torch.var_mean(rows.double(), dim=0, correction=0)
         self.count += len(obs)
         share = len(obs) / self.count  # the new ones' part of all

@@ -114,12 +114,11 @@ class Policy:
 
     def _to_device(self, obs: torch.Tensor) -> torch.Tensor:
         """Without waiting for what a GPU does just now; the copy of the actions back is the only wait of a step."""
-        if self.device.type != "cuda":
-            return obs
-        if self._pinned.shape != obs.shape:
-            self._pinned = torch.empty(obs.shape, dtype=obs.dtype, pin_memory=True)
-        self._pinned.copy_(obs)  # the copy before has arrived: `act` returned its actions
-        return self._pinned.to(self.device, non_blocking=True)
+        if self.device.type == "cuda":
+            if self._pinned.shape != obs.shape:
+                self._pinned = torch.empty(obs.shape, dtype=obs.dtype, pin_memory=True)
+            obs = self._pinned.copy_(obs)  # the copy before has arrived: `act` returned its actions
+        return obs.to(self.device, non_blocking=True)
 
     def state_dict(self) -> dict[str, Any]:
         return {"generator": self.generator.get_state()}

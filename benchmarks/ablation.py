@@ -64,7 +64,7 @@ def main() -> None:
             "curves": {task: [run._asdict() for run in of_task] for task, of_task in runs.items()},
         }
     result = {**circumstances(), "seeds": args.seeds, "without": parts}
-    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,8 @@ def main() -> None:
         print(f"{name:28s} {times}, {arithmetic[name]:.2f} GFLOP")
     made = {"date": str(datetime.date.today()), "machine": processor(), "threads": torch.get_num_threads()}
     RESULT.write_text(
-        json.dumps({**made, "milliseconds_per_update": milliseconds, "gflop_per_update": arithmetic}, indent=1) + "\n"
+        json.dumps({**made, "milliseconds_per_update": milliseconds, "gflop_per_update": arithmetic}, indent=1) + "\n",
+        encoding="utf-8",
     )
 
 

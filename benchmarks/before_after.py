@@ -130,7 +130,7 @@ def trainer(checkout: Path, folder: Path) -> Worker:
 
 
 def table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -151,14 +151,14 @@ def main() -> None:
         worktree(args.commit, Path(folder) / "commit") as there,
     ):
         measured = {name: PARTS[name]({"before": there, "after": ROOT}, args) for name in args.parts}
-    record = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    record = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
     record |= {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "machine": f"{processor()}, {os.cpu_count()} cores",
         "commit": args.commit,
         **measured,
     }
-    RESULT.write_text(json.dumps(record, indent=1) + "\n")
+    RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(measured))
 
 

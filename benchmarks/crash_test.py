@@ -264,7 +264,7 @@ def report(seed: int, minutes: float, outcomes: dict[str, Outcome], path: Path) 
         "sigterms": terms,
         "scenarios": {name: asdict(outcome) for name, outcome in outcomes.items()},
     }
-    path.write_text(json.dumps(summary, indent=1) + "\n")
+    path.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def job(system: str, task: str, seed: int, steps: int) -> Job:
 def found_by(system: str, folder: Path) -> tuple[list[float], list[float], float]:
     """Steps and returns of the evaluations, and environment steps a second of training, evaluations apart."""
     if system == "sbx":
-        result = json.loads((folder / "result.json").read_text())
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         rows = result["evaluations"]
         return [row["step"] for row in rows], [row["episode_reward"] for row in rows], result["steps_per_second"]
     found = curve(folder)
@@ -86,9 +86,11 @@ def main() -> None:
     axes[0, 0].legend(frameon=False)
     axes[0, 0].set_ylabel("return")
     figure.savefig(RESULTS / "crossq.png", dpi=100)
-    peer = json.loads((job("sbx", args.tasks[0], args.seeds[0], args.steps).folder / "result.json").read_text())
+    peer = json.loads(
+        (job("sbx", args.tasks[0], args.seeds[0], args.steps).folder / "result.json").read_text(encoding="utf-8")
+    )
     result = {**circumstances(), "versions": peer["versions"], "seeds": args.seeds, "tasks": tasks}
-    (RESULTS / "crossq.json").write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / "crossq.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

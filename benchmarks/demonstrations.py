@@ -35,7 +35,7 @@ def run(job: Job) -> None:
     with job.folder.with_suffix(".log").open("w") as log:
         command = ["nice", "-n", "15", *job.command]
         subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=True)
-    record_of(job).write_text(made_by(job))
+    record_of(job).write_text(made_by(job), encoding="utf-8")
     print(f"{job.folder.name}: {time.perf_counter() - began_s:.0f} s", flush=True)
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     for task in args.tasks:
         run(teacher(task))
         run(demonstrations(task))
-        said = demonstrations(task).folder.with_suffix(".log").read_text()
+        said = demonstrations(task).folder.with_suffix(".log").read_text(errors="replace")
         played = [float(line.split()[3].rstrip(",")) for line in said.splitlines() if line.startswith("episode ")]
         names = list(variants(task))
         for seed in args.seeds:
@@ -86,7 +86,7 @@ def main() -> None:
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
     result = {**circumstances(), "machine": circumstances()["machine"].replace("a run on each", "one run at a time")}
     result |= {"preset": "fast", "steps": args.steps, "seeds": args.seeds, "tasks": tasks}
-    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

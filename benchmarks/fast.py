@@ -85,7 +85,7 @@ def main() -> None:
     made = {**circumstances(), "steps": STEPS, "seeds": args.seeds}
     found_curves = {t: {p: [c._asdict() for c in cs] for p, cs in of.items()} for t, of in curves.items()}
     result = {**made, "interquartile_means": overall, "at_equal_time": tasks, "curves": found_curves}
-    (RESULTS / "fast.json").write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / "fast.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     draw(curves)
 
 

@@ -135,7 +135,9 @@ def main() -> int:
             print(f"{name}: {runs[-1]['steps_per_second']:.0f} steps/s, {runs[-1]['update_ms']:.3f} ms an update")
     summary = summarise(runs)
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"machine": machine(), "summary": summary, "runs": runs}, indent=1) + "\n")
+    RESULTS.write_text(
+        json.dumps({"machine": machine(), "summary": summary, "runs": runs}, indent=1) + "\n", encoding="utf-8"
+    )
     print(json.dumps(summary))
     return 0
 

@@ -40,12 +40,12 @@ def train(folder: Path, overrides: list[str], seed: int, threads: int | None) ->
     with (folder / "stdout.txt").open("w") as log:
         subprocess.run(command, cwd=ROOT, check=True, stdout=log, stderr=subprocess.STDOUT)
     wall_s = time.perf_counter() - started_s
-    (folder / "wall_s.txt").write_text(f"{wall_s:.1f}\n")
+    (folder / "wall_s.txt").write_text(f"{wall_s:.1f}\n", encoding="utf-8")
     return wall_s
 
 
 def evaluations(folder: Path) -> list[dict[str, float]]:
-    with (folder / "eval.csv").open(newline="") as file:
+    with (folder / "eval.csv").open(newline="", encoding="utf-8") as file:
         names = ("step", "episode_reward", "episode_reward_min", "episode_reward_max")
         return [{name: float(row[name]) for name in names} for row in csv.DictReader(file)]
 
@@ -79,7 +79,7 @@ def main() -> None:
     def one(seed: int) -> float:
         done = folders[seed] / "wall_s.txt"
         return (
-            float(done.read_text())
+            float(done.read_text(encoding="utf-8"))
             if args.keep and done.exists()
             else train(folders[seed], args.overrides, seed, threads)
         )
@@ -104,7 +104,7 @@ def main() -> None:
         "wall_s": wall_s,
         "curves": curves,
     }
-    (results / f"{args.name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (results / f"{args.name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     draw(results / f"{args.name}.png", record["command"], curves)
     scores = ", ".join(f"{score:.0f}" for score in final)
     print(f"| `{record['command']}` | {scores} | {record['final_mean']:.0f} ± {spread:.0f} | {minutes:.1f} |")

@@ -70,7 +70,7 @@ def under_way(folder: Path, raylet: int) -> list[str]:
     there = {process.pid for process in psutil.Process(raylet).children(recursive=True)}
     runs, past = [], False
     for lock in folder.glob("*/.lock"):
-        who = lock.read_text().split()
+        who = lock.read_text(encoding="utf-8").split()
         if who and int(who[0]) in there and run_folder.finished(lock.parent) is None:
             runs.append(lock.parent.name)
             past |= len(checkpoint.newest_first(lock.parent)) > 1

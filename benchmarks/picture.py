@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 
 
 def main(run: Path, target: Path, num_frames: int = 6) -> None:
-    with (run / "eval.csv").open(newline="") as file:
+    with (run / "eval.csv").open(newline="", encoding="utf-8") as file:
         curve = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
     video = max((run / "video").glob("*.mp4"), key=lambda path: int(path.stem))
     frames = iio.imread(video)

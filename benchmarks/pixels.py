@@ -125,7 +125,7 @@ def main() -> None:
         "updates": {name: update(overrides, arguments.threads, arguments.updates) for name, overrides in SIZES.items()},
     }
     print(json.dumps(found, indent=1))
-    RESULT.write_text(json.dumps(found, indent=1) + "\n")
+    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Records:
         """Appends a finished run."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not self.path.exists()
-        with self.path.open("a", newline="") as file:
+        with self.path.open("a", newline="", encoding="utf-8") as file:
             lines = csv.writer(file, lineterminator="\n")
             if is_new:
                 lines.writerow((*self.names, "step", "return", "seconds"))
@@ -41,7 +41,7 @@ class Records:
         """Every run that is there, by its names."""
         found: dict[tuple[str, ...], Curve] = {}
         if self.path.exists():
-            with self.path.open(newline="") as file:
+            with self.path.open(newline="", encoding="utf-8") as file:
                 for row in csv.DictReader(file):
                     run = found.setdefault(tuple(row[name] for name in self.names), Curve([], [], []))
                     for values, column in zip(run, ("step", "seconds", "return"), strict=True):

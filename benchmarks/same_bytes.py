@@ -132,7 +132,7 @@ def differences(a: Path, b: Path) -> Iterator[str]:
 
 def timeless(path: Path) -> list[list[str]]:
     """A CSV file's rows, the header first, without the columns that measure time."""
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     if not rows:
         raise ValueError(f"{path.name} has no rows")

@@ -53,7 +53,7 @@ def _newest(found: checkpoint.Checkpoint, ring: str, count: int) -> bytes:
 
 
 def timeless(path: Path) -> list[list[str]]:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     columns = [index for index, name in enumerate(header) if name not in CLOCKS]
     return [[row[index] for index in columns] for row in (header, *rows)]

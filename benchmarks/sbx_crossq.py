@@ -92,7 +92,7 @@ def main() -> None:
     result["versions"] = {name: version(name) for name in ("sbx-rl", "stable-baselines3", "jax")}
     folder = Path(sys.argv[5])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(json.dumps(result) + "\n")
+    (folder / "result.json").write_text(json.dumps(result) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def main() -> None:
     result = {"seeds": args.seeds, "seconds": {f"{t}_s{s}": limit for (t, s), limit in limits.items()}}
     found_curves = {" ".join((name, f"{task}_s{seed}")): run._asdict() for (name, task, seed), run in runs.items()}
     result |= {"candidates": CANDIDATES, "scores": scores, "curves": found_curves}
-    RESULT.write_text(json.dumps(circumstances() | result, indent=1) + "\n")
+    RESULT.write_text(json.dumps(circumstances() | result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

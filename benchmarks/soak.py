@@ -50,7 +50,7 @@ def overrides(steps: int, folder: Path) -> list[str]:
 
 def last_step(log: Path) -> int:
     """The step of a log's last whole row; 0 if there is none."""
-    lines = log.read_text().splitlines() if log.exists() else []
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     return int(lines[-1].split(",")[1]) if len(lines) > 1 and lines[-1].count(",") == lines[0].count(",") else 0
 
 
@@ -70,7 +70,7 @@ def watch(steps: int, folder: Path) -> list[Sample]:
             time.sleep(0.5)
         code = training.wait()
     if code:
-        raise SystemExit(f"the run ended with {code}: {folder.with_suffix('.txt').read_text()[-500:]}")
+        raise SystemExit(f"the run ended with {code}: {folder.with_suffix('.txt').read_text(errors='replace')[-500:]}")
     return samples
 
 
@@ -82,11 +82,11 @@ def faults(steps: int, folder: Path, early: list[Sample], late: list[Sample]) ->
         found.append(f"{grown:,} bytes more resident at the end")
     if max(sample.open_files for sample in late) > max(sample.open_files for sample in early):
         found.append("more open files at the end")
-    with (folder / "train.csv").open(newline="") as file:
+    with (folder / "train.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     if [int(row["step"]) for row in rows] != list(range(EPISODE, steps + 1, EPISODE)):
         found.append("rows of train.csv are missing")
-    with (folder / "eval.csv").open(newline="") as file:
+    with (folder / "eval.csv").open(newline="", encoding="utf-8") as file:
         evaluated = [int(row["step"]) for row in csv.DictReader(file)]
     if evaluated != list(range(steps // 20, steps + 1, steps // 20)):
         found.append("rows of eval.csv are missing")
@@ -117,7 +117,7 @@ def main() -> None:
         "faults": found,
     }
     print(json.dumps(summary, indent=1))
-    RESULT.write_text(json.dumps(summary, indent=1) + "\n")
+    RESULT.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     sys.exit(bool(found))
 
 

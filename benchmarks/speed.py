@@ -151,7 +151,7 @@ def main() -> None:
         "whole_training": whole,
         "start_s": round(median(start_s() for _ in range(5)), 2),
     }
-    (ROOT / "benchmarks" / "results" / "speed.json").write_text(json.dumps(record, indent=1) + "\n")
+    (ROOT / "benchmarks" / "results" / "speed.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for size, systems in record["update_ms"].items():
         print(f"an update at {size}, milliseconds (median of rounds, lowest round):")
         for name, ms in systems.items():

@@ -52,7 +52,7 @@ def published() -> tuple[dict[str, str], Published]:
     """The group of each task, and what was published of it."""
     groups: dict[str, str] = {}
     found: Published = {}
-    with REFERENCES.open(newline="") as file:
+    with REFERENCES.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             groups[row["task"]] = row["group"]
             at_step = found.setdefault(row["method"], {}).setdefault(row["task"], {})
@@ -63,7 +63,7 @@ def published() -> tuple[dict[str, str], Published]:
 @cache
 def settings() -> str:
     """A digest of what the preset sets."""
-    return digest(yaml.safe_load((ROOT / "config" / "preset" / f"{PRESET}.yaml").read_text()))
+    return digest(yaml.safe_load((ROOT / "config" / "preset" / f"{PRESET}.yaml").read_text(encoding="utf-8")))
 
 
 def recorded() -> dict[tuple[str, int], Curve]:
@@ -204,7 +204,7 @@ def report() -> None:
     lines += ["", arithmetic()]
     print("\n".join(lines))
     RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "table.md").write_text("\n".join(lines) + "\n")
+    (RESULTS / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     draw([*easy, *hard], found, others)
 
 
@@ -224,7 +224,9 @@ def main() -> None:
             keep_median(task)
 
         finish([job(*key) for key in missing], after=keep)
-        (RESULTS / "made.json").write_text(json.dumps(circumstances() | {"preset": PRESET}, indent=1) + "\n")
+        (RESULTS / "made.json").write_text(
+            json.dumps(circumstances() | {"preset": PRESET}, indent=1) + "\n", encoding="utf-8"
+        )
     report()
 
 

@@ -27,22 +27,18 @@ MOMENT_S = 4.0  # into the episode, when most bodies are under way
 COLUMNS = 7
 HEAD = """# Trained policies
 
-A policy for each of the 28 tasks of `python benchmarks/suite.py`, its median seed's, trained for {steps:,} environment
-steps on one core.
+One policy for each task of `python benchmarks/suite.py`: of three seeds the one with the median return, trained for
+{steps:,} steps. Returns are means of the ten episodes of its last evaluation.
 
-```
-python evaluate.py policies/{example}.pt --video out.mp4
-```
-
-plays ten episodes, those of the evaluation that the table shows, and films the first one.
-`seed_policy=policies/{example}.pt` lets it act during the seed steps of a training, and
-`python export.py policies/{example}.pt` exports it for use without torch ([docs/EXPORT.md](../docs/EXPORT.md)). The
-JSON beside a policy has its run's whole configuration.
+`python evaluate.py policies/{example}.pt --video out.mp4` repeats these episodes and films the first.
+`seed_policy=policies/{example}.pt` lets the policy act in the first steps of a run;
+`python export.py policies/{example}.pt` exports it ([docs/EXPORT.md](../docs/EXPORT.md)). The JSON beside it has the
+configuration of its run.
 
 ![All policies]({figure})
 
-| task | return of ten episodes | seed |
-| --- | --- | --- |
+| task | return |
+| --- | --- |
 """
 
 
@@ -56,14 +52,13 @@ def paths() -> list[Path]:
 
 
 def about(path: Path) -> dict[str, Any]:
-    return json.loads(packed.beside(path).read_text())
+    return json.loads(packed.beside(path).read_text(encoding="utf-8"))
 
 
 def write_table() -> None:
     found = [about(path) for path in paths()]
     lines = [
-        f"| [{one['task']}]({one['task']}.pt) | {one['return']['mean']:.0f} ± {one['return']['std']:.0f} "
-        f"| {one['settings']['seed']} |"
+        f"| [{one['task']}]({one['task']}.pt) | {one['return']['mean']:.0f} ± {one['return']['std']:.0f} |"
         for one in found
     ]
     head = HEAD.format(
@@ -71,7 +66,7 @@ def write_table() -> None:
         example=found[0]["task"],
         figure=f"../{FIGURE.relative_to(ROOT)}",
     )
-    (FOLDER / "README.md").write_text(head + "\n".join(lines) + "\n")
+    (FOLDER / "README.md").write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 def frame(path: Path) -> np.ndarray:

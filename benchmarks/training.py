@@ -71,7 +71,7 @@ def has_result(job: Job) -> bool:
 def recorded(job: Job) -> str:
     """What made the folder that is there."""
     record = record_of(job)
-    return record.read_text() if record.exists() else ""
+    return record.read_text(encoding="utf-8") if record.exists() else ""
 
 
 def record_of(job: Job) -> Path:
@@ -123,7 +123,7 @@ def finish(jobs: Sequence[Job], after: Callable[[int], object] = lambda index: N
             shutil.rmtree(job.folder, ignore_errors=True)
         log = job.folder.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
-        record_of(job).write_text(made_by(job))
+        record_of(job).write_text(made_by(job), encoding="utf-8")
         began_s = time.perf_counter()
         try:
             with log.open("a" if job.goes_on else "w") as file:

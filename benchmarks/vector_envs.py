@@ -78,7 +78,9 @@ def main() -> None:
         "rounds": ROUNDS,
         "rows": rows,
     }
-    (Path(__file__).parent / "results" / "vector_envs.json").write_text(json.dumps(record, indent=1) + "\n")
+    (Path(__file__).parent / "results" / "vector_envs.json").write_text(
+        json.dumps(record, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

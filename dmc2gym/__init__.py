@@ -1,5 +1,7 @@
 """The DeepMind Control Suite as Gymnasium environments: `dmc2gym.make("cheetah", "run", seed=1)`."""
 
+import contextlib
+import io
 import math
 from typing import Any
 
@@ -52,7 +54,11 @@ def load(
     own bounds, and no limit but its own. The arguments are those of `make`.
     """
     from dm_control import suite  # not before: it looks for OpenGL when it is imported, and takes a second
-    from shimmy.dm_control_compatibility import DmControlCompatibilityV0
+
+    with contextlib.redirect_stdout(
+        io.StringIO()
+    ):  # without labmaze, it prints that tasks outside the suite are missing
+        from shimmy.dm_control_compatibility import DmControlCompatibilityV0
 
     task = suite.load(
         domain_name,

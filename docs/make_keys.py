@@ -41,9 +41,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is stale")
     wanted = page()
     if not parser.parse_args().check:
-        PAGE.write_text(wanted)
+        PAGE.write_text(wanted, encoding="utf-8")
         return 0
-    if PAGE.exists() and PAGE.read_text() == wanted:
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
         return 0
     print("docs/KEYS.md is stale; run: python docs/make_keys.py", file=sys.stderr)
     return 1

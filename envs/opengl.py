@@ -9,7 +9,7 @@ from pathlib import Path
 
 NO_OPENGL = (
     "No videos: no OpenGL was found here. To get them, install a GPU driver with EGL, or Mesa "
-    "(Debian, Ubuntu: apt install libegl1 libgl1-mesa-dri)."
+    "(Debian, Ubuntu: apt install libegl1 libgl1)."
 )
 VARIABLE, DISABLED = "MUJOCO_GL", "disabled"
 _PROBE = """

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it sends usage data otherwise, and keeps files at home
 import onnxruntime
 
 FORMAT = "policy-export-1"

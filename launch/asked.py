@@ -1,6 +1,5 @@
 """What a command line asks for: the runs, composed, with their types checked. Needs neither torch nor dm_control."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,11 @@ from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from launch.engines import TUNING
 from launch.line import arguments, overrides_of
 from settings import compose
 from settings.check import Settings, new_path
-from settings.compose import CONFIG_DIR, checked, compose_config, parse
+from settings.compose import CONFIG_DIR, checked, compose_config, parse, with_params
 from utils import UserError, one_line
 
 # Of a swept value Hydra's escapes and quotes go, too: env=my_pkg\:A-v0 is how Hydra hands a value to its jobs.
@@ -69,20 +69,22 @@ def read(argv: list[str]) -> Asked | None:
     overrides = variants(parsed, base)[:1]
     config = compose_config(config_name, overrides[0])
     sweeping = args.multirun or str(config.hydra.mode) == "RunMode.MULTIRUN"
-    tunes = sweeping and str(config.hydra.sweeper.get("_target_")).endswith(".OptunaSweeper")
+    tunes = sweeping and config.hydra.sweeper.get("_target_") == TUNING
     if not sweeping:
         if any(override.is_sweep_override() for override in parsed):
             compose_config(config_name, base)  # for its error
         return Asked(parsed, sweeping, tunes, {}, config, [config], overrides)
-    base = [*_preset_sweep(config, parsed), *base]
+    base = with_params(config.hydra.sweeper.get("params"), base)
     every = parse(base)
     ranges = {o.get_key_element(): str(o.input_line).partition("=")[2] for o in every if o.is_sweep_override()}
-    if tunes:
-        os.environ.setdefault("SQLALCHEMY_SILENCE_UBER_WARNING", "1")  # Optuna wants the version that is pinned
-        from launch import tuning  # not before: Optuna is optional
-
-        tuning.require(config.hydra.sweeper, ranges)
     overrides = variants(every, base, tunes)
+    if tunes:
+        try:
+            from launch import tuning  # not before: Optuna is optional
+        except ImportError:  # there is none, or an older one
+            install = "pip install -e '.[optuna]'"
+            raise UserError(f"hydra/sweeper=tuning: Optuna 5 is not installed; {install}") from None
+        tuning.require(config, every)
     configs = [compose_config(config_name, each) for each in overrides]
     return Asked(parsed, sweeping, tunes, ranges, config, configs, overrides)
 
@@ -114,13 +116,6 @@ def output_folder(config: DictConfig, key: str) -> Path:
     return Path(str(folder))
 
 
-def _preset_sweep(config: DictConfig, parsed: list[Override]) -> list[str]:
-    """What a preset sweeps, less what the command line gives values or a range of its own."""
-    given = {override.get_key_element() for override in parsed}
-    params = config.hydra.sweeper.get("params") or {}
-    return [f"{key}={value}" for key, value in params.items() if key not in given]
-
-
 def variants(parsed: list[Override], overrides: list[str], intervals: bool = True) -> list[list[str]]:
     """One list of overrides for each swept value, with every other sweep at its first value.
 
@@ -143,7 +138,7 @@ def variants(parsed: list[Override], overrides: list[str], intervals: bool = Tru
                 values[index] = [f"{override.get_key_element()}={value}" for value in tried]
                 if not values[index]:
                     raise UserError(f"{override.input_line}: no value is left of it")
-            except HydraException as error:
+            except (ValueError, HydraException) as error:  # range(1,5,0)
                 raise UserError(f"{override.input_line}: {one_line(error)}") from None
             first[index] = values[index][0]
     return [first] + [

@@ -5,20 +5,49 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch import child, usage
+import hydra
+from omegaconf import DictConfig
+
+from launch import child, job, usage
 from launch.asked import Asked, begun
 from launch.line import EXIT_USER_ERROR, arguments, overrides_of, say, taken_apart
-from launch.preflight import prepare
+from launch.preflight import check_machine, prepare
 from run import folder as run_folder
+from run import workspace
 from run.stopping import EXIT_INTERRUPTED
 from settings.check import Settings
 from settings.compose import AUTO, CONFIG_DIR, folders_of, parse
 from utils import EnvError, RunError, Stopped, UserError, one_line
 
 EXIT_STOPPED = 3
+
+
+def train(config: DictConfig) -> float:
+    """Hydra's job; returns the mean return of the final evaluation."""
+    return job.run(config, workspace.train)
+
+
+hydra_main = hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="train")(train)
+
+
+def continue_run(
+    folder: Path,
+    overrides: list[str],
+    config_name: str | None = None,
+    trusted: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> float:
+    """Continues the run in a folder (see job.continue_run), without what may be left out of it (see run/salvage.py)."""
+    return job.continue_run(folder, overrides, config_name, trusted, partial(workspace.train, without=without))
+
+
+def main(asked: Asked | None = None) -> int:
+    """What the command line asks for, of which a first look may have composed it; returns the exit code."""
+    return run(hydra_main, check_machine, continue_run, asked)
 
 
 def run(
@@ -34,7 +63,7 @@ def run(
         check_machine: raises UserError if runs with these settings could not start here.
         continue_run: continues the run in a folder, with overrides of the configuration of a name; then come the
             packages whose classes it may name, and what may be left out of it.
-        asked: what a first look composed of the command line (launch/early.py).
+        asked: what a first look composed of the command line (launch/first_check.py).
     """
     child.end_with_parent()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
@@ -87,10 +116,10 @@ def run_sweep(hydra_main: Callable[[], Any], folder: Path) -> None:
     broke_off = []
     try:
         hydra_main()
+    except RunError:  # the sweeper's last line
+        raise
     except Exception as error:  # not a run's, but the launcher's or the sweeper's
-        if str(error) in ("Record does not exist.", "No trials are completed yet."):  # Optuna's, of the best trial
-            raise RunError("every trial failed; the lines above say why") from None
-        if not isinstance(error, UserError | RunError):
+        if not isinstance(error, UserError):
             traceback.print_exc()
         broke_off = [f"the sweep broke off: {one_line(error) or type(error).__name__}"]
     # A trial that failed is one of a study's results.

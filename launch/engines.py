@@ -1,4 +1,4 @@
-"""The engines behind `hydra/launcher=…`: what each needs, and whether it can work here."""
+"""The engines behind `hydra/launcher=…` and `hydra/sweeper=…`: what each needs, and whether it can work here."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ from utils import UserError, one_line
 JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
 RAY = "hydra_plugins.hydra_ray_launcher.ray_launcher.RayLauncher"
 SLURM = "hydra_plugins.hydra_submitit_launcher.submitit_launcher.SlurmLauncher"
+TUNING = "hydra_plugins.tuning.TuningSweeper"
 
 
 def require(launcher: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -10,12 +11,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from launch import sweep
+from launch.pruning import Trial
 from run import checkpoint, resume
 from run import folder as run_folder
 from settings import compose
 from settings.check import Settings, check
 
-# A run's settings and folder, and whether to `resume` it from a checkpoint or `reuse` a folder without one.
+# A run's settings and folder, whether to `resume` it from a checkpoint or `reuse` a folder without one, and `prune`.
 Start = Callable[..., float]
 
 
@@ -36,8 +38,7 @@ def run(config: DictConfig, start: Start) -> float:
     os.chdir(hydra_config.runtime.cwd)  # where relative names in the settings count from; a worker may be elsewhere
     fixed = hydra_config.job.config.override_dirname.exclude_keys
     swept = [_shown(one) for one in compose.parse(list(hydra_config.overrides.task)) if one.key_or_group not in fixed]
-    is_trial = str(hydra_config.sweeper.get("_target_")).endswith(".OptunaSweeper")
-    return sweep.guarded(lambda: _in_folder(config, folder, start), folder, swept, is_trial)
+    return sweep.guarded(lambda: _in_folder(config, folder, start), folder, swept)
 
 
 def _shown(override: Override) -> str:
@@ -56,14 +57,18 @@ def _in_folder(config: DictConfig, folder: Path, start: Start) -> float:
     name = hydra_config.job.config_name
     begun = auto and bool(checkpoint.newest_first(folder))
     cfg = resume.settings_of(folder, overrides, name or "train", trusted) if begun else check(values)
-    if begun and (last_return := _already_finished(cfg, folder)) is not None:
+    in_sweep = hydra_config.mode == RunMode.MULTIRUN
+    if begun and (last_return := _already_finished(cfg, folder, pruned_too=in_sweep)) is not None:
         return last_return
+    trial = Trial.of_job(hydra_config)
     launcher = hydra_config.launcher.get("_target_")
-    if hydra_config.mode == RunMode.MULTIRUN and launcher in sweep.POOLS:
+    if in_sweep and launcher in sweep.POOLS:
         command = [f"--config-name={name}", "resume=auto", *(f"trust={package}" for package in trusted), *overrides]
         command += ["hydra.mode=RUN", f"hydra.run.dir={compose.quoted(str(folder))}"]
-        return sweep.in_own_process(command, folder, cfg, launcher, Path(hydra_config.sweep.dir))
-    return start(cfg, folder, resume=True) if begun else start(cfg, folder, reuse=auto)
+        environment = trial.environment() if trial else {}
+        return sweep.in_own_process(command, folder, cfg, launcher, Path(hydra_config.sweep.dir), environment)
+    prune = trial and partial(trial.is_worse, folder, cfg)
+    return start(cfg, folder, prune=prune, **({"resume": True} if begun else {"reuse": auto}))
 
 
 def continue_run(
@@ -82,10 +87,16 @@ def continue_run(
     return start(cfg, folder, resume=True) if last_return is None else last_return
 
 
-def _already_finished(cfg: Settings, folder: Path) -> float | None:
-    """The final return of a run that has nothing left to do, said in a line; None for any other."""
+def _already_finished(cfg: Settings, folder: Path, pruned_too: bool = False) -> float | None:
+    """The final return of a run that has nothing left to do, said in a line; None for any other.
+
+    Args:
+        pruned_too: whether a pruned run counts as one of them.
+    """
     finished = run_folder.finished(folder)
-    if finished is None or finished[0] < cfg.num_train_steps:
+    pruned = pruned_too and run_folder.was_pruned(folder)
+    if finished is None or (finished[0] < cfg.num_train_steps and not pruned):
         return None
-    print(f"{folder}: finished at step {finished[0]}; nothing is left to do", flush=True)
+    ended = "pruned" if pruned else "finished"
+    print(f"{folder}: {ended} at step {finished[0]}; nothing is left to do", flush=True)
     return finished[1]

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from hydra._internal.utils import get_args_parser
-
 from run import salvage, trust
 from settings.compose import AUTO, as_folder, searching
+from settings.hydra_patch import args_parser
 from utils import UserError
 
 EXIT_USER_ERROR = 2
@@ -123,7 +122,7 @@ def arguments(argv: list[str]) -> Any:
     Raises:
         UserError: for an option that there is not, or one that leads nowhere.
     """
-    parser = get_args_parser()
+    parser = args_parser()
     parser.__class__ = _OneLine
     args = parser.parse_args(argv)
     if args.config_path:

@@ -19,6 +19,7 @@ from settings import saved
 from settings.check import ONLY_IN, Settings
 from settings.compose import AUTO, parse, plain, quoted
 from sinks import wandb as wandb_sink
+from sinks.tensorboard import require_utf8
 from utils import EnvError, UserError, one_line
 
 
@@ -135,12 +136,15 @@ def prepare(
     if asked is None:
         return argv
     parsed, sweeping, tunes, config = asked.parsed, asked.sweeping, asked.tunes, asked.config
-    check_machine(asked.settings())
+    runs = asked.settings()
+    check_machine(runs)
     key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
     named = any(override.key_or_group == key for override in parsed)
     if may_continue and not named:
         raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
     folder = output_folder(config, key)
+    if any(cfg.log_save_tb for cfg in runs):
+        require_utf8(folder)
     if sweeping and named and not may_continue and not tunes and next(folder.rglob("train.csv"), None):
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
     if sweeping:
@@ -153,8 +157,8 @@ def prepare(
     if tunes:
         from launch import tuning  # not before: Optuna is optional
 
-        left = tuning.open_study(folder, config.hydra.sweeper, asked.ranges, plain(asked.configs[0]), may_continue)
-        argv = [*argv, f"hydra.sweeper.n_trials={left}"]
+        settings = plain(asked.configs[0])
+        tuning.open_study(folder, config.hydra.sweeper.direction, asked.ranges, settings, may_continue)
     # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so each
     # may; and a worker may be elsewhere, so the folder is absolute.
     names = _names_before(folder) | {override.key_or_group for override in parsed if override.is_sweep_override()}

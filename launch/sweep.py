@@ -24,14 +24,13 @@ POOLS = (JOBLIB, RAY)
 LOCK_WAIT_S = 120  # longer than a lost node's run may take to save (grace_s), or a file server to give up its lock
 
 
-def guarded(work: Callable[[], float], folder: Path, overrides: list[str], is_trial: bool = False) -> float:
+def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> float:
     """One run of a sweep. What goes wrong in it is written into its folder, and ends nothing else.
 
     Args:
         work: does the run.
         folder: the run's.
         overrides: what tells it from the others, for the report.
-        is_trial: whether it is one of Optuna's, whose plugin takes no nan and goes on after an exception.
 
     Returns:
         The mean return of the final evaluation; nan of a run that failed.
@@ -46,13 +45,16 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str], is_tr
             print(error.trace, end="", file=sys.stderr)
         reason = str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
         run_folder.mark_failed(folder, overrides, one_line(reason))
-        if is_trial:
-            raise
         return math.nan
 
 
-def in_own_process(arguments: list[str], folder: Path, cfg: Settings, launcher: str, sweep: Path) -> float:
+def in_own_process(
+    arguments: list[str], folder: Path, cfg: Settings, launcher: str, sweep: Path, environment: dict[str, str]
+) -> float:
     """The command `python train.py <arguments>` as one run of a pool, in the folder that it has there.
+
+    Args:
+        environment: variables for its process.
 
     Raises:
         RunError: with the last line it wrote, or the signal that killed it.
@@ -60,11 +62,12 @@ def in_own_process(arguments: list[str], folder: Path, cfg: Settings, launcher: 
     run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
     with slot(sweep / ".slots") as number:
         gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray has its own
-        child.run(arguments, folder, {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu})
+        child.run(arguments, folder, environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu})
     finished = run_folder.finished(folder)
     if finished is None:
         raise RunError(f"the run ended well, but there is no {run_folder.FINISHED} in {folder}")
-    print(f"{folder}: finished at step {finished[0]}, return {finished[1]:.1f}", flush=True)
+    ended = "pruned" if run_folder.was_pruned(folder) else "finished"
+    print(f"{folder}: {ended} at step {finished[0]}, return {finished[1]:.1f}", flush=True)
     return finished[1]
 
 

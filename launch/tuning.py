@@ -1,96 +1,98 @@
-"""Tuning with Optuna, through Hydra's plugin: a study that may be stopped at any time, and goes on the same."""
+"""Tuning with Optuna: a sweep whose values a sampler chooses; a study that can be stopped at any time and continued."""
 
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
+from hydra.core.override_parser.types import Override
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from optuna.distributions import BaseDistribution
-from optuna.exceptions import OptunaError
-from optuna.samplers import TPESampler
+from optuna.pruners import BasePruner, NopPruner
+from optuna.samplers import BaseSampler
 from optuna.storages import RDBStorage
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
+from optuna.trial import TrialState
 
+from launch import database, pruning
+from launch.sampling import search_space
 from run import folder as run_folder
+from settings import compose
 from settings import saved as saved_yaml
 from settings.nested import dotted
-from utils import UserError, write_atomically
+from utils import RunError, UserError, one_line, write_atomically
 
 WHAT_IT_IS = "tuning.yaml"  # in the sweep's folder: what is searched, and everything that is the same for all trials
 HEAD = "# The same for all trials; of what is searched, and of what follows it, the first value.\n"
 
 
-class SeededTPE(TPESampler):
-    """Optuna's TPE (Bergstra et al., 2011), with a generator of its own for each value that it draws.
-
-    One that runs on through a study would begin again with the process: a study that was stopped would then draw the
-    values of its first trials a second time.
-
-    Args:
-        seed: of the study.
-        options: TPESampler's.
-    """
-
-    def __init__(self, seed: int, **options: Any):
-        super().__init__(seed=seed, **options)
-        self._seed = seed
-
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """One value of one trial."""
-        entropy = np.random.SeedSequence([self._seed, trial.number, zlib.crc32(param_name.encode())])
-        self._rng = self._random_sampler._rng = np.random.RandomState(entropy.generate_state(4))
-        return super().sample_independent(study, trial, param_name, param_distribution)
-
-
-def require(sweeper: DictConfig, searched: dict[str, str]) -> None:
-    """Raises UserError for what Optuna, or its plugin, would stumble over in `hydra.sweeper`."""
+def require(config: DictConfig, overrides: list[Override]) -> None:
+    """Raises UserError for a mistake in `hydra.sweeper`, or in a range of the overrides."""
+    sweeper = config.hydra.sweeper
     for key in ("n_trials", "n_jobs"):
+        if type(sweeper[key]) is not int:
+            raise UserError(f"hydra.sweeper.{key}={sweeper[key]}: a whole number goes here")
         if sweeper[key] < 1:
             raise UserError(f"hydra.sweeper.{key}={sweeper[key]}: at least 1 is needed")
     if sweeper.direction not in ("maximize", "minimize"):
         raise UserError(f"hydra.sweeper.direction={sweeper.direction}: maximize or minimize goes here")
-    if not searched:
+    _sampler(sweeper), _pruner(sweeper)
+    if sweeper.pruner is not None and OmegaConf.select(config, "logger.sinks.csv") is None:
+        raise UserError("hydra.sweeper.pruner: it reads eval.csv, so logger.sinks.csv has to be left on")
+    if not search_space(overrides):
         raise UserError("hydra/sweeper=tuning: nothing to search; give a key a range, such as agent.batch_size=64,128")
 
 
-def open_study(
-    folder: Path, sweeper: DictConfig, searched: dict[str, str], settings: dict[str, Any], may_continue: bool
-) -> int:
-    """Makes a sweep's folder ready for Hydra's plugin, which begins a study there or goes on with it.
+def _part(sweeper: DictConfig, name: str, kind: type, example: str) -> Any:
+    """The sampler or the pruner."""
+    try:
+        part = instantiate(sweeper[name]) if isinstance(sweeper[name], DictConfig) else None
+    except Exception as error:  # whatever the class says of its arguments
+        raise UserError(f"hydra.sweeper.{name}: {one_line(error.__cause__ or error)}") from None
+    if not isinstance(part, kind):
+        raise UserError(f"hydra.sweeper.{name}={sweeper[name]}: one of Optuna's {name}s goes here, {example}")
+    return part
 
-    The folder is this process's until it ends. Trials that were cut off are put back to be taken first: as a trial's
-    folder is named by its values, their runs go on from their checkpoints.
+
+def _sampler(sweeper: DictConfig) -> BaseSampler:
+    return _part(sweeper, "sampler", BaseSampler, "such as {_target_: optuna.samplers.TPESampler}")
+
+
+def _pruner(sweeper: DictConfig) -> BasePruner:
+    if sweeper.pruner is None:
+        return NopPruner()  # for None, Optuna would take a pruner of its own choice
+    return _part(sweeper, "pruner", BasePruner, "such as hydra/sweeper/pruner=median")
+
+
+def open_study(
+    folder: Path, direction: str, searched: dict[str, str], settings: dict[str, Any], may_continue: bool
+) -> None:
+    """Makes a sweep's folder ready for a study, which begins there or is continued.
+
+    The folder is this process's until it ends.
 
     Args:
         folder: the sweep's.
-        sweeper: `hydra.sweeper`.
+        direction: `hydra.sweeper.direction`.
         searched: what is searched, by key, as Hydra reads it.
         settings: those of one run, resolved.
         may_continue: whether a study that is there may go on (`resume=auto`).
 
-    Returns:
-        The number of trials that are left to do.
-
     Raises:
         UserError: if the study that is there may not go on, or not like this, or another process is at work on it.
     """
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # Hydra's plugin says the same
     run_folder.Lock(folder)
-    asked = {"direction": sweeper.direction, "searched": searched, "settings": settings}
+    asked = {"direction": direction, "searched": searched, "settings": settings}
     path = folder / WHAT_IT_IS
     if not path.exists():
         write_atomically(path, HEAD + OmegaConf.to_yaml(OmegaConf.create(asked)))
-        return int(sweeper.n_trials)
+        return
     if not may_continue:
         raise UserError(f"hydra.sweep.dir={folder}: a study is there already; add resume=auto to go on with it")
     _require_same(path, asked)
-    return max(int(sweeper.n_trials) - _put_back(sweeper), 0)
+    database.require_readable(folder)
 
 
 def _require_same(path: Path, asked: dict[str, Any]) -> None:
@@ -114,21 +116,83 @@ def _require_same(path: Path, asked: dict[str, Any]) -> None:
             )
 
 
-def _put_back(sweeper: DictConfig) -> int:
-    """Puts a study's unfinished trials back into its queue; returns how many are finished."""
-    if sweeper.storage is None:
-        return 0
-    try:
-        storage = RDBStorage(sweeper.storage)
-        try:
-            trials = storage.get_all_trials(storage.get_study_id_from_name(sweeper.study_name))
-        except KeyError:  # killed before its first
-            trials = []
-        for trial in trials:
-            if trial.state == TrialState.RUNNING:
-                storage.set_trial_state(trial._trial_id, TrialState.WAITING)
-        storage.remove_session()
-        storage.engine.dispose()
-    except (SQLAlchemyError, OptunaError, AssertionError) as error:
-        raise UserError(f"{sweeper.storage}: the study cannot be read ({type(error).__name__})") from None
-    return sum(trial.state.is_finished() for trial in trials)
+def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
+    """Runs the trials that a study lacks, interrupted ones first, and reports the best.
+
+    The folder of a trial is named by its values, so an interrupted run continues from its checkpoint.
+
+    Args:
+        config: of the sweep, with Hydra's node.
+        arguments: the overrides of the command line.
+
+    Raises:
+        RunError: if no trial was completed.
+    """
+    sweeper, folder = config.hydra.sweeper, Path(config.hydra.sweep.dir)
+    n_trials, n_jobs = sweeper.n_trials, sweeper.n_jobs
+    overrides = compose.parse(compose.with_params(sweeper.params, arguments))
+    space = search_space(overrides)
+    with database.opened(folder) as storage:
+        study = optuna.create_study(
+            storage=storage,
+            study_name=database.NAME,
+            direction=sweeper.direction,
+            sampler=_sampler(sweeper),
+            pruner=_pruner(sweeper),
+            load_if_exists=True,
+        )
+        _put_back(storage, study)
+        while (done := sum(trial.state.is_finished() for trial in study.trials)) < n_trials:
+            # Batches end at multiples of n_jobs, so a study that is killed within a batch continues with the same ones.
+            trials = [study.ask(space) for _ in range(min(n_jobs - done % n_jobs, n_trials - done))]
+            batch = [[_override(override, trial.params) for override in overrides] for trial in trials]
+            jobs = launcher.launch(batch, initial_job_idx=trials[0].number)
+            for trial, job in zip(trials, jobs, strict=True):
+                _tell(study, trial, job)
+        _conclude(study, folder)
+
+
+def _put_back(storage: RDBStorage, study: Study) -> None:
+    """Puts interrupted trials back into the queue of the study."""
+    study_id = storage.get_study_id_from_name(study.study_name)
+    for trial in study.get_trials(states=[TrialState.RUNNING]):
+        trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
+        storage.set_trial_state_values(trial_id, TrialState.WAITING)
+
+
+def _override(override: Override, values: dict[str, Any]) -> str:
+    """An override of the command line, with its value in one trial if it is searched."""
+    key = override.get_key_element()
+    return f"{key}={values[key]}" if override.is_sweep_override() else str(override.input_line)
+
+
+def _tell(study: Study, trial: optuna.Trial, job: JobReturn) -> None:
+    """Writes the result of a trial and its evaluations into the study, and prints the result."""
+    assert job.hydra_cfg is not None and job.cfg is not None
+    last_return = float(job.return_value)  # raises what its job did
+    run = Path(job.hydra_cfg.hydra.runtime.output_dir)
+    reported = study.trials[trial.number].intermediate_values  # of an earlier start that was killed here
+    for step, mean_return in pruning.evaluations(run, job.cfg.eval_frequency).items():
+        if step not in reported:
+            trial.report(mean_return, step)
+        trial.should_prune()  # some pruners store what they compare later trials with
+    if np.isnan(last_return):
+        study.tell(trial, state=TrialState.FAIL)
+        outcome = f"failed: {run_folder.failure(run) or 'its return is not a number'}"
+    elif (finished := run_folder.finished(run)) and run_folder.was_pruned(run):
+        study.tell(trial, state=TrialState.PRUNED)
+        outcome = f"pruned at step {finished[0]}, return {last_return:.1f}"
+    else:
+        study.tell(trial, last_return)
+        outcome = f"return {last_return:.1f}"
+    print(f"Trial {trial.number}: {outcome}", flush=True)
+
+
+def _conclude(study: Study, folder: Path) -> None:
+    if not study.get_trials(states=[TrialState.COMPLETE]):
+        pruned = " or was pruned" if study.get_trials(states=[TrialState.PRUNED]) else ""
+        raise RunError(f"every trial failed{pruned}; the lines above say why")
+    best = study.best_trial
+    result = {"name": "optuna", "best_params": best.params, "best_value": best.value}
+    write_atomically(folder / "optimization_results.yaml", OmegaConf.to_yaml(OmegaConf.create(result)))
+    print(f"Best parameters: {best.params}\nBest value: {best.value}", flush=True)

@@ -28,8 +28,17 @@ Near = Callable[[np.ndarray], np.ndarray]
 
 
 def root() -> Path:
-    """Where Minari keeps data sets."""
-    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
+    """Where Minari keeps data sets.
+
+    Raises:
+        UserError: if that is nowhere, as the user has no home folder.
+    """
+    if named := os.environ.get("MINARI_DATASETS_PATH"):
+        return Path(named)
+    try:
+        return Path.home() / ".minari" / "datasets"
+    except RuntimeError:  # of a user that the system does not know, as in a container
+        raise UserError("MINARI_DATASETS_PATH: set it to the folder of the data sets, as there is no home") from None
 
 
 def there() -> list[str]:

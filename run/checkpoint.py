@@ -251,7 +251,7 @@ class Checkpoints:
             if preloaded is not None:
                 manifest[PRELOADED] = [segment.plain() for segment in self._preloaded]
             signed = {"sha256": manifests.signature(manifest), "manifest": manifest}
-            (partial / MANIFEST).write_text(json.dumps(signed, indent=1))
+            (partial / MANIFEST).write_text(json.dumps(signed, indent=1), encoding="utf-8")
             sync(partial / MANIFEST)
             sync(partial)
             if target.exists():  # one that was found broken

@@ -32,7 +32,7 @@ def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
     if cfg.from_pixels and not renders:
         raise UserError(
             f"from_pixels=true: env={cfg.env} is rendered with OpenGL, and none was found here; install a GPU "
-            "driver with EGL, or Mesa (Debian, Ubuntu: apt install libegl1 libgl1-mesa-dri)"
+            "driver with EGL, or Mesa (Debian, Ubuntu: apt install libegl1 libgl1)"
         )
     return env_module, renders
 

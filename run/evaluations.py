@@ -14,7 +14,7 @@ from run.beside import Beside, LostError
 from run.evaluator import Evaluation
 from run.progress import Progress
 from run.stopping import Stopping
-from utils import require_count
+from utils import PrunedError, require_count
 
 
 @dataclass
@@ -44,6 +44,10 @@ class Evaluations:
         beside: makes them in a process of its own; None is that all are made here.
         solved_from: the mean return from which on the task counts as solved; None where it names none.
         keep_best: keeps a policy (see run/best.py), given it, the step and the mean return.
+
+    Attributes:
+        prune: decides, given the step of the newest row, whether a PrunedError ends the run; None is never. With it,
+            training waits for evaluations: otherwise it would depend on time whether a run is pruned or fails first.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Evaluations:
         self._beside = beside
         self._solved_from = solved_from
         self._keep_best = keep_best
+        self.prune: Callable[[int], bool] | None = None
         self._pending: Pending | None = None
 
     @cached_property
@@ -80,13 +85,14 @@ class Evaluations:
         """
         if not self.finish():
             return
-        if self._beside is None or (is_last and not self._beside.has_begun):
+        waits = is_last or self.prune is not None
+        if self._beside is None or (waits and not self._beside.has_begun):
             self._here(self._agent, self._progress.step, self._progress.episode)
             return
         self._pending = Pending(self._progress.step, self._progress.episode, self._agent.policy.weights())
         self._progress.evaluation_begun()
         self._beside.begin(self._pending.step, self._pending.weights)
-        if is_last:
+        if waits:
             self.finish()
 
     def look(self) -> None:
@@ -156,6 +162,8 @@ class Evaluations:
         }.items():
             self._logger.log(key, value, step)
         self._logger.dump(step, ty="eval")
+        if self.prune is not None and self.prune(step):
+            raise PrunedError(step)
 
     def _keep(self, weights: dict[str, Any] | None, step: int, mean_return: float) -> None:
         policy = getattr(self._agent, "policy", None)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import socket
 import tempfile
 import time
@@ -50,7 +51,7 @@ def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.cs
     if any((folder / name).exists() for name in names):
         raise UserError(
             f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
-            f"with resume={folder}"
+            f"with {shlex.quote(f'resume={folder}')}"
         )
 
 
@@ -74,7 +75,7 @@ class Lock:
             operating_system.lock(self._descriptor)
         except BlockingIOError:
             os.close(self._descriptor)
-            owner = one_line(path.read_text(errors="replace"))
+            owner = one_line(path.read_text(errors="replace", encoding="utf-8"))
             raise UserError(f"{folder}: process {owner} is working in this folder") from None
         except OSError as error:  # a file system without locks
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
@@ -86,19 +87,33 @@ class Lock:
             os.close(self._descriptor)
 
 
-def mark_finished(folder: Path, step: int, last_return: float, solved_step: int | None = None) -> None:
-    """Says that a run is complete, its last evaluation included, and from which step on its task was solved."""
-    said = {"step": step, "last_return": last_return, "solved_step": solved_step}
+def mark_finished(
+    folder: Path, step: int, last_return: float, solved_step: int | None = None, pruned: bool = False
+) -> None:
+    """Says that a run is complete, its last evaluation included, and from which step on its task was solved.
+
+    Args:
+        pruned: whether the run was stopped at this evaluation because other trials of its study did better.
+    """
+    said = {"step": step, "last_return": last_return, "solved_step": solved_step} | ({"pruned": True} if pruned else {})
     write_atomically(folder / FINISHED, json.dumps(said))
 
 
 def finished(folder: Path) -> tuple[int, float] | None:
-    """The last step and the final return of a complete run; None for one that is not."""
+    """The last step and the final return of a run that is complete, or was pruned; None for one that is not."""
     try:
-        said = json.loads((folder / FINISHED).read_text())
+        said = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
         return int(said["step"]), float(said["last_return"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+
+
+def was_pruned(folder: Path) -> bool:
+    """Whether a run that is `finished` was pruned."""
+    try:
+        return bool(json.loads((folder / FINISHED).read_text(encoding="utf-8"))["pruned"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def unmark_finished(folder: Path) -> None:
@@ -122,8 +137,14 @@ def failures(sweep: Path) -> dict[Path, int]:
 def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
     """A line for each failure that is not one of `before`: the run's overrides, and the reason."""
     new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
-    said = [(path, json.loads(path.read_text())) for path in new]
+    said = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in new]
     return [f"{' '.join(what['overrides']) or path.parent.name}: {what['reason']}" for path, what in said]
+
+
+def failure(folder: Path) -> str | None:
+    """Why a run failed, as `mark_failed` wrote it down; None if it did not."""
+    path = folder / FAILED
+    return str(json.loads(path.read_text(encoding="utf-8"))["reason"]) if path.exists() else None
 
 
 def wait_until_free(folder: Path, seconds: float) -> None:

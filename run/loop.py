@@ -10,9 +10,8 @@ from tqdm import tqdm
 
 from envs.stepping import Stepping
 from run.progress import Plan, Progress
-from run.state import require_finite_losses
 from run.stopping import Stopping
-from utils import require_finite
+from utils import require_finite, require_finite_losses
 
 OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
 

@@ -4,6 +4,7 @@ The key belongs to the command and not to the run, whose settings never have it:
 out for ever. Nor is a part left out that is whole.
 """
 
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 
@@ -27,8 +28,9 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def offer(folder: Path, part: str, without: Collection[str]) -> str:
-    """The arguments with which a run goes on without a part, and without those that it goes on without already."""
-    return f"resume={folder} {KEY}={','.join(name for name in PARTS if name == part or name in without)}"
+    """The arguments, as a shell takes them, to go on without a part and without those that are left out already."""
+    parts = ",".join(name for name in PARTS if name == part or name in without)
+    return f"{shlex.quote(f'resume={folder}')} {KEY}={parts}"
 
 
 def not_needed(part: str) -> str:

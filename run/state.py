@@ -1,7 +1,6 @@
 """What a run saves and continues from: its parts, each with a state of its own, in checkpoints."""
 
 import contextlib
-import math
 import random
 import sys
 from collections.abc import Collection
@@ -21,7 +20,7 @@ from run.checkpoint import BrokenError, Checkpoint, Checkpoints, NoneWholeError
 from run.evaluations import Evaluations
 from run.progress import Progress
 from settings.check import Settings
-from utils import RunError, UserError, non_finite, not_plain, one_line, require_count
+from utils import RunError, UserError, non_finite, not_plain, one_line, require_count, require_finite_losses
 
 
 class Stateful(Protocol):
@@ -290,13 +289,6 @@ class GlobalGenerators:
         torch.set_rng_state(state["torch"])
         if self._device.type == "cuda" and "cuda" in state:
             torch.cuda.set_rng_state(state["cuda"], self._device)
-
-
-def require_finite_losses(row: dict[str, float]) -> None:
-    """Raises RunError for a row of a log with a loss that is not finite."""
-    for key, value in row.items():
-        if key.endswith("loss") and not math.isfinite(value):
-            raise RunError(f"{key} is {value}")
 
 
 def _export_policy(agent: Any, path: Path) -> None:

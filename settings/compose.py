@@ -1,6 +1,6 @@
 """Hydra's composition; each of its errors as one line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from settings import replaced
+from settings import hydra_patch
 from settings.check import SUPPLIED, Settings, UnknownKeyError, check
 from settings.hints import nearest
 from settings.nested import walk
@@ -27,7 +27,7 @@ AUTO = "auto"
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir")
 SEARCHPATH = "hydra.searchpath"
 
-replaced.install()
+hydra_patch.install()
 OmegaConf.register_new_resolver("product", lambda a, b: a * b, replace=True)
 OmegaConf.register_new_resolver("smaller", lambda a, b: min(a, b), replace=True)
 
@@ -209,17 +209,22 @@ def _missing(error: MissingConfigException, folders: list[Path]) -> str:
     return one_line(error)
 
 
+def with_params(params: Mapping[Any, str] | None, overrides: list[str]) -> list[str]:
+    """`hydra.sweeper.params` as overrides, without the keys that the given overrides set, and these after them."""
+    given = {override.get_key_element() for override in parse(overrides)}
+    return [*(f"{key}={value}" for key, value in (params or {}).items() if key not in given), *overrides]
+
+
 def quoted(text: str) -> str:
     """A text as Hydra reads it, whatever is in it."""
     return QuotedString(text, Quote.single).with_quotes()
 
 
-EXTRAS = {  # of pyproject.toml, by the configuration of the launcher or sweeper that they bring
+EXTRAS = {  # of pyproject.toml, by the configuration of the launcher that they bring
     "hydra/launcher/joblib": "joblib",
     "hydra/launcher/submitit_slurm": "slurm",
     "hydra/launcher/submitit_local": "slurm",
     "hydra/launcher/ray": "ray",
-    "hydra/sweeper/optuna": "optuna",
 }
 
 

@@ -29,7 +29,7 @@ class Table(NamedTuple):
 
 def tables(path: Path, prefix: str = "") -> list[Table]:
     """A YAML file's keys in their order, as tables: by its `##` lines, or without them by its top nodes."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     titles = {number: line[2:].strip() for number, line in enumerate(lines) if line.startswith("## ")}
     title = f"{prefix}.*" if prefix else ""
@@ -109,6 +109,6 @@ def _comment(key_node: yaml.Node, value_node: yaml.Node, lines: list[str]) -> st
 
 def header(path: Path) -> str:
     """The comment lines at the top of a file, but for Hydra's own."""
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     head = lines[: next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))]
     return " ".join(line.lstrip("# ") for line in head if not line.startswith("# @package"))

@@ -118,8 +118,8 @@ def available_bytes() -> int:
     available = psutil.virtual_memory().available
     folder = Path("/sys/fs/cgroup")
     try:
-        limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
-        counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        limit, used = (int((folder / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
+        counts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
         return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files give way
     except (OSError, ValueError, KeyError):  # no container, or one with no limit ("max")
         return available

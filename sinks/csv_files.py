@@ -59,7 +59,8 @@ class CsvSink(Sink):
         if not path.exists():
             writer.writeheader()
         writer.writerow(values)
-        with path.open("a", newline="") as file:  # opened for each row: nothing is lost when the process is killed
+        # Opened for each row: nothing is lost when the process is killed.
+        with path.open("a", newline="", encoding="utf-8") as file:
             file.write(buffer.getvalue())
 
     @staticmethod
@@ -67,7 +68,7 @@ class CsvSink(Sink):
         buffer = io.StringIO()
         writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
         writer.writeheader()
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8") as file:
             writer.writerows(csv.DictReader(file))
         write_atomically(path, buffer.getvalue())
 
@@ -132,7 +133,7 @@ def _fault(path: Path, columns: list[str], size: int) -> str | None:
 
 
 def _text(path: Path) -> str:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         return file.read()
 
 

@@ -17,6 +17,15 @@ def _is_wiring(key: str) -> bool:
     return key.startswith(("logger.", "evaluator.")) or key in REPEATED or key.rsplit(".", 1)[-1].startswith("_")
 
 
+def require_utf8(folder: Path) -> None:
+    """Raises UserError for a folder that TensorBoard would not find: it takes every name for UTF-8."""
+    if os.fsencode(folder) != str(folder).encode(errors="replace"):
+        raise UserError(
+            f"{folder}: its name is not UTF-8, which TensorBoard needs; choose another folder, log_save_tb=false, or a "
+            "locale such as LC_ALL=C.UTF-8"
+        )
+
+
 class TensorBoardSink(Sink):
     """Event files under `tb/`; the settings are what its HParams page sets against the last of each curve."""
 
@@ -26,6 +35,7 @@ class TensorBoardSink(Sink):
         self._folder = log_dir / "tb"
         if self._folder.exists() and not self._folder.is_dir():
             raise UserError(f"{self._folder}: a file, where the events' folder has to be; remove it")
+        require_utf8(self._folder)
         self._folder.mkdir(exist_ok=True)
         self._earlier = self._files()  # of processes that wrote here before
         self._writer = SummaryWriter(str(self._folder))

@@ -17,9 +17,13 @@ from utils import UserError, one_line, write_atomically
 
 
 def require(mode: str | None) -> None:
-    """Raises UserError where the package is missing, or nobody is logged in and the mode is not offline."""
+    """Raises UserError where the package or a home folder is missing, or nobody is logged in for a mode but offline."""
     if importlib.util.find_spec("wandb") is None:
         raise UserError("log_save_wandb=true: its package is missing; pip install -e '.[wandb]'")
+    try:
+        Path.home()
+    except RuntimeError:  # of a user that the system does not know, as in a container
+        raise UserError("log_save_wandb=true: its package needs a home folder; set HOME to one") from None
     if (mode or os.environ.get("WANDB_MODE", "online")) == "online":
         import wandb
 
@@ -36,6 +40,12 @@ def _refusals() -> Iterator[None]:
     except wandb.errors.Error as error:
         reason = one_line(error).rstrip(".")
         raise UserError(f"log_save_wandb=true: {reason}; logger.sinks.wandb.mode=offline needs no account") from None
+
+
+def _keep_cache_in(log_dir: Path) -> None:
+    """Where the home folder cannot be written: otherwise what wandb's process notes goes to the terminal."""
+    if not (Path.home().is_dir() and os.access(Path.home(), os.W_OK)):
+        os.environ.setdefault("WANDB_CACHE_DIR", str(log_dir))
 
 
 class WandbSink(Sink):
@@ -62,6 +72,7 @@ class WandbSink(Sink):
         mode: Literal["online", "offline"] | None = None,
     ):
         require(mode)
+        _keep_cache_in(log_dir)
         import wandb  # a second: only where it is wanted
 
         identity = log_dir / "wandb_id.txt"
@@ -74,7 +85,7 @@ class WandbSink(Sink):
                 entity=entity,
                 mode=mode,
                 dir=log_dir,
-                id=identity.read_text(),
+                id=identity.read_text(encoding="utf-8"),
                 resume="allow" if continues and mode != "offline" else None,
                 name=log_dir.name,
                 settings=wandb.Settings(console="off", quiet=True),  # the terminal stays the progress bar's

@@ -40,7 +40,7 @@ class Reference:
 def published(path: Path) -> dict[str, list[Reference]]:
     """References by task, methods in the order of the file: SUITE's see a state, PIXELS' see pixels."""
     rows: dict[tuple[str, str], list[dict[str, str]]] = {}
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             rows.setdefault((row["method"], row["task"]), []).append(row)
     references: dict[str, list[Reference]] = {}

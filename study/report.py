@@ -45,14 +45,15 @@ def html(study: Study) -> str:
         f"<h2>Last videos</h2><div id='videos'>{videos}</div>" if videos else "",
         f"<h2>Runs</h2>{_runs(study, labels)}",
     ]
+    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     page = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title><style>{(HERE / 'report.css').read_text()}</style></head><body>",
+        f"<title>{escape(title)}</title><style>{style}</style></head><body>",
         *sections,
         f'<script type="application/json" id="data">{_json(_data(study))}</script>',
-        f"<script>{(HERE / 'report.js').read_text()}</script></body></html>",
+        f"<script>{script}</script></body></html>",
     ]
     return "\n".join(page) + "\n"
 

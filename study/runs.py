@@ -95,8 +95,8 @@ def find(paths: Iterable[str]) -> list[Run]:
 
 
 def _matching(pattern: str) -> list[Path]:
-    absolute = Path(pattern).absolute()
-    matches = Path(absolute.anchor).glob(str(absolute.relative_to(absolute.anchor)))
+    top = Path(Path(pattern).anchor)  # of a relative one the current folder, whose own name is no pattern
+    matches = top.glob(str(Path(pattern).relative_to(top)))
     return [match for match in matches if not match.name.startswith(".")]
 
 
@@ -132,9 +132,9 @@ def read(path: Path) -> Columns:
         UserError: for a cell that should be a number and is not.
     """
     columns: dict[str, dict[float, float]] = {}
-    text = path.read_text() if path.exists() else ""
-    whole = text[: text.rfind("\n") + 1]
     try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
         for row in csv.DictReader(whole.splitlines()):
             step = float(row["step"])
             for name, cell in row.items():

@@ -45,18 +45,20 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
+AGENTS = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("*.yaml"))
+
+
 def table() -> dict[tuple[str, str], bool]:
     """What the page says goes together, by agent and part."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    start = next(i for i, line in enumerate(lines) if line.startswith("| part |"))
-    agents = re.findall(r"`(\w+)`", lines[start])
-    found = {}
-    for line in lines[start + 2 :]:
-        part, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        if len(cells) != len(agents):
-            break
-        found |= {(agent, part): cell == "yes" for agent, cell in zip(agents, cells, strict=True)}
-    return found
+    rows = PAGE.read_text().partition("| part | agents |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    together: dict[tuple[str, str], bool] = {}
+    for row in rows.splitlines():
+        parts, which = (cell.strip() for cell in row.strip("|").split("|"))
+        named = set(re.findall(r"`(\w+)`", which))
+        assert named <= set(AGENTS), f"no such agent: {named - set(AGENTS)}"
+        but = which.startswith("all")
+        together |= {(agent, part): (agent in named) != but for agent in AGENTS for part in parts.split(", ")}
+    return together
 
 
 def overrides(name: str, *parts: str) -> tuple[str, ...]:

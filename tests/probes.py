@@ -63,6 +63,16 @@ class Endless(Probe):
         return np.zeros(1, np.float32)
 
 
+class Paying(Endless):
+    """Pays what it is told to."""
+
+    def __init__(self, pay: float):
+        self.pay = pay
+
+    def reward(self, action: float) -> float:
+        return self.pay
+
+
 class Tuples(Probe):
     """Observations of several kinds at once, and actions in a matrix with bounds of their own."""
 
@@ -238,7 +248,7 @@ class FaultyShape(Faulty):
 
 for cls in (NeedsSize, Unbuildable):
     gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
-for faulty in (Faulty, FaultyReset, FaultyShape, UnbuildableApart, StuckApart):
+for faulty in (Faulty, FaultyReset, FaultyShape, UnbuildableApart, StuckApart, Paying):
     gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
 for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences):
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)

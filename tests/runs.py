@@ -14,17 +14,26 @@ import pytest
 from same_run import result, same
 
 from run import checkpoint, resume
+from settings import compose
 from train import Workspace
 
 ROOT = Path(__file__).parents[1]
 # For a process: at these sizes a second thread only waits.
 ONE_THREAD = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"} | {"OMP_NUM_THREADS": "1"}
+# A device is no folder, so not even root can write into such a home. The keys name other places for what is kept there.
+HOMES = {"MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "ORT_DISABLE_TELEMETRY"}
+HOMELESS = {key: value for key, value in ONE_THREAD.items() if key not in HOMES} | {"HOME": os.devnull}
 SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")  # whose handlers would outlive the test
 RUN = ("checkpoint_frequency=30", "num_train_steps=160", "num_seed_steps=40", "eval_frequency=70", "num_threads=1")
 
 
 class Killed(BaseException):
     """Nothing catches it, so nothing is put in order, as by SIGKILL."""
+
+
+def quoted(path: Path) -> str:
+    """A path as the value of a key, whatever letters are in it."""
+    return compose.quoted(str(path))
 
 
 def run_until(folder: Path, step: int, *overrides: str) -> None:
@@ -81,7 +90,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`python train.py <arguments>` in a folder."""
-    command = [sys.executable, str(ROOT / "train.py"), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ONE_THREAD, check=False)
+def run_command(folder: Path, *arguments: str, program: str = "train.py") -> subprocess.CompletedProcess[str]:
+    """`python train.py <arguments>` in a folder, without a home folder to write into."""
+    command = [sys.executable, str(ROOT / program), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=HOMELESS, check=False)

@@ -48,6 +48,12 @@ MORE = {
     "redq from pixels": ("agent=redq", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
 }
 
+# Of an agent, one after the other, in the middle of its training.
+CHANGES: tuple[dict[str, Any], ...] = (
+    *({}, {"training": False}, {"autocast_dtype": torch.bfloat16}),
+    *({"batch_size": 8}, {"batch_size": 32}),
+)
+
 
 def sees_images(name: str) -> bool:
     return name == "drq" or name.endswith("from pixels")
@@ -76,6 +82,8 @@ class StandInGraphs:
         assert self.agent.policy.generator in generators
         constants = {name: value for name, value in vars(self.agent).items() if isinstance(value, int | float)}
         constants |= {"pattern": dict(self.agent.pattern), "schedules": copy(self.agent.schedules)}
+        constants |= {"autocast_dtype": self.agent.autocast_dtype}
+        modes = self._modes()
         states, kept = [generator.get_state() for generator in generators], deepcopy(self.agent.state_dict())
         unregistered, memory = torch.get_rng_state(), self._memory()
         result = update()
@@ -91,8 +99,11 @@ class StandInGraphs:
             self.replays += 1
             assert self._memory() == memory, "the graph would work on what was there before"
             now, gradients_now = {name: getattr(self.agent, name) for name in constants}, self._gradients()
+            modes_now = self._modes()
             vars(self.agent).update(constants)
+            self._set_modes(modes)
             new = update()
+            self._set_modes(modes_now)
             for tensor, value in zip(self._tensors(result), self._tensors(new), strict=True):
                 tensor.copy_(value)
             for parameter, gradient in gradients.items():
@@ -106,6 +117,14 @@ class StandInGraphs:
     def _gradients(self) -> dict[Any, torch.Tensor]:
         modules = self.agent.modules.values()
         return {p: p.grad for module in modules for p in module.parameters() if p.grad is not None}
+
+    def _modes(self) -> dict[Any, bool]:
+        parts = [part for part in vars(self.agent).values() if isinstance(part, torch.nn.Module)]
+        return {module: module.training for part in parts for module in part.modules()}
+
+    def _set_modes(self, modes: dict[Any, bool]) -> None:
+        for module, training in modes.items():
+            module.training = training
 
     def _memory(self) -> list[int]:
         """Where the networks and the optimizers keep what they keep."""

@@ -1,15 +1,22 @@
+import ast
 import contextlib
 import os
 import re
+import runpy
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
+import probes
 import pytest
+import torch
 from agents import SMALL, Always, Silent, make_agent, make_batch
 from composed import settings
 
+from envs.make import make_env
+from settings.compose import searching
 from utils import UserError
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +39,7 @@ def test_the_worked_example_of_a_new_part_trains(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, module.__name__, module)
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "centred.yaml").write_text(yaml_text[1])
-    agent = make_agent("agent=centred", *SMALL, f"hydra.searchpath=[file://{tmp_path}]")
+    agent = make_agent("agent=centred", *SMALL, searching([tmp_path]))
     log = Silent()
     agent.update(Always(make_batch(32)), log, 0)
     assert "train_actor/loss" in log.values
@@ -73,3 +80,58 @@ def test_make_train_adds_what_two_cores_can_learn(arguments: str, added: str, ha
     output = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=alone, check=True).stdout
     words = output.splitlines()[-1].split("train.py", 1)[1].split()
     assert words == [*(word for word in added.split() if not (has_gpu and "preset" in word)), *arguments.split()]
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("env", "num_threads", "num_steps", "hidden_dim", "batch_size"),
+    [
+        ("ProbeDrawn-v0", 1, 300, 32, 24),  # episodes that terminate
+        ("Pendulum-v1", 1, 360, 32, 24),  # a time limit, which does not
+        ("walker_walk", 2, 105, 128, 64),  # |A| = 6
+    ],
+)
+def test_sac_on_one_page_trains_to_the_bytes_of_the_framework(
+    env: str, num_threads: int, num_steps: int, hidden_dim: int, batch_size: int, tmp_path: Path, threads: None
+) -> None:
+    # From 2^21 multiplications on, some processors use another library (agent/networks/products.py).
+    assert batch_size * hidden_dim**2 < 2**21
+    theirs = probes.train(
+        tmp_path,
+        *(f"env={env}", "seed=3", f"num_train_steps={num_steps}", f"num_threads={num_threads}", "num_eval_episodes=1"),
+        *("num_seed_steps=100", "replay_buffer_capacity=150", f"agent.batch_size={batch_size}"),
+        *(f"agent.{network}.hidden_dim={hidden_dim}" for network in ("actor", "critic")),
+        *(f"agent.{network}_lr=1e-3" for network in ("actor", "critic", "alpha")),
+        "agent.critic_target_update_frequency=1",
+    )
+    page = runpy.run_path(str(ROOT / "examples/sac_on_one_page.py"))
+    sizes = {"seed_steps": 100, "capacity": 150, "batch_size": batch_size, "hidden_dim": hidden_dim}
+    *networks, log_alpha = page["train"](make_env(env, 3), 3, num_steps, **sizes, lr=1e-3)
+    agent = theirs.agent
+    modules = agent.actor, agent.critic, agent.critic_target, agent.temperature
+    for weights, module in zip([*networks, [log_alpha]], modules, strict=True):
+        for weight, parameter in zip(weights, module.parameters(), strict=True):
+            assert torch.equal(weight.flatten(), parameter.flatten())
+    torch.set_num_threads(1)  # as an evaluation of the framework has
+    assert page["evaluate"](networks[0], make_env(env, 3), 3, num_steps, episodes=1) == theirs.last_return
+
+
+def test_sac_on_one_page_imports_the_environments_alone() -> None:
+    tree = ast.parse((ROOT / "examples/sac_on_one_page.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
+    assert {name for name in modules if (ROOT / name.split(".")[0]).exists()} == {"envs.make"}
+    assert {name.split(".")[0] for name in modules} - {"envs", "numpy", "torch"} <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.thorough
+def test_sac_on_one_page_learns(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "examples/sac_on_one_page.py"), "Pendulum-v1", "--steps", "6000"]
+    output = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+    assert len(re.findall("^episode ", output, re.MULTILINE)) == 30
+    assert float(output.split()[-1]) > -500  # a random policy gets about -1200

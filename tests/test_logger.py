@@ -1,12 +1,16 @@
 """What is logged is what the files hold."""
 
 import csv
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from runs import ROOT
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
@@ -72,6 +76,28 @@ def test_a_new_key_widens_the_file_and_a_quoted_cell_survives(tmp_path: Path) ->
     before, after = rows(tmp_path / "eval.csv")
     assert (before["custom_a,b"], after["custom_a,b"]) == ("", "7.0")
     assert before["episode_reward"] == "1.0" and after["episode_reward"] == "2.0"
+
+
+IN_ASCII = """
+from pathlib import Path
+from sinks.csv_files import CsvSink
+sink = CsvSink(Path())
+sink.dump("train", {"train_custom/L\\u00e4ufer": 0.0}, 5)
+sink.dump("eval", {"eval/episode_reward": 1.0}, 10)
+sink.dump("eval", {"eval_custom/L\\u00e4ufer": 2.0}, 20)
+sink.dump("eval", {"eval_custom/more": 2.5}, 25)
+state = sink.state_dict()
+sink.dump("eval", {"eval_custom/L\\u00e4ufer": 3.0}, 30)
+CsvSink(Path()).load_state_dict(state)
+"""
+
+
+def test_logs_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    ascii_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", IN_ASCII], cwd=tmp_path, env=os.environ | ascii_locale, check=True)
+    made = {name: (tmp_path / f"{name}.csv").read_bytes().decode("utf-8").splitlines() for name in ("train", "eval")}
+    assert made["train"][0].endswith(",custom_Läufer") and made["eval"][0].endswith(",custom_Läufer,custom_more")
+    assert [line.split(",")[1] for line in made["eval"][1:]] == ["10", "20", "25"]
 
 
 def test_an_existing_file_is_continued_not_deleted(tmp_path: Path) -> None:

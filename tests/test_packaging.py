@@ -28,16 +28,20 @@ PINS = {
 }
 
 
-def tracked() -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return listed.stdout.split("\0")[:-1]
+HIDDEN_OR_MADE = re.compile(r"(\.(?!github)|exp/|.*__pycache__|.*\.egg-info|build/)")
+
+
+def files() -> list[str]:
+    """The project's files, without what is made in its folder."""
+    names = (str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file())
+    return [name for name in names if not HIDDEN_OR_MADE.match(name)]
 
 
 def test_an_extra_that_a_message_or_a_page_names_exists() -> None:
-    files = [name for name in tracked() if name.endswith((".py", ".md", ".yaml", ".yml", ".txt")) or name == "Makefile"]
+    texts = [name for name in files() if name.endswith((".py", ".md", ".yaml", ".yml", ".txt")) or name == "Makefile"]
     named = {
         extra
-        for name in files
+        for name in texts
         for names in re.findall(r"\.\[([a-z0-9,]+)\]'", (ROOT / name).read_text(encoding="utf-8"))
         for extra in names.split(",")
     }
@@ -51,6 +55,7 @@ def test_whatever_is_required_has_an_exact_pin_within_its_range() -> None:
             pin = PINS[canonicalize_name(requirement.name)]
             (exact,) = pin.specifier
             assert exact.operator == "=="
+            assert pin.marker is None or requirement.marker == pin.marker
             assert requirement.specifier.contains(exact.version.replace("*", "0")), f"{pin} is not in {requirement}"
     assert not any(pin.extras for pin in PINS.values()), "a constraint cannot have extras"
 
@@ -65,7 +70,7 @@ def test_the_suite_has_one_version() -> None:
 
 def test_every_module_is_in_the_package() -> None:
     left_out = {"benchmarks", "docs", "examples", "studies", "tests"}
-    modules = {name for name in tracked() if name.endswith(".py") and name.split("/")[0] not in left_out}
+    modules = {name for name in files() if name.endswith(".py") and name.split("/")[0] not in left_out}
     packages = {name.rstrip("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
     assert {name.split("/")[0] for name in modules if "/" in name} == packages - {"config", "policies"}
     assert {name.removesuffix(".py") for name in modules if "/" not in name} == set(

@@ -55,7 +55,15 @@ def test_a_command_names_a_script_or_a_target_that_exists(path: Path) -> None:
 
 @page
 def test_a_choice_on_a_command_line_is_a_file(path: Path) -> None:
-    groups = ("agent/temperature", "agent/exploration", "agent", "preset", "hydra/launcher", "hydra/sweeper")
+    groups = (
+        "agent/temperature",
+        "agent/exploration",
+        "agent",
+        "preset",
+        "hydra/launcher",
+        "hydra/sweeper",
+        "hydra/sweeper/pruner",
+    )
     for group in groups:
         for chosen in re.findall(rf"(?<![\w./]){group}=\[?([a-z][\w,]*)(?![\w(])", code_of(path)):
             for choice in (name for name in chosen.split(",") if name not in ("my_agent", "centred")):

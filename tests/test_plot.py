@@ -9,6 +9,7 @@ import probes
 import pytest
 from made_runs import make_run
 from matplotlib.figure import Figure
+from runs import run_command
 
 import plot
 from study import figures, look, runs, summary
@@ -48,7 +49,7 @@ def test_a_study_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             make_run(tmp_path / f"sweep/{env}-{seed}", [(50_000, 0.0), (100_000, value)], env=env, seed=seed)
     assert plot.main([str(tmp_path / "sweep"), "--reference"]) == 0
     names = ["curves.png", "curves.svg", "overall.png", "overall.svg", "curves.csv", "table.md"]
-    assert capsys.readouterr().out.split() == [str(tmp_path / "sweep/study" / name) for name in names]
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "sweep/study" / name) for name in names]
     written = tmp_path / "sweep/study"
     assert "| cheetah_run | sac | 2 | 200 [100, 300] |" in (written / "table.md").read_text()
     with (written / "curves.csv").open(newline="") as file:
@@ -58,6 +59,13 @@ def test_a_study_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     before = {name: (written / name).read_bytes() for name in names}
     assert plot.main([str(tmp_path / "sweep"), "--reference"]) == 0  # its own output is no run, and changes nothing
     assert before == {name: (written / name).read_bytes() for name in names}
+
+
+def test_a_home_that_cannot_be_written_is_no_news(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", [(10_000, 1.0)])
+    drawn = run_command(tmp_path, "run", program="plot.py")
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert drawn.stdout.splitlines() == [str(tmp_path / "run/curves.png"), str(tmp_path / "run/curves.svg")]
 
 
 def test_one_run_is_drawn_where_it_lies_or_where_asked(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import probes
 import pytest
 import torch
 from agents import SMALL, TINY, make_agent
-from runs import RUN, assert_same, go_on, run_until
+from runs import RUN, assert_same, go_on, quoted, run_until
 from strangers import copy_of
 
 import evaluate
@@ -73,7 +73,7 @@ def test_the_command_films_where_it_is_told_to(
 
 def test_it_acts_for_the_seed_steps_of_another_run(packed: Path, tmp_path: Path) -> None:
     mine = copy_of(packed, tmp_path)
-    overrides = (*OVERRIDES, f"seed_policy={mine}", "num_seed_steps=50", "experiment='🚀'")
+    overrides = (*OVERRIDES, f"seed_policy={quoted(mine)}", "num_seed_steps=50", "experiment='🚀'")
     probes.train(tmp_path / "straight", *overrides)
     run_until(tmp_path / "killed", 44, *overrides)
     mine.unlink()  # the run has its own copy

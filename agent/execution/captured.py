@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from agent.execution.audit import Audit, frozen
-from agent.execution.eager import Result
+from agent.execution.eager import Result, frozen_by
 from utils import UserError
 
 Update = Callable[[], Result]
@@ -78,18 +78,23 @@ class Captured:
     def __init__(self, graphs: Any):
         self._backend = graphs
         self._warm_ups: Counter[Any] = Counter()
+        self._batch_size = 0
         self._graphs: dict[Any, _Graph] = {}
         self._audit = Audit(exact=False)
         self._able = True
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
         replay_buffer.stage(agent.batch_size)
+        if agent.batch_size != self._batch_size:  # the batch, and what parts draw, lie elsewhere since
+            self._graphs.clear()
+            self._warm_ups.clear()
+            self._batch_size = agent.batch_size
 
         def update() -> Result:
             batch = replay_buffer.staged()
             return agent.compute(batch, agent.draw(batch))
 
-        key = replay_buffer, agent.phase, tuple(sorted(agent.pattern.items()))
+        key = replay_buffer, frozen_by(agent)
         if key not in self._graphs:
             # What is due is known from the first update on, which asks: an empty pattern is nobody's.
             if not self._able or not agent.pattern or self._warm_ups[key] < WARM_UPS:

@@ -7,6 +7,11 @@ import torch
 Result = tuple[dict[str, torch.Tensor], Any]  # as OffPolicyAgent.update_step's
 
 
+def frozen_by(agent: Any) -> tuple[Any, ...]:
+    """What Python goes by in an agent's updates; each of its values needs a recording, or a graph, of its own."""
+    return agent.autocast_dtype, agent.training, agent.phase, *sorted(agent.pattern.items())
+
+
 class Eager:
     """An update as Python runs it."""
 

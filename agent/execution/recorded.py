@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 
 from agent.execution.audit import Audit, frozen
-from agent.execution.eager import Result
+from agent.execution.eager import Result, frozen_by
 from agent.execution.tracing import CannotRecordError, record
 
 
@@ -34,6 +34,7 @@ class Recorded:
 
     def __init__(self) -> None:
         self.meanwhile: Callable[[], None] | None = None
+        self._batch_size = 0
         self._recordings: dict[Any, _Recording] = {}
         self._audit = Audit(exact=True)
         self._able = True
@@ -46,8 +47,10 @@ class Recorded:
         numbers = agent.draw(batch)
         if not self._able:
             return agent.compute(batch, numbers)
-        due = sorted(agent.pattern.items())
-        key = (type(batch), agent.batch_size, agent.autocast_dtype, agent.training, agent.phase, *due)
+        if agent.batch_size != self._batch_size:  # what parts draw lies elsewhere since (agent.networks.layers.Dropout)
+            self._recordings.clear()
+            self._batch_size = agent.batch_size
+        key = (type(batch), *frozen_by(agent))
         recording = self._recordings.get(key)
         if recording is None:
             return self._record(key, agent, batch, numbers)

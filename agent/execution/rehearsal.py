@@ -35,7 +35,8 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     """
     name = type(agent).__name__
     _require_found(agent, name)
-    kept, numbers, drawn = agent.snapshot(), _numbers(agent), torch.get_rng_state()
+    kept, numbers, undrawn = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
+    writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}  # a count that no GPU waits for
     weight = getattr(batch, "weight", None)
     try:
         plan, metrics = _update(agent, batch)
@@ -46,8 +47,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
             f"{name}.update_step needs batch.weight, and the replay buffer's {type(batch).__name__} has none; choose a "
             "buffer with weights, or allow for None, as self.critic_loss(outputs, target, batch.weight) does"
         ) from error
-    steps = {key: state["num_steps"] for key, state in kept["optimizers"].items()}
-    stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps > steps[key]}
+    stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
     changed = [key for key, value in _numbers(agent).items() if numbers.get(key, value) != value]
     if weight is not None:
         moments, others = _moments(agent), _with_other_weights(agent, batch, kept)
@@ -63,7 +63,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
             f"{name}.update_step changes self.{changed[0]}, a Python number, which a recorded update would freeze; "
             "make it a tensor, put it on a schedule, or ask self.due(frequency)"
         )
-    if not torch.equal(drawn, torch.get_rng_state()):
+    if not all(map(torch.equal, undrawn, _global_generators(agent.device))):
         raise UserError(
             f"{name}.update_step draws from torch's global generator; take random numbers from its argument, such as "
             "noise.normal(rows, width)"
@@ -138,6 +138,11 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
             )
         if value.requires_grad or value.numel() != 1:
             raise UserError(f"{name}.update_step's metric {key!r}: a detached tensor of one element is needed")
+
+
+def _global_generators(device: torch.device) -> list[torch.Tensor]:
+    """The states of those of torch's generators that an update draws from where it names none."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def _numbers(agent: Any) -> dict[str, float]:

@@ -96,6 +96,8 @@ class RecordedByShape:
 class _Owner(torch.jit.ScriptModule):
     """Holds tensors as TorchScript does: to let go of the last hold on one that Python knows takes Python's lock."""
 
+    __annotations__ = {}  # torch writes into it; since Python 3.14 a class has none until it is asked
+
     def __init__(self, tensors: Tensors, lists: list[Tensors]):
         super().__init__()
         self.tensors = torch.jit.Attribute(tensors, list[torch.Tensor])

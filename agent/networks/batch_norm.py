@@ -118,12 +118,20 @@ def refuse_batch_norm(**networks: nn.Module) -> None:
 
 def _mean_and_variance(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(..., B, width) -> (..., 1, width) each, the variance biased. torch.var_mean takes 20 times as long."""
-    if x.device.type == "cpu":  # one kernel, which writes nothing as large as x
-        if x.dim() == 2:
-            mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
-            return mean.unsqueeze(0), var.unsqueeze(0)
-        found = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in x]
-        mean, var = (torch.stack(each).unsqueeze(-2) for each in zip(*found, strict=True))
-        return mean, var
+    return _in_one_kernel(x) if x.device.type == "cpu" else _for_all_members(x)
+
+
+def _in_one_kernel(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """For a CPU: writes nothing as large as x."""
+    if x.dim() == 2:
+        mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
+        return mean.unsqueeze(0), var.unsqueeze(0)
+    of_members = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in x]
+    mean, var = (torch.stack(each).unsqueeze(-2) for each in zip(*of_members, strict=True))
+    return mean, var
+
+
+def _for_all_members(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """For a GPU: as many kernels for several members as for one."""
     mean = x.mean(-2, keepdim=True)
     return mean, (x - mean).square_().mean(-2, keepdim=True)

@@ -213,7 +213,7 @@ def test_mass_that_meets_is_added_in_its_row_alone() -> None:
 
 def test_projection_keeps_the_mass_and_within_the_bounds_the_mean() -> None:
     torch.manual_seed(0)
-    bounds, centres = (-5.0, 5.0), torch.linspace(-5, 5, 101).double()
+    bounds, centres = (-5.0, 5.0), torch.linspace(-5, 5, 101, dtype=torch.float64)
     mass = torch.softmax(3 * torch.randn(200, 101).double(), 1)
     for scale, shift in ((0.9, 0.3), (0.0, 1.23), (0.5, -2.5)):
         places = (scale * centres + shift).expand(200, 101)

@@ -11,6 +11,7 @@ import pytest
 from runs import ONE_THREAD, ROOT, SILENT, run_command
 
 from launch import preflight
+from settings import compose
 from utils import UserError
 
 
@@ -139,7 +140,9 @@ def test_a_sweeps_folders_are_named_by_what_is_swept(tmp_path: Path, monkeypatch
     *_, exclude, folder = preflight.prepare(["-m", "env=Pendulum-v1", "seed=1,2", *many], preflight.check_machine)
     fixed = ["env", "agent.actor_lr", "agent.critic_lr", "agent.alpha_lr", "resume"]
     assert exclude == f"hydra.job.config.override_dirname.exclude_keys={fixed}"
-    assert folder.startswith(f"hydra.sweep.dir='{tmp_path}/exp/")  # absolute: a worker may be elsewhere
+    (override,) = compose.parse([folder])
+    assert override.key_or_group == "hydra.sweep.dir"
+    assert Path(str(override.value())).parents[1] == tmp_path / "exp"  # absolute: a worker may be elsewhere
 
 
 def test_showing_the_configuration_checks_it_and_creates_nothing(
@@ -163,6 +166,16 @@ def test_the_folder_names_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(run.name.split("_")[0]) == 6 and len(run.parent.name.split(".")) == 3
 
 
+def test_a_folder_that_tensorboard_would_not_find_is_one_line_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = os.fsdecode(b"L\xe4ufer")
+    with pytest.raises(UserError, match="its name is not UTF-8, which TensorBoard needs"):
+        preflight.prepare(["env=Pendulum-v1", f"hydra.run.dir={compose.quoted(folder)}"], lambda runs: None)
+    assert list(tmp_path.iterdir()) == []
+
+
 TINY = (
     *("env=Pendulum-v1", "num_train_steps=40", "num_seed_steps=20", "save_video=false", "agent.batch_size=8"),
     *("num_eval_episodes=1", "agent.actor.hidden_dim=32", "agent.critic.hidden_dim=32", "execution=eager"),
@@ -174,6 +187,7 @@ def test_the_command_itself(tmp_path: Path) -> None:
     assert right.returncode == 0, right.stderr
     assert right.stderr == ""  # no progress bar where there is no terminal
     assert right.stdout.startswith("| train | E: 1 | S: 40 | R: -")
+    assert all(line.startswith(("| train | ", "| eval  | ")) for line in right.stdout.splitlines()), right.stdout
     (folder,) = tmp_path.glob("exp/*/*")
     made = {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
     assert {"train.csv", "eval.csv", "tb", "config.yaml", ".hydra"} <= made

@@ -6,6 +6,7 @@ import pytest
 from dm_control import suite
 
 from launch import preflight
+from settings import compose
 from settings.check import Settings
 from utils import UserError
 
@@ -23,8 +24,9 @@ def test_it_is_the_suites_list_with_five_seeds_at_full_size(tmp_path: Path, monk
     assert sorted({run.env for run in runs}) == sorted("_".join(task) for task in suite.BENCHMARKING)
     assert sorted({run.seed for run in runs}) == [1, 2, 3, 4, 5]
     assert {(run.num_train_steps, run.agent["batch_size"]) for run in runs} == {(1_000_000, 1024)}
-    assert argv[-1].startswith(f"hydra.sweep.dir='{tmp_path}/exp/")
-    assert [path.name for path in tmp_path.glob("exp/*/*")] == [Path(argv[-1].strip("'")).name]
+    (override,) = compose.parse([argv[-1]])
+    assert override.key_or_group == "hydra.sweep.dir"
+    assert [str(path) for path in tmp_path.glob("exp/*/*")] == [override.value()]
 
 
 def test_a_part_of_it_with_another_preset_and_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,50 +1,67 @@
-"""preset=tune: what is searched, trials that fail, a study that was killed, and what may not go on."""
+"""preset=tune: what is searched, trials that fail or are pruned, a study that was killed, and what may not go on."""
 
 import json
+import math
 import multiprocessing
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
+import probes
 import pytest
-from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.types import RunMode
 from omegaconf import OmegaConf
-from runs import ONE_THREAD, ROOT, assert_same
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import _CachedStorage
+from runs import ONE_THREAD, ROOT, SILENT, Killed, assert_same, rows
 
 import train
 from launch import command as command_line
-from launch import line, tuning
+from launch import line, pruning, sampling, tuning
 from launch import preflight as before
+from run import folder as run_folder
 from run.loop import Loop
 from settings import compose
 from settings.check import Settings
 from utils import UserError
 
-# Trials of half a second, of which some diverge: so fast a learning rate ends in actions that are not numbers.
+# Trials of half a second. An episode's return is five times its pay. So fast a learning rate as 1e30 ends in actions
+# that are not numbers.
 TINY = (
-    *("preset=tune", "env=Pendulum-v1", "num_train_steps=330", "num_seed_steps=300", "num_eval_episodes=1"),
-    *("save_video=false", "save_figure=false", "log_save_tb=false", "num_threads=1", "checkpoint_frequency=50"),
-    *("agent.batch_size=8", "agent.critic.hidden_dim=8", "agent.critic_lr=1e-3,1e30", "updates_per_step=1"),
+    *("preset=tune", "env=probes:ProbePaying-v0", "env_kwargs.pay=interval(0,1)", "num_eval_episodes=1"),
+    *("num_train_steps=130", "num_seed_steps=100", "eval_frequency=110", "checkpoint_frequency=50", "num_threads=1"),
+    *("save_video=false", "save_figure=false", "log_save_tb=false", "agent.batch_size=8", "agent.critic.hidden_dim=8"),
+    *("agent.critic_lr=1e-3,1e30", "agent.critic_tau=0.01", "reward_scale=1", "updates_per_step=1"),
     "execution=eager",  # a recording takes longer than these runs
-    *("hydra.sweeper.n_trials=4", "hydra.sweeper.sampler.n_startup_trials=1"),
+    # With this seed the second and the fourth trial are worse than those before, and the last two diverge.
+    *("hydra.sweeper.n_trials=6", "hydra.sweeper.sampler.n_startup_trials=1", "hydra.sweeper.sampler.seed=55"),
 )
+WITH_PROBES = ONE_THREAD | {"PYTHONPATH": str(Path(probes.__file__).parent)}
+MEDIAN = ("hydra/sweeper/pruner=median", "hydra.sweeper.pruner.n_startup_trials=1")
 FEW = ("preset=tune", "updates_per_step=1", "agent.critic.hidden_dim=8", "agent.critic_lr=1e-3")  # of what is searched
 
 
 def trials(folder: Path) -> list[tuple[Any, ...]]:
-    """Number, state, value and parameters of each trial, in order."""
-    database = sqlite3.connect(f"file:{folder / 'study.db'}?mode=ro", uri=True)
+    """Number, state, value, parameters and evaluations of each trial, in order."""
+    database = sqlite3.connect(f"{(folder / 'study.db').as_uri()}?mode=ro", uri=True)
     params = (
         "select group_concat(param_name || '=' || param_value, ' ') from (select * from trial_params order by 1, 3)"
     )
+    evaluations = (
+        "select group_concat(step || ':' || intermediate_value, ' ') from "
+        "(select * from trial_intermediate_values order by step)"
+    )
     rows = database.execute(
-        f"select number, state, value, ({params} p where p.trial_id = t.trial_id) "
+        f"select number, state, value, ({params} p where p.trial_id = t.trial_id), "
+        f"({evaluations} e where e.trial_id = t.trial_id) "
         "from trials t left join trial_values using (trial_id) order by number"
     ).fetchall()
     database.close()
@@ -52,7 +69,8 @@ def trials(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def command(folder: Path, arguments: tuple[str, ...], log: Path, die: bool) -> None:
-    """The command, in a fork of this process, which has imported everything; it may `die` in its second trial."""
+    """The command, in a fork of this process, which has imported everything; it may `die` in its second trial, after a
+    checkpoint."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT)
     os.dup2(descriptor, 1), os.dup2(descriptor, 2)
     sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1)
@@ -61,7 +79,7 @@ def command(folder: Path, arguments: tuple[str, ...], log: Path, die: bool) -> N
     end_episode = Loop.end_episode
 
     def killed(loop: Loop, index: int) -> str:
-        if len(list(folder.glob("**/train.csv"))) == 2:
+        if len(list(folder.glob("**/train.csv"))) == 2 and loop.progress.step > 100:
             os.kill(os.getpid(), signal.SIGKILL)
         return end_episode(loop, index)
 
@@ -79,30 +97,43 @@ def forked(folder: Path, *arguments: str, die: bool = False) -> tuple[int | None
     return process.exitcode, log.read_text()
 
 
+class _NoLock:
+    def __init__(self, folder: Path): ...
+
+    def release(self) -> None: ...
+
+
+@pytest.fixture
+def every_call_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("run.folder.Lock", _NoLock)
+
+
 @pytest.mark.thorough
 def test_a_killed_study_ends_as_one_that_was_not(tmp_path: Path) -> None:
     undisturbed = subprocess.Popen(
-        [sys.executable, str(ROOT / "train.py"), *TINY, "hydra.sweep.dir=straight"],
+        [sys.executable, str(ROOT / "train.py"), *TINY, *MEDIAN, "hydra.sweep.dir=straight"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=ONE_THREAD,
+        env=WITH_PROBES,
     )
-    code, said = forked(tmp_path, *TINY, "hydra.sweep.dir=killed", die=True)
+    code, said = forked(tmp_path, *TINY, *MEDIAN, "hydra.sweep.dir=killed", die=True)
     assert code == -signal.SIGKILL, said
     assert [state for _, state, *_ in trials(tmp_path / "killed")] == ["COMPLETE", "RUNNING"]
-    code, continued = forked(tmp_path, *TINY, "hydra.sweep.dir=killed", "resume=auto")
+    code, continued = forked(tmp_path, *TINY, *MEDIAN, "hydra.sweep.dir=killed", "resume=auto")
     assert code == 0, continued
-    assert "Continuing from" in continued
+    assert "Continuing from" in continued and "step_100" in continued
     said, error = undisturbed.communicate()
     assert undisturbed.returncode == 0, error
 
     made = trials(tmp_path / "straight")
     assert trials(tmp_path / "killed") == made
-    assert len(made) == 4 and {state for _, state, *_ in made} == {"COMPLETE", "FAIL"}
-    assert "nan; stopped at step 301" in said  # why a trial failed
-    values = [value for _, state, value, _ in made if state == "COMPLETE"]
+    assert [state for _, state, *_ in made] == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED", "FAIL", "FAIL"]
+    assert "Trial 4: failed: action[0, 0] is nan; stopped at step 101" in said
+    for text in (said, continued):
+        assert "Trial 1: pruned at step 110, return " in text
+    values = [value for _, state, value, *_ in made if state != "FAIL"]
     runs = sorted(path.parent for path in tmp_path.glob("straight/*/finished.json"))
     for folder in runs:
         assert_same(tmp_path / "killed" / folder.name, folder)
@@ -114,6 +145,62 @@ def test_a_killed_study_ends_as_one_that_was_not(tmp_path: Path) -> None:
     assert best == OmegaConf.load(tmp_path / "killed/optimization_results.yaml")
     assert best.best_value == max(returns) and best.best_params["agent.critic_lr"] == 1e-3
     assert f"Best value: {best.best_value}" in said and f"Best value: {best.best_value}" in continued
+
+
+@pytest.mark.usefixtures("every_call_is_a_process")
+def test_a_trial_that_is_worse_is_pruned_and_its_run_may_be_continued_by_hand(
+    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = (*TINY, *MEDIAN, "hydra.sweeper.n_trials=2", "hydra.sweep.dir=study", *SILENT)
+    assert command(*two) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Trial ")]
+    made = trials(tmp_path / "study")
+    assert said == [f"Trial 0: return {made[0][2]:.1f}", f"Trial 1: pruned at step 110, return {made[1][2]:.1f}"]
+    assert [state for _, state, *_ in made] == ["COMPLETE", "PRUNED"]
+    study = optuna.load_study(study_name="tuning", storage=f"sqlite:///{tmp_path}/study/study.db")
+    assert [trial.intermediate_values for trial in study.trials] == [{110: value} for _, _, value, *_ in made]
+    (pruned,) = (path.parent for path in tmp_path.glob("study/*/finished.json") if "pruned" in path.read_text())
+    assert run_folder.finished(pruned) == (110, made[1][2])
+    assert [row["step"] for row in rows(pruned / "eval.csv")] == ["110"]
+    assert not list(tmp_path.glob("study/*/failed.json"))
+
+    assert command(*two, "resume=auto") == 0, "a study that is finished"
+    assert "Trial " not in capsys.readouterr().out
+    assert command(f"resume={pruned}", "trust=probes") == 0
+    assert run_folder.finished(pruned) == (130, made[1][2]) and not run_folder.was_pruned(pruned)
+    assert trials(tmp_path / "study") == made
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("launcher", ["this_machine", "slurm_local"])
+def test_a_pruned_study_is_the_same_with_runs_in_processes_of_their_own(
+    launcher: str, tmp_path: Path, command: Callable[..., int]
+) -> None:
+    three = (*TINY, *MEDIAN, "hydra.sweeper.n_trials=3")
+    apart = [sys.executable, str(ROOT / "train.py"), *three, "hydra.sweep.dir=apart", f"hydra/launcher={launcher}"]
+    ended = subprocess.run(apart, cwd=tmp_path, capture_output=True, text=True, env=WITH_PROBES, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert command(*three, "hydra.sweep.dir=here", *SILENT) == 0
+    made = trials(tmp_path / "here")
+    assert trials(tmp_path / "apart") == made
+    assert [state for _, state, *_ in made] == ["COMPLETE", "PRUNED", "COMPLETE"]
+
+
+@pytest.mark.usefixtures("every_call_is_a_process")
+def test_a_pruned_run_whose_study_was_killed_before_it_noted_that_is_not_run_again(
+    tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = (*TINY, *MEDIAN, "hydra.sweeper.n_trials=2", "hydra.sweep.dir=study", *SILENT)
+    with monkeypatch.context() as patched:
+        patched.setattr("optuna.study.Study.tell", dies_after(1, optuna.study.Study.tell))
+        with pytest.raises(Killed):
+            command(*study)
+    assert [state for _, state, *_ in trials(tmp_path / "study")] == ["COMPLETE", "RUNNING"]
+    capsys.readouterr()
+    assert command(*study, "resume=auto") == 0
+    said = capsys.readouterr().out
+    assert "pruned at step 110; nothing is left to do" in said and "Trial 1: pruned at step 110" in said
+    assert [state for _, state, *_ in trials(tmp_path / "study")] == ["COMPLETE", "PRUNED"]
 
 
 def preflight(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
@@ -135,7 +222,8 @@ def test_it_searches_around_another_preset(tmp_path: Path, monkeypatch: pytest.M
     for checked in runs:
         assert checked.agent["alpha_lr"] == checked.agent["actor_lr"] == checked.agent["critic_lr"]
         assert checked.agent["actor"]["hidden_dim"] == checked.agent["critic"]["hidden_dim"]
-    assert {"hydra.sweeper.n_trials=40", "+resume=auto"} < set(argv)
+    assert "+resume=auto" in argv
+    assert compose.compose_config("train", argv).hydra.sweeper.pruner is None, "no trial is pruned unless asked to"
     (folder,) = tmp_path.glob("exp/*/*")
     assert set(OmegaConf.load(folder / "tuning.yaml").searched) == {
         *("agent.critic_lr", "agent.batch_size", "agent.critic.hidden_dim", "reward_scale", "updates_per_step")
@@ -159,7 +247,22 @@ def test_lunar_landers_own_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     [
         ((*FEW, "hydra.sweeper.n_trials=0"), r"hydra.sweeper.n_trials=0: at least 1"),
         ((*FEW, "hydra.sweeper.n_jobs=0"), r"hydra.sweeper.n_jobs=0: at least 1"),
+        ((*FEW, "hydra.sweeper.n_trials=many"), r"hydra.sweeper.n_trials=many: a whole number"),
         ((*FEW, "hydra.sweeper.direction=up"), r"direction=up: maximize or minimize"),
+        ((*FEW, "hydra.sweeper.sampler.seed=-1"), r"hydra.sweeper.sampler: .*seed=-1: .*greater than or equal to 0"),
+        ((*FEW, "+hydra.sweeper.sampler.sed=1"), r"hydra.sweeper.sampler: .*unexpected keyword argument 'sed'"),
+        ((*FEW, "hydra.sweeper.pruner=median"), r"pruner=median: one of .*, such as hydra/sweeper/pruner=median"),
+        (
+            (*FEW, "hydra.sweeper.pruner={_target_: optuna.samplers.RandomSampler}"),
+            r"one of Optuna's pruners goes here",
+        ),
+        ((*FEW, *MEDIAN, "hydra.sweeper.pruner.n_warmup_steps=-1"), r"hydra.sweeper.pruner: .*cannot be negative"),
+        ((*FEW, *MEDIAN, "logger.sinks.csv=null"), r"hydra.sweeper.pruner: it reads eval.csv"),
+        ((*FEW, "agent.critic_tau=tag(log,interval(0,1))"), r"agent.critic_tau=tag\(log,.*: `low > 0` must hold"),
+        ((*FEW, "agent.critic_tau=tag(lin,interval(0,1))"), r"agent.critic_tau=tag\(lin,.*: the only tag is log"),
+        ((*FEW, "agent.batch_size=shuffle(64,128)"), r"agent.batch_size=shuffle.*: the sampler chooses the order"),
+        ((*FEW, "agent.batch_size=range(64,8)"), r"agent.batch_size=range\(64,8\): no value is left"),
+        ((*FEW, "agent.batch_size=range(8,64,0)"), r"agent.batch_size=range\(8,64,0\): .*must not be zero"),
         (("-m", "hydra/sweeper=tuning"), r"nothing to search; give a key a range"),
         ((*FEW, "agent.critic_tau=interval(0.5,2)"), r"agent.critic_tau=2.0: .*less than or equal to 1"),
         ((*FEW, "agent.batch_size=interval(8,15)"), r"agent.batch_size=10.8: .*valid integer"),
@@ -177,44 +280,19 @@ def test_a_mistake_is_one_line_and_nothing_is_created(
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["sweeper"], "optuna.yaml", raising=False)
-    with pytest.raises(UserError, match=r"hydra/sweeper=optuna: not installed; pip install -e '\.\[optuna\]'"):
+    for module in [name for name in sys.modules if name in ("launch.tuning", "launch.sampling", "launch.database")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delattr("launch.tuning", raising=False)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UserError, match=r"Optuna 5 is not installed; pip install -e '\.\[optuna\]'"):
         preflight(tmp_path, monkeypatch, "preset=tune")
     assert list(tmp_path.iterdir()) == []
 
 
-def open_study(folder: Path, may_continue: bool = True, settings: Any = None, **given: Any) -> int:
-    sweeper = {"n_trials": 6, "direction": "maximize", "study_name": "it", "storage": f"sqlite:///{folder}/study.db"}
+def open_study(folder: Path, may_continue: bool = True, settings: Any = None, **given: Any) -> None:
     searched = {"x": given.pop("x", "interval(0, 1)")}
-    node = OmegaConf.create(sweeper | given)
-    return tuning.open_study(
-        folder, node, searched, settings or {"env": "cheetah_run", "agent": {"n": 1}}, may_continue
-    )
-
-
-@pytest.fixture
-def every_call_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("run.folder.Lock", lambda path: None)
-
-
-@pytest.mark.usefixtures("every_call_is_a_process")
-def test_a_study_takes_up_the_trials_that_were_cut_off(tmp_path: Path) -> None:
-    assert open_study(tmp_path, may_continue=False) == 6
-    assert open_study(tmp_path) == 6  # killed before it was in the database
-    study = optuna.create_study(study_name="it", storage=f"sqlite:///{tmp_path}/study.db")
-    for state in ("COMPLETE", "FAIL", "RUNNING", "RUNNING"):
-        trial = study.ask()
-        trial.suggest_float("x", 0.0, 1.0)
-        if state != "RUNNING":
-            study.tell(trial, 1.0 if state == "COMPLETE" else None, optuna.trial.TrialState[state])
-    values = [trial.params["x"] for trial in study.trials]
-    assert open_study(tmp_path) == 4
-    assert open_study(tmp_path, n_trials=9) == 7
-    assert open_study(tmp_path, n_trials=1) == 0
-    study = optuna.load_study("it", f"sqlite:///{tmp_path}/study.db")
-    again = [study.ask() for _ in range(3)]
-    assert [trial.number for trial in again] == [2, 3, 4]
-    assert [trial.suggest_float("x", 0.0, 1.0) for trial in again[:2]] == values[2:]
+    settings = settings or {"env": "cheetah_run", "agent": {"n": 1}}
+    tuning.open_study(folder, given.pop("direction", "maximize"), searched, settings, may_continue)
 
 
 @pytest.mark.usefixtures("every_call_is_a_process")
@@ -235,6 +313,15 @@ def test_a_study_goes_on_only_if_asked_to_and_only_as_it_was(tmp_path: Path) -> 
             open_study(tmp_path, **different)  # type: ignore[arg-type]
         assert str(caught.value).startswith(f"hydra.sweep.dir={tmp_path}: ")
     assert (tmp_path / "tuning.yaml").read_text() == begun
+    with sqlite3.connect(tmp_path / "study.db") as old:  # as Optuna 2.10 made it
+        old.execute("create table alembic_version (version_num varchar(32))")
+        old.execute("insert into alembic_version values ('v2.6.0.a')")
+    old.close()
+    with pytest.raises(
+        UserError, match=r"study.db: another version of Optuna wrote .*: optuna storage upgrade"
+    ) as caught:
+        open_study(tmp_path)
+    assert "\n" not in str(caught.value)
     (tmp_path / "study.db").write_text("nonsense")
     with pytest.raises(UserError, match=r"study.db: the study cannot be read"):
         open_study(tmp_path)
@@ -249,24 +336,219 @@ def test_one_process_a_study(tmp_path: Path) -> None:
         open_study(tmp_path)
 
 
+class Pool:
+    """A launcher whose runs are over at once.
+
+    Args:
+        folder: the sweep's.
+        returns: evaluations of the run with a value of `x`: one at each step; nan is a run that failed at it.
+    """
+
+    def __init__(self, folder: Path, returns: Callable[[float], list[float]] = lambda x: [x, 2 * x]):
+        self.folder, self.returns = folder, returns
+        self.batches: list[tuple[int, list[list[str]]]] = []
+
+    def launch(self, batch: list[list[str]], initial_job_idx: int) -> list[JobReturn]:
+        self.batches.append((initial_job_idx, batch))
+        return [self.job(f"run{initial_job_idx + index}", overrides) for index, overrides in enumerate(batch)]
+
+    def job(self, name: str, overrides: list[str]) -> JobReturn:
+        run = self.folder / name
+        run.mkdir(exist_ok=True)
+        returns = self.returns(float(overrides[0].removeprefix("x=")))
+        write_evaluations(run, [value for value in returns if not math.isnan(value)])
+        if math.isnan(returns[-1]):
+            run_folder.mark_failed(run, overrides, "too hot")
+        hydra_cfg = OmegaConf.create({"hydra": {"runtime": {"output_dir": str(run)}}})
+        job = JobReturn(cfg=OmegaConf.create({"eval_frequency": 10}), hydra_cfg=hydra_cfg, status=JobStatus.COMPLETED)
+        job.return_value = returns[-1]
+        return job
+
+
+def write_evaluations(run: Path, returns: list[float]) -> None:
+    """eval.csv with one evaluation every 10 steps, made a step late."""
+    rows = "".join(f"{10 * due + 1},{value!r}\n" for due, value in enumerate(returns, 1))
+    (run / "eval.csv").write_text(f"step,episode_reward\n{rows}")
+
+
+def sweep(pool: Pool, *arguments: str, n_trials: int = 5, n_jobs: int = 1, pruner: Any = None) -> None:
+    sampler = {"_target_": "launch.sampling.SeededTPE", "seed": 1, "n_startup_trials": 2}
+    sweeper = {"n_trials": n_trials, "n_jobs": n_jobs, "direction": "maximize", "sampler": sampler, "pruner": pruner}
+    node = {"sweeper": sweeper | {"params": None}, "sweep": {"dir": str(pool.folder)}}
+    overrides = list(arguments or ("x=interval(0,1)", "seed=3", "kind=a,b"))
+    tuning.sweep(pool, OmegaConf.create({"hydra": node}), overrides)  # type: ignore[arg-type]
+
+
+def dies_after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that ends the process, which here is an exception, when it is called once too often."""
+    left = iter(range(calls))
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            raise Killed
+        return function(*args, **kwargs)
+
+    return dying
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "method", "calls"),
+    [
+        (1, "set_trial_param", 3),  # a trial has one of its two values
+        (2, "set_trial_param", 6),  # of a batch there is one trial
+        (2, "set_trial_intermediate_value", 5),  # a trial is finished, and one of its evaluations written down
+        (2, "set_trial_state_values", 3),  # of a batch one trial is finished
+    ],
+)
+def test_wherever_a_study_is_killed_it_ends_as_one_that_was_not(
+    n_jobs: int, method: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("straight", "killed"):
+        (tmp_path / name).mkdir()
+    straight = Pool(tmp_path / "straight")
+    sweep(straight, n_jobs=n_jobs)
+    assert [(first, len(batch)) for first, batch in straight.batches] == (
+        [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)] if n_jobs == 1 else [(0, 2), (2, 2), (4, 1)]
+    )
+    made = trials(straight.folder)
+    assert len({params for *_, params, _ in made}) == 5
+    with monkeypatch.context() as patched:
+        patched.setattr(_CachedStorage, method, dies_after(calls, getattr(_CachedStorage, method)))
+        with pytest.raises(Killed):
+            sweep(Pool(tmp_path / "killed"), n_jobs=n_jobs)
+    assert trials(tmp_path / "killed") != made
+    resumed = Pool(tmp_path / "killed")
+    sweep(resumed, n_jobs=n_jobs)
+    assert trials(tmp_path / "killed") == made
+    assert resumed.batches[-1] == straight.batches[-1]
+
+
+def test_a_study_takes_up_the_trials_that_were_cut_off(tmp_path: Path) -> None:
+    class Stopped(Pool):
+        def launch(self, batch: list[list[str]], initial_job_idx: int) -> list[JobReturn]:
+            if initial_job_idx == 2:
+                raise KeyboardInterrupt
+            return super().launch(batch, initial_job_idx)
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(Stopped(tmp_path), n_jobs=2)
+    states = [(state, params) for _, state, _, params, _ in trials(tmp_path)]
+    assert [state for state, _ in states] == ["COMPLETE", "COMPLETE", "RUNNING", "RUNNING"]
+    none = Pool(tmp_path)
+    sweep(none, n_trials=2)
+    assert none.batches == []
+    again = Pool(tmp_path)
+    sweep(again, n_trials=5)
+    assert [first for first, _ in again.batches] == [2, 3, 4]
+    assert [params for _, _, _, params, _ in trials(tmp_path)][2:4] == [params for _, params in states[2:]]
+
+
+def test_trials_are_written_down_as_they_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep(Pool(tmp_path, lambda x: [x, math.nan] if x < 0.5 else [x, 2 * x]), n_trials=8)
+    study = optuna.load_study(study_name="tuning", storage=f"sqlite:///{tmp_path}/study.db")
+    xs = [trial.params["x"] for trial in study.trials]
+    assert {x < 0.5 for x in xs} == {False, True}
+    for trial, x, said in zip(study.trials, xs, capsys.readouterr().out.splitlines(), strict=False):
+        assert trial.intermediate_values == ({10: x} if x < 0.5 else {10: x, 20: 2 * x})
+        assert trial.value == (None if x < 0.5 else 2 * x)
+        assert trial.state.name == ("FAIL" if x < 0.5 else "COMPLETE")
+        assert said.startswith(f"Trial {trial.number}: " + ("failed: too hot" if x < 0.5 else "return "))
+    best = OmegaConf.load(tmp_path / "optimization_results.yaml")
+    assert best.best_value == 2 * max(xs) and best.best_params == study.best_params
+
+
+def test_an_override_reaches_the_runs_as_it_was_written(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    sweep(pool, "x=range(0,2)", "env='a b,c'", r"kind=p\:q", "~seed", "name='a b','c,d'", n_trials=1)
+    ((_, ((x, *fixed, name),)),) = pool.batches
+    assert x in ("x=0", "x=1") and fixed == ["env='a b,c'", r"kind=p\:q", "~seed"]
+    assert compose.parse([name])[0].value() in ("a b", "c,d")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("8,16", CategoricalDistribution([8, 16])),
+        ("choice(0.5,true,a,[1,2])", CategoricalDistribution([0.5, True, "a", "[1,2]"])),
+        (r"my\:a,'b c'", CategoricalDistribution([r"my\:a", "'b c'"])),
+        ("interval(0,2)", FloatDistribution(0.0, 2.0)),
+        ("int(interval(1,3))", IntDistribution(1, 3)),
+        ("tag(log,interval(1e-4,1))", FloatDistribution(1e-4, 1.0, log=True)),
+        ("tag(log,int(interval(1,64)))", IntDistribution(1, 64, log=True)),
+        ("range(1,6)", IntDistribution(1, 5)),
+        ("range(5,1,-2)", IntDistribution(3, 5, step=2)),
+        ("range(0.1,0.35,0.1)", FloatDistribution(0.1, 0.3, step=0.1)),
+    ],
+)
+def test_what_is_searched(written: str, expected: Any) -> None:
+    assert sampling.search_space(compose.parse([f"x={written}", "y=1"])) == {"x": expected}
+
+
 def test_where_every_trial_failed_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command_line, "prepare", lambda *_: [f"hydra.sweep.dir={tmp_path}"])
-    for storage in (None, f"sqlite:///{tmp_path}/study.db"):
-        study = optuna.create_study(storage=storage)
-        study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
-        monkeypatch.setattr(sys, "argv", ["train.py"])
-        assert command_line.run(partial(getattr, study, "best_trial"), lambda runs: None, lambda *_: None) == 3
-        assert capsys.readouterr().err == "train.py: every trial failed; the lines above say why\n"
+    monkeypatch.setattr(command_line, "prepare", lambda *_: [f"hydra.sweep.dir={compose.quoted(str(tmp_path))}"])
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    failing = Pool(tmp_path, lambda x: [math.nan])
+    assert command_line.run(lambda: sweep(failing, n_trials=1), lambda runs: None, lambda *_: None) == 3
+    assert capsys.readouterr().err == "train.py: every trial failed; the lines above say why\n"
+    assert not (tmp_path / "optimization_results.yaml").exists()
 
 
-def test_values_do_not_depend_on_when_the_process_began() -> None:
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 2},
+        {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 10, "reduction_factor": 2},
+    ],
+)
+def test_a_run_knows_whether_it_is_worse_than_the_trials_before_it(pruner: dict[str, Any], tmp_path: Path) -> None:
+    """A pruner that keeps notes in its study, too, and whoever asks leaves the study as it is."""
+    sweep(Pool(tmp_path, lambda x: [x, 10 * x]), n_trials=4, pruner=pruner)
+    database = (tmp_path / "study.db").read_bytes()
+    xs = [
+        trial.params["x"]
+        for trial in optuna.load_study(study_name="tuning", storage=f"sqlite:///{tmp_path}/study.db").trials
+    ]
+
+    def is_worse(number: int, *returns: float, num_train_steps: int = 50) -> bool:
+        cfg: Any = SimpleNamespace(num_train_steps=num_train_steps, eval_frequency=10)
+        write_evaluations(tmp_path, list(returns))
+        return pruning.Trial(str(tmp_path), number, pruner).is_worse(tmp_path, cfg, 10 * len(returns) + 1)
+
+    low, high = min(xs) / 2, max(xs) * 2
+    assert is_worse(4, low) and not is_worse(4, high)
+    assert not is_worse(0, low), "there was none before it"
+    assert is_worse(4, low, low) and not is_worse(4, low, 10 * high)
+    assert not is_worse(4, low, low, num_train_steps=20), "its last evaluation leaves nothing to stop"
+    assert (tmp_path / "study.db").read_bytes() == database
+
+
+def test_a_run_in_a_process_of_its_own_is_the_same_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {
+        "sweeper": {"_target_": "hydra_plugins.tuning.TuningSweeper", "pruner": {"_target_": "a.B", "n": 2}},
+        "sweep": {"dir": "/sweep"},
+        "job": {"num": 7},
+    }
+    job, run = (OmegaConf.create({"mode": mode, **node}) for mode in (RunMode.MULTIRUN, RunMode.RUN))
+    trial = pruning.Trial("/sweep", 7, {"_target_": "a.B", "n": 2})
+    assert pruning.Trial.of_job(job) == trial
+    assert pruning.Trial.of_job(run) is None
+    for name, value in trial.environment().items():
+        monkeypatch.setenv(name, value)
+    assert pruning.Trial.of_job(run) == trial
+    for key, value in (("pruner", None), ("_target_", "hydra._internal.core_plugins.basic_sweeper.BasicSweeper")):
+        job.sweeper[key] = value
+        assert pruning.Trial.of_job(job) is None
+
+
+@pytest.mark.parametrize("multivariate", [True, False])
+def test_values_do_not_depend_on_when_the_process_began(multivariate: bool) -> None:
     def values(seed: int, stops: int) -> list[dict[str, Any]]:
         study = optuna.create_study(direction="maximize")
         for number in range(16):
             if number % stops == 0:
-                study.sampler = tuning.SeededTPE(seed, n_startup_trials=6)
+                study.sampler = sampling.SeededTPE(seed, n_startup_trials=6, multivariate=multivariate)
             trial = study.ask()
             x, y = trial.suggest_float("x", 0, 1), trial.suggest_float("y", 0, 1)
             trial.suggest_categorical("kind", ["a", "b", "c"])

@@ -43,6 +43,17 @@ def test_what_minari_writes_is_read() -> None:
     assert minari_files.there() == ["made/known-v0"]
 
 
+def test_without_a_home_the_folder_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert minari_files.root() == Path(os.environ["MINARI_DATASETS_PATH"])
+    monkeypatch.delenv("MINARI_DATASETS_PATH")
+    with pytest.raises(UserError, match=r"^MINARI_DATASETS_PATH: set it to the folder of the data sets"):
+        minari_files.there()
+
+
 def test_more_than_ten_episodes_come_in_their_order() -> None:
     lengths = [len(one.rewards) for one in read(make(episodes=[made_datasets.episode(n, n + 1) for n in range(13)]))]
     assert lengths == list(range(1, 14))

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import probes
 import pytest
 
 from run import folder as run_folder
+from sinks.tensorboard import TensorBoardSink
 from utils import UserError
 
 
@@ -33,7 +35,9 @@ def test_waiting_for_a_folder_that_somebody_works_in(tmp_path: Path, monkeypatch
     lock = run_folder.Lock(tmp_path)
     run_folder.wait_until_free(tmp_path, 10)
     assert 10 <= now_s < 11
-    with pytest.raises(UserError, match=rf"{tmp_path}: process {os.getpid()} on .* is working in this folder"):
+    with pytest.raises(
+        UserError, match=rf"{re.escape(str(tmp_path))}: process {os.getpid()} on .* is working in this folder"
+    ):
         run_folder.Lock(tmp_path)
 
     released_at_s = 20.0
@@ -56,3 +60,10 @@ def test_a_log_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "tb").write_text("a file")
     with pytest.raises(UserError, match=r"/tb: a file, where the events.* folder has to be; remove it$"):
         probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", "log_save_tb=true")
+
+
+def test_a_folder_that_tensorboard_would_not_find_is_one_line() -> None:
+    with pytest.raises(
+        UserError, match=r"/tb: its name is not UTF-8, which TensorBoard needs; choose .*LC_ALL=C\.UTF-8"
+    ):
+        TensorBoardSink(Path(os.fsdecode(b"L\xe4ufer")))

@@ -269,7 +269,9 @@ def test_without_its_buffer_a_run_collects_before_it_learns_on(tmp_path: Path) -
 
 def test_one_process_a_folder(tmp_path: Path) -> None:
     first = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN)
-    with pytest.raises(UserError, match=rf"{tmp_path}: process {os.getpid()} on .* is working in this folder"):
+    with pytest.raises(
+        UserError, match=rf"{re.escape(str(tmp_path))}: process {os.getpid()} on .* is working in this folder"
+    ):
         probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN)
     first.close()
     with pytest.raises(UserError, match="logs are there already"):

@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -44,11 +46,14 @@ def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
-    probes.train(tmp_path, "env=ProbeOneStep-v0", "num_train_steps=10")
-    before = (tmp_path / "train.csv").read_bytes()
-    with pytest.raises(UserError, match="logs are there already"):
-        probes.workspace(tmp_path, "env=ProbeOneStep-v0")
-    assert (tmp_path / "train.csv").read_bytes() == before
+    folder = tmp_path / "a run"
+    probes.train(folder, "env=ProbeOneStep-v0", "num_train_steps=10")
+    before = (folder / "train.csv").read_bytes()
+    with pytest.raises(UserError, match="logs are there already") as caught:
+        probes.workspace(folder, "env=ProbeOneStep-v0")
+    pasted = str(caught.value).partition("continue it with ")[2]  # into a shell
+    assert shlex.split(pasted) == [f"resume={folder}"]
+    assert (folder / "train.csv").read_bytes() == before
 
 
 def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +66,7 @@ def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypat
         return step(action)
 
     monkeypatch.setattr(interrupted.envs, "step", stop_at_13)
-    with pytest.raises(KeyboardInterrupt, match=f"step 13.*{tmp_path}"):
+    with pytest.raises(KeyboardInterrupt, match=f"step 13.*{re.escape(str(tmp_path))}"):
         interrupted.run()
     assert [row["step"] for row in rows(tmp_path / "train.csv")] == ["5", "10", "13"]
 

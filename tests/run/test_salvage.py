@@ -1,6 +1,7 @@
 """A damaged run says what it can go on without, goes on so where it is told to, and loses nothing else."""
 
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(killed: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(killed, tmp_path / "run")
+    return shutil.copytree(killed, tmp_path / "a run")
 
 
 def flip(path: Path) -> None:
@@ -66,7 +67,8 @@ def test_without_its_damaged_buffer_a_run_collects_before_it_learns_on(
     with pytest.raises(UserError) as refused:
         go_on(copied)
     assert str(refused.value).startswith(
-        f"{copied}: no checkpoint there is whole; resume={copied} resume_without=replay_buffer goes on from step_90 "
+        f"{copied}: no checkpoint there is whole; {shlex.quote(f'resume={copied}')} resume_without=replay_buffer goes "
+        "on from step_90 "
     )
     assert contents(copied) == before
 
@@ -120,7 +122,7 @@ def test_weights_that_are_damaged_are_not_offered(copied: Path) -> None:
         go_on(copied)
     flip(copied / "checkpoints/step_60/run.pt")
     for without in ((), BUFFER):
-        with pytest.raises(UserError, match=rf"^{copied}: no checkpoint there is whole$"):
+        with pytest.raises(UserError, match=rf"^{re.escape(str(copied))}: no checkpoint there is whole$"):
             go_on(copied, without=without)
 
 
@@ -172,14 +174,15 @@ def test_without_a_damaged_log_a_new_one_begins(
     change, wrong = DAMAGE[damage]
     change(copied / log)
     before = contents(copied)
-    offer = f"resume={copied} resume_without=logs goes on with new files"
-    with pytest.raises(UserError, match=rf"^{copied / log}: {wrong}.*; {offer}"):
+    offer = re.escape(f"{shlex.quote(f'resume={copied}')} resume_without=logs goes on with new files")
+    place = re.escape(str(copied / log))
+    with pytest.raises(UserError, match=rf"^{place}: {wrong}.*; {offer}"):
         go_on(copied)
     assert contents(copied) == before
 
     go_on(copied, without=LOGS)
     said = capsys.readouterr().out
-    assert re.search(rf"{copied / log}: {wrong}.*; going on with new files\n", said)
+    assert re.search(rf"{place}: {wrong}.*; going on with new files\n", said)
     header, *rows = timeless(straight / log)
     step = header.index("step")
     assert timeless(copied / log) == [header, *(row for row in rows if int(row[step]) > 90)]
@@ -269,8 +272,9 @@ def test_the_command_line_goes_on_without(copied: Path, command: Callable[..., i
     assert said.count("\n") == 1
     given = re.search(r"resume_without=\S+", said)
     assert given and command(f"resume={copied}", given[0]) == 2
-    both = re.search(r"(resume=\S+) (resume_without=\S+)", capsys.readouterr().err)
-    assert both and command(*both.groups()) == 0
+    words = shlex.split(capsys.readouterr().err.partition("; ")[2])  # as they are pasted into a shell
+    assert [word.partition("=")[0] for word in words[:2]] == ["resume", "resume_without"]
+    assert command(*words[:2]) == 0
     assert command(f"resume={copied}", "num_train_steps=170", "resume_without=[replay_buffer,logs]") == 0
     assert capsys.readouterr().out.count("not needed") == 2
 

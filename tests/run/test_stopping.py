@@ -1,6 +1,8 @@
 """Signals: saved, said, and gone on from."""
 
 import os
+import re
+import shlex
 import signal
 import threading
 from collections.abc import Callable
@@ -26,7 +28,8 @@ def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: 
     run = probes.workspace(tmp_path / "run", *PROBE)
     before = signal.getsignal(number)
     at_step(run, 42, lambda: os.kill(os.getpid(), number))
-    with pytest.raises(Stopped, match=f"at step 43.*continue with: python train.py resume={tmp_path / 'run'}") as ended:
+    again = re.escape(shlex.quote(f"resume={tmp_path / 'run'}"))
+    with pytest.raises(Stopped, match=f"at step 43.*continue with: python train.py {again}") as ended:
         run.run()
     run.close()
     assert ended.value.exit_code == code

@@ -1,5 +1,6 @@
 """A stranger's configuration: whatever is in it, continuing and evaluating the run runs no code of theirs."""
 
+import json
 import pickle
 import re
 import sys
@@ -26,11 +27,18 @@ def settings(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     path.write_text(yaml.safe_dump(config, sort_keys=False))
 
 
+def placed(text: str, folder: Path) -> str:
+    """YAML with the places of the pickle and of the mark, beside the run's folder."""
+    for word, name in (("EVIL", "evil.pkl"), ("MARK", "MARK")):
+        text = text.replace(word, json.dumps(str(folder.parent / name)))
+    return text
+
+
 def put(key: str, text: str) -> Change:
     """Gives a key of config.yaml a value that is written as YAML."""
 
     def change(folder: Path) -> None:
-        text_here = text.replace("EVIL", str(folder.parent / "evil.pkl")).replace("MARK", str(folder.parent / "MARK"))
+        text_here = placed(text, folder)
 
         def put_in(config: dict[str, Any]) -> None:
             *parents, last = key.split("/")
@@ -50,8 +58,7 @@ def written(text: str) -> Change:
         path = folder / "config.yaml"
         before = path.read_text()
         assert "\nreward_scale: 1.0\n" in before
-        here = text.replace("EVIL", str(folder.parent / "evil.pkl")).replace("MARK", str(folder.parent / "MARK"))
-        path.write_text(before.replace("\nreward_scale: 1.0\n", f"\n{here}\n", 1))
+        path.write_text(before.replace("\nreward_scale: 1.0\n", f"\n{placed(text, folder)}\n", 1))
 
     return change
 

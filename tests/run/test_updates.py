@@ -4,6 +4,7 @@ from pathlib import Path
 
 import probes
 import pytest
+from runs import quoted
 
 
 def test_no_seed_steps_waits_for_one_transition(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_who_acts_first(tmp_path: Path, policy: str) -> None:
     for layer in first.agent.actor.parameters():
         layer.data.fill_(1.0)  # whose actions all lie at the upper bound
     first.agent.save_policy(tmp_path / "policy.pt")
-    chosen = tmp_path / "policy.pt" if policy == "saved" else policy
+    chosen = quoted(tmp_path / "policy.pt") if policy == "saved" else policy
     run = probes.train(tmp_path / "run", "env=ProbeTimeLimit-v0", "num_train_steps=100", f"seed_policy={chosen}")
     actions = run.replay_buffer._rows[:100, 1]
     # Uniform actions have a kurtosis of 1.8; those of the fresh policy, narrower than the range, are not spread so.

@@ -12,7 +12,7 @@ import probes
 import pytest
 
 import evaluate
-from launch import child, early
+from launch import child, first_check
 from run.folder import Lock
 from run.stopping import Stopping
 from settings import operating_system
@@ -75,9 +75,17 @@ def test_windows_is_told_of_wsl_in_one_line(
 ) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(SystemExit) as ended:
-        early.look(["env=cheetah_run"])
+        first_check.look(["env=cheetah_run"])
     monkeypatch.setattr(sys, "argv", ["evaluate.py", "policies/cheetah_run.pt"])
     assert ended.value.code == evaluate.main() == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert all("Windows is not supported by itself; run the same command in WSL 2" in line for line in lines)
+
+
+def test_cores_are_those_that_the_process_may_use_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
+    assert operating_system.usable_cpus() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert operating_system.usable_cpus() == 7

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,25 @@ def test_nobody_logged_in_is_one_line_too(tmp_path: Path, monkeypatch: pytest.Mo
     wandb_sink.require("offline")
     monkeypatch.setenv("WANDB_MODE", "offline")
     wandb_sink.require(None)
+
+
+def test_a_home_that_cannot_be_written_is_no_news(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("WANDB_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", os.devnull)  # in which not even root makes a folder
+    sink(tmp_path).close()
+    assert records(tmp_path)
+    assert list((tmp_path / "wandb/logs").iterdir())
+    said = "".join(capfd.readouterr())
+    assert all(line.startswith("wandb: ") for line in said.splitlines()), said  # and no line of its process
+
+
+def test_a_user_without_a_home_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    with pytest.raises(UserError, match=r"^log_save_wandb=true: its package needs a home folder; set HOME to one$"):
+        wandb_sink.require("offline")

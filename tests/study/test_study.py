@@ -1,5 +1,6 @@
 """Runs are read, grouped and averaged as a reader would by hand."""
 
+import glob
 import math
 from pathlib import Path
 
@@ -13,24 +14,30 @@ from utils import UserError
 FLAT = [(10_000, 100.0), (20_000, 200.0)]
 
 
-def test_runs_are_found_in_folders_sweeps_and_patterns_each_once(tmp_path: Path) -> None:
+def test_runs_are_found_in_folders_sweeps_and_patterns_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "a [1]"
+    top.mkdir()
+    monkeypatch.chdir(top)
     for name in ("day/one", "day/sweep/a", "day/sweep/b"):
-        make_run(tmp_path / name, FLAT)
-    (tmp_path / "day/sweep/.hydra").mkdir()
-    (tmp_path / "day/sweep/.hydra/config.yaml").write_text("env: x\n")
-    (tmp_path / "day/one/wandb").mkdir()
-    (tmp_path / "day/one/wandb/config.yaml").write_text("a: 1\n")  # what lies in a run is no other run
+        make_run(top / name, FLAT)
+    (top / "day/sweep/.hydra").mkdir()
+    (top / "day/sweep/.hydra/config.yaml").write_text("env: x\n")
+    (top / "day/one/wandb").mkdir()
+    (top / "day/one/wandb/config.yaml").write_text("a: 1\n")  # what lies in a run is no other run
 
     def found(*paths: str) -> list[str]:
-        return [str(run.folder.relative_to(tmp_path)) for run in runs.find([str(tmp_path / path) for path in paths])]
+        return [str(run.folder.relative_to(top)) for run in runs.find(paths)]
 
     assert found("day") == ["day/one", "day/sweep/a", "day/sweep/b"]
     assert found("day/one") == ["day/one"]
-    assert found("d*/sweep/*", "day/sweep/a") == ["day/sweep/a", "day/sweep/b"]
+    for pattern in ("d*/sweep/*", f"{glob.escape(str(tmp_path))}/a*/d*/sweep/*"):
+        assert found(pattern, "day/sweep/a") == ["day/sweep/a", "day/sweep/b"]
     with pytest.raises(UserError, match="night: no such folder"):
         found("day", "night")
     with pytest.raises(UserError, match=r"video: no run in it .*config.yaml"):
-        (tmp_path / "video").mkdir()
+        (top / "video").mkdir()
         found("video")
 
 
@@ -57,9 +64,10 @@ def test_a_log_is_read_up_to_its_last_whole_row(tmp_path: Path) -> None:
         "episode_reward": ([10, 30], [5, 7]),
         "extra": ([20, 30], [1, 2]),
     }
-    path.write_text("step,episode_reward\n10,oops\n")
-    with pytest.raises(UserError, match=r"eval\.csv: not a log of a run"):
-        runs.read(path)
+    for damaged in (b"step,episode_reward\n10,oops\n", "step,Läufer\n10,1\n".encode("latin-1")):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"eval\.csv: not a log of a run"):
+            runs.read(path)
     assert runs.read(tmp_path / "none.csv") == {}
 
 

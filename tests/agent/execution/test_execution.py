@@ -9,6 +9,7 @@ import torch
 from agents import SMALL, make_agent
 from stand_in_graphs import (
     AGENTS,
+    CHANGES,
     DELAYED,
     MORE,
     OUT_OF_STEP,
@@ -24,6 +25,7 @@ from stand_in_graphs import (
 from agent.execution import choose
 from agent.execution.captured import WARM_UPS, Captured
 from agent.execution.choose import choose_execution, set_execution
+from agent.execution.recorded import Recorded
 from agent.networks import BatchNorm
 from utils import UserError
 
@@ -104,6 +106,20 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: A
         part.load_state_dict(state)  # recordings go on from a state that was loaded
     found = train(recorded, "host", 16)
     assert_same(found, expected)
+
+
+@pytest.mark.parametrize("execution", ["recorded", "captured"])
+@pytest.mark.parametrize("name", ["crossq", "droq"])  # with statistics of batches, and with dropout
+def test_an_agent_that_is_changed_updates_as_the_eager_one(name: str, execution: str) -> None:
+    eager, changed = (make_agent(*AGENTS[name]) for _ in range(2))
+    changed.execution = Recorded() if execution == "recorded" else Captured(StandInGraphs(changed))
+    buffers = [make_buffer("pinned") for _ in range(2)]
+    for change in CHANGES:
+        for agent in (eager, changed):
+            agent.train(change.get("training", True))
+            vars(agent).update(change)
+        assert_same(*(train(agent, buffer, 8) for agent, buffer in zip((changed, eager), buffers, strict=True)))
+    assert changed.execution._able
 
 
 def test_a_copy_of_an_agent_and_one_that_is_changed_are_recorded_anew() -> None:

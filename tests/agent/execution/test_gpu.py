@@ -12,13 +12,25 @@ import torch
 import yaml
 from agents import ACTION_DIM, OBS_DIM, SMALL, make_agent
 from own_buffers import PrioritisedBuffer
-from stand_in_graphs import AGENTS, DELAYED, OUT_OF_STEP, assert_same, fill, learned, make_buffer, sees_images, train
+from stand_in_graphs import (
+    AGENTS,
+    CHANGES,
+    DELAYED,
+    OUT_OF_STEP,
+    assert_same,
+    fill,
+    learned,
+    make_buffer,
+    sees_images,
+    train,
+)
 from transitions import transition
 
 from agent.execution.captured import WARM_UPS
 from agent.execution.choose import choose_execution, set_execution
 from logger import Logger
 from replay.device import MIRRORED_ROWS, STORAGES, DeviceReplayBuffer
+from utils import UserError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
 
@@ -83,6 +95,30 @@ def updates(agent: Any, buffer: Any, logger: Any, count: int) -> None:
     for i in range(count):
         agent.update(buffer, logger, 0)
         fill(buffer, 1, seed=i)
+
+
+def test_an_agent_that_is_changed_is_captured_anew() -> None:
+    eager, captured = (agent_that_is(how, *AGENTS["crossq"]) for how in ("eager", "captured"))
+    buffers = [make_buffer("pinned", GPU) for _ in range(2)]
+    for change in CHANGES:
+        for agent in (eager, captured):
+            agent.train(change.get("training", True))
+            vars(agent).update(change)
+        assert_same(*(train(*pair, 8) for pair in zip((captured, eager), buffers, strict=True)), **ROUNDING)
+    assert captured.execution._able
+
+
+def test_a_draw_from_the_gpus_global_generator_is_an_error() -> None:
+    agent = agent_that_is("eager", *SMALL)
+    step = agent.update_step
+
+    def drawing(batch: Any, noise: Any) -> Any:
+        torch.randn_like(batch.obs)
+        return step(batch, noise)
+
+    agent.update_step = agent.run_update_step = drawing
+    with pytest.raises(UserError, match="draws from torch's global generator"):
+        agent.update(make_buffer("device", GPU), Logger(Path(), {}), 0)
 
 
 @pytest.mark.parametrize("storage", ON_GPU)

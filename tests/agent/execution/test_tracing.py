@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from runs import ROOT
 
 from agent.execution import tracing as recording
 from agent.execution.tracing import CannotRecordError, RecordedByShape, record
@@ -102,4 +103,4 @@ kept = torch.ones(3)
 _, again = record(lambda inputs: [2 * inputs[0] + kept], [kept])
 print(again([kept])[0].tolist(), "torch._dynamo" in sys.modules)
 """
-    assert subprocess.check_output([sys.executable, "-c", said], text=True) == "[3.0, 3.0, 3.0] False\n"
+    assert subprocess.check_output([sys.executable, "-c", said], cwd=ROOT, text=True) == "[3.0, 3.0, 3.0] False\n"

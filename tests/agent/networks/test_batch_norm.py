@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from agent.execution.views import evaluation_view
+from agent.networks import batch_norm
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.mlp import Linear, initialise
 
@@ -36,13 +37,21 @@ def random_norm(members: int | None, renorm_after: int | None, training: bool) -
     return norm.train(training)
 
 
+@pytest.mark.parametrize("as_on_a_gpu", [False, True])
 @pytest.mark.parametrize("renorm_after", [None, 0, 5])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("members", "shared"), [(None, True), (1, False), (3, True), (3, False)])
 def test_values_and_gradients_are_the_textbooks(
-    members: int | None, shared: bool, training: bool, renorm_after: int | None
+    members: int | None,
+    shared: bool,
+    training: bool,
+    renorm_after: int | None,
+    as_on_a_gpu: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.manual_seed(0)
+    if as_on_a_gpu:
+        monkeypatch.setattr(batch_norm, "_in_one_kernel", batch_norm._for_all_members)
     norm = random_norm(members, renorm_after, training)
     x = (3 * torch.randn(*(() if shared or not members else (members,)), 9, 5) + 1).double().requires_grad_()
     cases: list[tuple[Any, Any, list[torch.Tensor]]] = [(norm(x), textbook(norm, x), [])]

@@ -84,11 +84,16 @@ def test_autocast_rounds_the_products_between_hidden_layers_only(members: int | 
         torch.testing.assert_close(shallow(x), textbook(shallow.double(), x.double()).float())
 
 
+@pytest.mark.parametrize("as_on_a_gpu", [False, True])
 @pytest.mark.parametrize("out_dim", [1, 3])
 @pytest.mark.parametrize("judge", ["min", "mean"])
-def test_gradients_in_the_inputs_of_a_constant_ensemble(judge: str, out_dim: int) -> None:
-    """By the rows that have one: of a minimum in one member each, of a mean in every member."""
+def test_gradients_in_the_inputs_of_a_constant_ensemble(
+    judge: str, out_dim: int, as_on_a_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rows that have one: of a minimum in one member each, of a mean in every member. On a GPU by all rows."""
     torch.manual_seed(0)
+    # torch.compile, too, is given what a GPU computes.
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: as_on_a_gpu)
     network = mlp(5, 16, out_dim, 2, num_members=3).requires_grad_(False)
     obs, action = torch.randn(20, 3), torch.randn(20, 2, requires_grad=True)
     judged = {"min": lambda q: q.min(0).values, "mean": lambda q: q.mean(0)}[judge]

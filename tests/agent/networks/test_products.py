@@ -6,7 +6,8 @@ import torch
 from agent.networks import products
 from agent.networks.products import product
 
-ONEDNN = pytest.param(True, id="oneDNN")
+HAS_ONEDNN = torch.backends.mkldnn.is_available()  # as torch for an ARM Mac has not
+ONEDNN = pytest.param(True, id="oneDNN", marks=pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN"))
 MKL = pytest.param(False, id="MKL")
 
 

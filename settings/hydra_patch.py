@@ -1,5 +1,5 @@
-"""How overrides differ here from Hydra's: a node of another class takes the place of the one that is there, and some
-groups take keys that no YAML names.
+"""Changes to Hydra 1.3: a node of another class replaces the one that is there, some groups take keys that no YAML
+names, and it starts on Python 3.14.
 
 Hydra would merge two nodes: `agent=tqc agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}`
 would leave the bins with the number of quantiles. It would also ask for a plus, `+env_kwargs.friction=0.5`, though
@@ -7,14 +7,18 @@ these keys are the environment's and no mistake. As every composing, that of a s
 overrides in one function, it is done there: nothing else has to know.
 """
 
+from argparse import ArgumentParser
+from importlib import import_module
 from typing import Any
 
+from hydra._internal import utils as hydra_utils
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 OPEN = ("env_kwargs",)  # groups whose keys somebody else's code knows
 
+_args_parser = hydra_utils.get_args_parser
 _apply = ConfigLoaderImpl._apply_overrides_to_config
 
 
@@ -46,6 +50,21 @@ def _there(cfg: DictConfig, key: str) -> Any:
     return OmegaConf.select(cfg, key, throw_on_missing=False, throw_on_resolution_failure=False)
 
 
+def args_parser() -> ArgumentParser:
+    """Hydra's parser of its own options.
+
+    It gives one of them an object in place of a help text, to be written only when it is shown. Since Python 3.14
+    argparse looks into help texts as they are added and raises ValueError.
+    """
+    ArgumentParser._check_help = lambda *_: None  # type: ignore[attr-defined]  # hides the base class's
+    try:
+        return _args_parser()
+    finally:
+        del ArgumentParser._check_help  # type: ignore[attr-defined]
+
+
 def install() -> None:
-    """Has every composing in this process apply its overrides so."""
+    """Changes Hydra in this process."""
     ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_replacing)  # type: ignore[method-assign]
+    hydra_utils.get_args_parser = args_parser
+    import_module("hydra.main").get_args_parser = args_parser  # type: ignore[attr-defined]  # by that name: a function

@@ -1,5 +1,8 @@
 """A node of another class takes the place of the one there, in one run, in a sweep and in what goes on."""
 
+import argparse
+import sys
+from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,3 +57,22 @@ def test_runs_of_a_sweep_and_what_continues_them(tmp_path: Path, command: Callab
     assert resume.settings_of(folder, ["agent=tqc", *overrides]).agent["critic"]["head"]["num_bins"] == 5
     with pytest.raises(UserError, match=r"agent.critic.head.\S+=\S+ would change the run"):
         resume.settings_of(folder, ["agent=tqc", *overrides[:-1], f"agent.critic.head={QUANTILES}"])
+
+
+def test_hydras_options_are_parsed_where_argparse_looks_into_help_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = ArgumentParser.add_argument
+
+    def check(parser: ArgumentParser, action: argparse.Action) -> None:  # as Python 3.14 does
+        if action.help and not isinstance(action.help, str):
+            raise ValueError("badly formed help string")
+
+    def add_and_check(parser: Any, *args: Any, **kwargs: Any) -> argparse.Action:
+        action = add(parser, *args, **kwargs)
+        parser._check_help(action)
+        return action
+
+    monkeypatch.setattr(argparse._ActionsContainer, "_check_help", check, raising=False)
+    monkeypatch.setattr(ArgumentParser, "add_argument", add_and_check)
+    assert sys.modules["hydra.main"].get_args_parser().parse_args(["--multirun", "seed=1,2"]).multirun
+    with pytest.raises(ValueError, match="badly formed"):
+        ArgumentParser().add_argument("--lazy", help=object())  # type: ignore[arg-type]  # others are still checked

@@ -1,0 +1,91 @@
+"""Pruning: a trial of a study is stopped early if its evaluations are worse than those of others at the same step.
+
+The run itself decides, after each row of its eval.csv, in whatever process it is. It compares its evaluations with
+those of the trials in study.db, which is not written to while a batch of trials runs. So the decision depends on
+numbers only, not on time, and a resumed run decides the same.
+"""
+
+import csv
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from launch.engines import TUNING
+from settings.check import Settings
+
+_VARIABLE = "TUNING_TRIAL"  # how a pool tells the process of a run which trial it is
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial that may be pruned.
+
+    Attributes:
+        sweep: folder of the study.
+        number: the trial's, in the study.
+        pruner: configuration of the pruner, a class of Optuna's.
+    """
+
+    sweep: str
+    number: int
+    pruner: dict[str, Any]
+
+    @classmethod
+    def of_job(cls, hydra_config: Any) -> "Trial | None":
+        """The trial that a job runs, from Hydra's node of its configuration; None unless it may be pruned."""
+        if hydra_config.mode != RunMode.MULTIRUN:
+            text = os.environ.get(_VARIABLE)
+            return cls(**json.loads(text)) if text else None
+        pruner = hydra_config.sweeper.get("pruner")
+        if hydra_config.sweeper.get("_target_") != TUNING or pruner is None:
+            return None
+        return cls(hydra_config.sweep.dir, hydra_config.job.num, OmegaConf.to_container(pruner, resolve=True))  # type: ignore[arg-type]
+
+    def environment(self) -> dict[str, str]:
+        """Environment variables for the process of the run."""
+        return {_VARIABLE: json.dumps(asdict(self))}
+
+    def is_worse(self, run: Path, cfg: Settings, step: int) -> bool:
+        """Whether the pruner stops the trial after its newest evaluation, which was made at this step."""
+        if step >= cfg.num_train_steps:  # nothing is left to stop
+            return False
+        import optuna  # not before: it is optional
+
+        from launch import database
+
+        # A copy in memory, because some pruners write into their study and this process must not.
+        with database.opened(Path(self.sweep)) as storage:
+            stored = optuna.load_study(study_name=database.NAME, storage=storage)
+            study = optuna.create_study(
+                study_name=database.NAME,
+                direction=stored.direction,
+                pruner=instantiate(self.pruner),
+                sampler=optuna.samplers.RandomSampler(),
+            )
+            study.add_trials(stored.trials[: self.number])
+        trial, worse = study.ask(), False
+        for due, mean_return in evaluations(run, cfg.eval_frequency).items():
+            trial.report(mean_return, due)
+            worse = trial.should_prune()
+        return worse
+
+
+def evaluations(run: Path, eval_frequency: int) -> dict[int, float]:
+    """The mean returns in a run's eval.csv, by the step at which each evaluation was due.
+
+    It is made up to a loop's step later: an action may be held for several environment steps.
+    """
+    path = run / "eval.csv"
+    returns: dict[int, float] = {}
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                step = int(row["step"])
+                returns.setdefault(step - step % max(eval_frequency, 1), float(row["episode_reward"]))
+    return returns

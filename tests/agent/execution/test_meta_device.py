@@ -1,0 +1,241 @@
+"""Of the GPU's path, what shows without one: updates, acting and what surrounds them, on torch's meta device.
+
+Where the host is needed: it stores rows and draws for how long noise is held, observations leave it and actions come
+back to it (`Policy.act`), metrics are fetched at a dump and histograms when they are due.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, make_agent
+from meta_device import META, Operations, RefusedError, on_device, stand_in
+from parts import PAGE, overrides, table
+from stand_in_graphs import delayed, fill, make_buffer
+
+from agent.execution.captured import Captured, Update
+from agent.execution.eager import Result
+from logger import Logger
+
+NAMES = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("*.yaml"))
+VECTORS = {name: overrides(name) for name in NAMES if not name.startswith("drq")}
+PIXELS = {
+    f"{name} from pixels": (*overrides(name), *FROM_IMAGES, "agent/observation_normaliser=none") for name in NAMES
+}
+FOLLOWING = ("normalised observations", "normalised rewards", "held noise", "weight decay")
+DROPOUT = ("dropout in the critics", "dropout in the actor")
+WARM = tuple(f"agent.{network}.network.norm.renorm_after=3" for network in ("actor", "critic"))
+CHOICES = {  # several in one; `make thorough` has each part with each agent
+    "quantiles": (*overrides("sac", *DROPOUT, "quantile head", *FOLLOWING), "agent.temperature.form=direct"),
+    "bins": (*overrides("sac", "LayerNorm", "categorical head"), "agent/temperature=fixed"),
+    "means": (*overrides("sac", "RMSNorm", "targets of the mean"), "agent/temperature=exponential"),
+    "renormalisation": (*overrides("crossq"), *WARM, "agent/temperature=learned_log"),
+    "likelihood ratio": (*overrides("sac_v"), "agent.policy_gradient=likelihood_ratio"),
+}
+QUICK = VECTORS | {name: case for name, case in PIXELS.items() if name.startswith(("drq", "crossq"))} | CHOICES
+SLOW = {name: case for name, case in PIXELS.items() if name not in QUICK}
+SLOW |= {f"{name} with {part}": overrides(name, part) for (name, part), together in table().items() if together}
+
+
+@pytest.fixture(autouse=True)
+def meta_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch)
+
+
+class Watched:
+    """In the place of agent.execution.captured.CudaGraphs: runs what a graph would hold within `on_device`."""
+
+    def __init__(self, agent: Any):
+        self.agent = agent
+        self.runs: dict[Any, list[Operations]] = {}  # by what is due
+
+    def warm_up(self, update: Update) -> Result:
+        pattern = tuple(self.agent.pattern.items())
+        with on_device(host_too=not pattern) as operations:  # no graph holds the first update, which is rehearsed
+            result = update()
+        if pattern:
+            self.runs.setdefault(pattern, []).append(operations)
+        return result
+
+    def every_run(self) -> list[Operations]:
+        return [run for runs in self.runs.values() for run in runs]
+
+
+def make(*overrides: str) -> Any:
+    agent = make_agent(*SMALL, *overrides, device="meta")
+    assert {parameter.device for module in agent.modules.values() for parameter in module.parameters()} == {META}
+    return agent
+
+
+def train(agent: Any, logger: Logger, updates: int) -> Watched:
+    """Updates, with steps of the environment between them."""
+    watched = Watched(agent)
+    agent.execution = Captured(watched)
+    buffer = make_buffer("device", META, images="obs_shape" in agent.observations.shapes)
+    ends = np.array([False, True])
+    for step in range(1, updates + 1):
+        agent.update(buffer, logger, step)
+        fill(buffer, 3, seed=step)
+        obs = np.full((2, OBS_DIM), step, np.float32)
+        with on_device(host_too=True):
+            agent.observe(obs, obs[:, :ACTION_DIM], obs[:, 0], obs + 1, ends, ends)
+    registered = {generator.initial_seed() for generator in (agent.policy.generator, *buffer.generators)}
+    assert all(run.seeds <= registered for run in watched.every_run())
+    return watched
+
+
+def check_updates(logger: Logger, *overrides: str) -> None:
+    agent = make(*overrides)
+    in_float32 = train(agent, logger, updates=4)
+    for first, *others in in_float32.runs.values():  # a graph would repeat the first of them
+        assert all(run.calls == first.calls for run in others)
+    assert max(map(len, in_float32.runs.values())) > 1
+    agent.autocast_dtype = torch.bfloat16
+    in_bf16 = train(agent, logger, updates=1)  # with everything due
+    dtypes = [{dtype for run in watched.every_run() for dtype in run.dtypes} for watched in (in_float32, in_bf16)]
+    assert torch.float32 in dtypes[0] and dtypes[1] - dtypes[0] == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.thorough) for name in SLOW)])
+def test_updates_wait_for_nothing_and_stay_on_the_device(name: str, tmp_path: Path) -> None:
+    """In float32 and, as far as Python has a part in it, under autocast."""
+    check_updates(Logger(tmp_path, {}), *(QUICK | SLOW)[name], *delayed(name))
+
+
+@pytest.mark.parametrize("images", [False, True])
+@pytest.mark.parametrize("storage", ["pinned", "device"])
+def test_a_batch_reaches_the_device_without_a_wait(storage: str, images: bool) -> None:
+    buffer = make_buffer(storage, META, images)
+    for step in range(5):
+        with on_device(host_too=True):
+            fill(buffer, 25, seed=step)  # the ring begins anew
+            buffer.stage(8)
+        with on_device() as operations:
+            batch = buffer.staged()
+        assert {tensor.device for tensor in batch} == {META} and batch.obs.shape == batch.next_obs.shape
+        assert batch.obs.shape == (8, *(IMAGE if images else (OBS_DIM,)))
+        assert operations.seeds == {generator.initial_seed() for generator in buffer.generators}
+        with on_device(host_too=True):
+            assert {tensor.device for tensor in buffer.sample(8)} == {META}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_acting_fetches_the_actions_and_nothing_else(name: str) -> None:
+    agent = make(*QUICK[name], *delayed(name))
+    images = "obs_shape" in agent.observations.shapes
+    obs = np.zeros((3, *IMAGE), np.uint8) if images else np.zeros((3, OBS_DIM), np.float32)
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
+        agent.act(obs)
+
+    def choose(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        with on_device():
+            (actions,) = agent.policy.actions(inputs)
+        assert actions.device == META
+        return [torch.zeros(actions.shape)]  # as the host gets them
+
+    agent.policy.choose = choose
+    for sample in (False, True):
+        for one in (obs, obs[0]):
+            with on_device(host_too=True):
+                assert agent.act(one, sample).shape == (*one.shape[: -obs[0].ndim], ACTION_DIM)
+
+
+def test_noise_that_is_held_stays_on_the_device() -> None:
+    agent = make("agent/exploration=held")
+    for _ in range(40):  # some environments' noise is new, and some is held
+        with on_device(host_too=True) as operations:
+            assert agent.exploration(agent.policy.noise, 3).device == META
+            agent.exploration.release(np.array([False, False, True]))
+        assert operations.seeds <= {agent.policy.generator.initial_seed()}
+
+
+def test_metrics_are_added_up_on_the_device_and_fetched_once_a_dump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[torch.Tensor] = []
+
+    def tolist(tensor: torch.Tensor) -> list[float]:
+        fetched.append(tensor)
+        return [0.0] * len(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", tolist)
+    logger = Logger(tmp_path, {})
+    for step in range(5):
+        losses = {f"train_{part}/loss": torch.empty((), device=META) for part in ("actor", "critic")}
+        with on_device():
+            logger.log_all(losses | ({"train_alpha/loss": torch.empty((), device=META)} if step % 2 else {}), step)
+            logger.log("train/own", torch.empty(1, device=META), step)
+        logger.log("train/episode_reward", 1.5, step)
+    assert not fetched
+    row = logger.dump(5)
+    assert [tensor.device for tensor in fetched] == [META] and len(fetched[0]) == 4
+    assert len(row) == 5 and row["train/episode_reward"] == 1.5
+
+
+Line = Callable[[torch.Tensor], Any]  # of an update, with a tensor (4, 3) on the device
+WAITS: dict[str, Line] = {
+    "item": lambda x: x.sum().item(),
+    "bool": lambda x: 1 if (x > 0).any() else 0,
+    "float": lambda x: float(x.sum()),
+    "number in a shape": lambda x: torch.zeros(x.sum().long()),
+    "cpu": lambda x: x.cpu(),
+    "numpy": lambda x: x.numpy(),
+    "mask as an index": lambda x: x[x > 0],
+    "where": lambda x: torch.where(x > 0),
+    "equal": lambda x: torch.equal(x, x),
+}
+REFUSED: dict[str, Line] = {
+    "number of the host": lambda x: x + torch.zeros(()),
+    "number of the host, in place": lambda x: x.lerp_(x, torch.ones(())),
+    "row of the host, in place": lambda x: x.add_(torch.zeros(3)),
+    "copy": lambda x: x.copy_(torch.zeros(4, 3)),
+    "index of the host": lambda x: x[torch.zeros(2, dtype=torch.long)],
+    "list as an index": lambda x: x[:, [0, 2]],
+    "array as an index, assigned to": lambda x: x.__setitem__(np.array([0, 2]), 1.0),
+    "assignment by a mask": lambda x: x.__setitem__(x[:, 0] > 0, x[0]),
+    "tensor of a number": lambda x: torch.tensor(0.5, device=x.device),
+    "tensor of an array": lambda x: torch.as_tensor(np.zeros(3), device=x.device),
+    "tensor like another": lambda x: x.new_tensor([0.5]),
+    "draw": lambda x: torch.rand_like(x),
+    "dropout": lambda x: torch.nn.functional.dropout(x),
+    "host's own work": lambda x: torch.zeros(3) + 1,
+    "backward pass": lambda x: torch.autograd.grad(hooked(x.requires_grad_()).sum(), x),
+}
+
+
+def hooked(x: torch.Tensor) -> torch.Tensor:
+    y = 2 * x
+    y.register_hook(lambda gradient: gradient * torch.ones(()))
+    return y
+
+
+@pytest.mark.parametrize("line", WAITS.values(), ids=WAITS)
+def test_what_the_host_waits_for_raises(line: Line) -> None:
+    with on_device(host_too=True), pytest.raises((NotImplementedError, RuntimeError, TypeError)):
+        line(torch.zeros(4, 3, device=META))
+
+
+@pytest.mark.parametrize("line", REFUSED.values(), ids=REFUSED)
+def test_what_a_graph_cannot_hold_is_refused(line: Line) -> None:
+    x = torch.zeros(4, 3, device=META)
+    with on_device(), pytest.raises(RefusedError):
+        line(x)
+
+
+def test_around_a_graph_the_host_computes_and_sends() -> None:
+    x = torch.zeros(4, 3, device=META)
+    with on_device(host_too=True):
+        rows = torch.from_numpy(np.ones((4, 3), np.float32)) + 1
+        x.copy_(rows, non_blocking=True)
+        rows.to(META, non_blocking=True)
+        for line in (
+            lambda: x.copy_(rows),
+            lambda: rows.to(META),
+            lambda: x + torch.zeros(()),
+            lambda: torch.rand_like(x),
+        ):
+            with pytest.raises(RefusedError):
+                line()
