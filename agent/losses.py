@@ -169,11 +169,7 @@ def project_to_bins(probabilities: torch.Tensor, returns: torch.Tensor, bounds: 
 
 
 def cross_entropy(logits: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None) -> torch.Tensor:
-    """sum_i mean_B -sum_k target_k log softmax(logits_i)_k; logits (N, B, K), target (B, K), constants.
-
-    Args:
-        importance: as for `squared_error`.
-    """
+    """sum_i mean_B -sum_k target_k log softmax(logits_i)_k; logits (N, B, K), target (B, K), constants."""
     if importance is not None:
         target = importance.unsqueeze(-1) * target
     return -(torch.log_softmax(logits, -1) * target).sum() / len(target)

@@ -1,8 +1,4 @@
-"""Replay buffers that draw by priority: what an agent does for one, and the errors where it cannot.
-
-Such a buffer has `update_priorities(index, priorities)`, and its batches are `replay_buffer.WeightedBatch`. The weights
-belong in the critics' loss, and after each update the buffer gets new priorities of the batch's rows.
-"""
+"""What an agent does for a replay buffer that draws by priority, which is one with `update_priorities`."""
 
 import inspect
 from typing import Any
@@ -11,14 +7,10 @@ from utils import UserError
 
 
 def require_support(agent: Any, replay_buffer: Any) -> None:
-    """Called before training.
-
-    Raises:
-        UserError: if the buffer draws by priority, and the agent or its critic's head takes no part in it.
-    """
+    """Raises UserError, before training, if the buffer draws by priority and the agent takes no part in it."""
     if not hasattr(replay_buffer, "update_priorities"):
         return
-    buffer, name = _name(replay_buffer), type(agent).__name__
+    buffer, name = type(replay_buffer).__name__, type(agent).__name__
     if not getattr(agent, "supports_prioritised_replay", False):
         raise UserError(
             f"replay_buffer: {buffer} draws by priority, and {name} returns no priorities; choose an agent that does, "
@@ -33,32 +25,16 @@ def require_support(agent: Any, replay_buffer: Any) -> None:
 
 
 def hand_back(agent: Any, replay_buffer: Any, seen: Any) -> None:
-    """Gives a replay buffer that draws by priority what an update returned; nothing for any other.
-
-    Args:
-        seen: as the update step returned it: `priorities` and `index`, (B,) each, among others.
+    """Gives a buffer that draws by priority the `priorities` and `index`, (B,) each, that an update returned.
 
     Raises:
         UserError: if they are missing.
     """
-    update_priorities = getattr(replay_buffer, "update_priorities", None)
-    if update_priorities is None:
+    if not hasattr(replay_buffer, "update_priorities"):
         return
-    if "priorities" in seen and "index" in seen:
-        update_priorities(seen["index"], seen["priorities"])
-        return
-    buffer, name = _name(replay_buffer), type(agent).__name__
-    if not agent._rehearsals[agent.batch_size].weighted:
+    if not {"priorities", "index"} <= seen.keys():
         raise UserError(
-            f"replay_buffer: {buffer} has update_priorities, so its batches have to be replay_buffer.WeightedBatch; "
-            "batch.weighted(weight, index) makes one"
+            f"replay_buffer: {type(replay_buffer).__name__} draws by priority and gets none back; its batches have to "
+            f"be WeightedBatch, and {type(agent).__name__}.update_step has to return **self.priorities(...)"
         )
-    raise UserError(
-        f"{name}.update_step returns no priorities for {buffer}, which draws by them; add "
-        "**self.priorities(batch, outputs, target) to the second dictionary that it returns"
-    )
-
-
-def _name(replay_buffer: Any) -> str:
-    kind = type(replay_buffer)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    replay_buffer.update_priorities(seen["index"], seen["priorities"])

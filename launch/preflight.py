@@ -104,8 +104,7 @@ def _check_buffer(cfg: Settings, shapes: Shapes, agent: Any, execution: str) -> 
     if cfg.replay_storage != "auto":  # which always finds something, and would start a GPU here to look
         buffers.choose_storage(cfg, shapes, machine.resolve_device(cfg.device))
     if not buffers.has_our_buffer(cfg):
-        buffer = buffers.build_replay_buffer(cfg, shapes, torch.device("cpu"), "auto", execution)
-        buffers.require_priorities_are_used(cfg, buffer, agent)
+        buffers.build_replay_buffer(cfg, shapes, torch.device("cpu"), "auto", execution, agent)
     elif not buffers.draws_with_replacement(cfg) and agent.batch_size > cfg.replay_buffer["capacity"]:
         raise UserError(
             f"replay_buffer_capacity={cfg.replay_buffer['capacity']}: "

@@ -19,6 +19,7 @@ from utils import UserError
 # What the training loop and a checkpoint ask of a replay buffer, and what updates in a CUDA graph ask besides.
 BUFFER_METHODS = ("add", "sample", "num_added", "capacity", "state_dict", "load_state_dict", "__len__")
 GRAPH_METHODS = ("stage", "staged", "generators")
+STAGES = (ReplayBuffer.stage, frames.FrameBuffer.stage)  # which do not call sample
 
 
 def build_n_step(cfg: Settings) -> NStep:
@@ -78,15 +79,19 @@ def require_memory(cfg: Settings, shapes: Shapes) -> None:
             require_memory_for_rows(*sizes)
 
 
-def build_replay_buffer(cfg: Settings, shapes: Shapes, device: torch.device, storage: str, execution: str) -> Any:
+def build_replay_buffer(
+    cfg: Settings, shapes: Shapes, device: torch.device, storage: str, execution: str, agent: Any
+) -> Any:
     """The replay buffer that `cfg.replay_buffer` describes.
 
     Args:
         storage: what `choose_storage` chose.
         execution: of the updates; those in CUDA graphs ask more of a buffer.
+        agent: which learns from it; a buffer that draws by priority asks more of it.
 
     Raises:
-        UserError: for a class that cannot be called so, or lacks what the training loop needs.
+        UserError: for a class that cannot be called so, or lacks what the training loop needs, or draws by priority
+            where that cannot work.
     """
     node = dict(cfg.replay_buffer)
     target = node["_target_"]
@@ -110,27 +115,19 @@ def build_replay_buffer(cfg: Settings, shapes: Shapes, device: torch.device, sto
     if missing:
         hint = "; or choose execution=eager" if set(missing) <= set(GRAPH_METHODS) else ""
         raise UserError(f"replay_buffer._target_={target}: it needs {', '.join(missing)}{hint}")
-    if execution.endswith("captured") and _overrides_sample_alone(type(buffer)):
+    if (
+        execution.endswith("captured")
+        and type(buffer).stage in STAGES
+        and type(buffer).sample is not ReplayBuffer.sample
+    ):
         raise UserError(
             f"replay_buffer._target_={target}: it overrides sample, and updates in a CUDA graph call stage and staged "
             "instead; override choose, or choose execution=eager"
         )
-    return buffer
-
-
-def _overrides_sample_alone(kind: type) -> bool:
-    """Whether a ReplayBuffer's class has a `sample` of its own, and the `stage` of a base class."""
-    if not issubclass(kind, ReplayBuffer):
-        return False
-    sample, stage = (next(base for base in kind.__mro__ if name in vars(base)) for name in ("sample", "stage"))
-    return sample is not stage and issubclass(sample, stage)
-
-
-def require_priorities_are_used(cfg: Settings, replay_buffer: Any, agent: Any) -> None:
-    """Raises UserError if the replay buffer draws by priority, and the agent or `preload_share` cannot work with it."""
-    require_support(agent, replay_buffer)
-    if cfg.preload_share and hasattr(replay_buffer, "update_priorities"):
+    require_support(agent, buffer)
+    if cfg.preload_share and hasattr(buffer, "update_priorities"):
         raise UserError(
-            f"preload_share={cfg.preload_share}: replay_buffer._target_={cfg.replay_buffer['_target_']} draws by "
-            "priority, and what is preloaded is drawn uniformly; choose preload_share=0, which puts it into that buffer"
+            f"preload_share={cfg.preload_share}: replay_buffer._target_={target} draws by priority, and preloaded rows "
+            "are drawn uniformly; choose preload_share=0, which puts them into that buffer"
         )
+    return buffer

@@ -18,13 +18,7 @@ from agent.policy_file import load_policy
 from replay.n_step import NStep
 from run import environments, machine, part_files, sources
 from run.beside import Beside, Spec, make_evaluator
-from run.buffers import (
-    build_n_step,
-    build_replay_buffer,
-    choose_storage,
-    draws_with_replacement,
-    require_priorities_are_used,
-)
+from run.buffers import build_n_step, build_replay_buffer, choose_storage, draws_with_replacement
 from run.environments import env_maker, is_as_registered
 from run.evaluator import Evaluator
 from run.preloaded import Preloaded
@@ -97,8 +91,7 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
     seed_policy = build_seed_policy(cfg, agent, shapes, device, work_dir)
     n_step = build_n_step(cfg)
     storage = choose_storage(cfg, shapes, device)
-    replay_buffer = build_replay_buffer(cfg, shapes, device, storage, execution)
-    require_priorities_are_used(cfg, replay_buffer, agent)
+    replay_buffer = build_replay_buffer(cfg, shapes, device, storage, execution, agent)
     logger_node = _logger_node(cfg)
     logger = instantiate(logger_node, _convert_="all")(log_dir=work_dir)
     own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make_evaluator(cfg, work_dir, films)

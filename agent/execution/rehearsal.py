@@ -13,7 +13,7 @@ from torch import nn
 
 from agent.execution.noise import Plan, Rehearsed
 from replay_buffer import Batch
-from utils import UserError, leaves
+from utils import UserError
 
 
 class Rehearsal(NamedTuple):
@@ -21,7 +21,6 @@ class Rehearsal(NamedTuple):
 
     plan: Plan  # its random numbers
     metrics: set[str]  # their keys
-    weighted: bool  # whether it was made on a WeightedBatch
 
 
 def rehearse(agent: Any, batch: Any) -> Rehearsal:
@@ -38,16 +37,25 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     _require_found(agent, name)
     kept, numbers, undrawn = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
     writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}  # a count that no GPU waits for
+    weight = getattr(batch, "weight", None)
     try:
         plan, metrics = _update(agent, batch)
     except Exception as error:
-        _require_no_weights(agent, batch, kept, error)
-        raise
+        if isinstance(error, UserError) or weight is not None or _with_other_weights(agent, batch, kept) is None:
+            raise
+        raise UserError(
+            f"{name}.update_step needs batch.weight, and the replay buffer's {type(batch).__name__} has none; choose a "
+            "buffer with weights, or allow for None, as self.critic_loss(outputs, target, batch.weight) does"
+        ) from error
     stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
     changed = [key for key, value in _numbers(agent).items() if numbers.get(key, value) != value]
-    weighted = getattr(batch, "weight", None) is not None
-    if weighted:
-        _require_weights_used(agent, batch, kept)
+    if weight is not None:
+        moments, others = _moments(agent), _with_other_weights(agent, batch, kept)
+        if others is not None and torch.equal(moments, others):
+            raise UserError(
+                f"{name}.update_step ignores batch.weight, which the replay buffer gives its rows; use it, as "
+                "self.critic_loss(outputs, target, batch.weight) does, or choose replay_buffer.ReplayBuffer"
+            )
     agent.load_state_dict(kept)
     _require_metrics(metrics, name)
     if changed:
@@ -65,7 +73,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
             f"{name}.update_step never steps the optimizer {missing!r}; give step_optimizers a loss of that name, or "
             "leave its add_optimizer out"
         )
-    return Rehearsal(plan, set(metrics), weighted)
+    return Rehearsal(plan, set(metrics))
 
 
 def _update(agent: Any, batch: Any) -> tuple[Plan, dict[str, torch.Tensor]]:
@@ -84,34 +92,21 @@ def _update(agent: Any, batch: Any) -> tuple[Plan, dict[str, torch.Tensor]]:
     return noise.plan, metrics
 
 
-def _require_weights_used(agent: Any, batch: Any, kept: dict[str, Any]) -> None:
-    """Raises UserError if the update that was just made would have been the same with other weights."""
-    before = agent.snapshot()["optimizers"]
-    agent.load_state_dict(copy.deepcopy(kept))
-    _update(agent, batch._replace(weight=batch.weight + 1))
-    after = agent.state_dict()["optimizers"]
-    pairs = zip(leaves(before), leaves(after), strict=True)
-    if all(torch.equal(a, b) for (_, a), (_, b) in pairs if isinstance(a, torch.Tensor)):
-        raise UserError(
-            f"{type(agent).__name__}.update_step ignores batch.weight, which the replay buffer gives its rows; use it, "
-            "as self.critic_loss(outputs, target, batch.weight) does, or choose replay_buffer.ReplayBuffer"
-        )
-
-
-def _require_no_weights(agent: Any, batch: Any, kept: dict[str, Any], error: Exception) -> None:
-    """Raises UserError if an update failed for want of weights: with some it works."""
-    if isinstance(error, UserError) or getattr(batch, "weight", None) is not None:
-        return
-    count = len(batch.obs)
+def _with_other_weights(agent: Any, batch: Any, kept: dict[str, Any]) -> torch.Tensor | None:
+    """The optimizers' moments after an update of the same rows and other weights; None if it fails."""
+    count, weight = len(batch.obs), getattr(batch, "weight", None)
+    other = np.ones(count) if weight is None else weight.cpu().numpy() + 1
     agent.load_state_dict(copy.deepcopy(kept))
     try:
-        _update(agent, Batch(*batch[:5]).weighted(np.ones(count), np.arange(count)))
+        _update(agent, Batch(*batch[:5]).weighted(other, np.arange(count)))
     except Exception:
-        return
-    raise UserError(
-        f"{type(agent).__name__}.update_step needs batch.weight, and the replay buffer's {type(batch).__name__} has "
-        "none; choose a buffer with weights, or allow for None, as self.critic_loss(outputs, target, batch.weight) does"
-    ) from error
+        return None
+    return _moments(agent)
+
+
+def _moments(agent: Any) -> torch.Tensor:
+    states = [optimizer.state_dict() for optimizer in agent.optimizers.values()]
+    return torch.cat([moment.flatten() for state in states for moment in state["first_moments"]])
 
 
 def _require_found(agent: Any, name: str) -> None:

@@ -313,7 +313,7 @@ def of(kind: type) -> Any:
             "sac",
             keeps_errors,
             PrioritisedBuffer,
-            r"^SACAgent\.update_step returns no priorities for own_buffers\.Priori",
+            r"PrioritisedBuffer draws by priority and gets none back",
         ),
         ("td3", needs_weights, ReplayBuffer, r"^TD3Agent\.update_step needs batch\.weight, and .*'s Batch has none"),
         ("sac", None, Fives, r"^SACAgent\.update_step needs batch\.weight, and the replay buffer's Five has none"),
@@ -321,7 +321,7 @@ def of(kind: type) -> Any:
             "sac",
             None,
             Forgets,
-            r"test_prioritised\.Forgets has update_priorities, so its batches have to be .*Weighted",
+            r"Forgets draws by priority and gets none back; .*WeightedBatch, and SACAgent",
         ),
     ],
 )
@@ -374,9 +374,7 @@ def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
     require_support(fork, make_buffer("host"))
     for agent in (make_agent(*AGENTS["sac_v"]), fork, object()):
         name = type(agent).__name__
-        with pytest.raises(
-            UserError, match=rf"own_buffers\.PrioritisedBuffer draws by priority, and {name} returns no"
-        ):
+        with pytest.raises(UserError, match=rf"PrioritisedBuffer draws by priority, and {name} returns no"):
             require_support(agent, buffer)
     fork.supports_prioritised_replay = True  # its own update calls update_priorities
     require_support(fork, buffer)
