@@ -4,6 +4,7 @@ import os
 import resource as limits
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,13 +26,20 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
 @contextmanager
 def no_file_longer_than(num_bytes: int) -> Iterator[None]:
-    """What a full disk does to a write, by a limit of this process."""
+    """What a full disk does to a write, by a limit of this process.
+
+    No bytecode is written meanwhile: Python does not notice that a module's file was cut off at the limit, and it could
+    not be imported any more.
+    """
     soft, hard = limits.getrlimit(limits.RLIMIT_FSIZE)
-    limits.setrlimit(limits.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        limits.setrlimit(limits.RLIMIT_FSIZE, (soft, hard))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "dont_write_bytecode", True)
+        patched.setenv("PYTHONDONTWRITEBYTECODE", "1")  # for processes, which have the limit too
+        limits.setrlimit(limits.RLIMIT_FSIZE, (num_bytes, hard))
+        try:
+            yield
+        finally:
+            limits.setrlimit(limits.RLIMIT_FSIZE, (soft, hard))
 
 
 def limit_from(run: Workspace, step: int, num_bytes: int) -> None:

@@ -17,6 +17,12 @@ from sinks import wandb as wandb_sink
 from utils import UserError
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without an account, whoever runs the tests."""
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
 def records(folder: Path) -> list[Any]:
     """The records of each offline run in a folder: a log of 32 KiB blocks, behind a header of seven bytes."""
     import wandb
@@ -130,7 +136,6 @@ def test_nobody_logged_in_is_one_line_too(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     for name in ("WANDB_API_KEY", "WANDB_MODE", "NETRC"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises(UserError, match=r"log_save_wandb=true: .*API key.*mode=offline needs no account"):
         preflight.prepare(["log_save_wandb=true"], preflight.check_machine)
     assert not (tmp_path / "exp").exists()
