@@ -21,8 +21,10 @@ import gymnasium as gym
 import numpy as np
 
 from envs.recorded import Recorder, Recording
-from run import best, dataset, machine, packed, trained, trust
-from run.evaluator import Evaluator
+from run import machine
+from run.data import recorded
+from run.evaluation.evaluator import Evaluator
+from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
 from utils import EnvError, RunError, UserError, one_line
 
@@ -41,7 +43,7 @@ def evaluate(
 
     Args:
         path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it; `checkpoints/best` is
-            the policy that was evaluated best. Or a policy's file (see run/packed.py).
+            the policy that was evaluated best. Or a policy's file (see run/saving/policy_bundle.py).
         num_episodes: None for as many as in training.
         seed: seed of the episodes; None for the seed of the run.
         device: as the key of that name.
@@ -58,8 +60,8 @@ def evaluate(
             be written.
     """
     if dataset_id is not None:
-        dataset.require_new(dataset_id)
-    played = trained.load(path, device, trusted, renders=film is not None)
+        recorded.require_new(dataset_id)
+    played = run_policy.load(path, device, trusted, renders=film is not None)
     if film is not None and not machine.can_film(played.renders):
         film = None
     cfg = played.cfg
@@ -89,7 +91,7 @@ def evaluate(
     if film is not None and film.exists() and film.stat().st_mtime_ns >= began_ns:
         print(film)
     if dataset_id is not None:
-        print(dataset.write(dataset_id, recordings, played, sampled))
+        print(recorded.write(dataset_id, recordings, played, sampled))
     return returns
 
 
@@ -120,7 +122,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     path = (arguments.path / best.BEST if arguments.best else arguments.path).resolve()
-    beside = None if packed.is_file(path) else trained.run_folder_of(path) / "video" / "evaluate.mp4"
+    beside = None if policy_bundle.is_file(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
     film = None if arguments.no_video else arguments.video or beside
     try:
         require_posix()

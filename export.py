@@ -29,9 +29,9 @@ from agent.exported import INPUT, OUTPUT, Greedy, write_onnx, write_torchscript
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from agent.policy_file import load_policy, save_policy
-from envs.seeding import EVAL_STREAM, episode_seed
-from run import best, packed, part_files, trained, trust
-from run.trained import Trained
+from envs.seeded import EVAL_STREAM, episode_seed
+from run.saving import best, checkpoint_files, policy_bundle, run_policy, trust
+from run.saving.run_policy import RunPolicy
 from study.runs import read
 from utils import RunError, UserError, one_line, write_atomically
 from video import seconds_per_step
@@ -62,7 +62,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     """
     if kind == "onnx":
         _require_packages()
-    found = trained.load(path, "cpu", trusted)
+    found = run_policy.load(path, "cpu", trusted)
     policy = _policy_of(found)
     env = found.make_env(False)
     own = env.get_wrapper_attr("own_actions")
@@ -72,24 +72,24 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     output = output or _place_of(found, kind)
     if output.is_dir() or not output.name:
         raise UserError(f"--output {output}: a folder; name a file")
-    if kind == "policy" and (not packed.is_file(output) or output.resolve() == found.path):
+    if kind == "policy" and (not policy_bundle.is_file(output) or output.resolve() == found.path):
         raise UserError(f"--output {output}: a policy's file goes here, another one, whose name ends in .pt")
     partial = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         if kind == "policy":
-            part_files.write_file(lambda path: save_policy(policy, path), partial)
+            checkpoint_files.write_file(lambda path: save_policy(policy, path), partial)
         else:
             greedy = Greedy(policy, own.low, own.high)
             write = write_onnx if kind == "onnx" else write_torchscript
-            part_files.write_file(lambda path: write(greedy, obs[:8], path), partial)
+            checkpoint_files.write_file(lambda path: write(greedy, obs[:8], path), partial)
         apart = worst_difference(_runner(kind, partial, own), policy, obs, own)
         if not apart <= MOST_APART:
             raise RunError(f"{output}: its actions are {apart:.1e} from the policy's, more than {MOST_APART:g}")
         about |= {"worst_difference": apart, "sha256": hashlib.sha256(partial.read_bytes()).hexdigest()}
         partial.replace(output)
         said = json.dumps(about, indent=1, ensure_ascii=False)  # YAML, as which a policy's is read, has no surrogates
-        write_atomically(packed.beside(output), f"{said}\n")
+        write_atomically(policy_bundle.json_of(output), f"{said}\n")
     except OSError as error:
         raise UserError(f"{output}: cannot be written ({error.strerror})") from None
     finally:
@@ -100,10 +100,10 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     return output
 
 
-def _place_of(found: Trained, kind: str) -> Path:
+def _place_of(found: RunPolicy, kind: str) -> Path:
     """Where it goes if nobody says."""
     suffix = SUFFIXES.get(kind, kind)
-    if packed.is_file(found.path):
+    if policy_bundle.is_file(found.path):
         return found.path.with_suffix(f".{suffix}")
     name = "best" if found.path == found.folder / best.BEST else "policy"
     return found.folder / "export" / f"{name}.{suffix}"
@@ -115,7 +115,7 @@ def _require_packages() -> None:
         raise UserError(f"--format onnx: {', '.join(missing)} missing; pip install -e '.[export]'")
 
 
-def _policy_of(found: Trained) -> Policy:
+def _policy_of(found: RunPolicy) -> Policy:
     """What acts greedily, and is made of tensors alone."""
     actor = found.actor
     if isinstance(actor, Policy):
@@ -125,7 +125,7 @@ def _policy_of(found: Trained) -> Policy:
     return actor.policy
 
 
-def _observations(env: gym.Env, policy: Policy, found: Trained) -> np.ndarray:
+def _observations(env: gym.Env, policy: Policy, found: RunPolicy) -> np.ndarray:
     """What the policy sees where it acts: (CHECKED, obs_dim) float32, or images (CHECKED, C, H, W) uint8."""
     kept: list[np.ndarray] = []
     episode, over, obs = 0, True, np.zeros(0)
@@ -139,7 +139,7 @@ def _observations(env: gym.Env, policy: Policy, found: Trained) -> np.ndarray:
     return np.stack(kept)
 
 
-def _about(found: Trained, kind: str, env: gym.Env) -> dict[str, Any]:
+def _about(found: RunPolicy, kind: str, env: gym.Env) -> dict[str, Any]:
     """What the file is of; plain values."""
     cfg, own = found.cfg, env.get_wrapper_attr("own_actions")
     obs_shape = list(env.observation_space.shape or ())
@@ -160,11 +160,11 @@ def _about(found: Trained, kind: str, env: gym.Env) -> dict[str, Any]:
         "env_kwargs": dict(cfg.env_kwargs),
         "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
         "control_rate_hz": 1 / seconds_per_step(env, 1),
-        "return": found.evaluation if packed.is_file(found.path) else _return_of(found),
+        "return": found.evaluation if policy_bundle.is_file(found.path) else _return_of(found),
     } | settings
 
 
-def _return_of(found: Trained) -> dict[str, float | None] | None:
+def _return_of(found: RunPolicy) -> dict[str, float | None] | None:
     """Of the run's evaluation at that step, or the newest one before it."""
     columns = read(found.folder / "eval.csv")
     steps, means = columns.get("episode_reward", ([], []))

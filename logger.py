@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from settings.checked import Checked
 from settings.nested import dotted
 from settings.types import Factory, NonNegativeInt, Part
+from settings.validated import Validated
 from sinks.sink import GROUPS, Row, Sink, group_of
 from utils import Every, require_count
 
@@ -51,7 +51,7 @@ def _spread(keys: tuple[str, ...], bundle: Meter, meters: dict[str, Meter]) -> N
         meters.setdefault(key, Meter()).add(total, bundle.count)
 
 
-class Logger(Checked):
+class Logger(Validated):
     """Averages what is logged between dumps and hands it to the sinks.
 
     Args:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from settings.checked import Checked
 from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
+from settings.validated import Validated
 from utils import UserError, require_count
 
 CHUNK_BYTES = 2**23  # of rows that `chunks` gives at once
@@ -112,7 +112,7 @@ class Ring:
         return self._width
 
 
-class ReplayBuffer(Ring, Checked):
+class ReplayBuffer(Ring, Validated):
     """A ring of the newest `capacity` transitions.
 
     A row is `obs | action | reward | discount | next_obs` in float32; a uint8 observation as its bytes.

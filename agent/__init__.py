@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from settings.checked import Checked
+from settings.validated import Validated
 
 
-class Agent(ABC, Checked):
+class Agent(ABC, Validated):
     """A policy that learns from a replay buffer.
 
     A new algorithm is one file beside this one with a subclass of this class, and one YAML in `config/agent/`.

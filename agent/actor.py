@@ -12,8 +12,8 @@ from torch import nn
 from agent.networks.distributions import SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
 from agent.networks.residual import NetworkFactory, build
-from settings.checked import Checked
 from settings.types import Bounds, Depth, PositiveFloat, PositiveInt
+from settings.validated import Validated
 
 LogStdLimit = Literal["tanh", "clamp"]
 
@@ -24,7 +24,7 @@ def limit_log_std(s: torch.Tensor, bounds: tuple[float, float], limit: LogStdLim
     return 0.5 * (lo + hi) + 0.5 * (hi - lo) * torch.tanh(s) if limit == "tanh" else s.clamp(lo, hi)
 
 
-class DiagGaussianActor(nn.Module, Checked):
+class DiagGaussianActor(nn.Module, Validated):
     """An MLP from an observation to a SquashedNormal.
 
     Args:
@@ -65,7 +65,7 @@ class DiagGaussianActor(nn.Module, Checked):
         return SquashedNormal(torch.tanh(mu) if self.tanh_mu else mu, log_std=log_std)
 
 
-class GaussianMixtureActor(nn.Module, Checked):
+class GaussianMixtureActor(nn.Module, Validated):
     """An MLP from an observation to a SquashedMixture; its head is K (2 |A| + 1) wide.
 
     With one component it gives a SquashedNormal.

@@ -2,11 +2,11 @@
 
 import torch
 
-from settings.checked import Checked
 from settings.types import NonNegativeInt, PositiveInt
+from settings.validated import Validated
 
 
-class RandomShift(Checked):
+class RandomShift(Validated):
     """Shifts an image by up to `pad` pixels each way, its border repeated (DrQ, arXiv 2004.13649).
 
     All channels of a row, so all frames of a stack, are shifted alike; each row and each view by itself.

@@ -6,17 +6,17 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from agent.execution.parts import Draws
 from agent.networks.encoder import FromImages
 from agent.networks.heads import HeadFactory, ScalarHead
 from agent.networks.mlp import Init, mlp
 from agent.networks.residual import NetworkFactory, build
-from settings.checked import Checked
+from agent.toolkit.hooks import Draws
 from settings.types import Depth, PositiveFloat, PositiveInt
+from settings.validated import Validated
 from utils import UserError
 
 
-class CriticEnsemble(nn.Module, Checked):
+class CriticEnsemble(nn.Module, Validated):
     """`num_critics` independent networks on [o, a], as one batched product.
 
     Args:
@@ -93,7 +93,7 @@ class RandomSubset(Draws):
         return functional_call(self._trunk, chosen, (obs if self._encode is None else self._encode(obs), action))
 
 
-class ValueNetwork(nn.Module, Checked):
+class ValueNetwork(nn.Module, Validated):
     """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1).
 
     Args:

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import torch
 
-from agent.execution.noise import Noise
-from agent.execution.views import evaluation_view, frozen_view
-from agent.histograms import HistogramInputs
 from agent.off_policy import Metrics
 from agent.soft_actor import SoftActorAgent
+from agent.toolkit.frozen import evaluation_view, frozen_view
+from agent.toolkit.histograms import HistogramInputs
+from agent.toolkit.noise import Noise
 from replay_buffer import Batch
 from settings.types import PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate

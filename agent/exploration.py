@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from settings.checked import Checked
 from settings.types import Factory, Part, PositiveFloat, PositiveInt
+from settings.validated import Validated
 
 ExplorationFactory = Annotated[Factory, Part("exploration noise", ("device",), ("__call__", "release"))]
 
 
-class HeldNoise(Checked):
+class HeldNoise(Validated):
     """Each environment's policy noise stays the same for n steps, n from a zeta law that is cut off (arXiv 2604.04539).
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps. The mean and the deviation of the action still follow

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from settings.checked import Checked
 from settings.types import Factory, Part, PositiveFloat, PositiveInt
+from settings.validated import Validated
 
 ObservationNormaliserFactory = Annotated[
     Factory, Part("a normaliser of observations", ("obs_dim",), ("forward", "observe"))
@@ -21,7 +21,7 @@ RewardNormaliserFactory = Annotated[Factory, Part("a normaliser of rewards", ("d
 EPSILON = 1e-8  # beside the variance: an element that never changes is divided by 1e-4, not by 0
 
 
-class ObservationNormaliser(nn.Module, Checked):
+class ObservationNormaliser(nn.Module, Validated):
     """(o - mean) / sqrt(variance + 1e-8), each element by itself, over all observations so far (arXiv 2410.09754).
 
     Before the first one it changes nothing. Samples are put together pairwise (Chan, Golub and LeVeque), in float64:
@@ -71,7 +71,7 @@ class ObservationNormaliser(nn.Module, Checked):
         self.count = state
 
 
-class RewardNormaliser(Checked):
+class RewardNormaliser(Validated):
     """Divides rewards by the deviation of the discounted return, or by its largest magnitude / bound if that is more.
 
     So no discounted return is beyond `bound`, which is where a categorical critic's support ends (arXiv 2604.04539);

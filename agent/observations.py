@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import torch
 
-from agent.execution.noise import Noise
-from agent.execution.views import frozen_view
 from agent.networks.encoder import EncoderFactory, FromImages, ImageShape
+from agent.toolkit.frozen import frozen_view
+from agent.toolkit.noise import Noise
 from replay_buffer import Batch, WeightedBatch
 from settings.types import Factory, Part
 from utils import UserError

@@ -12,21 +12,21 @@ import torch
 from torch import nn
 
 from agent import Agent
-from agent.execution.adam import Adam
 from agent.execution.eager import Eager
-from agent.execution.noise import Drawn, Noise
 from agent.execution.rehearsal import Rehearsal, rehearse
-from agent.execution.views import evaluation_view
 from agent.exploration import ExplorationFactory
-from agent.found import Finds, stateful
-from agent.histograms import HistogramInputs, log_histograms
 from agent.networks.encoder import EncoderFactory, ImageShape
 from agent.normalise import ObservationNormaliserFactory, RewardNormaliserFactory
 from agent.observations import AugmentationFactory, observations
 from agent.policy import Policy
 from agent.policy_file import recipe, save_policy
-from agent.priorities import hand_back
 from agent.schedule import Schedules
+from agent.toolkit.adam import Adam
+from agent.toolkit.frozen import evaluation_view
+from agent.toolkit.histograms import HistogramInputs, log_histograms
+from agent.toolkit.hooks import HasParts, stateful
+from agent.toolkit.noise import Drawn, Noise
+from agent.toolkit.priorities import hand_back
 from replay_buffer import Batch
 from settings.types import Betas, Factory, NonNegativeFloat, Part, PositiveInt, Schedule, UnitInterval
 from utils import UserError, require_count
@@ -37,7 +37,7 @@ ActorFactory = Annotated[Factory, Part("an actor", ("obs_dim", "action_dim"), ("
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
-class OffPolicyAgent(Agent, Finds):
+class OffPolicyAgent(Agent, HasParts):
     """An actor that acts, and an update step on batches; a subclass says which networks, and what step.
 
     docs/NEW_AGENT.md is the page for authors. A subclass's constructor builds `self.actor` and whatever else it learns
@@ -86,7 +86,7 @@ class OffPolicyAgent(Agent, Finds):
         self.schedules = Schedules(discount=discount, reward_scale=reward_scale)
         self.optimizers: dict[str, Adam] = {}
         self._optimized: dict[str, nn.Module] = {}  # the module of each
-        self.execution: Any = Eager()  # see agent/execution/choose.py
+        self.execution: Any = Eager()  # see run/execution.py
         self.run_update_step = self.update_step  # or that, compiled
         self.phase: tuple[Any, ...] = ()  # how each part that has phases computes now
         self.pattern: dict[int, bool] = {}  # by each frequency that update_step asks about: is it due now?

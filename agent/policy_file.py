@@ -90,7 +90,7 @@ def _require_as_signed(path: Path) -> None:
             said = json.loads(file.read())
         if "manifest" not in said:
             return  # of something else
-        told = [said["manifest"], said["manifest"].get("before") or {"parts": {}}]  # see run/best.py
+        told = [said["manifest"], said["manifest"].get("before") or {"parts": {}}]  # see run/saving/best.py
         expected = [one["parts"].get(path.stem) for one in told]
         with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 
 from agent.critic import RandomSubset
-from agent.execution.noise import Noise
-from agent.execution.views import frozen_view
-from agent.histograms import HistogramInputs
 from agent.networks.batch_norm import refuse_batch_norm
 from agent.off_policy import Metrics
 from agent.soft_actor import SoftActorAgent
+from agent.toolkit.frozen import frozen_view
+from agent.toolkit.histograms import HistogramInputs
+from agent.toolkit.noise import Noise
 from replay_buffer import Batch
 from settings.types import PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 import torch
 
 from agent import losses
-from agent.execution.noise import Noise
-from agent.execution.views import frozen_view
-from agent.histograms import HistogramInputs
 from agent.networks.batch_norm import refuse_batch_norm
 from agent.networks.heads import ScalarHead
 from agent.off_policy import LearningRate, Metrics
 from agent.soft_actor import SoftActorAgent
+from agent.toolkit.frozen import frozen_view
+from agent.toolkit.histograms import HistogramInputs
+from agent.toolkit.noise import Noise
 from replay_buffer import Batch
 from settings.types import (
     Betas,

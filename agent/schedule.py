@@ -2,12 +2,12 @@
 
 import math
 
-from agent.execution.parts import FollowsSteps
-from settings.checked import Checked
+from agent.toolkit.hooks import FollowsSteps
 from settings.types import Points, PositiveFloat, PositiveInt, Schedule
+from settings.validated import Validated
 
 
-class Linear(Checked):
+class Linear(Validated):
     """From `start` to `final` in a straight line over `steps` steps, and `final` from then on."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
@@ -17,7 +17,7 @@ class Linear(Checked):
         return self.start + (self.final - self.start) * min(step / self.steps, 1.0)
 
 
-class Cosine(Checked):
+class Cosine(Validated):
     """From `start` to `final` along half a cosine over `steps` steps, and `final` from then on."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
@@ -28,7 +28,7 @@ class Cosine(Checked):
         return self.final + (self.start - self.final) * (1 + math.cos(math.pi * done)) / 2
 
 
-class Exponential(Checked):
+class Exponential(Validated):
     """final + (start - final) exp(-step / decay)."""
 
     def __init__(self, start: float, final: float, decay: PositiveFloat):
@@ -38,7 +38,7 @@ class Exponential(Checked):
         return self.final + (self.start - self.final) * math.exp(-step / self.decay)
 
 
-class Piecewise(Checked):
+class Piecewise(Validated):
     """Straight lines through (step, value) points in the order of their steps; constant before and after them."""
 
     def __init__(self, points: Points):

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 import torch
 
 from agent import losses
-from agent.execution.noise import Noise
-from agent.histograms import HistogramInputs
 from agent.off_policy import ActorFactory, CriticFactory, LearningRate, Metrics, OffPolicyAgent
+from agent.toolkit.histograms import HistogramInputs
+from agent.toolkit.noise import Noise
 from settings.types import Betas, Factory, NonNegativeFloat, Part, PositiveInt, Schedule
 from utils import UserError
 

@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from agent.execution.noise import Noise
-from agent.execution.views import frozen_view
-from agent.histograms import HistogramInputs
 from agent.networks.batch_norm import refuse_batch_norm
 from agent.networks.mlp import Init
 from agent.networks.residual import NetworkFactory, build
 from agent.off_policy import ActorFactory, CriticFactory, LearningRate, Metrics, OffPolicyAgent
+from agent.toolkit.frozen import frozen_view
+from agent.toolkit.histograms import HistogramInputs
+from agent.toolkit.noise import Noise
 from replay_buffer import Batch
-from settings.checked import Checked
 from settings.types import Betas, Depth, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from settings.validated import Validated
 from utils import SoftUpdate
 
 
@@ -32,7 +32,7 @@ class NoisyAction(NamedTuple):
         return self.action + self.std * noise  # acting clamps it to the action range
 
 
-class DeterministicActor(nn.Module, Checked):
+class DeterministicActor(nn.Module, Validated):
     """An MLP from an observation to an action, squashed by tanh.
 
     Args:

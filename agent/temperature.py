@@ -6,14 +6,14 @@ from typing import Literal
 import torch
 from torch import nn
 
-from agent.execution.parts import AfterStep, FollowsSteps
 from agent.schedule import Exponential
-from settings.checked import Checked
+from agent.toolkit.hooks import AfterStep, FollowsSteps
 from settings.types import NonNegativeFloat, PositiveFloat, Schedule
+from settings.validated import Validated
 from utils import UserError
 
 
-class LearnedTemperature(nn.Module, AfterStep, Checked):
+class LearnedTemperature(nn.Module, AfterStep, Validated):
     """A parameter that the agent adjusts towards its target entropy (arXiv 1812.05905, section 5).
 
     Args:
@@ -50,7 +50,7 @@ class LearnedTemperature(nn.Module, AfterStep, Checked):
             self.parameter.clamp_(min=0)
 
 
-class FixedTemperature(nn.Module, FollowsSteps, Checked):
+class FixedTemperature(nn.Module, FollowsSteps, Validated):
     """alpha stays, or follows a schedule of the environment step; it has nothing to learn."""
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):

@@ -37,8 +37,8 @@ from same_run import result, same  # noqa: E402
 from torch.utils import tensorboard  # noqa: E402, F401  so that the forked runs have it
 
 import envs.make  # noqa: E402, F401
-from run import checkpoint  # noqa: E402
-from run import folder as run_folder  # noqa: E402
+from run.saving import checkpoint  # noqa: E402
+from run.saving import folder as run_folder  # noqa: E402
 from run.stopping import EXIT_SAVED  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "crash_test.json"

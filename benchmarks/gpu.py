@@ -50,7 +50,7 @@ TRAINING = [
 def measure(overrides: list[str]) -> dict[str, Any]:
     """Trains once. Steps/s are from the end of one episode to the end of another: resets, logs and dumps included."""
     from settings import compose
-    from settings.check import check
+    from settings.schema import check
     from train import Workspace
 
     cfg = check(compose.plain(compose.compose_config("train", overrides)))

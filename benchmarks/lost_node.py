@@ -26,8 +26,8 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 from ray.cluster_utils import Cluster  # noqa: E402
 from same_run import result, same  # noqa: E402
 
-from run import checkpoint  # noqa: E402
-from run import folder as run_folder  # noqa: E402
+from run.saving import checkpoint  # noqa: E402
+from run.saving import folder as run_folder  # noqa: E402
 
 
 def sweep_and_kill(arguments: list[str], folder: Path, cpus: int) -> tuple[int, list[str]]:

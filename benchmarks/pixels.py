@@ -31,7 +31,7 @@ from logger import Logger  # noqa: E402
 from replay.frames import FrameBuffer, nbytes  # noqa: E402
 from run import environments  # noqa: E402
 from settings import compose  # noqa: E402
-from settings.check import check  # noqa: E402
+from settings.schema import check  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "pixels.json"
 PRESET = ("preset=pixels_cpu", "env=cartpole_swingup", "replay_buffer_capacity=2000")

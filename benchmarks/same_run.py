@@ -13,8 +13,8 @@ import torch
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from replay import on_disk
-from run import checkpoint
-from run import folder as run_folder
+from run.saving import checkpoint
+from run.saving import folder as run_folder
 
 CLOCKS = ("duration", "steps_per_second")
 

@@ -24,7 +24,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from envs.make import make_env
 from envs.seeded import SeededEpisodes
-from run.evaluator import Evaluator
+from run.evaluation.evaluator import Evaluator
 
 ACTION_REPEAT, SEED_STEPS, EPISODES = 2, 1000, 10
 

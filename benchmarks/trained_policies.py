@@ -18,14 +18,14 @@ from training import ROOT
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from envs.seeding import EVAL_STREAM, episode_seed
+from envs.seeded import EVAL_STREAM, episode_seed
 from export import export
-from run import packed, trained
+from run.saving import policy_bundle, run_policy
 
 FOLDER, FIGURE = ROOT / "policies", ROOT / "docs" / "img" / "policies.png"
 MOMENT_S = 4.0  # into the episode, when most bodies are under way
 COLUMNS = 7
-HEAD = """# Trained policies
+HEAD = """# RunPolicy policies
 
 One policy for each task of `python benchmarks/suite.py`: of three seeds the one with the median return, trained for
 {steps:,} steps. Returns are means of the ten episodes of its last evaluation.
@@ -52,7 +52,7 @@ def paths() -> list[Path]:
 
 
 def about(path: Path) -> dict[str, Any]:
-    return json.loads(packed.beside(path).read_text(encoding="utf-8"))
+    return json.loads(policy_bundle.json_of(path).read_text(encoding="utf-8"))
 
 
 def write_table() -> None:
@@ -71,7 +71,7 @@ def write_table() -> None:
 
 def frame(path: Path) -> np.ndarray:
     """What the policy's environment shows at MOMENT_S of the first episode of its evaluation."""
-    found = trained.load(path, "cpu", renders=True)
+    found = run_policy.load(path, "cpu", renders=True)
     env = found.make_env(True)
     obs, _ = env.reset(seed=episode_seed(found.cfg.seed, EVAL_STREAM, found.step, 0))
     for _ in range(int(MOMENT_S / (env.unwrapped.dt * found.cfg.action_repeat))):  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ Update = Callable[[], object]
 
 
 def floor(units: int, batch: int, precision: str) -> Update:
-    from agent.networks.products import LARGE_OF_COLUMNS, product
+    from agent.networks.matmul import LARGE_OF_COLUMNS, product
 
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x, gradient = (torch.randn(batch, units).to(dtype) for _ in range(2))
@@ -52,14 +52,15 @@ def ours(overrides: list[str]) -> Update:
 
 def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
     """An agent on cheetah_run's sizes, or images with its number of actions, and a buffer that is full."""
-    from agent.execution.choose import choose_execution, set_execution
     from replay.frames import FrameBuffer
     from replay_buffer import ReplayBuffer
     from run.build import build_agent
+    from run.env_spec import EnvSpec
+    from run.execution import choose_execution, set_execution
     from run.machine import resolve_device, set_precision
     from settings import compose
-    from settings.check import check
     from settings.operating_system import keep_freed_memory
+    from settings.schema import check
 
     cfg = check(compose.plain(compose.compose_config("train", overrides)))
     device = resolve_device(cfg.device)
@@ -67,10 +68,8 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
         torch.set_num_threads(cfg.num_threads)
     keep_freed_memory()
     precision = set_precision(cfg.precision, device)
-    shapes: dict[str, Any] = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
     image = (3 * cfg.frame_stack, cfg.image_size, cfg.image_size)
-    shapes |= {"obs_shape": image} if cfg.from_pixels else {}
-    agent = build_agent(cfg, shapes, device)
+    agent = build_agent(cfg, EnvSpec(image if cfg.from_pixels else (OBS_DIM,), (ACTION_DIM,)), device)
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
     set_execution(agent, choose_execution(cfg.execution, agent, device)[0], device)
     if cfg.from_pixels:

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from machine import processor
 
 from settings import compose
-from settings.check import check
+from settings.schema import check
 from train import Workspace
 
 NUM_STEPS, ROUNDS = 4800, 3

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from envs.make import make_env
 from settings import compose
-from settings.check import check
+from settings.schema import check
 from train import Workspace
 
 NUM_STEPS, SEED_STEPS = 4000, 500

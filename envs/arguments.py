@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from settings.hints import Parameter, fit, is_plain, parameters
+from settings.signatures import Parameter, fit, is_plain, parameters
 from utils import UserError
 
 RENDERING = "render_mode"  # which the run sets, as it films

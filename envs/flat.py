@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 
 import dmc2gym
+from envs.errors import Watched
 from envs.pixels import NO_PIXELS, Pixels, Rendered, channels_first, is_image, stacked
-from envs.watched import Watched
 from utils import UserError, one_line
 
 EPISODE_LENGTH = 1000  # steps, for environments that set no limit of their own

@@ -18,7 +18,7 @@ from envs.names import SUITE_TASKS, unknown
 from envs.pixels import NO_PIXELS, Filmed, Pixels, render_quickly, require_camera, stacked
 from envs.processes import EnvProcesses, make_train_envs
 from envs.seeded import SeededEpisodes
-from settings.hints import Parameter
+from settings.signatures import Parameter
 from settings.types import PositiveInt
 from utils import UserError, one_line
 

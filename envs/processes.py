@@ -120,7 +120,7 @@ class EnvProcesses(AsyncVectorEnv):
             self.close(terminate=True)
 
 
-class Unbuilt(gym.Env):
+class FailedEnv(gym.Env):
     """Stands in for an environment that could not be built in its process, until it is asked for something.
 
     Args:
@@ -148,4 +148,4 @@ def _make_apart(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> g
     try:
         return _make_seeded(make_one, run_seed, index)
     except Exception as error:  # raised from here, it would only end the process
-        return Unbuilt(error)
+        return FailedEnv(error)

@@ -12,15 +12,15 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from launch import child, job, usage
-from launch.asked import Asked, begun
-from launch.line import EXIT_USER_ERROR, arguments, overrides_of, say, taken_apart
+from launch import job, own_process, usage
+from launch.argv import EXIT_USER_ERROR, arguments, overrides_of, say, taken_apart
 from launch.preflight import check_machine, prepare
-from run import folder as run_folder
+from launch.request import LaunchRequest, begun
 from run import workspace
+from run.saving import folder as run_folder
 from run.stopping import EXIT_INTERRUPTED
-from settings.check import Settings
 from settings.compose import AUTO, CONFIG_DIR, folders_of, parse
+from settings.schema import Settings
 from utils import EnvError, RunError, Stopped, UserError, one_line
 
 EXIT_STOPPED = 3
@@ -41,11 +41,11 @@ def continue_run(
     trusted: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> float:
-    """Continues the run in a folder (see job.continue_run), without what may be left out of it (see run/salvage.py)."""
+    """Continues the run in a folder (see job.continue_run), without damaged parts (see run/saving/damaged.py)."""
     return job.continue_run(folder, overrides, config_name, trusted, partial(workspace.train, without=without))
 
 
-def main(asked: Asked | None = None) -> int:
+def main(asked: LaunchRequest | None = None) -> int:
     """What the command line asks for, of which a first look may have composed it; returns the exit code."""
     return run(hydra_main, check_machine, continue_run, asked)
 
@@ -54,7 +54,7 @@ def run(
     hydra_main: Callable[[], Any],
     check_machine: Callable[[list[Settings]], None],
     continue_run: Callable[[Path, list[str], str | None, Sequence[str], Sequence[str]], Any],
-    asked: Asked | None = None,
+    asked: LaunchRequest | None = None,
 ) -> int:
     """Runs a Hydra entry point and turns what ends it into an exit code.
 
@@ -65,7 +65,7 @@ def run(
             packages whose classes it may name, and what may be left out of it.
         asked: what a first look composed of the command line (launch/first_check.py).
     """
-    child.end_with_parent()
+    own_process.end_with_parent()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
     try:
         argv, resume, trusted, without = taken_apart(sys.argv[1:])

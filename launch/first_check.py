@@ -7,14 +7,14 @@ The values are checked once the classes that they go to are imported (launch/pre
 import sys
 
 from envs import names
-from launch.asked import Asked, begun, read
-from launch.line import EXIT_USER_ERROR, say, taken_apart
+from launch.argv import EXIT_USER_ERROR, say, taken_apart
+from launch.request import LaunchRequest, begun, read
 from settings.compose import AUTO, plain
 from settings.operating_system import require_posix
 from utils import UserError
 
 
-def look(argv: list[str]) -> Asked | None:
+def look(argv: list[str]) -> LaunchRequest | None:
     """Composes the runs that a command line asks for, and ends the process with a line if there is a mistake in it.
 
     Returns:

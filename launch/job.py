@@ -12,10 +12,10 @@ from omegaconf import DictConfig
 
 from launch import sweep
 from launch.pruning import Trial
-from run import checkpoint, resume
-from run import folder as run_folder
+from run.saving import checkpoint, resume
+from run.saving import folder as run_folder
 from settings import compose
-from settings.check import Settings, check
+from settings.schema import Settings, check
 
 # A run's settings and folder, whether to `resume` it from a checkpoint or `reuse` a folder without one, and `prune`.
 Start = Callable[..., float]

@@ -8,16 +8,17 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from agent.execution.choose import choose_execution
-from launch import engines
-from launch.asked import Asked, output_folder, read
-from run import buffers, build, environments, machine, memory, preloaded
-from run import folder as run_folder
+from launch import launchers
+from launch.request import LaunchRequest, output_folder, read
+from run import build, environments, machine, memory
+from run.data import buffers, preloaded
+from run.env_spec import EnvSpec
 from run.environments import PLACES, env_maker
-from run.shapes import Shapes, shapes_of, zeros
-from settings import saved
-from settings.check import ONLY_IN, Settings
+from run.execution import choose_execution
+from run.saving import folder as run_folder
+from settings import plain_yaml
 from settings.compose import AUTO, parse, plain, quoted
+from settings.schema import ONLY_IN, Settings
 from sinks import wandb as wandb_sink
 from sinks.tensorboard import require_utf8
 from utils import EnvError, UserError, one_line
@@ -36,29 +37,29 @@ def check_machine(runs: list[Settings]) -> None:
     seen: set[str] = set()  # what was read through
     machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video or cfg.from_pixels) for cfg in runs))
     for cfg in runs:
-        shapes, own_actions = _spaces(cfg)
-        buffers.require_memory(cfg, shapes)
-        memory.require_memory(cfg, shapes, machine.resolve_device(cfg.device))
-        agent = _acting_agent(cfg, shapes)
+        spec, own_actions = _spaces(cfg)
+        buffers.require_memory(cfg, spec)
+        memory.require_memory(cfg, spec, machine.resolve_device(cfg.device))
+        agent = _acting_agent(cfg, spec)
         buffers.build_n_step(cfg)
-        _check_preloaded(cfg, shapes, own_actions, seen)
+        _check_preloaded(cfg, spec, own_actions, seen)
         execution, _ = choose_execution(cfg.execution, agent, machine.resolve_device(cfg.device))
-        _check_buffer(cfg, shapes, agent, execution)
-        build.build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
+        _check_buffer(cfg, spec, agent, execution)
+        build.build_seed_policy(cfg, agent, spec, torch.device("cpu"))
 
 
-def _spaces(cfg: Settings) -> tuple[Shapes, Any]:
+def _spaces(cfg: Settings) -> tuple[EnvSpec, Any]:
     """The shapes of the environments to train in, which those to evaluate in have to share, and their own actions.
 
     One that is learned from by its rendering has to render.
     """
     environments.import_envs(cfg, films=False)
-    found: list[Shapes] = []
+    found: list[EnvSpec] = []
     own_actions: list[Any] = []
     for place in PLACES:
         if not found or any(ONLY_IN in node for node in cfg.env_wrappers):
             env = env_maker(cfg, place)(False)
-            found.append(shapes_of(env.observation_space, env.action_space))
+            found.append(EnvSpec.of(env))
             own_actions.append(env.get_wrapper_attr("own_actions"))
             try:
                 if cfg.from_pixels:
@@ -69,20 +70,20 @@ def _spaces(cfg: Settings) -> tuple[Shapes, Any]:
                 env.close()
     if found[0] != found[-1]:
         said = "; in ".join(
-            f"{place} {shapes['obs_dim']} observations and {shapes['action_dim']} actions"
-            for place, shapes in zip(PLACES, found, strict=True)
+            f"{place} {spec.obs_dim} observations and {spec.action_dim} actions"
+            for place, spec in zip(PLACES, found, strict=True)
         )
         raise UserError(f"env_wrappers: with {ONLY_IN}, the environments' shapes differ: in {said}")
     return found[0], own_actions[0]
 
 
-def _acting_agent(cfg: Settings, shapes: Shapes) -> Any:
+def _acting_agent(cfg: Settings, spec: EnvSpec) -> Any:
     """An agent that could be built, and has acted: what its parts cannot do together shows here, and not in the run."""
     done = "be built"
     try:
-        agent = build.build_agent(cfg, shapes, torch.device("cpu"))
+        agent = build.build_agent(cfg, spec, torch.device("cpu"))
         done = "act"
-        agent.act(zeros(shapes)[None])
+        agent.act(spec.zero_obs()[None])
         return agent
     except UserError:
         raise
@@ -92,19 +93,19 @@ def _acting_agent(cfg: Settings, shapes: Shapes) -> Any:
         raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {done} ({said})") from error
 
 
-def _check_preloaded(cfg: Settings, shapes: Shapes, own_actions: Any, seen: set[str]) -> None:
+def _check_preloaded(cfg: Settings, spec: EnvSpec, own_actions: Any, seen: set[str]) -> None:
     """Reads what is to be preloaded through; what several runs of a sweep name, once."""
-    for source in preloaded.require(cfg, shapes, own_actions):
+    for source in preloaded.require(cfg, spec, own_actions):
         if source.said not in seen:
             source.check()
         seen.add(source.said)
 
 
-def _check_buffer(cfg: Settings, shapes: Shapes, agent: Any, execution: str) -> None:
+def _check_buffer(cfg: Settings, spec: EnvSpec, agent: Any, execution: str) -> None:
     if cfg.replay_storage != "auto":  # which always finds something, and would start a GPU here to look
-        buffers.choose_storage(cfg, shapes, machine.resolve_device(cfg.device))
+        buffers.choose_storage(cfg, spec, machine.resolve_device(cfg.device))
     if not buffers.has_our_buffer(cfg):
-        buffers.build_replay_buffer(cfg, shapes, torch.device("cpu"), "auto", execution, agent)
+        buffers.build_replay_buffer(cfg, spec, torch.device("cpu"), "auto", execution, agent)
     elif not buffers.draws_with_replacement(cfg) and agent.batch_size > cfg.replay_buffer["capacity"]:
         raise UserError(
             f"replay_buffer_capacity={cfg.replay_buffer['capacity']}: "
@@ -117,7 +118,7 @@ def prepare(
     check_machine: Callable[[list[Settings]], None],
     may_continue: bool = False,
     trusted: Sequence[str] = (),
-    asked: Asked | None = None,
+    asked: LaunchRequest | None = None,
 ) -> list[str]:
     """Composes and checks the configuration of every run asked for, and claims the output folder.
 
@@ -148,7 +149,7 @@ def prepare(
     if sweeping and named and not may_continue and not tunes and next(folder.rglob("train.csv"), None):
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
     if sweeping:
-        engines.require(OmegaConf.to_container(config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
+        launchers.require(OmegaConf.to_container(config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
     folder = run_folder.claim(folder, key, may_exist=named, may_continue=may_continue)
     again = [f"+resume={AUTO}", *([f"+trust=[{','.join(trusted)}]"] if trusted else [])]
     if not sweeping:
@@ -173,7 +174,7 @@ def _names_before(folder: Path) -> set[str]:
     path = folder / "multirun.yaml"
     if not path.exists():
         return set()
-    before = saved.load(path)
+    before = plain_yaml.load(path)
     try:
         given = {override.key_or_group for override in parse(list(before["hydra"]["overrides"]["task"]))}
         return given - set(before["hydra"]["job"]["config"]["override_dirname"]["exclude_keys"])

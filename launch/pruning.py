@@ -16,8 +16,8 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from launch.engines import TUNING
-from settings.check import Settings
+from launch.launchers import TUNING
+from settings.schema import Settings
 
 _VARIABLE = "TUNING_TRIAL"  # how a pool tells the process of a run which trial it is
 

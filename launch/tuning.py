@@ -18,9 +18,9 @@ from optuna.trial import TrialState
 
 from launch import database, pruning
 from launch.sampling import search_space
-from run import folder as run_folder
+from run.saving import folder as run_folder
 from settings import compose
-from settings import saved as saved_yaml
+from settings import plain_yaml as saved_yaml
 from settings.nested import dotted
 from utils import RunError, UserError, one_line, write_atomically
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from settings.checked import Checked
 from settings.types import PositiveInt, UnitInterval
+from settings.validated import Validated
 
 
-class NStep(Checked):
+class NStep(Validated):
     """Turns every environment's transitions, step by step, into the rows that a replay buffer stores.
 
     The row that begins at step t has obs_t, action_t, the reward r_t + gamma r_{t+1} + … of k steps, the observation

@@ -8,8 +8,8 @@ from hydra.utils import instantiate
 
 from envs.names import SUITE_TASKS
 from run import machine
-from run.evaluator import MakeEnv
-from settings.check import ONLY_IN, Place, Settings
+from run.evaluation.evaluator import MakeEnv
+from settings.schema import ONLY_IN, Place, Settings
 from utils import UserError
 
 PLACES: tuple[Place, ...] = get_args(Place)

@@ -21,9 +21,8 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 
 from agent import Agent
-from agent.execution.choose import choose_execution, set_execution
 from agent.policy import UniformPolicy
-from agent.priorities import require_support
+from agent.toolkit.priorities import require_support
 from envs.flat import flat
 from envs.processes import make_train_envs
 from logger import Logger
@@ -31,16 +30,17 @@ from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
 from replay_buffer import nbytes
 from run import machine
-from run.agent_file import load, save
-from run.buffers import BUFFER_METHODS, GRAPH_METHODS
-from run.evaluations import Evaluations
-from run.evaluator import Evaluator
+from run.data.buffers import BUFFER_METHODS, GRAPH_METHODS
+from run.env_spec import EnvSpec
+from run.evaluation.evaluations import Evaluations
+from run.evaluation.evaluator import Evaluator
+from run.execution import choose_execution, set_execution
 from run.loop import Loop
 from run.progress import Plan, Progress
-from run.shapes import Shapes, shapes_of
+from run.saving.agent_file import load, save
 from run.stopping import Stopping
-from settings.checked import checked
 from settings.types import Execution, NonNegativeInt, PositiveInt
+from settings.validated import checked
 from utils import UserError
 
 __all__ = ["Trained", "evaluate", "load", "save", "shapes", "train"]
@@ -80,7 +80,7 @@ def shapes(env: gym.Env, device: str = "auto") -> dict[str, Any]:
     Raises:
         UserError: for spaces that an agent cannot use, or a device that is not there.
     """
-    return _shapes_of(flat(env, _name(env))) | {"device": machine.resolve_device(device)}
+    return _spec_of(flat(env, _name(env))).agent_arguments() | {"device": machine.resolve_device(device)}
 
 
 @checked
@@ -114,8 +114,8 @@ def train(
         num_steps: environment steps, summed over the environments.
         replay_buffer: None is one that holds everything.
         logger: logger.Logger, or what has its `log`, `log_all`, `histograms_due` and `dump`; None logs nothing.
-        evaluator: run.evaluator.Evaluator, or what has its `evaluate(agent, step)`; called every `eval_frequency`
-            steps, and at the end.
+        evaluator: run.evaluation.evaluator.Evaluator, or what has its `evaluate(agent, step)`; called every
+            `eval_frequency` steps, and at the end.
         checkpoint: called with the step every `checkpoint_frequency` steps, at the start and at the end: to save the
             agent, say.
         seed: of the episodes and the random actions; the agent has its own.
@@ -129,11 +129,11 @@ def train(
     """
     own = _Borrowed.several(env, action_repeat)
     envs = make_train_envs(partial(next, iter(own)), seed, len(own))
-    spaces = _shapes_of(own[0])
+    spec = _spec_of(own[0])
     device = getattr(agent, "device", CPU)
-    _require_fit(agent, spaces)
+    _require_fit(agent, spec)
     if replay_buffer is None:
-        replay_buffer = _new_buffer(spaces, device, num_steps, seed)
+        replay_buffer = _new_buffer(spec, device, num_steps, seed)
     _require("logger", logger, ("log", "log_all", "histograms_due", "dump"))
     _require("evaluator", evaluator, ("evaluate",))
     chosen, _ = choose_execution(execution, agent, device)
@@ -157,14 +157,14 @@ def train(
     plan.note_if_no_update(updates_from := max(min_buffer_size, 1))
     progress, stopping = Progress(plan, updates_from), Stopping(grace_s=math.inf)
     evaluations = Evaluations(
-        agent, lambda: evaluator, logger, progress, stopping, beside=None, solved_from=None, keep_best=None
+        agent, lambda: evaluator, logger, progress, stopping, background=None, solved_from=None, keep_best=None
     )
     Loop(
         plan,
         envs,
-        may_step_beside=False,
+        may_step_in_thread=False,
         agent=agent,
-        seed_policy=UniformPolicy(spaces["action_dim"], spaces["action_range"], seed),
+        seed_policy=UniformPolicy(spec.action_dim, (-1.0, 1.0), seed),
         n_step=NStep(1),
         replay_buffer=replay_buffer,
         data=_Collected(replay_buffer),
@@ -204,7 +204,7 @@ def evaluate(
     """
     (own,) = _Borrowed.several(env, action_repeat)
     _require("agent", agent, ("act", "train"))
-    _require_fit(agent, _shapes_of(own))
+    _require_fit(agent, _spec_of(own))
     return Evaluator(lambda _: own, seed, episodes, None, max_envs=1, sample=sample).evaluate(agent, step=0).returns
 
 
@@ -216,7 +216,7 @@ class _Borrowed(gym.Wrapper):
         """One or several as an agent sees them."""
         given = [env] if isinstance(env, gym.Env) else list(env)
         own = [flat(_Borrowed(one), _name(one), action_repeat) for one in given]
-        alike = all(_shapes_of(one) == _shapes_of(own[0]) for one in own)
+        alike = all(_spec_of(one) == _spec_of(own[0]) for one in own)
         if not own or len({id(one) for one in given}) < len(own) or not alike:
             raise UserError(f"env={given}: one environment goes here, or several different ones of the same shapes")
         return own
@@ -260,17 +260,16 @@ def _name(env: gym.Env) -> str:
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
-def _shapes_of(env: gym.Env) -> Shapes:
-    found = shapes_of(env.observation_space, env.action_space)
-    if "obs_shape" in found:
+def _spec_of(env: gym.Env) -> EnvSpec:
+    spec = EnvSpec.of(env)
+    if spec.is_image:
         raise UserError(f"env={_name(env)}: its observations are images, which train.py learns from, and not this call")
-    return found
+    return spec
 
 
-def _new_buffer(spaces: Shapes, device: torch.device, capacity: int, seed: int) -> Any:
-    sizes = (spaces["obs_dim"],), (spaces["action_dim"],)
-    storage = choose_storage("auto", device, True, capacity, nbytes(*sizes, capacity))
-    return STORAGES[storage](*sizes, capacity, device, seed)
+def _new_buffer(spec: EnvSpec, device: torch.device, capacity: int, seed: int) -> Any:
+    storage = choose_storage("auto", device, True, capacity, nbytes(*spec, capacity))
+    return STORAGES[storage](*spec, capacity, device, seed)
 
 
 def _require(name: str, given: Any, methods: Sequence[str]) -> None:
@@ -279,8 +278,9 @@ def _require(name: str, given: Any, methods: Sequence[str]) -> None:
         raise UserError(f"{name}={given}: it needs {', '.join(missing)}")
 
 
-def _require_fit(agent: Any, spaces: Shapes) -> None:
+def _require_fit(agent: Any, spec: EnvSpec) -> None:
     for name in ("obs_dim", "action_dim"):
-        has, wanted = getattr(agent, name, spaces[name]), spaces[name]
+        wanted = getattr(spec, name)
+        has = getattr(agent, name, wanted)
         if has != wanted:
             raise UserError(f"agent: it was made for {name}={has}, and the environment has {name}={wanted}")

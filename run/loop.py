@@ -17,7 +17,7 @@ OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episode
 
 
 class Batches(Protocol):
-    """What updates draw from (see run/preloaded.py)."""
+    """What updates draw from (see run/data/preloaded.py)."""
 
     @property
     def batches(self) -> Any:
@@ -29,7 +29,7 @@ class Batches(Protocol):
 
 
 class Evaluates(Protocol):
-    """What the loop asks of a run's evaluations (see run/evaluations.py)."""
+    """What the loop asks of a run's evaluations (see run/evaluation/evaluations.py)."""
 
     def evaluate(self, is_last: bool = False) -> None: ...
 
@@ -44,7 +44,7 @@ class Loop:
     Args:
         plan: how long, how often.
         envs: for training, stepped together (see envs/processes.py).
-        may_step_beside: whether they may step while updates run.
+        may_step_in_thread: whether they may step while updates run.
         agent: acts and learns.
         seed_policy: who acts for the first `num_seed_steps`.
         n_step: turns steps into the replay buffer's rows.
@@ -61,7 +61,7 @@ class Loop:
         self,
         plan: Plan,
         envs: Any,
-        may_step_beside: bool,
+        may_step_in_thread: bool,
         agent: Any,
         seed_policy: Any,
         n_step: Any,
@@ -75,7 +75,7 @@ class Loop:
     ):
         self.plan = plan
         self.envs = envs
-        self.stepping = Stepping(envs, agent.execution if may_step_beside else None)
+        self.stepping = Stepping(envs, agent.execution if may_step_in_thread else None)
         self.agent = agent
         self.seed_policy = seed_policy
         self.n_step = n_step

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from agent.networks.products import product
+from agent.networks.matmul import product
 from envs import opengl
-from settings.check import Settings
 from settings.operating_system import usable_cpus
+from settings.schema import Settings
 from utils import UserError
 
 # Of (batch, width) by (width, width): target actor 1, target critics 2, critics 2 forward and 4 backward, then for the
@@ -108,7 +108,7 @@ def note_if_bf16_is_slow(cfg: Settings, device: torch.device) -> None:
         )
 
 
-def has_time_beside(cfg: Settings, device: torch.device) -> bool:
+def has_time_for_background(cfg: Settings, device: torch.device) -> bool:
     """Whether a process beside a run would find a core that the run leaves free, for longer than it takes to start."""
     return has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
 

@@ -4,17 +4,17 @@ from typing import Any
 
 import torch
 
-from run.shapes import Shapes
-from settings.check import Settings
+from run.env_spec import EnvSpec
 from settings.nested import walk
 from settings.operating_system import available_bytes
+from settings.schema import Settings
 from utils import UserError
 
 FLOAT_BYTES = 4
 COPIES = 4  # of a weight: itself, its gradient and Adam's two averages; targets come on top
 
 
-def require_memory(cfg: Settings, shapes: Shapes, device: torch.device) -> None:
+def require_memory(cfg: Settings, spec: EnvSpec, device: torch.device) -> None:
     """Refuses what no network of these widths could do without; what it lets pass may still be too much.
 
     Raises:
@@ -22,8 +22,8 @@ def require_memory(cfg: Settings, shapes: Shapes, device: torch.device) -> None:
     """
     most = available_bytes()
     on_device = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else most
-    batch_size, obs_dim = cfg.agent.get("batch_size"), shapes["obs_dim"]
-    if "obs_shape" in shapes:  # of which the networks get an encoder's features
+    batch_size, obs_dim = cfg.agent.get("batch_size"), spec.obs_dim
+    if spec.is_image:  # of which the networks get an encoder's features
         obs_dim = (cfg.agent.get("encoder") or {}).get("feature_dim", 1)
         num_views = (cfg.agent.get("augmentation") or {}).get("num_views", 1)
         channels = (cfg.agent.get("encoder") or {}).get("channels")
@@ -31,7 +31,7 @@ def require_memory(cfg: Settings, shapes: Shapes, device: torch.device) -> None:
             asked = FLOAT_BYTES * COPIES * 9 * channels**2
             _require(f"agent.encoder.channels={channels}", "for a convolution and its optimizer", asked, most)
         if isinstance(batch_size, int):
-            asked = 2 * FLOAT_BYTES * batch_size * num_views * shapes["obs_dim"]  # at both ends of the transitions
+            asked = 2 * FLOAT_BYTES * batch_size * num_views * spec.obs_dim  # at both ends of the transitions
             _require(f"agent.batch_size={batch_size}", "for the images of one update", asked, on_device)
     for name, node in walk(cfg.agent, "agent."):
         if not isinstance(node, dict) or not isinstance(node.get("hidden_dim"), int):
@@ -73,7 +73,7 @@ def require_sizes(agent: dict[str, Any], file_bytes: int, said: str) -> None:
             continue
         sizes = [value.get(name, 1) for name in ("hidden_dim", "hidden_depth", "num_critics")]
         if any(type(size) is not int for size in sizes) or not file_bytes:
-            continue  # settings.check says what is wrong with them
+            continue  # settings.schema says what is wrong with them
         width, depth, members = sizes
         if FLOAT_BYTES * members * max(depth * width, (depth - 1) * width**2) > file_bytes:
             raise UserError(

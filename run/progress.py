@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from settings.check import Settings
+from settings.schema import Settings
 from utils import Every, require_count
 
 

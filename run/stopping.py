@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 _UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # which warns with SIGUSR2, and wants SIGTERM left alone
 
 
-class Cut(BaseException):
+class StopNow(BaseException):
     """Cuts short what changes no state, such as an evaluation."""
 
 
@@ -61,7 +61,7 @@ class Stopping:
             self._timer.daemon = True
             self._timer.start()
         if self._may_cut:
-            raise Cut
+            raise StopNow
 
     def _give_up(self) -> None:
         print(f"not saved within grace_s={self._grace_s:g}; the last checkpoint stays", file=sys.stderr, flush=True)
@@ -75,7 +75,7 @@ class Stopping:
                 return work() if self.asked is None else None
             finally:
                 self._may_cut = False
-        except Cut:
+        except StopNow:
             return None
 
     def end(self, message: str) -> None:

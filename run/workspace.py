@@ -10,15 +10,15 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from run import best
-from run import folder as run_folder
 from run.build import build
-from run.evaluations import Evaluations
+from run.evaluation.evaluations import Evaluations
 from run.loop import Loop
 from run.progress import Plan, Progress
-from run.state import SavedRun
+from run.saving import best
+from run.saving import folder as run_folder
+from run.saving.state import SavedRun
 from run.stopping import Stopping
-from settings.check import Settings
+from settings.schema import Settings
 from utils import EnvError, PrunedError, RunError, Stopped, UserError, one_line, write_atomically
 
 
@@ -30,7 +30,7 @@ class Workspace:
         work_dir: the run's folder.
         resume: continue from the folder's newest whole checkpoint.
         reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
-        without: to resume, what may be left out if it is damaged (see run/salvage.py).
+        without: to resume, what may be left out if it is damaged (see run/saving/damaged.py).
 
     Raises:
         UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
@@ -77,7 +77,7 @@ class Workspace:
             self.logger,
             self.progress,
             self.stopping,
-            parts.beside,
+            parts.background,
             parts.solved_from,
             keep_best=partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
         )
@@ -85,7 +85,7 @@ class Workspace:
         self.loop = Loop(
             plan,
             parts.envs,
-            may_step_beside=parts.may_step_beside,
+            may_step_in_thread=parts.may_step_in_thread,
             agent=parts.agent,
             seed_policy=parts.seed_policy,
             n_step=parts.n_step,

@@ -16,10 +16,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from settings import hydra_patch
-from settings.check import SUPPLIED, Settings, UnknownKeyError, check
-from settings.hints import nearest
 from settings.nested import walk
 from settings.operating_system import usable_cpus
+from settings.schema import SUPPLIED, Settings, UnknownKeyError, check
+from settings.signatures import nearest
 from utils import UserError, one_line
 
 CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"

@@ -1,4 +1,4 @@
-"""Types of configuration values: a key's type is the annotation of the parameter it becomes (see settings/check.py)."""
+"""Types of configuration values (see settings/schema.py)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from study import look
-from study.look import Look
+from study import style
 from study.references import Reference
 from study.statistics import Average
+from study.style import Look
 from study.summary import Line, Study, is_suite_task
 
 COLUMNS = 4  # panels side by side, as in the literature
@@ -50,7 +50,7 @@ def dress(panel: Axes, title: str, unit: str = "") -> None:
 
 def draw_tasks(study: Study) -> Figure:
     """A panel a task: each group's mean with its interval, unfinished runs with their ends, published curves."""
-    looks, theirs = look.of_labels(study.labels), look.of_references(study.methods)
+    looks, theirs = style.of_labels(study.labels), style.of_references(study.methods)
     figure, panels = grid(len(study.tasks))
     for place, (panel, (task, lines)) in enumerate(zip(panels, study.tasks.items(), strict=True)):
         for found in study.references.get(task, []):
@@ -65,7 +65,7 @@ def draw_tasks(study: Study) -> Figure:
             panel.text(0.5, 0.5, "no evaluation yet", transform=panel.transAxes, ha="center")
     handles = _handles(looks) + _handles(theirs)
     if any(line.average.fewer.any() for lines in study.tasks.values() for line in lines):
-        handles.append(Line2D([], [], color="black", linestyle=(0, look.FEWER_RUNS), label="not all runs got there"))
+        handles.append(Line2D([], [], color="black", linestyle=(0, style.FEWER_RUNS), label="not all runs got there"))
     if any(not run.finished and run.last_step for run in study.runs):
         handles.append(Line2D([], [], color="black", marker="x", linestyle="", label="an unfinished run's end"))
     _legend(figure, handles)
@@ -75,7 +75,7 @@ def draw_tasks(study: Study) -> Figure:
 def draw_overall(study: Study) -> Figure:
     """The interquartile mean over tasks, a line a label."""
     labels = [one.label for one in study.overall]
-    looks = {label: seen for label, seen in look.of_labels(study.labels).items() if label in labels}
+    looks = {label: seen for label, seen in style.of_labels(study.labels).items() if label in labels}
     figure, (panel,) = grid(1, width=5.2, height=3.6)
     for one in study.overall:
         _draw_average(panel, one.average, looks[one.label])
@@ -114,12 +114,12 @@ def _draw_average(panel: Axes, average: Average, seen: Look) -> None:
     marker = "o" if len(average.steps) <= 20 else ""
     around = np.pad(fewer, 1)
     beside = around[:-2] | fewer | around[2:]  # a dotted part begins at the solid one
-    for part, dash in ((~fewer, seen.dash), (beside, look.FEWER_RUNS)):
+    for part, dash in ((~fewer, seen.dash), (beside, style.FEWER_RUNS)):
         if part.any():
             shown = np.where(part, average.value, np.nan)
-            style = (0, dash) if dash else "-"
+            line = (0, dash) if dash else "-"
             panel.plot(
-                average.steps, shown, color=seen.colour, linestyle=style, linewidth=1.6, marker=marker, markersize=2.5
+                average.steps, shown, color=seen.colour, linestyle=line, linewidth=1.6, marker=marker, markersize=2.5
             )
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from study import look, tables
+from study import style, tables
 from study.groups import differences, show
-from study.look import Look
 from study.run_figure import PANELS
 from study.runs import Run, read
 from study.statistics import Average
+from study.style import Look
 from study.summary import Study
 
 HERE = Path(__file__).resolve().parent
@@ -60,14 +60,14 @@ def html(study: Study) -> str:
 
 def _data(study: Study) -> dict[str, Any]:
     """What report.js draws."""
-    ours, theirs = look.of_labels(study.labels), look.of_references(study.methods)
+    ours, theirs = style.of_labels(study.labels), style.of_references(study.methods)
     panels = _panels(study, ours, theirs)
     legend = [{"label": name, "colour": seen.colour, "dash": seen.dash} for name, seen in (ours | theirs).items()]
     if len(study.runs) == 1:
         panels[0]["title"] += ": mean, and minimum to maximum of its episodes"
         panels[0]["lines"][0] |= _episode_band(study.runs[0])
         panels += _panels_of_one(study.runs[0], study.labels[0], ours[study.labels[0]])
-    return {"panels": panels, "legend": legend, "fewer": look.FEWER_RUNS}
+    return {"panels": panels, "legend": legend, "fewer": style.FEWER_RUNS}
 
 
 def _panels(study: Study, ours: dict[str, Look], theirs: dict[str, Look]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from study import look
+from study import style
 from study.figures import draw_reference, dress, grid, save
 from study.references import Reference
 from study.runs import CONFIG_FILE, Columns, Run, load, read
@@ -40,9 +40,9 @@ def draw_run(folder: Path, references: Sequence[Reference] = (), target: Path | 
         figure.suptitle(_title(Run(folder, load(folder / CONFIG_FILE))))
     _draw_returns(axes[0], train, evaluation, references)
     for panel, (column, title, unit) in zip(axes[1:], shown, strict=True):
-        panel.plot(*train[column], linewidth=0.9, color=look.COLOURS[0])
+        panel.plot(*train[column], linewidth=0.9, color=style.COLOURS[0])
         if TARGETS.get(column) in train:
-            panel.plot(*train[TARGETS[column]], linewidth=0.9, color=look.GREYS[1], linestyle="--", label="target")
+            panel.plot(*train[TARGETS[column]], linewidth=0.9, color=style.GREYS[1], linestyle="--", label="target")
             panel.legend(fontsize=7, frameon=False)
         dress(panel, title, unit)
     return save(figure, target or folder / "curves")
@@ -55,17 +55,17 @@ def _title(run: Run) -> str:
 
 def _draw_returns(panel: Axes, train: Columns, evaluation: Columns, references: Sequence[Reference]) -> None:
     if "episode_reward" in train:
-        panel.plot(*train["episode_reward"], linewidth=0.6, color=look.GREYS[2], label="training episode")
+        panel.plot(*train["episode_reward"], linewidth=0.6, color=style.GREYS[2], label="training episode")
     if "episode_reward" in evaluation:
         low, high = (evaluation.get(f"episode_reward_{end}") for end in ("min", "max"))
         if low and high:
             panel.fill_between(
-                low[0], low[1], high[1], alpha=0.2, color=look.COLOURS[0], linewidth=0, label="min to max"
+                low[0], low[1], high[1], alpha=0.2, color=style.COLOURS[0], linewidth=0, label="min to max"
             )
         panel.plot(
-            *evaluation["episode_reward"], marker="o", markersize=2.5, color=look.COLOURS[0], label="evaluation, mean"
+            *evaluation["episode_reward"], marker="o", markersize=2.5, color=style.COLOURS[0], label="evaluation, mean"
         )
-    for found, seen in zip(references, look.of_references([one.label for one in references]).values(), strict=True):
+    for found, seen in zip(references, style.of_references([one.label for one in references]).values(), strict=True):
         draw_reference(panel, found, seen)
     dress(panel, "return")
     if panel.lines:

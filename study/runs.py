@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from settings import saved
+from settings import plain_yaml
 from utils import UserError, one_line
 
 CONFIG_FILE = "config.yaml"
@@ -49,7 +49,7 @@ class Run:
     def written(self) -> dict[str, Any]:
         """The settings as the YAML has them, formulas (`${…}`) not worked out; empty where they were not kept."""
         path = self.folder / AS_WRITTEN_FILE
-        return (saved.load(path) or {}) if path.exists() else {}
+        return (plain_yaml.load(path) or {}) if path.exists() else {}
 
     @cached_property
     def evaluations(self) -> Columns:
@@ -116,7 +116,7 @@ def load(path: Path) -> dict[str, Any]:
         UserError: for a file that cannot be read, or is not a run's.
     """
     try:
-        config = saved.load(path)
+        config = plain_yaml.load(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
     missing = [key for key in ("env", "seed", "num_train_steps", "agent") if key not in (config or {})]

@@ -222,7 +222,7 @@ def test_the_example_says_what_it_does_not_know(tmp_path: Path, pendulum: Path) 
 
 def played(folder: Path, seed: int) -> float:
     """The return of the run's own policy in the episode of a seed."""
-    found = export.trained.load(folder, "cpu")
+    found = export.run_policy.load(folder, "cpu")
     env = found.make_env(False)
     obs, _ = env.reset(seed=seed)
     total, over = 0.0, False

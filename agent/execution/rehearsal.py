@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from agent.execution.noise import Plan, Rehearsed
+from agent.toolkit.noise import Plan, Rehearsed
 from replay_buffer import Batch
 from utils import UserError
 

@@ -3,15 +3,15 @@
 import torch
 from torch import nn
 
-from agent.execution.parts import FollowsBatches, Phased
-from agent.networks.folded import Normalised, NormalisedLinear, Statistics
+from agent.networks.fused_norm import Normalised, NormalisedLinear, Statistics
 from agent.networks.mlp import Linear
-from settings.checked import Checked
+from agent.toolkit.hooks import FollowsBatches, Phased
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from settings.validated import Validated
 from utils import UserError
 
 
-class BatchNorm(nn.Module, FollowsBatches, Phased, Checked):
+class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
     """Features to mean 0 and variance 1 over the batch, then scaled and shifted: (B, width) or (N, B, width).
 
     In training by the statistics of the batch (variances biased), which the running ones follow when the optimizer has

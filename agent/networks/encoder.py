@@ -14,8 +14,8 @@ from torch import nn
 
 from agent.networks.layers import LayerNorm
 from agent.networks.mlp import Linear, initialise
-from settings.checked import Checked
 from settings.types import Factory, Part, PositiveInt
+from settings.validated import Validated
 from utils import UserError
 
 KERNEL = 3
@@ -68,7 +68,7 @@ def _size_behind(size: int, strides: list[int]) -> int:
     return size
 
 
-class Encoder(nn.Module, Checked):
+class Encoder(nn.Module, Validated):
     """Convolutions, and a head: a linear layer, LayerNorm and tanh. (B, C, H, W) -> (B, feature_dim), in [-1, 1].
 
     The defaults are DrQ's. MR.Q's (arXiv 2501.16142) strides, 2, 2, 2, 1, make a sixth of the work; 3, 2, 1, 1 half of

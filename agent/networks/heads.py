@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from agent import losses
-from settings.checked import Checked
 from settings.types import Bounds, Factory, NonNegativeInt, Part, PositiveInt
+from settings.validated import Validated
 from utils import UserError
 
 HeadFactory = Annotated[Factory, Part("a head", (), ("values", "target", "loss"))]
 
 
-class ScalarHead(nn.Module, Checked):
+class ScalarHead(nn.Module, Validated):
     """One output, the value itself.
 
     Args:
@@ -66,7 +66,7 @@ class ScalarHead(nn.Module, Checked):
         return losses.td_error(outputs, target)
 
 
-class QuantileHead(nn.Module, Checked):
+class QuantileHead(nn.Module, Validated):
     """Quantiles of the return; the target pools those of all critics and drops the topmost (TQC, arXiv 2005.04269).
 
     Args:
@@ -109,7 +109,7 @@ class QuantileHead(nn.Module, Checked):
         return losses.td_error(self.values(outputs), target.mean(-1, keepdim=True))
 
 
-class CategoricalHead(nn.Module, Checked):
+class CategoricalHead(nn.Module, Validated):
     """Probabilities of bins between two returns, fitted by cross-entropy; the target is the more careful critic's.
 
     (arXiv 1707.06887; the choice of the critic with the smaller mean: arXiv 2604.04539)

@@ -8,15 +8,15 @@ import torch.nn.functional as F
 from annotated_types import Ge, Lt
 from torch import nn
 
-from agent.execution.parts import Draws
 from agent.networks.mlp import Linear
-from settings.checked import Checked
+from agent.toolkit.hooks import Draws
 from settings.types import PositiveFloat, PositiveInt
+from settings.validated import Validated
 
 Probability = Annotated[float, Ge(0), Lt(1)]
 
 
-class LayerNorm(nn.Module, Checked):
+class LayerNorm(nn.Module, Validated):
     """Each row to mean 0 and variance 1, then scaled and shifted by feature (arXiv 1607.06450): (..., B, width).
 
     Args:
@@ -36,7 +36,7 @@ class LayerNorm(nn.Module, Checked):
         return torch.addcmul(self.shift, F.layer_norm(x, x.shape[-1:], eps=self.eps), self.scale)
 
 
-class RMSNorm(nn.Module, Checked):
+class RMSNorm(nn.Module, Validated):
     """Each row divided by the root of its mean square, then scaled by feature (arXiv 1910.07467): (..., B, width).
 
     Args: as LayerNorm's.
@@ -51,7 +51,7 @@ class RMSNorm(nn.Module, Checked):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.scale
 
 
-class Dropout(nn.Module, Draws, Checked):
+class Dropout(nn.Module, Draws, Validated):
     """In training, sets features to 0 with a probability and scales the others up for it; in evaluation, nothing.
 
     Which features, is drawn before each update, anew for each pass through this module in it, from the agent's

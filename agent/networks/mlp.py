@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from agent.networks.products import LARGE_OF_COLUMNS, product
+from agent.networks.matmul import LARGE_OF_COLUMNS, product
 
 Init = Literal["orthogonal", "torch"]
 Gradient = torch.Tensor | None

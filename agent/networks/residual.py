@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from agent.execution.parts import AfterStep
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
 from agent.networks.mlp import Init, Linear, affine, initialise, mlp
-from settings.checked import Checked
+from agent.toolkit.hooks import AfterStep
 from settings.types import Factory, Part, PositiveInt
+from settings.validated import Validated
 from utils import UserError, one_line
 
 NetworkFactory = Annotated[Factory, Part("a network", ("shape",), ("forward",))]
@@ -71,7 +71,7 @@ def _try(network: nn.Module, shape: Shape, key: str) -> None:
         )
 
 
-class Network(nn.Sequential, AfterStep, Checked):
+class Network(nn.Sequential, AfterStep, Validated):
     """Layers one after the other. Under autocast the products between hidden layers are made in its type."""
 
     def __init__(self, *layers: nn.Module, unit_length: UnitLength):
@@ -186,7 +186,7 @@ class Residual(Network):
         return x
 
 
-class PreNormBlock(nn.Module, Checked):
+class PreNormBlock(nn.Module, Validated):
     """x + linear(ReLU(linear(norm(x)))), wider within (SimBa's, arXiv 2410.09754).
 
     Args:
@@ -206,7 +206,7 @@ class PreNormBlock(nn.Module, Checked):
         return x + product(self.down, torch.relu(product(self.up, self.norm(x), dtype)), dtype)
 
 
-class PostNormBlock(nn.Module, Checked):
+class PostNormBlock(nn.Module, Validated):
     """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), wider within (FlashSAC's, arXiv 2604.04539).
 
     Args: as PreNormBlock's.

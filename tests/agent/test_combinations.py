@@ -10,7 +10,7 @@ from agents import SMALL, make_agent
 from parts import PAGE, PARTS, overrides, table
 from stand_in_graphs import assert_same, buffer_for, learned, train
 
-from agent.execution.choose import set_execution
+from run.execution import set_execution
 from utils import UserError
 
 CPU = torch.device("cpu")

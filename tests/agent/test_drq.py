@@ -25,10 +25,10 @@ from agents import (
 )
 
 from agent.augmentation import RandomShift
-from agent.execution.views import is_view
-from agent.histograms import strip
 from agent.networks import Encoder
 from agent.policy_file import load_policy
+from agent.toolkit.frozen import is_view
+from agent.toolkit.histograms import strip
 from utils import UserError
 
 DRQ = ("agent=drq", *SMALL, *TINY)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from agents import OBS_DIM, SMALL, make_agent
 
-from agent.execution.choose import set_execution
 from agent.policy import UniformPolicy
 from agent.policy_file import load_policy
+from run.execution import set_execution
 from utils import UserError
 
 

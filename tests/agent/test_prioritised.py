@@ -11,14 +11,14 @@ from forks import ForkAgent
 from own_buffers import ListBuffer, PrioritisedBuffer
 from stand_in_graphs import AGENTS, StandInGraphs, assert_same, fill, learned, make_buffer, sees_images, train
 
-from agent.execution import choose
 from agent.execution.captured import Captured
-from agent.execution.choose import set_execution
 from agent.networks.heads import CategoricalHead, QuantileHead, ScalarHead
-from agent.priorities import require_support
+from agent.toolkit.priorities import require_support
 from replay.device import DeviceReplayBuffer
 from replay.frames import FrameBuffer
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
+from run import execution
+from run.execution import set_execution
 from utils import UserError
 
 CPU = torch.device("cpu")
@@ -230,7 +230,7 @@ def test_recorded_updates_are_the_eager_ones_in_bf16() -> None:
 
 @pytest.mark.thorough
 def test_compiled_updates_are_the_eager_ones_to_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "COMPILE_BACKEND", "aot_eager")
+    monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
     torch._dynamo.reset()
     assert_same(trained("td3", "compiled", updates=5), trained("td3", "eager", updates=5), rtol=1e-4, atol=1e-6)
 

@@ -24,10 +24,10 @@ from agents import (
 )
 
 from agent.crossq import CrossQAgent
-from agent.execution.views import evaluation_view
 from agent.networks.layers import Dropout
 from agent.sac import SACAgent
 from agent.soft_actor import SoftActorAgent
+from agent.toolkit.frozen import evaluation_view
 from replay_buffer import Batch
 from utils import UserError
 

@@ -10,8 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from envs import arguments
 from envs.make import make_env, needs_opengl, reward_threshold
-from envs.seeded import SeededEpisodes
-from envs.seeding import episode_seed
+from envs.seeded import SeededEpisodes, episode_seed
 from utils import UserError
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import asked, preflight
+from launch import preflight, request
 from settings import compose
 from utils import UserError
 
@@ -36,7 +36,7 @@ def own(tmp_path: Path) -> Path:
 )
 def test_a_pattern_sweeps_what_it_matches(pattern: str, names: str, own: Path) -> None:
     overrides = [f"agent={pattern}", compose.searching([own])]
-    variants = asked.variants(compose.parse(overrides), overrides)
+    variants = request.variants(compose.parse(overrides), overrides)
     assert [variant[0] for variant in variants] == [f"agent={name}" for name in names.split()]
 
 

@@ -7,7 +7,7 @@ from dm_control import suite
 
 from launch import preflight
 from settings import compose
-from settings.check import Settings
+from settings.schema import Settings
 from utils import UserError
 
 

@@ -24,13 +24,13 @@ from optuna.storages import _CachedStorage
 from runs import ONE_THREAD, ROOT, SILENT, Killed, assert_same, rows
 
 import train
+from launch import argv, pruning, sampling, tuning
 from launch import command as command_line
-from launch import line, pruning, sampling, tuning
 from launch import preflight as before
-from run import folder as run_folder
 from run.loop import Loop
+from run.saving import folder as run_folder
 from settings import compose
-from settings.check import Settings
+from settings.schema import Settings
 from utils import UserError
 
 # Trials of half a second. An episode's return is five times its pay. So fast a learning rate as 1e30 ends in actions
@@ -105,7 +105,7 @@ class _NoLock:
 
 @pytest.fixture
 def every_call_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("run.folder.Lock", _NoLock)
+    monkeypatch.setattr("run.saving.folder.Lock", _NoLock)
 
 
 @pytest.mark.thorough
@@ -206,7 +206,7 @@ def test_a_pruned_run_whose_study_was_killed_before_it_noted_that_is_not_run_aga
 def preflight(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
     """The runs that are checked, and what Hydra is given."""
     monkeypatch.chdir(folder)
-    rest, resume = line.take_resume(list(arguments))
+    rest, resume = argv.take_resume(list(arguments))
     checked: list[Settings] = []
     return checked, before.prepare(rest, checked.extend, resume == compose.AUTO)
 

@@ -86,7 +86,12 @@ PARTS = [  # classes that there are, where another kind of class goes
         ("agent.critic.network.block", "null", "", ""),
         ("agent.temperature", "null", "", ""),
         ("logger.sinks.csv", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "a sink goes here"),
-        ("logger", part("run.evaluator.Evaluator"), "._target_=run.evaluator.Evaluator", "a logger goes here"),
+        (
+            "logger",
+            part("run.evaluation.evaluator.Evaluator"),
+            "._target_=run.evaluation.evaluator.Evaluator",
+            "a logger goes here",
+        ),
         ("evaluator", part("logger.Logger"), "._target_=logger.Logger", "an evaluator goes here"),
         ("agent._target_", "logger.Logger", "=logger.Logger", "an agent goes here"),
         ("replay_buffer", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "it has to take obs_shape"),
@@ -141,7 +146,7 @@ PRESETS = [  # that do not fit the agent: who set the key?
     (f"-m {P} preset=cpu agent=sac,td3", "preset=cpu: it sets agent.alpha_lr, which agent=td3 does not have"),
 ]
 
-ENVIRONMENTS = [  # of one's own, which cannot be built (tests/probes.py)
+ENVIRONMENTS = [  # of one's own, which cannot be built (tests/helpers/probes.py)
     ("env=ProbeNeedsSize-v0", "missing 1 required positional argument: 'size'"),
     ("env=ProbeNeedsSize-v0", "gives arguments"),
     ("env=ProbeUnbuildable-v0", "it cannot be built (ZeroDivisionError in "),

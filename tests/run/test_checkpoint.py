@@ -11,8 +11,8 @@ import pytest
 import torch
 from checkpoints import MINE, filled, names, new_buffer, save, state
 
-from run import checkpoint
-from run.checkpoint import BrokenError, Checkpoint, Checkpoints, newest_whole
+from run.saving import checkpoint
+from run.saving.checkpoint import BrokenError, Checkpoint, Checkpoints, newest_whole
 from utils import UserError
 
 

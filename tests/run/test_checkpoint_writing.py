@@ -11,8 +11,8 @@ import torch
 from checkpoints import MINE, filled, names, new_buffer, save, state
 
 from replay import on_disk
-from run import checkpoint, manifests, part_files
-from run.checkpoint import Checkpoints, newest_whole
+from run.saving import checkpoint, checkpoint_files, manifests
+from run.saving.checkpoint import Checkpoints, newest_whole
 
 
 def test_a_full_disk_is_an_error_of_the_disk_whoever_writes(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_crash_while_writing_leaves_the_old_one(
     def crash(*_: Any) -> None:
         raise KeyboardInterrupt  # nothing is cleaned up, as by SIGKILL
 
-    places = {"extend": on_disk, "replace": Path, "signature": manifests, "write_state": part_files}
+    places = {"extend": on_disk, "replace": Path, "signature": manifests, "write_state": checkpoint_files}
     target = places.get(crash_at, checkpoint)
     monkeypatch.setattr(target, crash_at, crash)
     with pytest.raises(KeyboardInterrupt):
@@ -94,8 +94,8 @@ class FullForAWhile(io.BytesIO):
 def test_a_disks_error_is_told_from_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "open", lambda *_: FullForAWhile())
     with pytest.raises(OSError, match="no space"):
-        part_files.write_state({"weights": torch.zeros(1000)}, tmp_path / "agent.pt")
+        checkpoint_files.write_state({"weights": torch.zeros(1000)}, tmp_path / "agent.pt")
     monkeypatch.undo()
     monkeypatch.setattr(torch, "save", raises(RuntimeError("torch's own")))
     with pytest.raises(RuntimeError, match="torch's own"):
-        part_files.write_state({}, tmp_path / "agent.pt")
+        checkpoint_files.write_state({}, tmp_path / "agent.pt")

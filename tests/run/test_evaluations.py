@@ -14,10 +14,11 @@ import torch
 from runs import Killed, assert_same, at_step, die_in, go_on, rows
 
 from agent.policy_file import load_policy
-from run import beside, best
-from run import folder as run_folder
-from run.beside import Beside
-from run.evaluator import Evaluator
+from run.evaluation import background
+from run.evaluation.background import BackgroundEvaluator
+from run.evaluation.evaluator import Evaluator
+from run.saving import best
+from run.saving import folder as run_folder
 from utils import Stopped, UserError
 
 RUN = (
@@ -37,13 +38,13 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Those that evaluate, as they are started."""
-    start, pids = Beside._start, []
+    start, pids = BackgroundEvaluator._start, []
 
-    def noted(self: Beside) -> None:
+    def noted(self: BackgroundEvaluator) -> None:
         start(self)
         pids.append(self._process.pid)
 
-    monkeypatch.setattr(Beside, "_start", noted)
+    monkeypatch.setattr(BackgroundEvaluator, "_start", noted)
     return pids
 
 
@@ -65,13 +66,13 @@ def test_the_numbers_are_those_of_evaluations_that_stop_the_training(
 def test_training_does_not_wait_for_the_process_to_start(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, may_start, was_told = Beside._start, threading.Event(), []
+    start, may_start, was_told = BackgroundEvaluator._start, threading.Event(), []
 
-    def held_up(self: Beside) -> None:
+    def held_up(self: BackgroundEvaluator) -> None:
         was_told.append(may_start.wait(120))
         start(self)
 
-    monkeypatch.setattr(Beside, "_start", held_up)
+    monkeypatch.setattr(BackgroundEvaluator, "_start", held_up)
     run = probes.workspace(tmp_path / "run", *BESIDE)
     at_step(run, 150, may_start.set)  # the first evaluation is that of step 100
     run.run()
@@ -83,15 +84,15 @@ def test_training_does_not_wait_for_the_process_to_start(
 def test_training_goes_on_meanwhile_and_waits_for_the_one_before(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait, waited = Beside.wait, []
+    wait, waited = BackgroundEvaluator.wait, []
     run = probes.workspace(tmp_path / "run", *BESIDE)
 
-    def later(self: Beside) -> Any:
+    def later(self: BackgroundEvaluator) -> Any:
         waited.append(run.step)
         return wait(self)
 
-    monkeypatch.setattr(Beside, "has_answered", False)
-    monkeypatch.setattr(Beside, "wait", later)
+    monkeypatch.setattr(BackgroundEvaluator, "has_answered", False)
+    monkeypatch.setattr(BackgroundEvaluator, "wait", later)
     run.run()
     run.close()
     assert waited == [200, 300, 400, 400]
@@ -102,7 +103,7 @@ def test_killed_with_one_under_way_it_ends_in_the_same_bytes(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Beside, "begin", lambda *_: None)  # which never answers
+        patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)  # which never answers
         dying = probes.workspace(tmp_path / "run", *BESIDE)
         die_in(dying, 139)
     assert not (tmp_path / "run/eval.csv").exists()
@@ -112,7 +113,7 @@ def test_killed_with_one_under_way_it_ends_in_the_same_bytes(
 
 def test_it_goes_on_without_a_process_too(tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Beside, "begin", lambda *_: None)
+        patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)
         die_in(probes.workspace(tmp_path / "run", *BESIDE), 139)
     go_on(tmp_path / "run", "eval_in_background=false")
     assert_same(tmp_path / "run", straight)
@@ -136,18 +137,18 @@ def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
     timeout_s: float,
     said: str,
 ) -> None:
-    monkeypatch.setattr(beside, "BEAT_S", 0.05)
+    monkeypatch.setattr(background, "BEAT_S", 0.05)
     run = probes.workspace(tmp_path / "run", *BESIDE)
-    assert run.evaluations._beside is not None
-    begin = Beside.begin
+    assert run.evaluations._background is not None
+    begin = BackgroundEvaluator.begin
 
-    def begun(self: Beside, step: int, weights: dict[str, Any]) -> None:
+    def begun(self: BackgroundEvaluator, step: int, weights: dict[str, Any]) -> None:
         if step == 200:
             self._timeout_s = timeout_s
             os.kill(self._process.pid, number)
         begin(self, step, weights)
 
-    monkeypatch.setattr(Beside, "begin", begun)
+    monkeypatch.setattr(BackgroundEvaluator, "begin", begun)
     run.run()
     run.close()
     assert_same(tmp_path / "run", straight)
@@ -198,9 +199,9 @@ def test_a_signal_ends_both_and_nothing_is_lost(
 ) -> None:
     run = probes.workspace(tmp_path / "run", *BESIDE)
     with monkeypatch.context() as patched:
-        patched.setattr(Beside, "has_answered", False)
+        patched.setattr(BackgroundEvaluator, "has_answered", False)
         if at == 200:
-            patched.setattr(Beside, "_ask", lambda *_: None)  # it never answers, so the next one waits
+            patched.setattr(BackgroundEvaluator, "_ask", lambda *_: None)  # it never answers, so the next one waits
             at_step(run, 199, lambda: threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start())
         else:
             at_step(run, at, lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -216,7 +217,7 @@ def test_auto_is_a_process_where_a_long_run_finds_a_core(tmp_path: Path, monkeyp
     def has_process(*overrides: str) -> bool:
         run = probes.workspace(tmp_path / str(time.monotonic_ns()), *overrides)
         run.close()
-        return run.evaluations._beside is not None
+        return run.evaluations._background is not None
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     assert has_process("num_train_steps=10_000") and not has_process("num_train_steps=9_999")
@@ -240,7 +241,7 @@ def test_what_needs_more_than_a_policy_is_evaluated_here(
 ) -> None:
     run = probes.train(tmp_path / "run", *BESIDE, override, "checkpoint_frequency=0")
     assert f"Training waits for evaluations: {said}" in _said(capsys)
-    assert run.evaluations._beside is None and (tmp_path / "run/eval.csv").read_text().count("\n") == 5
+    assert run.evaluations._background is None and (tmp_path / "run/eval.csv").read_text().count("\n") == 5
 
 
 def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from run.evaluator import Evaluator
+from run.evaluation.evaluator import Evaluator
 
 
 class Seeded(gym.Env):

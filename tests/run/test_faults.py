@@ -16,7 +16,7 @@ import pytest
 import torch
 from runs import RUN, assert_same, at_step, go_on
 
-from run import checkpoint
+from run.saving import checkpoint
 from train import Workspace
 from utils import RunError
 from video import VideoRecorder, filming

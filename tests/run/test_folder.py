@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import probes
 import pytest
 
-from run import folder as run_folder
+from run.saving import folder as run_folder
 from sinks.tensorboard import TensorBoardSink
 from utils import UserError
 

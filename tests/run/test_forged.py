@@ -15,7 +15,7 @@ import torch
 from strangers import Change, refused
 
 from agent.policy_file import load_policy
-from run import manifests, resume
+from run.saving import manifests, resume
 from utils import UserError
 
 
@@ -211,7 +211,7 @@ def test_an_empty_folder_with_a_link_is_no_run_to_begin(copied: Path, command: C
 
 
 def test_a_forged_end_is_no_end(copied: Path) -> None:
-    from run import folder
+    from run.saving import folder
 
     for text in ('{"step": Infinity, "last_return": 1}', "[" * 100_000, '{"step": "x"}', "[]"):
         (copied / "finished.json").write_text(text)

@@ -25,7 +25,7 @@ from agent.schedule import Linear
 from agent.temperature import LearnedTemperature
 from logger import Logger
 from run import machine
-from run.evaluator import Evaluation
+from run.evaluation.evaluator import Evaluation
 from run.library import evaluate, load, save, shapes, train
 from sinks.csv_files import CsvSink
 from utils import EnvError, UserError
@@ -210,7 +210,10 @@ def forged(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a function": (lambda it: it["agent"].update(critic={"_target_": "os.mkdir", "path": "MARK"}), "os.mkdir: none of"),
-    "an agent that is none": (lambda it: it["agent"].update(_target_="run.folder.Lock"), "no class that belongs there"),
+    "an agent that is none": (
+        lambda it: it["agent"].update(_target_="run.saving.folder.Lock"),
+        "no class that belongs there",
+    ),
     "a node where none goes": (
         lambda it: it["agent"].update(batch_size={"_target_": "agent.schedule.Linear"}),
         "agent.batch_size=.*a plain value goes here",

@@ -17,13 +17,14 @@ from runs import RUN, assert_same, go_on, run_until
 
 import train
 from replay.device import DeviceReplayBuffer
-from run import resume
-from run.buffers import build_replay_buffer
+from run.data.buffers import build_replay_buffer
+from run.env_spec import EnvSpec
+from run.saving import resume
 from settings import compose
-from settings.check import check
+from settings.schema import check
 from utils import UserError
 
-SHAPES, CPU = {"obs_dim": 1, "action_dim": 1}, torch.device("cpu")
+SHAPES, CPU = EnvSpec((1,), (1,)), torch.device("cpu")
 RECENT = ("replay_buffer._target_=own_buffers.RecentBuffer", "+replay_buffer.share=0.5", "+replay_buffer.window=9")
 A_LIST = (
     *("replay_buffer._target_=own_buffers.ListBuffer", "~replay_buffer.capacity", "~replay_buffer.with_replacement"),

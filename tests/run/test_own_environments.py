@@ -16,8 +16,8 @@ from runs import RUN, SILENT, Killed, assert_same, at_step, rows
 
 import evaluate
 from envs import opengl
-from run import resume
 from run.environments import env_maker
+from run.saving import resume
 from train import Workspace
 
 pytestmark = pytest.mark.usefixtures("my_package")

@@ -20,7 +20,7 @@ from replay.device import STORAGES
 from replay.minari_files import MinariFiles
 from replay.mixed import MixedBatches
 from replay_buffer import Batch, ReplayBuffer
-from run import checkpoint, resume
+from run.saving import checkpoint, resume
 from train import Workspace
 from utils import UserError
 
@@ -161,7 +161,7 @@ def test_what_was_recorded_is_what_is_preloaded(tmp_path: Path, capsys: pytest.C
     run.close()
     batch = stored(run.replay_buffer, 24)  # two decisions in each episode of three steps
     assert batch.reward.sum().item() == sum(returns) == 36 and batch.discount[:, 0].tolist() == [1.0, 0.0] * 12
-    played: Any = evaluate.trained.load(tmp_path / "old", "cpu").actor
+    played: Any = evaluate.run_policy.load(tmp_path / "old", "cpu").actor
     np.testing.assert_allclose(batch.action, played.act(batch.obs.numpy()), atol=1e-6)
     with pytest.raises(UserError, match=r"some-v0 is there already; choose another version"):
         evaluate.evaluate(tmp_path / "old", 1, device="cpu", dataset_id="tuples/some-v0")

@@ -8,7 +8,7 @@ import pytest
 
 from run.progress import Progress
 from settings import compose
-from settings.check import Settings, check
+from settings.schema import Settings, check
 
 
 def settings(*overrides: str) -> Settings:

@@ -13,7 +13,7 @@ from runs import RUN, assert_same, go_on, rows, run_until
 from same_run import timeless
 
 import evaluate
-from run.evaluator import Evaluator
+from run.evaluation.evaluator import Evaluator
 from utils import eval_mode
 
 SAMPLED = ("env=probes:ProbeDrawn-v0", *RUN, "eval_sample=true", "num_eval_episodes=3")

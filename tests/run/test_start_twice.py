@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from runs import ROOT, SILENT
 
-from run import folder as run_folder
+from run.saving import folder as run_folder
 
 AGENTS = sorted(path.stem for path in (ROOT / "config/agent").glob("*.yaml"))
 SHORT = (

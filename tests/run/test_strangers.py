@@ -13,7 +13,7 @@ import torch
 import yaml
 from strangers import BOMB, Change, refused
 
-from settings import saved
+from settings import plain_yaml
 from utils import UserError
 
 EVIL = "{_target_: torch.load, f: EVIL, weights_only: false}"
@@ -74,7 +74,7 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
         r"agent\.critic\._target_=.*not a class that is defined there",
     ),
     "a class of the project elsewhere": (
-        put("agent/reward_scale", "{_target_: run.folder.Lock, folder: MARK}"),
+        put("agent/reward_scale", "{_target_: run.saving.folder.Lock, folder: MARK}"),
         "no class that belongs there",
     ),
     "a sink in the agent": (put("agent/reward_scale", "{_target_: sinks.TensorBoardSink}"), "no class that belongs"),
@@ -108,7 +108,7 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
     "hydra's own": (put("reward_scale", f"{{_target_: hydra.utils.call, config: {EVIL}}}"), "none of this project's"),
     "at the top": (put("_target_", "os.system"), "none of this project's"),
     "in the logger": (put("logger/_target_", "logging.FileHandler"), "none of this project's"),
-    "in the evaluator": (put("evaluator/_target_", "run.state.SavedRun"), "no class that belongs there"),
+    "in the evaluator": (put("evaluator/_target_", "run.saving.state.SavedRun"), "no class that belongs there"),
     "in the buffer": (put("replay_buffer/_target_", "torch.load"), "replay_buffer._target_=torch.load"),
     "in a key that is none": (put("more", f"[[[{EVIL}]]]"), r"more\.0\.0\.0\._target_=torch\.load"),
     "below a class of ours": (
@@ -207,4 +207,4 @@ def test_a_study_reads_a_strangers_settings_within_limits(copied: Path) -> None:
     with pytest.raises(UserError, match="an anchor, an alias or a tag in line 1"):
         runs.load(copied / "config.yaml")
     with pytest.raises(OSError):
-        saved.load(copied)
+        plain_yaml.load(copied)

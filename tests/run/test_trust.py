@@ -10,7 +10,7 @@ import pytest
 from runs import RUN
 
 import evaluate
-from run import trust
+from run.saving import trust
 from utils import UserError
 
 OWN = """

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from settings import compose
-from settings.check import check
 from settings.nested import dotted, walk
+from settings.schema import check
 from settings.types import PositiveInt, UnitInterval
 from utils import UserError
 

@@ -22,11 +22,11 @@ from stand_in_graphs import (
     train,
 )
 
-from agent.execution import choose
 from agent.execution.captured import WARM_UPS, Captured
-from agent.execution.choose import choose_execution, set_execution
 from agent.execution.recorded import Recorded
 from agent.networks import BatchNorm
+from run import execution
+from run.execution import choose_execution, set_execution
 from utils import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -208,7 +208,7 @@ def test_a_capture_that_fails_names_the_way_out() -> None:
 )
 def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
-    monkeypatch.setattr(choose, "COMPILE_BACKEND", "aot_eager")
+    monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
     torch._dynamo.reset()
     delays = DELAYED if name.startswith("sac") else DELAYED[:1]
     eager, compiled = (make_agent(*AGENTS[name], *delays) for _ in range(2))

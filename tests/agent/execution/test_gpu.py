@@ -27,9 +27,9 @@ from stand_in_graphs import (
 from transitions import transition
 
 from agent.execution.captured import WARM_UPS
-from agent.execution.choose import choose_execution, set_execution
 from logger import Logger
 from replay.device import MIRRORED_ROWS, STORAGES, DeviceReplayBuffer
+from run.execution import choose_execution, set_execution
 from utils import UserError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]

@@ -10,7 +10,7 @@ from stand_in_graphs import StandInGraphs, make_buffer
 from torch import nn
 
 from agent.execution.captured import Captured
-from agent.execution.choose import set_execution
+from run.execution import set_execution
 from utils import UserError, leaves
 
 Change = Callable[[Any, dict[str, Any]], Any]  # of an agent and its metrics, in each update step

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from agent.execution.views import evaluation_view
 from agent.networks import batch_norm
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.mlp import Linear, initialise
+from agent.toolkit.frozen import evaluation_view
 
 
 def textbook(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,1 @@
+"""Where transitions come from: the replay buffer, preloaded data and recorded data sets."""

@@ -1,0 +1,1 @@
+"""Evaluations: episodes, their schedule and the process that runs them in the background."""
