@@ -20,8 +20,8 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 
+from envs import opengl
 from envs.recorded import Recorder, Recording
-from run import machine
 from run.data import recorded
 from run.evaluation.evaluator import Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
@@ -62,7 +62,8 @@ def evaluate(
     if dataset_id is not None:
         recorded.require_new(dataset_id)
     played = run_policy.load(path, device, trusted, renders=film is not None)
-    if film is not None and not machine.can_film(played.renders):
+    if film is not None and not played.renders:
+        print(opengl.NO_OPENGL)
         film = None
     cfg = played.cfg
     sampled = cfg.eval_sample if sample is None else sample

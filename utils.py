@@ -8,6 +8,7 @@ import math
 import os
 import random
 import stat
+import sys
 import traceback
 import zipfile
 from collections.abc import Iterator
@@ -30,6 +31,11 @@ class UserError(Exception):
 def one_line(message: BaseException | str) -> str:
     """A message, or an error's, without its line breaks."""
     return " ".join(str(message).split())
+
+
+def print_error(error: Exception) -> None:
+    """Prints how a command ends: one line on standard error, which begins with the command's name."""
+    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
 
 
 class RunError(Exception):

@@ -54,7 +54,7 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
     """An agent on cheetah_run's sizes, or images with its number of actions, and a buffer that is full."""
     from replay.frames import FrameBuffer
     from replay_buffer import ReplayBuffer
-    from run.build import build_agent
+    from run.agents import build_agent
     from run.env_spec import EnvSpec
     from run.execution import choose_execution, set_execution
     from run.machine import resolve_device, set_precision

@@ -1,17 +1,23 @@
-"""What a command line asks for: the runs, composed, with their types checked. Needs neither torch nor dm_control."""
+"""What a command line asks for: a run, a sweep, a run to continue, or something to print.
+
+Reading it composes the configuration, once, and finds unknown keys, choices and tasks. It needs neither torch nor
+dm_control, so such a mistake is answered in under a second. Values are checked by `Runs.settings`, which imports the
+classes that they go to.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from launch.argv import arguments, overrides_of
+from envs import names
+from launch.argv import CommandLine, parse_line
 from launch.launchers import TUNING
 from settings import compose
-from settings.compose import CONFIG_DIR, checked, compose_config, parse, with_params
+from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, parse, plain, with_params
 from settings.schema import Settings, new_path
 from utils import UserError, one_line
 
@@ -21,17 +27,25 @@ OmegaConf.register_new_resolver("slug", lambda text: str(text).translate(SLUG), 
 OmegaConf.register_new_resolver("runs_at_once", compose.runs_at_once, replace=True)
 
 
+class Continued(NamedTuple):
+    """A run to continue: its folder, overrides of its configuration, and the configuration's name."""
+
+    folder: Path
+    overrides: list[str]
+    config_name: str
+
+
 @dataclass(frozen=True)
-class LaunchRequest:
-    """The runs that a command line asks for.
+class Runs:
+    """One new run, or those of a sweep.
 
     Attributes:
-        parsed: its overrides.
+        parsed: the overrides on the command line.
         sweeping, tunes: whether it is a sweep, and one by Optuna.
         ranges: what is swept, by key, as it is written.
-        config: as composed of the command line, each of its sweeps at its first value.
-        configs: of each run that is checked; one for every swept value.
-        overrides: what each was composed of.
+        config: the configuration, with the first value of everything that is swept.
+        configs: the configurations to check; one for every swept value.
+        overrides: the overrides of each.
     """
 
     parsed: list[Override]
@@ -43,40 +57,68 @@ class LaunchRequest:
     overrides: list[list[str]]
 
     def settings(self) -> list[Settings]:
-        """The settings of each run; raises UserError at the first mistake."""
+        """The settings of each run to check; raises UserError at the first mistake."""
         return [checked(*run) for run in zip(self.configs, self.overrides, strict=True)]
 
 
-def read(argv: list[str]) -> LaunchRequest | None:
-    """Composes what a command line asks for; None where it asks for no run, but for help or a configuration.
+class LaunchRequest(NamedTuple):
+    """What a command line asks for. Neither `continued` nor `runs`: it asks for help, or for a configuration."""
+
+    line: CommandLine
+    continued: Continued | None
+    runs: Runs | None
+
+
+def read(argv: list[str]) -> LaunchRequest:
+    """Reads a command line.
 
     Raises:
-        UserError: at the first mistake in a key or a choice.
+        UserError: at the first mistake in a key, a choice or a task's name.
     """
-    args = arguments(argv)
-    if args.help or args.hydra_help or args.shell_completion:
+    line = parse_line(argv)
+    options = line.options
+    if options.tasks or options.help or options.hydra_help or options.shell_completion:
+        return LaunchRequest(line, None, None)
+    if line.resume not in (None, AUTO):
+        return LaunchRequest(line, Continued(Path(line.resume), line.argv, "train"), None)
+    continued = _begun(line) if line.resume else None
+    return LaunchRequest(line, continued, None if continued else _runs(line))
+
+
+def _begun(line: CommandLine) -> Continued | None:
+    """For `resume=auto` of one run: the run, if its folder has a checkpoint."""
+    overrides = line.overrides
+    if line.options.multirun or not any(override.key_or_group == "hydra.run.dir" for override in parse(overrides)):
         return None
-    base = overrides_of(args)
-    config_name = args.config_name or "train"
+    config = compose_config(line.config_name, overrides)
+    folder = output_folder(config, "hydra.run.dir")
+    if str(config.hydra.mode) == "RunMode.MULTIRUN" or not any(folder.glob("checkpoints/step_*")):
+        return None
+    return Continued(folder, [text for text in overrides if not text.startswith("hydra.run.")], line.config_name)
+
+
+def _runs(line: CommandLine) -> Runs | None:
+    """The new runs; None where Hydra prints a configuration."""
+    base = line.overrides
     parsed = parse(base)
     for override in parsed:
         moved = new_path(override.key_or_group)
         if moved:
             raise UserError(f"{override.key_or_group}: that is called {moved} here")
-    if args.cfg or args.info:
-        compose_config(config_name, base)  # for its error, if it has one
+    if line.options.cfg or line.options.info:
+        compose_config(line.config_name, base)  # for its error, if it has one
         return None
     overrides = variants(parsed, base)[:1]
-    config = compose_config(config_name, overrides[0])
-    sweeping = args.multirun or str(config.hydra.mode) == "RunMode.MULTIRUN"
-    tunes = sweeping and config.hydra.sweeper.get("_target_") == TUNING
+    config = compose_config(line.config_name, overrides[0])
+    sweeping = line.options.multirun or str(config.hydra.mode) == "RunMode.MULTIRUN"
     if not sweeping:
         if any(override.is_sweep_override() for override in parsed):
-            compose_config(config_name, base)  # for its error
-        return LaunchRequest(parsed, sweeping, tunes, {}, config, [config], overrides)
+            compose_config(line.config_name, base)  # for its error
+        return _known(Runs(parsed, False, False, {}, config, [config], overrides))
     base = with_params(config.hydra.sweeper.get("params"), base)
     every = parse(base)
     ranges = {o.get_key_element(): str(o.input_line).partition("=")[2] for o in every if o.is_sweep_override()}
+    tunes = config.hydra.sweeper.get("_target_") == TUNING
     overrides = variants(every, base, tunes)
     if tunes:
         try:
@@ -85,28 +127,22 @@ def read(argv: list[str]) -> LaunchRequest | None:
             install = "pip install -e '.[optuna]'"
             raise UserError(f"hydra/sweeper=tuning: Optuna 5 is not installed; {install}") from None
         tuning.require(config, every)
-    configs = [compose_config(config_name, each) for each in overrides]
-    return LaunchRequest(parsed, sweeping, tunes, ranges, config, configs, overrides)
+    configs = [compose_config(line.config_name, each) for each in overrides]
+    return _known(Runs(parsed, True, tunes, ranges, config, configs, overrides))
 
 
-def begun(argv: list[str]) -> tuple[Path, list[str], str | None] | None:
-    """For `resume=auto` of one run: its folder, the overrides and the configuration's name, if it has a checkpoint."""
-    args = arguments(argv)
-    base = overrides_of(args)
-    if args.multirun or not any(override.key_or_group == "hydra.run.dir" for override in parse(base)):
-        return None
-    config = compose_config(args.config_name or "train", base)
-    folder = output_folder(config, "hydra.run.dir")
-    if str(config.hydra.mode) == "RunMode.MULTIRUN" or not any(folder.glob("checkpoints/step_*")):
-        return None
-    return folder, [text for text in base if not text.startswith("hydra.run.")], args.config_name
+def _known(runs: Runs) -> Runs:
+    """The same runs; raises UserError for a task's name that is not known."""
+    for config in runs.configs:
+        names.require_known(str(plain(config)["env"]))
+    return runs
 
 
 def output_folder(config: DictConfig, key: str) -> Path:
     """The folder of a run, or of a sweep, by its key.
 
     Raises:
-        UserError: for none, or one that is no place for runs.
+        UserError: for an empty name, or a folder that is no place for runs.
     """
     folder = OmegaConf.select(config, key)
     if folder is None or not str(folder).strip():
@@ -120,7 +156,7 @@ def variants(parsed: list[Override], overrides: list[str], intervals: bool = Tru
     """One list of overrides for each swept value, with every other sweep at its first value.
 
     Args:
-        intervals: whether what sweeps can take one; its ends are checked, and a fraction between them.
+        intervals: whether the sweeper takes intervals; both ends are checked, and a fraction between them.
     """
     first = list(overrides)
     values: dict[int, list[str]] = {}  # by index into overrides

@@ -35,7 +35,7 @@ from run.env_spec import EnvSpec
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
-from run.loop import Loop
+from run.loop import Loop, LoopParts
 from run.progress import Plan, Progress
 from run.saving.agent_file import load, save
 from run.stopping import Stopping
@@ -159,21 +159,10 @@ def train(
     evaluations = Evaluations(
         agent, lambda: evaluator, logger, progress, stopping, background=None, solved_from=None, keep_best=None
     )
-    Loop(
-        plan,
-        envs,
-        may_step_in_thread=False,
-        agent=agent,
-        seed_policy=UniformPolicy(spec.action_dim, (-1.0, 1.0), seed),
-        n_step=NStep(1),
-        replay_buffer=replay_buffer,
-        data=_Collected(replay_buffer),
-        logger=logger,
-        progress=progress,
-        evaluations=evaluations if evaluator is not None else _NoEvaluations(),
-        stopping=stopping,
-        save=_Once(checkpoint, progress),
-    ).run()
+    seed_policy = UniformPolicy(spec.action_dim, (-1.0, 1.0), seed)
+    parts = LoopParts(envs, agent, seed_policy, NStep(1), replay_buffer, _Collected(replay_buffer), False)
+    evaluates = evaluations if evaluator is not None else _NoEvaluations()
+    Loop(parts, logger, progress, evaluates, stopping, save=_Once(checkpoint, progress)).run()
     return Trained(progress.step, progress.episode, progress.last_return, replay_buffer)
 
 

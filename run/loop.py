@@ -3,13 +3,14 @@
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from tqdm import tqdm
 
 from envs.stepping import Stepping
-from run.progress import Plan, Progress
+from run.progress import Progress
 from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
 
@@ -38,49 +39,58 @@ class Evaluates(Protocol):
     def finish(self) -> bool: ...
 
 
+@dataclass(frozen=True)
+class LoopParts:
+    """What the loop works with.
+
+    Attributes:
+        envs: for training, stepped together (see envs/processes.py).
+        agent: acts and learns.
+        seed_policy: acts for the first `num_seed_steps`.
+        n_step: makes the replay buffer's rows of the steps.
+        replay_buffer: stores transitions.
+        data: what updates draw batches from.
+        may_step_in_thread: whether the environments may step while updates run.
+    """
+
+    envs: Any
+    agent: Any
+    seed_policy: Any
+    n_step: Any
+    replay_buffer: Any
+    data: Batches
+    may_step_in_thread: bool
+
+
 class Loop:
-    """Steps environments and agent until `num_train_steps`, and has done what is due.
+    """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when it is due.
 
     Args:
-        plan: how long, how often.
-        envs: for training, stepped together (see envs/processes.py).
-        may_step_in_thread: whether they may step while updates run.
-        agent: acts and learns.
-        seed_policy: who acts for the first `num_seed_steps`.
-        n_step: turns steps into the replay buffer's rows.
-        replay_buffer: where transitions are stored.
-        data: what the agent learns from.
-        logger: what it logs to.
-        progress: how far the run is.
-        evaluations: makes an evaluation when it is due.
-        stopping: knows whether a signal asked the run to stop.
-        save: saves the run as it is now; it is told whether that is its end.
+        parts: what it works with.
+        logger: takes metrics.
+        progress: counts steps, and says what is due.
+        evaluations: evaluates the agent.
+        stopping: whether a signal asked the run to stop.
+        save: saves the run; its argument is whether the run has ended.
     """
 
     def __init__(
         self,
-        plan: Plan,
-        envs: Any,
-        may_step_in_thread: bool,
-        agent: Any,
-        seed_policy: Any,
-        n_step: Any,
-        replay_buffer: Any,
-        data: Batches,
+        parts: LoopParts,
         logger: Any,
         progress: Progress,
         evaluations: Evaluates,
         stopping: Stopping,
         save: Callable[[bool], None],
     ):
-        self.plan = plan
-        self.envs = envs
-        self.stepping = Stepping(envs, agent.execution if may_step_in_thread else None)
-        self.agent = agent
-        self.seed_policy = seed_policy
-        self.n_step = n_step
-        self.replay_buffer = replay_buffer
-        self.data = data
+        self.plan = progress.plan
+        self.envs = parts.envs
+        self.stepping = Stepping(parts.envs, parts.agent.execution if parts.may_step_in_thread else None)
+        self.agent = parts.agent
+        self.seed_policy = parts.seed_policy
+        self.n_step = parts.n_step
+        self.replay_buffer = parts.replay_buffer
+        self.data = parts.data
         self.logger = logger
         self.progress = progress
         self.evaluations = evaluations

@@ -19,20 +19,25 @@ PARENT = "ENDS_WITH_PROCESS"  # set by a pool, which has a run on each core, to 
 STEPS_WORTH_A_PROCESS = 10_000
 
 
-def note_if_slow(cfg: Settings, device: torch.device) -> None:
-    """Says what to expect where a CPU is given a GPU's work, from the rate of the products that dominate an update."""
+def notes(cfg: Settings, device: torch.device, renders: bool) -> list[str]:
+    """Lines to print when a run begins: what this machine cannot do, or only slowly."""
+    no_videos = opengl.NO_OPENGL if cfg.save_video and not renders else ""
+    return [note for note in (no_videos, _speed_note(cfg, device), _bf16_note(cfg, device)) if note]
+
+
+def _speed_note(cfg: Settings, device: torch.device) -> str:
+    """What to expect where a CPU gets a GPU's work, from the time of the matmuls that dominate an update."""
     batch_size, width = cfg.agent.get("batch_size", 0), cfg.agent.get("critic", {}).get("hidden_dim", 0)
     if device.type != "cpu" or batch_size * width**2 < 2**27:
-        return
+        return ""
     if cfg.agent.get("encoder"):
-        print("This agent is made for a GPU: expect seconds for each decision. preset=pixels_cpu is made for a CPU.")
-        return
+        return "This agent is made for a GPU: expect seconds for each decision. preset=pixels_cpu is made for a CPU."
     x, weight = torch.zeros(batch_size, width), torch.zeros(width, width)
     torch.mm(x, weight)
     started_s = time.perf_counter()
     torch.mm(x, weight)
     steps_per_second = 1 / ((time.perf_counter() - started_s) * PRODUCTS_PER_UPDATE * cfg.updates_per_step)
-    print(
+    return (
         f"This agent is made for a GPU: expect about {steps_per_second:.1f} steps per second on this CPU. "
         "preset=fast learns in minutes."
     )
@@ -85,7 +90,8 @@ def bf16_time_ratio(batch_size: int, width: int) -> float:
     Measured here and now, in milliseconds: flags do not tell. Of processors with AVX512_BF16, those with AMX are faster
     in bf16 than in fp32, those without are slower.
     """
-    x, weight = torch.randn(batch_size, width), torch.randn(width, width)
+    random = torch.Generator().manual_seed(0)  # not the run's own numbers
+    x, weight = torch.randn(batch_size, width, generator=random), torch.randn(width, width, generator=random)
     seconds: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
     for _ in range(4):  # the first of each is dear
         for dtype, measured in seconds.items():
@@ -95,17 +101,18 @@ def bf16_time_ratio(batch_size: int, width: int) -> float:
     return min(seconds[torch.bfloat16]) / min(seconds[torch.float32])
 
 
-def note_if_bf16_is_slow(cfg: Settings, device: torch.device) -> None:
-    """Says by how much, where precision=bf16 makes a CPU slower."""
+def _bf16_note(cfg: Settings, device: torch.device) -> str:
+    """By how much precision=bf16 makes this CPU slower; "" where it does not."""
     width = cfg.agent.get("critic", {}).get("hidden_dim", 0)
     if cfg.precision != "bf16" or device.type != "cpu" or not width:
-        return
+        return ""
     time_ratio = bf16_time_ratio(cfg.agent["batch_size"], width)
-    if time_ratio > 1:
-        print(
-            f"precision=bf16: at this run's sizes this CPU takes {time_ratio:.1f} times as long for a matrix product "
-            "as with precision=fp32."
-        )
+    if time_ratio <= 1:
+        return ""
+    return (
+        f"precision=bf16: at this run's sizes this CPU takes {time_ratio:.1f} times as long for a matmul as with "
+        "precision=fp32."
+    )
 
 
 def has_time_for_background(cfg: Settings, device: torch.device) -> bool:
@@ -138,10 +145,3 @@ def import_envs(renders: bool) -> tuple[Any, bool]:
     from envs import make  # not before the choice
 
     return make, has_opengl
-
-
-def can_film(renders: bool) -> bool:
-    """Says in a line that there will be no videos where nothing renders; returns `renders`."""
-    if not renders:
-        print(opengl.NO_OPENGL)
-    return renders

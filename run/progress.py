@@ -57,6 +57,7 @@ class Progress:
         updates_from: transitions in the replay buffer before the first update.
 
     Attributes:
+        plan: see above.
         step: environment steps, summed over the environments.
         episode: finished training episodes.
         episode_reward, episode_length: (num_envs,), of the episodes under way; lengths in environment steps.
@@ -70,6 +71,7 @@ class Progress:
     """
 
     def __init__(self, plan: Plan, updates_from: int):
+        self.plan = plan
         self._num_envs = plan.num_envs
         self._update_every = plan.update_every
         self._updates_per_step = plan.updates_per_step

@@ -1,6 +1,6 @@
 """Hydra's composition; each of its errors as one line."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ def parse(overrides: list[str]) -> list[Override]:
     found = []
     for text in overrides:
         try:
-            loader = _loader(overrides) if "glob(" in text else None
-            (override,) = OverridesParser.create(loader).parse_overrides([text])
+            config_loader = loader(overrides) if "glob(" in text else None
+            (override,) = OverridesParser.create(config_loader).parse_overrides([text])
         except HydraException as error:
             raise UserError(_unreadable(text, error)) from None
         if not override.key_or_group:
@@ -101,18 +101,19 @@ def choices(group: str, folders: list[Path]) -> list[Path]:
     return [found[name] for name in sorted(found)]
 
 
-def _loader(overrides: list[str]) -> ConfigLoader:
-    """What `glob(...)` looks for choices with."""
+def loader(overrides: Sequence[str] = ()) -> ConfigLoader:
+    """Hydra's loader of configurations, with the folders that the overrides add."""
     around = get_gh_backup()
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-            loader = GlobalHydra.instance().config_loader()
+        with initialize_config_dir(str(CONFIG_DIR), job_name="train", version_base="1.3"):
+            config_loader = GlobalHydra.instance().config_loader()
     finally:
         restore_gh_from_backup(around)
-    added = searching(folders_of(overrides)[1:])
-    loader.get_group_options = partial(loader.get_group_options, overrides=[added])  # type: ignore[method-assign]
-    return loader
+    added = searching(folders_of(list(overrides))[1:])
+    options = partial(config_loader.get_group_options, overrides=[added])
+    config_loader.get_group_options = options  # type: ignore[method-assign]
+    return config_loader
 
 
 def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
@@ -124,7 +125,7 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
     around = get_gh_backup()  # within a job there is a Hydra already
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+        with initialize_config_dir(str(CONFIG_DIR), job_name="train", version_base="1.3"):
             try:
                 _refuse_no_choice(overrides)
                 return compose(config_name, overrides, return_hydra_config=True)

@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": {"agent", "envs", "run", "study", "utils", "video"},
     "run": {"agent", "envs", "logger", "plot", "replay", "replay_buffer", "settings", "utils", "video"},
     "evaluate": {"envs", "run", "settings", "utils"},
-    "launch": {"agent", "envs", "replay_buffer", "run", "settings", "sinks", "utils"},
+    "launch": {"envs", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},
     "train": {"launch", "run"},
 }

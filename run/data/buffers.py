@@ -13,6 +13,7 @@ from replay.n_step import NStep
 from replay_buffer import ReplayBuffer, nbytes
 from replay_buffer import require_memory as require_memory_for_rows
 from run.env_spec import EnvSpec
+from settings.operating_system import available_bytes
 from settings.schema import Settings
 from utils import UserError
 
@@ -70,7 +71,13 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
 
 
 def require_memory(cfg: Settings, spec: EnvSpec) -> None:
-    """Raises UserError if a full replay buffer of ours would not fit into the memory that is free now."""
+    """Raises UserError if a batch, or a full replay buffer of ours, would not fit into the memory that is free now."""
+    batch_size = cfg.agent.get("batch_size", 0)
+    batch_bytes, available = nbytes(*spec, batch_size), available_bytes()
+    if batch_bytes > available:
+        raise UserError(
+            f"agent.batch_size={batch_size}: a batch needs {batch_bytes:,} bytes, and {available:,} are available"
+        )
     if has_our_buffer(cfg):
         sizes = *spec, cfg.replay_buffer["capacity"]
         if spec.is_image:
@@ -97,6 +104,11 @@ def build_replay_buffer(
     target = node["_target_"]
     obs_shape, action_shape = spec
     if storage != "auto":
+        if not draws_with_replacement(cfg) and agent.batch_size > node["capacity"]:
+            raise UserError(
+                f"replay_buffer_capacity={node['capacity']}: at least agent.batch_size={agent.batch_size} is needed "
+                "without replacement"
+            )
         of_images = len(obs_shape) > 1
         kind = (frames if of_images else device_buffer).STORAGES[storage]
         node["_target_"] = f"{kind.__module__}.{kind.__qualname__}"

@@ -12,7 +12,7 @@ from replay.mixed import MixedBatches
 from replay.n_step import NStep
 from replay.on_disk import Segment
 from replay_buffer import ReplayBuffer, nbytes, require_memory
-from run.data import sources
+from run.data.sources import Source, find
 from run.env_spec import EnvSpec
 from settings.schema import Settings
 from utils import UserError
@@ -20,7 +20,7 @@ from utils import UserError
 STREAM = 2  # of the seeds of generators; 0 and 1 are in envs/seeded.py
 
 
-def require(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list[sources.Source]:
+def require(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list[Source]:
     """What `preload` names, opened; nothing is read of it yet but what it is.
 
     Args:
@@ -39,7 +39,7 @@ def require(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list[sources.Sour
         )
     if cfg.preload and spec.is_image:
         raise UserError(f"preload={cfg.preload}: vectors can be preloaded, and this run learns from images")
-    found = sources.find(cfg, spec, own_actions)
+    found = find(cfg, spec, own_actions)
     total = sum(source.num_transitions for source in found)
     capacity, share = cfg.replay_buffer.get("capacity"), cfg.preload_share
     if found and share:
@@ -95,6 +95,10 @@ class Preloaded:
         self.buffer: ReplayBuffer | None = None
         self.batches = self.offline = collected
 
+    def sources(self) -> list[Source]:
+        """What `preload` names, opened; raises UserError as `require`."""
+        return self._find()
+
     def fill(self, agent: Any = None) -> int:
         """Reads what `preload` names.
 
@@ -107,7 +111,7 @@ class Preloaded:
         Raises:
             UserError: for what cannot be read.
         """
-        found = self._find()
+        found = self.sources()
         if not found:
             return 0
         if self._cfg.preload_share:

@@ -15,7 +15,7 @@ import torch
 
 from agent import Agent
 from run import machine, memory
-from run.build import agent_of
+from run.agents import agent_of
 from run.saving import trust
 from settings.schema import SUPPLIED, check_agent
 from settings.signatures import parameters
@@ -82,10 +82,8 @@ def load(path: str | Path, device: str = "auto", trusted: Sequence[str] = ()) ->
         raise UserError(f"{path}: no agent's file, or a damaged one ({type(error).__name__})") from None
     file_bytes = path.stat().st_size
     trust.require({"agent": node}, path, trusted)
-    memory.require_sizes(node, file_bytes, str(path))
-    if memory.FLOAT_BYTES * max(shapes["obs_dim"], shapes["action_dim"]) > file_bytes:
-        raise UserError(f"{path}: more weights than are saved there")
-    agent = agent_of(check_agent(node), shapes, machine.resolve_device(device))
+    node = check_agent(node)
+    agent = agent_of(node, shapes, machine.resolve_device(device), memory.limit_by_file(file_bytes, str(path)))
     try:
         agent.load_state_dict(state)
     except Exception as error:  # whatever a state says that is not this agent's

@@ -20,6 +20,7 @@ from typing import Any
 
 from replay import on_disk
 from replay.on_disk import Segment
+from run.memory import WeightLimit, limit_by_file
 from run.saving import checkpoint_files, manifests
 from run.saving.manifests import PRELOADED
 from utils import UserError, load_plain, one_line, open_file, sync
@@ -174,6 +175,12 @@ def newest_whole(
     if broken:
         raise NoneWholeError(f"{run_folder}: no checkpoint there is whole", without_buffer)
     raise UserError(f"{run_folder}: there is no checkpoint in it")
+
+
+def weight_limit(folder: Path) -> WeightLimit:
+    """For an agent that is to be read from one of a run's checkpoints: no more weights than the largest file holds."""
+    sizes = [path.stat().st_size for found in newest_first(folder) for path in found.glob("agent.pt")]
+    return limit_by_file(max(sizes, default=0), str(folder))
 
 
 class Checkpoints:

@@ -10,7 +10,6 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from run import memory
 from run.data import sources
 from run.saving import checkpoint, trust
 from run.saving.checkpoint import BrokenError, Checkpoint
@@ -61,6 +60,8 @@ def settings_of(
     """
     refuse_links(folder)
     saved = _saved(folder)
+    for key in SHAPES:
+        saved["agent"].pop(key, None)
     given = compose.compose_config(config_name, overrides) if overrides else None
     named = trust.named_by(compose.plain(given)) if given is not None else ()
     trust.require(saved, folder / "config.yaml", (*trusted, *named))
@@ -69,8 +70,6 @@ def settings_of(
         raise UserError(f"resume={folder}: there is no checkpoint in it to continue from")
     with contextlib.suppress(BrokenError):
         Checkpoint(checkpoints[0])  # one of another version says so, before its configuration is found to be different
-    largest = max((path.stat().st_size for found in checkpoints for path in found.glob("agent.pt")), default=0)
-    memory.require_sizes(saved["agent"], largest, f"{folder}")
     values = dotted(saved)
     for key, value in _asked_for(given, overrides, config_name).items():
         if key == "seed_policy" and value not in ("agent", "uniform"):
@@ -101,8 +100,6 @@ def _saved(folder: Path) -> dict[str, Any]:
         raise UserError(f"resume={folder}: no run's folder; there is no config.yaml in it") from None
     if not isinstance(saved, dict) or not isinstance(saved.get("agent"), dict):
         raise UserError(f"{path}: not a run's configuration")
-    for key in SHAPES:
-        saved["agent"].pop(key, None)
     return saved
 
 

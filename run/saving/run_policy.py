@@ -12,7 +12,8 @@ import torch
 
 from agent.policy_file import load_policy
 from run import machine
-from run.build import build_agent, identity_of, require_fit
+from run.agents import build_agent, identity_of
+from run.build import require_fit
 from run.env_spec import EnvSpec
 from run.environments import env_maker, import_envs
 from run.saving import best, checkpoint, policy_bundle, resume
@@ -105,7 +106,7 @@ def _agent(path: Path, cfg: Settings, spec: EnvSpec, device: torch.device) -> tu
     else:
         found, state = _newest(path)
     found.require(identity_of(cfg, spec))
-    agent = build_agent(cfg, spec, device)
+    agent = build_agent(cfg, spec, device, checkpoint.weight_limit(run_folder_of(path)))
     try:
         agent.load_state_dict(state)
     except Exception as error:  # whatever a state says that is not this agent's

@@ -13,7 +13,7 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from replay_buffer import ReplayBuffer
-from run.build import Parts
+from run.build import Outputs, Parts
 from run.evaluation.evaluations import Evaluations
 from run.progress import Progress
 from run.saving import checkpoint, damaged
@@ -40,12 +40,21 @@ class SavedRun:
     Args:
         cfg: the run's settings.
         work_dir: its folder.
-        parts: what it is made of; all but an evaluator must have a state.
+        parts: what it is made of; all must have a state.
+        outputs: its logger, and perhaps an evaluator of the user's own, with a state or without.
         progress: how far it is.
         evaluations: one of them may be under way.
     """
 
-    def __init__(self, cfg: Settings, work_dir: Path, parts: Parts, progress: Progress, evaluations: Evaluations):
+    def __init__(
+        self,
+        cfg: Settings,
+        work_dir: Path,
+        parts: Parts,
+        outputs: Outputs,
+        progress: Progress,
+        evaluations: Evaluations,
+    ):
         self._cfg = cfg
         self._work_dir = work_dir
         self._identity = parts.identity
@@ -53,13 +62,13 @@ class SavedRun:
         self._replay_buffer = parts.replay_buffer
         self._preloaded = parts.preloaded
         self._progress = progress
-        self._logger = parts.logger
+        self._logger = outputs.logger
         self._envs = EnvEpisodes(parts.envs)
         self._parts: dict[str, Stateful] = {"progress": progress, "envs": self._envs, "n_step": parts.n_step}
         if parts.seed_policy is not parts.agent:
             self._parts["seed_policy"] = parts.seed_policy
-        if hasattr(parts.own_evaluator, "state_dict"):
-            self._parts["evaluator"] = parts.own_evaluator
+        if hasattr(outputs.own_evaluator, "state_dict"):
+            self._parts["evaluator"] = outputs.own_evaluator
         self._parts["evaluations"] = evaluations
         if cfg.preload and cfg.preload_share:
             self._parts["preloaded"] = parts.preloaded

@@ -7,7 +7,7 @@ import torch
 
 from agent.toolkit.noise import Noise
 from replay_buffer import Batch
-from run.build import build_agent
+from run.agents import build_agent
 from run.env_spec import EnvSpec
 
 OBS_DIM, ACTION_DIM = 17, 6

@@ -15,10 +15,11 @@ import pytest
 import torch
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
+from lines import sweep_arguments
 from runs import ROOT, SILENT, assert_same
 
-from launch import launchers, own_process, preflight, sweep
-from launch.command import run_sweep
+from launch import command as command_line
+from launch import launchers, own_process, sweep
 from run.saving import folder as run_folder
 from settings import compose
 from settings.operating_system import usable_cpus
@@ -71,13 +72,16 @@ def test_ctrl_c_is_no_runs_failure(tmp_path: Path) -> None:
     assert run_folder.failures(tmp_path) == {}
 
 
-def test_a_launcher_that_breaks_off_leaves_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_launcher_that_breaks_off_leaves_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def break_off() -> None:
         run_folder.mark_failed(tmp_path, ["seed=2"], "too hot")
         raise OSError("no queue")
 
+    monkeypatch.setattr(command_line, "hydra_main", break_off)
     with pytest.raises(RunError) as caught:
-        run_sweep(break_off, tmp_path)
+        command_line.run_sweep(tmp_path)
     first, _, failed, again = str(caught.value).splitlines()
     assert first == "the sweep broke off: no queue"
     assert failed == "  seed=2: too hot"
@@ -98,9 +102,9 @@ def test_a_launchers_missing_package_is_one_line(
     for name in ("joblib.yaml", "submitit_slurm.yaml", "submitit_local.yaml", "ray.yaml"):
         monkeypatch.delitem(found, name, raising=False)
     with pytest.raises(UserError, match=rf"not installed; pip install -e '\.\[{needs}\]'"):
-        preflight.prepare(["-m", f"hydra/launcher={launcher}", "seed=1,2"], preflight.check_machine)
+        sweep_arguments("-m", f"hydra/launcher={launcher}", "seed=1,2")
     with pytest.raises(UserError, match="there are cluster, slurm, slurm_local, this_machine"):
-        preflight.prepare(["-m", "hydra/launcher=slrum", "seed=1,2"], preflight.check_machine)
+        sweep_arguments("-m", "hydra/launcher=slrum", "seed=1,2")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -18,15 +18,16 @@ import probes
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
+from lines import sweep_arguments
 from omegaconf import OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import _CachedStorage
 from runs import ONE_THREAD, ROOT, SILENT, Killed, assert_same, rows
 
 import train
-from launch import argv, pruning, sampling, tuning
 from launch import command as command_line
 from launch import preflight as before
+from launch import pruning, sampling, tuning
 from run.loop import Loop
 from run.saving import folder as run_folder
 from settings import compose
@@ -206,9 +207,9 @@ def test_a_pruned_run_whose_study_was_killed_before_it_noted_that_is_not_run_aga
 def preflight(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
     """The runs that are checked, and what Hydra is given."""
     monkeypatch.chdir(folder)
-    rest, resume = argv.take_resume(list(arguments))
     checked: list[Settings] = []
-    return checked, before.prepare(rest, checked.extend, resume == compose.AUTO)
+    monkeypatch.setattr(before, "check_runs", checked.extend)
+    return checked, sweep_arguments(*arguments)
 
 
 def test_it_searches_around_another_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -487,10 +488,11 @@ def test_what_is_searched(written: str, expected: Any) -> None:
 def test_where_every_trial_failed_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command_line, "prepare", lambda *_: [f"hydra.sweep.dir={compose.quoted(str(tmp_path))}"])
-    monkeypatch.setattr(sys, "argv", ["train.py"])
     failing = Pool(tmp_path, lambda x: [math.nan])
-    assert command_line.run(lambda: sweep(failing, n_trials=1), lambda runs: None, lambda *_: None) == 3
+    monkeypatch.setattr(command_line, "hydra_main", lambda: sweep(failing, n_trials=1))
+    monkeypatch.setattr(before, "prepare_sweep", lambda request: ([], tmp_path))
+    monkeypatch.setattr(sys, "argv", ["train.py", "-m", "seed=1,2"])
+    assert command_line.main() == 3
     assert capsys.readouterr().err == "train.py: every trial failed; the lines above say why\n"
     assert not (tmp_path / "optimization_results.yaml").exists()
 

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from runs import ROOT
 
-from launch import command
-from launch.preflight import check_machine
-from train import continue_run
+from launch import command, job
 
 P = "env=Pendulum-v1 save_video=false"  # quick to build
 LINEAR = "{_target_: agent.schedule.Linear, start: 1, final: 2, steps: 3}"
@@ -120,7 +118,7 @@ SHAPES = [  # what no machine has the memory, or the time, for
     (f"{P} agent.actor.hidden_dim=10000000", "bytes"),
     (f"{P} agent.critic.hidden_depth=100000", "agent.critic.hidden_depth=100000"),
     (f"{P} agent.actor.hidden_depth=100000", "agent.actor.hidden_depth=100000"),
-    (f"{P} agent.critic.num_critics=10000000", "agent.critic.num_critics=10000000"),
+    (f"{P} agent.critic.num_critics=10000000", "agent: its networks and their optimizers need"),
     (f"{P} agent.batch_size=100000000000", "agent.batch_size=100000000000"),
     (f"{P} agent=td3 agent.batch_size=100000000000", "agent.batch_size=100000000000"),
     (f"{P} agent=sac_v agent.value.hidden_dim=10000000", "bytes"),
@@ -287,7 +285,9 @@ def test_a_wrong_command_line(
     def started(*_: object) -> None:
         raise AssertionError("a run would have begun")
 
-    assert command.run(started, check_machine, continue_run) == 2
+    monkeypatch.setattr(command, "hydra_main", started)
+    monkeypatch.setattr(job, "begin_run", started)
+    assert command.main() == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and message in said.err, said.err
     assert said.out == ""

@@ -15,7 +15,7 @@ from made_datasets import EPISODES, LENGTHS, make
 from runs import RUN, assert_same, die_in, go_on, quoted, run_until
 
 import evaluate
-from launch.preflight import check_machine
+from launch.preflight import check_runs
 from replay.device import STORAGES
 from replay.minari_files import MinariFiles
 from replay.mixed import MixedBatches
@@ -241,7 +241,7 @@ def test_a_mistake_is_one_line_before_anything_is_made(name: str, tmp_path: Path
     overrides, message = MISTAKES[name]
     overrides = tuple(text.replace("EMPTY", quoted(tmp_path / "empty")) for text in overrides)
     with pytest.raises(UserError, match=message) as refused:
-        check_machine([composed.settings(*probes.SMALL, *overrides)])
+        check_runs([composed.settings(*probes.SMALL, *overrides)])
     assert "\n" not in str(refused.value)
 
 

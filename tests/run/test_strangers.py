@@ -177,8 +177,8 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
     "a node in an argument": (put("env_kwargs", f"{{x: {EVIL}}}"), r"env_kwargs\.x\._target_=torch\.load: none of"),
     "arguments as a node": (put("env_kwargs", EVIL), r"env_kwargs\._target_=torch\.load: none of"),
     "arguments that there are not": (put("env_kwargs", "{x: 1}"), "env_kwargs.x=1: .* has no such argument; there are"),
-    "too wide": (put("agent/critic/hidden_dim", "10000000"), "hidden_dim=10000000, hidden_depth=2: more weights than"),
-    "too deep": (put("agent/actor/hidden_depth", "100000000"), "more weights than"),
+    "too wide": (put("agent/critic/hidden_dim", "10000000"), "more weights than are saved there"),
+    "too deep": (put("agent/actor/hidden_depth", "100000000"), "less than or equal to 1000"),
     "too many critics": (put("agent/critic/num_critics", "100000000"), "more weights than"),
 }
 
