@@ -37,14 +37,10 @@ def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
     callbacks = Callbacks(config)
     name = config.hydra.job.config_name
     callbacks.on_run_start(config=config, config_name=name)
-
-    def task(_: DictConfig) -> float:
-        trial = Trial.of_job(HydraConfig.get())
-        prune = partial(trial.is_worse, run.folder, run.cfg) if trial else None
-        return train(run.cfg, run.folder, prune=prune, reuse=may_continue, parts=run.parts)
-
+    trial = Trial.of_process()
+    prune = partial(trial.is_worse, run.folder, run.cfg) if trial else None
     result = run_job(
-        task_function=task,
+        task_function=lambda _: train(run.cfg, run.folder, prune, reuse=may_continue, parts=run.parts),
         config=config,
         job_dir_key="hydra.run.dir",
         job_subdir_key=None,

@@ -17,7 +17,6 @@ import optuna
 import probes
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
-from hydra.types import RunMode
 from lines import sweep_arguments
 from omegaconf import OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -532,13 +531,13 @@ def test_a_run_in_a_process_of_its_own_is_the_same_trial(monkeypatch: pytest.Mon
         "sweep": {"dir": "/sweep"},
         "job": {"num": 7},
     }
-    job, run = (OmegaConf.create({"mode": mode, **node}) for mode in (RunMode.MULTIRUN, RunMode.RUN))
+    job = OmegaConf.create(node)
     trial = pruning.Trial("/sweep", 7, {"_target_": "a.B", "n": 2})
     assert pruning.Trial.of_job(job) == trial
-    assert pruning.Trial.of_job(run) is None
+    assert pruning.Trial.of_process() is None
     for name, value in trial.environment().items():
         monkeypatch.setenv(name, value)
-    assert pruning.Trial.of_job(run) == trial
+    assert pruning.Trial.of_process() == trial
     for key, value in (("pruner", None), ("_target_", "hydra._internal.core_plugins.basic_sweeper.BasicSweeper")):
         job.sweeper[key] = value
         assert pruning.Trial.of_job(job) is None
