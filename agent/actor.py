@@ -11,7 +11,7 @@ from torch import nn
 
 from agent.networks.distributions import SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
-from agent.networks.residual import NetworkFactory, build
+from agent.networks.residual import NetworkFactory, build_network
 from settings.types import Bounds, Depth, PositiveFloat, PositiveInt
 from settings.validated import Validated
 
@@ -57,7 +57,7 @@ class DiagGaussianActor(nn.Module, Validated):
         self.log_std_limit: LogStdLimit = log_std_limit
         self.tanh_mu = tanh_mu
         shape = obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape, key="agent.actor.network")
 
     def forward(self, obs: torch.Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
@@ -95,7 +95,7 @@ class GaussianMixtureActor(nn.Module, Validated):
         self.log_std_limit: LogStdLimit = log_std_limit
         out_dim = num_components * (2 * action_dim + 1)
         shape = obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape, key="agent.actor.network")
 
     def forward(self, obs: torch.Tensor) -> SquashedMixture | SquashedNormal:
         head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)

@@ -9,7 +9,7 @@ from torch.func import functional_call
 from agent.networks.encoder import FromImages
 from agent.networks.heads import HeadFactory, ScalarHead
 from agent.networks.mlp import Init, mlp
-from agent.networks.residual import NetworkFactory, build
+from agent.networks.residual import NetworkFactory, build_network
 from agent.toolkit.hooks import Draws
 from settings.types import Depth, PositiveFloat, PositiveInt
 from settings.validated import Validated
@@ -43,7 +43,7 @@ class CriticEnsemble(nn.Module, Validated):
         super().__init__()
         self.head = ScalarHead() if head is None else head()
         shape = obs_dim + action_dim, hidden_dim, self.head.out_dim, hidden_depth, num_critics, init, last_init_bound
-        self.trunk = build(network, *shape, key="agent.critic.network")
+        self.trunk = build_network(network, *shape, key="agent.critic.network")
 
     def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """All members' values, (N, B, 1); `q1, q2 = critic(obs, action)` unpacks the two of a double critic."""

@@ -36,7 +36,7 @@ class Shape(NamedTuple):
     last_init_bound: float | None = None
 
 
-def build(network: NetworkFactory | None, *shape: Any, key: str = "network") -> nn.Module:
+def build_network(network: NetworkFactory | None, *shape: Any, key: str = "network") -> nn.Module:
     """A network of a Shape: the plain MLP where none is named.
 
     Args:
@@ -146,7 +146,7 @@ class NormedMLP(Network):
                 x = layer.into(following, x, relu, dtype)  # type: ignore[operator]
                 at = linear_at + 1 + relu
             else:
-                x = product(layer, x, dtype) if isinstance(layer, Linear) else layer(x)
+                x = apply_linear(layer, x, dtype) if isinstance(layer, Linear) else layer(x)
                 at += 1
         return x
 
@@ -203,7 +203,7 @@ class PreNormBlock(nn.Module, Validated):
         self.down = linear(expansion * width, width, shape)
 
     def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-        return x + product(self.down, torch.relu(product(self.up, self.norm(x), dtype)), dtype)
+        return x + apply_linear(self.down, torch.relu(apply_linear(self.up, self.norm(x), dtype)), dtype)
 
 
 class PostNormBlock(nn.Module, Validated):
@@ -221,8 +221,8 @@ class PostNormBlock(nn.Module, Validated):
         self.down_norm = norm(width=width, num_members=members)
 
     def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-        h = torch.relu(self.up_norm(product(self.up, x, dtype)))
-        return x + torch.relu(self.down_norm(product(self.down, h, dtype)))
+        h = torch.relu(self.up_norm(apply_linear(self.up, x, dtype)))
+        return x + torch.relu(self.down_norm(apply_linear(self.down, h, dtype)))
 
 
 def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
@@ -247,7 +247,7 @@ def last_linear(fan_in: int, shape: Shape) -> Linear:
     return layer
 
 
-def product(layer: Linear, x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+def apply_linear(layer: Linear, x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
     """layer(x), the product made in `dtype` if one is given."""
     if dtype is None:
         return layer(x)

@@ -197,5 +197,5 @@ def test_auto_is_what_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UserError, match=r"replay_storage=pinned: .* device=cpu; choose auto or host"):
         choose_storage("pinned", CPU, True, *sizes)
     free = asked - 1
-    with pytest.raises(UserError, match=r"capacity=1000000 asks for [\d,]+ bytes and the GPU has [\d,]+ free"):
+    with pytest.raises(UserError, match=r"capacity=1000000 needs [\d,]+ bytes and the GPU has [\d,]+ free"):
         choose_storage("device", GPU, True, *sizes)
