@@ -153,7 +153,7 @@ def test_staging_loses_no_row_however_late_the_device_copies(monkeypatch: pytest
     class LateStaging(Staging):
         def __init__(self, *args: Any):
             super().__init__(*args)
-            self._copied = [Event() for _ in self._places]
+            self._copied = [Event() for _ in self._buffers]
             events.extend(self._copied)
 
         def _copy(self, place: torch.Tensor, to: torch.Tensor) -> None:
