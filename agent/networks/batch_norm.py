@@ -120,13 +120,20 @@ def refuse_batch_norm(**networks: nn.Module) -> None:
 
 def _mean_and_variance(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and biased variance, (..., B, width) -> (..., 1, width); torch.var_mean takes 20 times as long."""
-    if x.device.type != "cpu":  # one kernel for all members
-        mean = x.mean(-2, keepdim=True)
-        return mean, (x - mean).square_().mean(-2, keepdim=True)
-    # One kernel per member, which writes nothing as large as x.
+    return _moments_on_cpu(x) if x.device.type == "cpu" else _moments_on_gpu(x)
+
+
+def _moments_on_cpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """One kernel per member, which writes nothing as large as x."""
     if x.dim() == 2:
         mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
         return mean.unsqueeze(0), var.unsqueeze(0)
     stats = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in x]
     mean, var = (torch.stack(values).unsqueeze(-2) for values in zip(*stats, strict=True))
     return mean, var
+
+
+def _moments_on_gpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """As many kernels for several members as for one."""
+    mean = x.mean(-2, keepdim=True)
+    return mean, (x - mean).square_().mean(-2, keepdim=True)

@@ -5,6 +5,7 @@ of tensors alone. `u` is an action before squashing, `a = tanh(u)`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,34 @@ def inverse_tanh(action: torch.Tensor) -> torch.Tensor:
     return torch.atanh(action.clamp(-inside, inside))
 
 
-class SquashedNormal:
+class _Squashed(ABC):
+    """A distribution of tanh(u); `log_std` is that of u, or of its components."""
+
+    log_std: torch.Tensor
+
+    @property
+    def std(self) -> torch.Tensor:
+        """The standard deviation of u, in the shape of log_std."""
+        return self.log_std.exp()
+
+    @abstractmethod
+    def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
+        """A sample of u, (B, |A|), detached, from noise (B, noise_dim)."""
+
+    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+        """A sampled action, (B, |A|), detached."""
+        return torch.tanh(self.sample_u(noise))
+
+    @abstractmethod
+    def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
+        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
+        return self.log_prob_u(inverse_tanh(action))
+
+
+class SquashedNormal(_Squashed):
     """The distribution of tanh(u), u ~ N(mu, exp(log_std)^2) in each dimension (arXiv 1801.01290, appendix C).
 
     Args:
@@ -56,18 +84,8 @@ class SquashedNormal:
         """The distribution of the first rows alone."""
         return SquashedNormal(self.mu[:num_rows], log_std=self.log_std[:num_rows])
 
-    @property
-    def std(self) -> torch.Tensor:
-        """The standard deviation of u, (B, |A|)."""
-        return self.log_std.exp()
-
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
-        """A sample u = mu + std * noise, (B, |A|), detached."""
         return (self.mu + self.std * noise).detach()
-
-    def sample(self, noise: torch.Tensor) -> torch.Tensor:
-        """A sampled action, (B, |A|), detached."""
-        return torch.tanh(self.sample_u(noise))
 
     def rsample_with_log_prob(self, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """A sampled action (B, |A|) and its log-density (B, 1), both differentiable in mu and log_std.
@@ -77,12 +95,7 @@ class SquashedNormal:
         return _SampleWithLogProb.apply(self.mu, self.log_std, noise)
 
     def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
         return (normal_log_prob(u, self.mu, self.log_std) - tanh_log_det(u)).sum(-1, keepdim=True)
-
-    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
-        return self.log_prob_u(inverse_tanh(action))
 
 
 class _SampleWithLogProb(torch.autograd.Function):
@@ -117,7 +130,7 @@ class _SampleWithLogProb(torch.autograd.Function):
         return grad_u, grad_u * scaled_noise - grad_log_prob, None
 
 
-class SquashedMixture:
+class SquashedMixture(_Squashed):
     """The distribution of tanh(u), u from a mixture of K diagonal Gaussians.
 
     Args:
@@ -136,29 +149,15 @@ class SquashedMixture:
         best = rate(actions).argmax(dim=1).view(-1, 1, 1)
         return actions.gather(1, best.expand(-1, -1, actions.shape[-1])).squeeze(1)
 
-    @property
-    def std(self) -> torch.Tensor:
-        """The components' standard deviations of u, (B, K, |A|)."""
-        return self.log_std.exp()
-
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
-        """A sample u, (B, |A|), detached, from noise (B, |A| + 1), whose last column chooses the component."""
+        # The last column of noise (B, |A| + 1) chooses the component.
         with torch.no_grad():
             uniform = torch.special.ndtr(noise[:, -1:])
             component = (self.log_weight.exp().cumsum(-1) < uniform).sum(-1).clamp(max=self.mu.shape[1] - 1)  # (B,)
             rows = torch.arange(len(component), device=component.device)
             return self.mu[rows, component] + self.std[rows, component] * noise[:, :-1]
 
-    def sample(self, noise: torch.Tensor) -> torch.Tensor:
-        """A sampled action, (B, |A|), detached."""
-        return torch.tanh(self.sample_u(noise))
-
     def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
         components = normal_log_prob(u.unsqueeze(1), self.mu, self.log_std).sum(-1)  # (B, K)
         mixture = torch.logsumexp(self.log_weight + components, dim=-1, keepdim=True)
         return mixture - tanh_log_det(u).sum(-1, keepdim=True)
-
-    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
-        return self.log_prob_u(inverse_tanh(action))

@@ -212,17 +212,22 @@ def _grad_inputs_by_member(
     return totals
 
 
+def _mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a b. Not `a @ b`, which changes the strides of batches, and with them the rounding."""
+    return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
+
+
 def _weight_gradient(h: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     if gradient.shape[-1] > 1:
         return fast_matmul(h.mT, gradient, least=LARGE_OF_COLUMNS)
     if h.dim() < gradient.dim():  # every member sees the same input
         h = h.expand(gradient.shape[0], *h.shape)
-    return (gradient.mT @ h).mT
+    return _mm(gradient.mT, h).mT
 
 
 def _first_input_gradient(gradient: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """The gradient (B, width) of an input, summed over members, from its rows (..., width, H) of the first weight."""
-    transposed = rows @ gradient.mT
+    transposed = _mm(rows, gradient.mT)
     return (transposed.sum(0) if transposed.dim() == 3 else transposed).mT
 
 
