@@ -2,7 +2,7 @@
 
 Normalising is an affine map of each feature, x -> x s + t. In front of a linear layer it is folded into the weights,
 (x s + t) W + b = x (s W) + (t W + b), so only the computation of the statistics reads the whole batch. Written out, the
-backward passes of this file, mlp.py and distributions.py save 12 to 22 % of a recorded update (docs/PERFORMANCE.md).
+backward passes of this file, mlp.py and distributions.py save 12 to 22 % of a recorded update.
 
 Notation: s = scale * inv_std (* r) and t = shift - mean * s (+ scale * d); grad_v is the gradient of the loss in v.
 """
