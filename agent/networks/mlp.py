@@ -1,7 +1,7 @@
 """Linear layers and MLPs, single or as an ensemble whose members are computed in batched matmuls.
 
 The backward pass of an MLP is written out by hand. Together with those of fused_norm.py and distributions.py and with
-matmul.py's choice of a library, it saves 12 to 22 % of a recorded update: it skips the zero rows of a minimum's gradient
+matmul.py's choice of a library, it saves 12 to 22 % of a recorded update. It skips zero rows of a minimum's gradient
 and gradients that nobody needs, works in place, and gives each matmul to the faster library.
 """
 
