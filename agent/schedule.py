@@ -1,4 +1,4 @@
-"""Values that follow the training step: pure functions of it, so that resuming at a step resumes the value."""
+"""Schedules: values as pure functions of the environment step, so that resuming at a step resumes the value."""
 
 import math
 
@@ -54,7 +54,7 @@ class Piecewise(Validated):
 
 
 class Schedules(FollowsSteps):
-    """An agent's numbers that may be on a schedule; read as attributes.
+    """The numbers of an agent that may be on a schedule, read as attributes.
 
     >>> schedules = Schedules(discount=0.99, reward_scale=Linear(1.0, 10.0, steps=1000))
     >>> schedules.set_step(500)
@@ -68,7 +68,7 @@ class Schedules(FollowsSteps):
         self.add(**values)
 
     def add(self, **values: float | Schedule) -> None:
-        """More of them."""
+        """Adds numbers by name."""
         self._schedules |= {name: value for name, value in values.items() if callable(value)}
         self.__dict__.update({name: value for name, value in values.items() if not callable(value)})
         self.set_step(self._step)
@@ -79,13 +79,13 @@ class Schedules(FollowsSteps):
         return list(self._schedules)
 
     def set_step(self, step: int) -> None:
-        """Gives every number on a schedule its value at this environment step."""
+        """Sets every number on a schedule to its value at this environment step."""
         self._step = step
         for name, schedule in self._schedules.items():
             self.__dict__[name] = schedule(step)
 
     def __getattr__(self, name: str) -> float:
-        raise AttributeError(name)  # only for names that are not there; says to type checkers that all are numbers
+        raise AttributeError(name)  # called for missing names alone; tells type checkers that attributes are numbers
 
     def state_dict(self) -> dict[str, int]:
         return {"step": self._step}

@@ -12,8 +12,8 @@ def gflop(overrides: Sequence[str]) -> float:
     """Of an update of cheetah_run's sizes, in 1e9 additions and multiplications: the mean over all its delays."""
     from agent.networks import matmul
 
-    asks_onednn = matmul._by_onednn
-    matmul._by_onednn = lambda *product: False  # whose products are not counted
+    asks_onednn = matmul._prefers_onednn
+    matmul._prefers_onednn = lambda *product: False  # whose products are not counted
     try:
         update = ours([*overrides, "execution=eager", "device=cpu"])
         update()  # which tries one first
@@ -21,5 +21,5 @@ def gflop(overrides: Sequence[str]) -> float:
             for _ in range(UPDATES):
                 update()
     finally:
-        matmul._by_onednn = asks_onednn
+        matmul._prefers_onednn = asks_onednn
     return counter.get_total_flops() / UPDATES / 1e9

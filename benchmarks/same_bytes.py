@@ -77,7 +77,7 @@ def worktree(commit: str, folder: Path) -> Iterator[Path]:
 
 
 def agents(checkout: Path) -> set[str]:
-    return {path.stem for path in (checkout / "config" / "agent").glob("*.yaml")}
+    return {path.stem for path in (checkout / "config" / "agent").glob("[!_]*.yaml")}
 
 
 def overrides(case: Case, steps: int) -> list[str]:

@@ -25,7 +25,7 @@ Update = Callable[[], object]
 
 
 def floor(units: int, batch: int, precision: str) -> Update:
-    from agent.networks.matmul import LARGE_OF_COLUMNS, product
+    from agent.networks.matmul import LARGE_OF_COLUMNS, fast_matmul
 
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x, gradient = (torch.randn(batch, units).to(dtype) for _ in range(2))
@@ -33,11 +33,11 @@ def floor(units: int, batch: int, precision: str) -> Update:
 
     def update() -> None:
         for _ in range(8):  # forward: actor 2, target critics 2, critics 4
-            product(x, weight)
+            fast_matmul(x, weight)
         for _ in range(3):  # weights' gradients: critics 2, actor 1
-            product(x.t(), gradient, least=LARGE_OF_COLUMNS)
+            fast_matmul(x.t(), gradient, least=LARGE_OF_COLUMNS)
         for _ in range(5):  # inputs' gradients: critics 4, actor 1
-            product(gradient, weight.t())
+            fast_matmul(gradient, weight.t())
 
     return update
 

@@ -69,14 +69,14 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
 def set_execution(agent: Any, execution: str, device: torch.device) -> None:
     """Lets an agent's updates run as `choose_execution` said, and its acting with them, whatever they did before."""
     if isinstance(agent, OffPolicyAgent):
-        agent.execution, agent.run_update_step = Eager(), agent.update_step
+        agent.execution, agent.compiled_step = Eager(), None
         if "policy" in vars(agent):  # it is made when it first acts
             agent.policy.choose = agent.policy.actions
     if "compiled" in execution:
-        agent.run_update_step = compiled(agent.update_step)
+        agent.compiled_step = compiled(agent.update_step)
     if execution == "recorded":
         agent.execution = Recorded()
-        agent.policy.record()
+        agent.policy.trace()
     if "captured" in execution:
         agent.execution = Captured(CudaGraphs(device))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from agent.networks.matmul import product
+from agent.networks.matmul import fast_matmul
 from envs import opengl
 from settings.operating_system import usable_cpus
 from settings.schema import Settings
@@ -96,7 +96,7 @@ def bf16_time_ratio(batch_size: int, width: int) -> float:
     for _ in range(4):  # the first of each is dear
         for dtype, measured in seconds.items():
             started_s = time.perf_counter()
-            product(x.to(dtype), weight.to(dtype)).float()
+            fast_matmul(x.to(dtype), weight.to(dtype)).float()
             measured.append(time.perf_counter() - started_s)
     return min(seconds[torch.bfloat16]) / min(seconds[torch.float32])
 

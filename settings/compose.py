@@ -96,8 +96,8 @@ def folders_of(overrides: list[str]) -> list[Path]:
 
 
 def choices(group: str, folders: list[Path]) -> list[Path]:
-    """The files of a group, by name; of one that is in two folders, the first one's."""
-    found = {path.stem: path for folder in reversed(folders) for path in (folder / group).glob("*.yaml")}
+    """The files of a group by name, from the first folder that has one; a name that begins with _ is no choice."""
+    found = {path.stem: path for folder in reversed(folders) for path in (folder / group).glob("[!_]*.yaml")}
     return [found[name] for name in sorted(found)]
 
 

@@ -1,8 +1,9 @@
-"""Products of matrices without a graph, by the faster of the two libraries that torch has on a CPU.
+"""Matrix products without autograd, by the faster of the two libraries that torch has on a CPU.
 
-torch.mm asks MKL, which leaves AVX-512 alone on processors that are not Intel's. There oneDNN, which torch asks for
-convolutions, takes half as long for 256 x 256 numbers, and adds a bias and a ReLU on its way (docs/PERFORMANCE.md). A
-call of it costs ten microseconds more, so small products stay where they are.
+torch.mm calls MKL, which does not use AVX-512 on processors other than Intel's. There oneDNN, which torch calls for
+convolutions, takes half the time for 256 x 256 numbers, and adds a bias and a ReLU on the way (docs/PERFORMANCE.md). A
+call of oneDNN costs ten microseconds more, so small matmuls stay with MKL. Autograd has no gradient for it: mlp.py and
+fused_norm.py write their backward passes out.
 """
 
 from functools import cache
@@ -11,11 +12,11 @@ import torch
 
 from settings.operating_system import processor_vendor
 
-LARGE = 2**21  # multiplications of a product that oneDNN is faster at: 128 rows by 128 x 128
-LARGE_OF_COLUMNS = 2**22  # where both are read by columns, as for a weight's gradient
+LARGE = 2**21  # multiplications from which on oneDNN is faster: 128 rows by 128 x 128
+LARGE_OF_COLUMNS = 2**22  # the same where both matrices are read by columns, as for a weight's gradient
 
 
-def product(
+def fast_matmul(
     a: torch.Tensor,
     b: torch.Tensor,
     bias: torch.Tensor | None = None,
@@ -23,16 +24,16 @@ def product(
     rows: int | None = None,
     least: int = LARGE,
 ) -> torch.Tensor:
-    """a b, a bias on top and a ReLU after it where asked: (M, K) (K, L) -> (M, L), or N of them side by side.
+    """a b, with a bias and a ReLU on request: (M, K) (K, L) -> (M, L), or N of them as a batch.
 
     Args:
-        a: (M, K) or (N, M, K); or (M, K) for each of b's N.
+        a: (M, K) or (N, M, K); (M, K) goes with each of b's N.
         b: (K, L) or (N, K, L).
-        bias: (L) or (1, L), or (N, 1, L).
-        rows: M as the choice of the library sees it, where it differs from call to call.
-        least: multiplications from which on it is oneDNN.
+        bias: (L,) or (1, L), or (N, 1, L).
+        rows: the M that decides on the library, for calls whose M varies.
+        least: multiplications from which on oneDNN is chosen.
     """
-    if _by_onednn(a, b, a.shape[-2] if rows is None else rows, least):
+    if _prefers_onednn(a, b, a.shape[-2] if rows is None else rows, least):
         return _onednn(a, b, bias, "relu" if relu else "none")
     if b.dim() == 2:
         out = torch.mm(a, b) if bias is None else torch.addmm(bias, a, b)
@@ -42,8 +43,8 @@ def product(
     return out.relu_() if relu else out
 
 
-def _by_onednn(a: torch.Tensor, b: torch.Tensor, rows: int, least: int) -> bool:
-    if not isinstance(rows, int):  # for a batch of any size: a policy is being exported
+def _prefers_onednn(a: torch.Tensor, b: torch.Tensor, rows: int, least: int) -> bool:
+    if not isinstance(rows, int):  # a symbol: the policy is being exported for batches of any size
         return False
     large = rows * b.shape[-2] * b.shape[-1] >= least
     is_plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -58,14 +59,11 @@ def mkl_leaves_avx512_alone() -> bool:
     return processor_vendor() not in ("", "GenuineIntel")
 
 
-def _onednn(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, after: str) -> torch.Tensor:
+def _onednn(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:
+    linear = torch.ops.mkldnn._linear_pointwise
     if b.dim() == 2:
-        return _linear(a, b, None if bias is None else bias.view(-1), after)
-    found = [
-        _linear(a if a.dim() == 2 else a[i], b[i], None if bias is None else bias[i, 0], after) for i in range(len(b))
-    ]
-    return torch.stack(found)
-
-
-def _linear(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, after: str) -> torch.Tensor:
-    return torch.ops.mkldnn._linear_pointwise(a, b.t(), bias, after, [], "")
+        return linear(a, b.t(), None if bias is None else bias.view(-1), activation, [], "")
+    members = range(len(b))
+    inputs = [a if a.dim() == 2 else a[i] for i in members]
+    biases = [None if bias is None else bias[i, 0] for i in members]
+    return torch.stack([linear(inputs[i], b[i].t(), biases[i], activation, [], "") for i in members])

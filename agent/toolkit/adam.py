@@ -1,4 +1,4 @@
-"""Adam as one fused call for all parameters of a module, with decoupled weight decay where it is asked for."""
+"""Adam as one fused call for all parameters of a module, with decoupled weight decay on request."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,19 +10,17 @@ from settings.types import Schedule
 
 
 class Adam(FollowsSteps):
-    """Adam (arXiv 1412.6980, algorithm 1), eps 1e-8; the arithmetic is torch's fused kernel.
+    """Adam (arXiv 1412.6980, algorithm 1) with eps 1e-8, computed by torch's fused kernel.
 
-    With a weight decay it is AdamW (arXiv 1711.05101, algorithm 2 as torch has it): before each step the parameters
-    shrink by lr * weight_decay, and the gradients and their moments know nothing of it.
-
-    torch.optim.Adam spends three times as long around that kernel as in it at 256 units. The learning rate is a tensor,
-    so that a captured CUDA graph reads the newest one.
+    With weight decay it is AdamW (arXiv 1711.05101, algorithm 2 as in torch): before each step, all parameters shrink
+    by lr * weight_decay. torch.optim.Adam spends three times the kernel's time around it, at 256 units. The learning
+    rate is a tensor, so that a captured CUDA graph reads the newest one.
 
     Args:
         parameters: of one module, float32, on one device.
         lr: learning rate, or a schedule of it.
         betas: decay of the first and the second moment.
-        weight_decay: of every parameter, biases too.
+        weight_decay: of every parameter, biases included.
     """
 
     def __init__(
@@ -38,27 +36,27 @@ class Adam(FollowsSteps):
         self._kernel = torch._fused_adamw_ if weight_decay else torch._fused_adam_
         self._moments = [[torch.zeros_like(p, requires_grad=False) for p in self.parameters] for _ in range(2)]
         device = self.parameters[0].device
-        self.num_steps = torch.zeros((), device=device)  # float32, as the kernel asks
+        self.num_steps = torch.zeros((), device=device)  # float32: the kernel requires it
         self.lr = torch.zeros((), device=device)
         self._known_lr = float("nan")
         self._schedule = lr if callable(lr) else None
         self.set_lr(lr(0) if callable(lr) else lr)
 
     def set_step(self, step: int) -> None:
-        """Gives a learning rate on a schedule its value at this environment step."""
+        """Sets a learning rate on a schedule to its value at this environment step."""
         if self._schedule is not None:
             self.set_lr(self._schedule(step))
 
     def set_lr(self, lr: float) -> None:
-        """Changes the learning rate; a no-op where it is the same."""
+        """Changes the learning rate, if it differs."""
         if lr != self._known_lr:
             self.lr.fill_(lr)
             self._known_lr = lr
 
     @torch.no_grad()
     def step(self) -> None:
-        """Moves the parameters against their gradients, each in its `.grad`."""
-        gradients = [_laid_out_as(p, p.grad) for p in self.parameters if p.grad is not None]
+        """Makes one step, from the gradients in `.grad`."""
+        gradients = [_in_layout_of(p, p.grad) for p in self.parameters if p.grad is not None]
         self.num_steps += 1
         self._kernel(
             self.parameters,
@@ -93,10 +91,10 @@ class Adam(FollowsSteps):
             tensor.copy_(value)
 
 
-def _laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """The gradient with its numbers in the parameter's order in memory, which is what the kernel goes by.
+def _in_layout_of(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient in the parameter's memory layout, which the kernel assumes.
 
-    torch.autograd.grad gives them as an operation left them: those of convolutions are channels last where images are.
+    torch.autograd.grad leaves it in the layout of the last operation: of convolutions on images, channels last.
     """
     if parameter.stride() == gradient.stride() or (parameter.is_contiguous() and gradient.is_contiguous()):
         return gradient

@@ -1,7 +1,7 @@
-"""The same weights without gradients, or in evaluation mode.
+"""Views of a module: the same weights as constants, or in evaluation mode.
 
-A view is a module of its own on another one's memory: it sees every later change in place, such as an optimizer's step
-or `load_state_dict`. It has no state to save and nothing to learn, so an agent's parts are found without it.
+A view is a module of its own on another module's memory: it sees every later change in place, such as an optimizer's
+step or `load_state_dict`. It has no state to save and nothing to learn, so an agent leaves it out of its modules.
 """
 
 import copy
@@ -12,7 +12,7 @@ from torch import nn
 
 
 def frozen_view(module: nn.Module) -> Any:
-    """The module with constant parameters: gradients flow through it to its inputs, and none reach its weights."""
+    """A view with constant parameters: gradients flow through it to its inputs, and none reach its weights."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in module.buffers()}
     for parameter in module.parameters():
         shared[id(parameter)] = torch.nn.Parameter(parameter.detach(), requires_grad=False)
@@ -20,13 +20,12 @@ def frozen_view(module: nn.Module) -> Any:
 
 
 def evaluation_view(module: nn.Module) -> Any:
-    """The module in evaluation mode, whatever mode the other is in."""
+    """A view that stays in evaluation mode, whatever the module's mode."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return _view(module, shared).eval()
 
 
 def is_view(module: nn.Module) -> bool:
-    """Whether the module is one of the above."""
     return getattr(module, "is_view_of_another", False)
 
 

@@ -1,4 +1,4 @@
-"""What an update saw, and the weights and gradients that it left: histograms, and a strip of images."""
+"""Histograms of an update: Q values, policy outputs, weights and gradients; and a strip of images."""
 
 from typing import Any, TypedDict
 
@@ -9,28 +9,28 @@ from agent.networks.mlp import Linear
 
 
 class HistogramInputs(TypedDict, total=False):
-    """What an update saw, detached; an agent gives what it has. The last two are for the replay buffer."""
+    """Tensors that an update step returns for histograms and, the last two, for prioritised replay; all optional."""
 
-    q: torch.Tensor  # the critics' values, (N, B, 1)
-    mu: torch.Tensor  # of the policy before the squashing, (B, ..., |A|)
+    q: torch.Tensor  # Q values, (N, B, 1)
+    mu: torch.Tensor  # mean of the policy before squashing, (B, ..., |A|)
     log_std: torch.Tensor
-    images: torch.Tensor  # (rows, views, C, H, W), uint8, as the networks get them
+    images: torch.Tensor  # (rows, views, C, H, W), uint8, after augmentation
     priorities: torch.Tensor  # (B,), float32
-    index: torch.Tensor  # (B,), int64, of those rows
+    index: torch.Tensor  # (B,), int64: the row numbers of `priorities`
 
 
-def log_histograms(seen: HistogramInputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
-    """Logs them all.
+def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
+    """Logs histograms of the inputs and of each layer of the networks.
 
     Args:
-        networks: by the names of their optimizers; their layers are shown, each member of an ensemble alone.
+        networks: by the names of their optimizers; each member of an ensemble is logged alone.
         logger: has `log_histogram`, `log_param` and, for images, `log_image` (see logger.Logger).
     """
-    values = {f"train_critic/q{i}_hist": member for i, member in enumerate(seen.get("q", ()), start=1)}
-    if "mu" in seen:
-        values["train_actor/mu_hist"] = seen["mu"]
-    if "log_std" in seen:
-        values["train_actor/std_hist"] = seen["log_std"].exp()
+    values = {f"train_critic/q{i}_hist": member for i, member in enumerate(inputs.get("q", ()), start=1)}
+    if "mu" in inputs:
+        values["train_actor/mu_hist"] = inputs["mu"]
+    if "log_std" in inputs:
+        values["train_actor/std_hist"] = inputs["log_std"].exp()
     for key, tensor in values.items():
         logger.log_histogram(key, tensor, step, log_frequency=1)
     for name, network in networks.items():
@@ -43,14 +43,14 @@ def log_histograms(seen: HistogramInputs, networks: dict[str, nn.Module], logger
             for member in [None] if layer.num_members is None else range(layer.num_members):
                 prefix = "" if member is None else f"q{member + 1}_"
                 logger.log_param(f"train_{name}/{prefix}fc{short}", layer, step, log_frequency=1, member=member)
-    if "images" in seen:
-        logger.log_image("train/images", strip(seen["images"]), step)
+    if "images" in inputs:
+        logger.log_image("train/images", strip(inputs["images"]), step)
 
 
 def strip(images: torch.Tensor) -> torch.Tensor:
-    """Stacks (rows, views, C, H, W) as one picture (height, width, 3): a row of frames for each, view after view.
+    """Arranges images (rows, views, C, H, W) in one picture (height, width, 3): in each row, the frames of all views.
 
-    Frames have three channels, or one where C is no multiple of three.
+    A frame has three channels, or one if C is no multiple of three.
     """
     channels = 3 if images.shape[2] % 3 == 0 else 1
     frames = images.unflatten(2, (-1, channels))  # (rows, views, frames, channels, H, W)

@@ -1,7 +1,8 @@
-"""The random numbers of an update step: drawn before it, so that a recording takes them as inputs.
+"""The random numbers of an update step, drawn before the step so that a recording takes them as inputs.
 
-The first update of a process rehearses: what the step asks for then, with everything due, is drawn before every update
-from there on, asked for or not. So the numbers do not depend on what is due, and a resumed run draws the same.
+The first update of a process is rehearsed with everything due. The numbers that the step asks for then are drawn
+before every later update, even where the step does not use all: so the draws do not depend on what is due, and a
+resumed run draws the same.
 """
 
 import math
@@ -17,7 +18,7 @@ Shape = tuple[int, ...]
 
 
 class Noise(ABC):
-    """What an update step draws from: standard normal numbers, or uniform ones from [0, 1), in any shape."""
+    """The source of an update step's random numbers: standard normal, or uniform in [0, 1), in any shape."""
 
     @abstractmethod
     def normal(self, *shape: int) -> torch.Tensor:
@@ -29,26 +30,24 @@ class Noise(ABC):
 
 
 class Plan(NamedTuple):
-    """The shapes that an update step asks for, in their order."""
+    """The shapes that an update step asks for, in order."""
 
     normal: list[Shape]
     uniform: list[Shape]
 
     def draw(self, device: torch.device, generator: torch.Generator) -> list[torch.Tensor]:
-        """All of them, flat: one tensor for each kind."""
-        counts = [sum(map(math.prod, shapes)) for shapes in self]
+        """Draws all numbers of an update: a flat tensor of normal ones and a flat tensor of uniform ones."""
+        num_normal, num_uniform = (sum(map(math.prod, shapes)) for shapes in self)
         return [
-            torch.randn(counts[0], device=device, generator=generator),
-            torch.rand(counts[1], device=device, generator=generator) if counts[1] else torch.empty(0, device=device),
+            torch.randn(num_normal, device=device, generator=generator),
+            torch.rand(num_uniform, device=device, generator=generator)
+            if num_uniform
+            else torch.empty(0, device=device),
         ]
 
 
-class Rehearsed(Noise):
-    """Notes what is asked for.
-
-    Args:
-        device: of the numbers, which come from a generator of its own.
-    """
+class RehearsedNoise(Noise):
+    """Draws when asked, from a generator of its own, and notes the shapes in `plan`."""
 
     def __init__(self, device: torch.device):
         self.plan = Plan([], [])
@@ -64,17 +63,18 @@ class Rehearsed(Noise):
         return torch.rand(shape, device=self._device, generator=self._generator)
 
 
-class Drawn(Noise):
-    """Hands out what was drawn by a plan.
+class DrawnNoise(Noise):
+    """Hands out the numbers that were drawn by a plan, once each.
 
     Args:
-        plan: of the rehearsal.
-        numbers: as `plan.draw` returned them.
+        plan: the rehearsal's.
+        numbers: what `plan.draw` returned.
     """
 
     def __init__(self, plan: Plan, numbers: Sequence[torch.Tensor]):
+        self.plan, self.numbers = plan, numbers
         self._shapes = {kind: list(shapes) for kind, shapes in plan._asdict().items()}
-        self._parts = {
+        self._remaining = {
             kind: list(flat.split([math.prod(shape) for shape in shapes])) if shapes else []
             for kind, flat, shapes in zip(plan._fields, numbers, plan, strict=True)
         }
@@ -92,4 +92,4 @@ class Drawn(Noise):
                 f"update_step asked for noise.{kind}{shape}, and for {planned} in its place when everything was due; "
                 "it has to ask for the same in the same order, and may leave out the last"
             )
-        return self._parts[kind].pop(0).view(shape)
+        return self._remaining[kind].pop(0).view(shape)

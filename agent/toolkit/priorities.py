@@ -1,4 +1,4 @@
-"""What an agent does for a replay buffer that draws by priority, which is one with `update_priorities`."""
+"""Prioritised replay: what agents check and return for a replay buffer with `update_priorities`."""
 
 import inspect
 from typing import Any
@@ -7,7 +7,7 @@ from utils import UserError
 
 
 def require_support(agent: Any, replay_buffer: Any) -> None:
-    """Raises UserError, before training, if the buffer draws by priority and the agent takes no part in it."""
+    """Raises UserError, before training, if the buffer draws by priority and the agent does not support it."""
     if not hasattr(replay_buffer, "update_priorities"):
         return
     buffer, name = type(replay_buffer).__name__, type(agent).__name__
@@ -24,17 +24,17 @@ def require_support(agent: Any, replay_buffer: Any) -> None:
         )
 
 
-def hand_back(agent: Any, replay_buffer: Any, seen: Any) -> None:
-    """Gives a buffer that draws by priority the `priorities` and `index`, (B,) each, that an update returned.
+def return_priorities(agent: Any, replay_buffer: Any, outputs: Any) -> None:
+    """Passes the `priorities` and `index`, (B,) each, that an update returned to a buffer that draws by priority.
 
     Raises:
-        UserError: if they are missing.
+        UserError: if the update returned none.
     """
     if not hasattr(replay_buffer, "update_priorities"):
         return
-    if not {"priorities", "index"} <= seen.keys():
+    if not {"priorities", "index"} <= outputs.keys():
         raise UserError(
             f"replay_buffer: {type(replay_buffer).__name__} draws by priority and gets none back; its batches have to "
             f"be WeightedBatch, and {type(agent).__name__}.update_step has to return **self.priorities(...)"
         )
-    replay_buffer.update_priorities(seen["index"], seen["priorities"])
+    replay_buffer.update_priorities(outputs["index"], outputs["priorities"])

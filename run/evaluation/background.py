@@ -205,7 +205,7 @@ def serve(connection: Connection, pickled: bytes) -> None:
         **spec.networks, action_range=spec.action_range, device=device, generator=torch.Generator(device).manual_seed(0)
     )
     if device.type == "cpu" and cfg.execution != "eager":
-        policy.record()
+        policy.trace()
     evaluator = None
     with contextlib.suppress(EOFError, OSError):  # the run has ended
         while True:

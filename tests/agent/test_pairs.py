@@ -117,7 +117,7 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monke
         as_eager = assert_same if row["execution"] == "recorded" else begun_as
         as_eager(tmp_path / "straight", tmp_path / "eager")
     if row["execution"] == "recorded":
-        assert straight.agent.execution._able and straight.agent.execution._recordings
+        assert straight.agent.execution._enabled and straight.agent.execution._recordings
     if row["execution"] == "compiled":
         assert compiled_graphs
 

@@ -45,7 +45,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
-AGENTS = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("*.yaml"))
+AGENTS = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("[!_]*.yaml"))
 
 
 def table() -> dict[tuple[str, str], bool]:

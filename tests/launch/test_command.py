@@ -65,7 +65,7 @@ from utils import UserError
         ("evaluator._partial_=false", "_partial_: true"),
         ("agent.temperature=fixed", "agent/temperature=<name>"),
         ("device=cuda:77", "NVIDIA GPU"),
-        ("replay_buffer_capacity=10_000_000_000_000", "bytes are asked for"),
+        ("replay_buffer_capacity=10_000_000_000_000", "bytes are needed"),
         ("execution=fast", "should be 'auto', 'eager'"),
         ("execution=captured", "CUDA graphs need a GPU"),
         ("replay_storage=pinned", "choose auto or host"),

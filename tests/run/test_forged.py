@@ -229,5 +229,5 @@ def test_a_policy_is_held_against_the_manifest_beside_it(copied: Path) -> None:
     (path.parent / "manifest.json").write_text('{"name": "somebody\'s web page"}')
     load_policy(path)
     (path.parent / "manifest.json").write_text("[")
-    with pytest.raises(UserError, match=r"cannot be held against manifest\.json \(JSONDecodeError\)"):
+    with pytest.raises(UserError, match=r"cannot be compared with manifest\.json \(JSONDecodeError\)"):
         load_policy(path)

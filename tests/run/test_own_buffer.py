@@ -103,7 +103,7 @@ def test_a_buffer_is_part_of_what_a_run_means(tmp_path: Path) -> None:
         (("replay_buffer._target_=own_buffers.Nowhere",), "cannot be imported"),
         (("replay_buffer._partial_=false",), "_partial_: true"),
         (("replay_buffer=5",), "replay_buffer"),
-        (("replay_buffer.capacity=10_000_000_000_000",), "bytes are asked for"),
+        (("replay_buffer.capacity=10_000_000_000_000",), "bytes are needed"),
         (("replay_buffer._target_=own_buffers.NoSample", *A_LIST[1:]), "own_buffers.NoSample: it needs sample"),
         (("replay_buffer._target_=own_buffers.NoShapes", *A_LIST[1:]), "it has to take obs_shape, action_shape and"),
         ((*PRIORITISED, "agent=sac_v"), "PrioritisedBuffer draws by priority, and SACVAgent returns no"),

@@ -108,6 +108,6 @@ def test_a_list_of_nodes_is_for_an_own_class_alone(own_package: str) -> None:
 def test_every_configuration_of_the_projects_own_may_be_continued() -> None:
     import composed
 
-    for path in sorted((Path(__file__).parents[2] / "config/agent").glob("*.yaml")):
+    for path in sorted((Path(__file__).parents[2] / "config/agent").glob("[!_]*.yaml")):
         config = composed.settings(f"agent={path.stem}", "log_save_tb=true", "env=Pendulum-v1")
         trust.require({"agent": config.agent, "logger": config.logger, "evaluator": config.evaluator}, path)

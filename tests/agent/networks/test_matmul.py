@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from agent.networks import matmul
-from agent.networks.matmul import product
+from agent.networks.matmul import fast_matmul
 
 HAS_ONEDNN = torch.backends.mkldnn.is_available()  # as torch for an ARM Mac has not
 ONEDNN = pytest.param(True, id="oneDNN", marks=pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN"))
@@ -35,7 +35,7 @@ def test_with_a_bias_and_a_relu(asked: list[str], members: int | None, shared: b
     x = torch.randn(*(() if shared else many), 256, 130)
     weight, bias = torch.randn(*many, 130, 140), torch.randn(*many, *(() if members is None else (1,)), 140)
     expected = x.double() @ weight.double() + bias.double()
-    assert close(product(x, weight, bias, relu), expected.relu() if relu else expected)
+    assert close(fast_matmul(x, weight, bias, relu), expected.relu() if relu else expected)
     assert len(asked) == (2 if asked[0] == "yes" else 1)
 
 
@@ -44,17 +44,17 @@ def test_of_columns_as_gradients_are(asked: list[str], members: int | None) -> N
     torch.manual_seed(0)
     many = () if members is None else (members,)
     x, gradient, weight = torch.randn(256, 256), torch.randn(*many, 256, 256), torch.randn(*many, 256, 256)
-    assert close(product(gradient, weight.mT), gradient.double() @ weight.double().mT)
-    assert close(product(x.mT, gradient, least=matmul.LARGE_OF_COLUMNS), x.double().mT @ gradient.double())
+    assert close(fast_matmul(gradient, weight.mT), gradient.double() @ weight.double().mT)
+    assert close(fast_matmul(x.mT, gradient, least=matmul.LARGE_OF_COLUMNS), x.double().mT @ gradient.double())
     assert len(asked) == (3 if asked[0] == "yes" else 1)
 
 
 def test_small_ones_and_other_types_stay(asked: list[str]) -> None:
     x, weight = torch.randn(matmul.LARGE // 128**2 - 1, 128), torch.randn(128, 128)
-    assert torch.equal(product(x, weight), x @ weight)
+    assert torch.equal(fast_matmul(x, weight), x @ weight)
     large = torch.randn(512, 128)
-    assert product(large.double(), weight.double()).dtype == torch.float64
-    assert product(large.bfloat16(), weight.bfloat16()).dtype == torch.bfloat16
+    assert fast_matmul(large.double(), weight.double()).dtype == torch.float64
+    assert fast_matmul(large.bfloat16(), weight.bfloat16()).dtype == torch.bfloat16
     assert len(asked) == 1
 
 
@@ -63,5 +63,5 @@ def test_the_rows_that_are_told_decide(asked: list[str]) -> None:
     weight = torch.randn(128, 128)
     for rows in (0, 1, 200):
         x = torch.randn(rows, 128)
-        assert close(product(x, weight, rows=256), x.double() @ weight.double())
+        assert close(fast_matmul(x, weight, rows=256), x.double() @ weight.double())
     assert len(asked) == (4 if asked[0] == "yes" else 1)
