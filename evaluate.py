@@ -22,7 +22,7 @@ import numpy as np
 
 from envs.recorded import Recorder, Recording
 from run import machine
-from run.data import recorded
+from run.data import minari_writer
 from run.evaluation.evaluator import Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
@@ -60,7 +60,7 @@ def evaluate(
             be written.
     """
     if dataset_id is not None:
-        recorded.require_new(dataset_id)
+        minari_writer.require_new(dataset_id)
     played = run_policy.load(path, device, trusted, renders=film is not None)
     if film is not None and not machine.can_film(played.renders):
         film = None
@@ -91,7 +91,7 @@ def evaluate(
     if film is not None and film.exists() and film.stat().st_mtime_ns >= began_ns:
         print(film)
     if dataset_id is not None:
-        print(recorded.write(dataset_id, recordings, played, sampled))
+        print(minari_writer.write(dataset_id, recordings, played, sampled))
     return returns
 
 

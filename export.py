@@ -30,7 +30,7 @@ from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from agent.policy_file import load_policy, save_policy
 from envs.seeded import EVAL_STREAM, episode_seed
-from run.saving import best, checkpoint_files, policy_bundle, run_policy, trust
+from run.saving import best, checkpoint_writer, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
 from study.runs import read
 from utils import RunError, UserError, one_line, write_atomically
@@ -78,11 +78,11 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         if kind == "policy":
-            checkpoint_files.write_file(lambda path: save_policy(policy, path), partial)
+            checkpoint_writer.write_file(lambda path: save_policy(policy, path), partial)
         else:
             greedy = Greedy(policy, own.low, own.high)
             write = write_onnx if kind == "onnx" else write_torchscript
-            checkpoint_files.write_file(lambda path: write(greedy, obs[:8], path), partial)
+            checkpoint_writer.write_file(lambda path: write(greedy, obs[:8], path), partial)
         apart = worst_difference(_runner(kind, partial, own), policy, obs, own)
         if not apart <= MOST_APART:
             raise RunError(f"{output}: its actions are {apart:.1e} from the policy's, more than {MOST_APART:g}")

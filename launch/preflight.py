@@ -96,9 +96,9 @@ def _acting_agent(cfg: Settings, spec: EnvSpec) -> Any:
 def _check_preloaded(cfg: Settings, spec: EnvSpec, own_actions: Any, seen: set[str]) -> None:
     """Reads what is to be preloaded through; what several runs of a sweep name, once."""
     for source in preloaded.require(cfg, spec, own_actions):
-        if source.said not in seen:
+        if source.label not in seen:
             source.check()
-        seen.add(source.said)
+        seen.add(source.label)
 
 
 def _check_buffer(cfg: Settings, spec: EnvSpec, agent: Any, execution: str) -> None:

@@ -24,7 +24,7 @@ from run.environments import env_maker, is_as_registered
 from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evaluator
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
-from run.saving import checkpoint_files
+from run.saving import checkpoint_writer
 from settings.operating_system import keep_freed_memory
 from settings.schema import Settings
 from settings.signatures import parameters
@@ -197,7 +197,7 @@ def build_seed_policy(
     require_fit(policy, spec, f"seed_policy={path}", cfg.env)
     if own and path != own:
         part = own.with_name(f".{own.name}.part")
-        checkpoint_files.write_file(lambda to: shutil.copyfile(path, to), part)
+        checkpoint_writer.write_file(lambda to: shutil.copyfile(path, to), part)
         part.replace(own)
     return policy
 

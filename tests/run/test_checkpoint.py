@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints import MINE, filled, names, new_buffer, save, state
+from checkpoints import MINE, filled, names, new_buffer, no_policy, save, state
 
 from run.saving import checkpoint
-from run.saving.checkpoint import BrokenError, Checkpoint, Checkpoints, newest_whole
+from run.saving.checkpoint import BrokenError, Checkpoint, newest_whole
+from run.saving.checkpoint_writer import CheckpointWriter
 from utils import UserError
 
 
@@ -24,8 +25,8 @@ def test_what_was_saved_comes_back_and_old_ones_go(tmp_path: Path) -> None:
     assert torch.equal(found.load("agent")["weights"], torch.full((4,), 100.0))
     assert found.load("agent")["rng"] == state(100)["rng"]
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_100", "step_90"]
-    assert Checkpoints(tmp_path, 2, MINE).last_step is None
-    assert Checkpoints(tmp_path, 2, MINE, found).last_step == 100
+    assert CheckpointWriter(tmp_path, 2, MINE).last_step is None
+    assert CheckpointWriter(tmp_path, 2, MINE, found).last_step == 100
 
 
 @pytest.mark.parametrize(("capacity", "steps"), [(10, (4, 9)), (10, (4, 7, 13, 37)), (10, (3, 30, 31)), (1, (1, 2, 5))])
@@ -43,16 +44,18 @@ def test_a_segment_is_written_once_and_goes_when_no_checkpoint_needs_it(tmp_path
     saver = save(tmp_path, 6, buffer=buffer)
     (first,) = folder.iterdir()
     written = first.stat().st_mtime_ns, first.stat().st_ino
-    saver.save(12, {"agent": {}}, {}, filled(buffer, 12))
+    saver.save(12, {"agent": {}}, no_policy, filled(buffer, 12))
     assert (first.stat().st_mtime_ns, first.stat().st_ino) == written
     row_bytes = 4 * buffer.row_width
     assert {path.name[:25]: path.stat().st_size // row_bytes for path in folder.iterdir()} == {
         "000000000000-000000000006": 6,
         "000000000006-000000000012": 6,
     }
-    saver.save(16, {"agent": {}}, {}, filled(buffer, 16))  # the ring is 6..16, but step 12's still reaches back to 2
+    saver.save(
+        16, {"agent": {}}, no_policy, filled(buffer, 16)
+    )  # the ring is 6..16, but step 12's still reaches back to 2
     assert first.exists()
-    saver.save(18, {"agent": {}}, {}, filled(buffer, 18))
+    saver.save(18, {"agent": {}}, no_policy, filled(buffer, 18))
     assert not first.exists()
     newest_whole(tmp_path, "agent", buffer=True)
 
@@ -100,12 +103,12 @@ def test_a_broken_one_is_replaced_and_does_not_count(tmp_path: Path) -> None:
     save(tmp_path, 5, 9, buffer=buffer)
     damage(tmp_path / "checkpoints/step_9/agent.pt", "flipped")
     found, broken = newest_whole(tmp_path, "agent")
-    again, rows = Checkpoints(tmp_path, 2, MINE, found, broken), new_buffer()
+    again, rows = CheckpointWriter(tmp_path, 2, MINE, found, broken), new_buffer()
     found.load_rows(rows, {"num_added": 5})
     rows.num_added = 5
-    again.save(7, {"agent": state(7)}, {}, filled(rows, 7))
+    again.save(7, {"agent": state(7)}, no_policy, filled(rows, 7))
     assert names(tmp_path) == ["step_7", "step_5"]
-    again.save(9, {"agent": state(9)}, {}, filled(rows, 9))
+    again.save(9, {"agent": state(9)}, no_policy, filled(rows, 9))
     assert names(tmp_path) == ["step_9", "step_7"]
     assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 9
     np.testing.assert_array_equal(rows._rows, buffer._rows)
@@ -115,11 +118,11 @@ def test_a_broken_one_that_is_written_again_stays(tmp_path: Path) -> None:
     save(tmp_path, 5, 9)
     damage(tmp_path / "checkpoints/step_9/agent.pt", "flipped")
     found, broken = newest_whole(tmp_path, "agent")
-    again = Checkpoints(tmp_path, 2, MINE, found, broken)
-    again.save(9, {"agent": state(9)}, {}, None)
+    again = CheckpointWriter(tmp_path, 2, MINE, found, broken)
+    again.save(9, {"agent": state(9)}, no_policy, None)
     assert names(tmp_path) == ["step_9", "step_5"]
     assert newest_whole(tmp_path, "agent")[1] == []
-    again.save(12, {"agent": state(12)}, {}, None)
+    again.save(12, {"agent": state(12)}, no_policy, None)
     assert names(tmp_path) == ["step_12", "step_9"]
 
 
@@ -132,7 +135,9 @@ def test_rows_are_looked_at_where_they_are_asked_for(tmp_path: Path) -> None:
 
 def test_a_replay_buffer_saved_whole_is_looked_at_where_it_is_asked_for(tmp_path: Path) -> None:
     for step in (5, 9):
-        Checkpoints(tmp_path, 2, MINE).save(step, {"agent": {}, "replay_buffer": {"rows": [step]}}, {}, None)
+        CheckpointWriter(tmp_path, 2, MINE).save(
+            step, {"agent": {}, "replay_buffer": {"rows": [step]}}, no_policy, None
+        )
     damage(tmp_path / "checkpoints/step_9/replay_buffer.pt", "flipped")
     assert newest_whole(tmp_path, "agent")[0].step == 9
     assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 5
@@ -142,7 +147,7 @@ def test_a_broken_one_does_not_hide_the_rows_of_those_before_it(tmp_path: Path) 
     buffer = new_buffer(4)  # by step 9 it has none of step 5's rows
     saver = save(tmp_path, 5, 9, keep=3, buffer=buffer)
     damage(tmp_path / "checkpoints/step_9/manifest.json", "empty")
-    saver.save(13, {"agent": {}}, {}, filled(buffer, 13))
+    saver.save(13, {"agent": {}}, no_policy, filled(buffer, 13))
     damage(tmp_path / "checkpoints/step_13/agent.pt", "flipped")
     assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 5
 
@@ -178,14 +183,17 @@ def test_files_that_others_write_are_parts_too(tmp_path: Path) -> None:
         written.append(path)
         path.write_bytes(b"weights")
 
-    Checkpoints(tmp_path, 2, MINE).save(5, {"agent": {}}, {"policy": policy, "nothing": lambda path: None}, None)
+    writer = CheckpointWriter(tmp_path, 2, MINE)
+    writer.save(5, {"agent": {}}, policy, None)
     assert [path.name for path in written] == ["policy.pt"]
     found, _ = newest_whole(tmp_path, "agent", "policy")
     assert (found.path / "policy.pt").read_bytes() == b"weights"
-    assert found.has("agent") and found.has("policy") and not found.has("nothing")
+    assert found.has("agent") and found.has("policy")
     damage(found.path / "policy.pt", "flipped")
     with pytest.raises(BrokenError, match=r"policy\.pt has changed"):
         found.verify("policy")
+    writer.save(9, {"agent": {}}, no_policy, None)
+    assert not newest_whole(tmp_path, "agent")[0].has("policy")
 
 
 class Evil:
@@ -200,7 +208,7 @@ class Evil:
 
 def test_a_strangers_pickle_does_not_run(tmp_path: Path) -> None:
     trace = tmp_path / "it_ran"
-    Checkpoints(tmp_path, 2, MINE).save(5, {"agent": {"weights": Evil(trace)}}, {}, None)
+    CheckpointWriter(tmp_path, 2, MINE).save(5, {"agent": {"weights": Evil(trace)}}, no_policy, None)
     found, _ = newest_whole(tmp_path, "agent")  # its checksums are right
     with pytest.raises(UserError, match=r"agent\.pt: refused, as it holds more than tensors"):
         found.load("agent")

@@ -1,4 +1,4 @@
-"""Evaluations beside the training: the numbers of those that stop it, whatever happens to the process."""
+"""Evaluations in the background: the results of evaluations in the run's process, whatever happens to the other."""
 
 import os
 import signal
@@ -25,13 +25,13 @@ RUN = (
     *("env=probes:ProbeDrawn-v0", "num_train_steps=400", "num_seed_steps=40", "num_threads=1", "log_save_tb=true"),
     *("eval_frequency=100", "checkpoint_frequency=30"),
 )
-HERE, BESIDE = (*RUN, "eval_in_background=false"), (*RUN, "eval_in_background=true")
+FOREGROUND, BACKGROUND = (*RUN, "eval_in_background=false"), (*RUN, "eval_in_background=true")
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("straight") / "run"
-    probes.train(folder, *HERE)
+    probes.train(folder, *FOREGROUND)
     return folder
 
 
@@ -55,7 +55,7 @@ def none_is_left(process: int) -> bool:
 def test_the_numbers_are_those_of_evaluations_that_stop_the_training(
     tmp_path: Path, straight: Path, processes: list[int]
 ) -> None:
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
     run.run()
     run.close()
     assert "evaluator" not in vars(run.evaluations)  # none was made in this process
@@ -73,7 +73,7 @@ def test_training_does_not_wait_for_the_process_to_start(
         start(self)
 
     monkeypatch.setattr(BackgroundEvaluator, "_start", held_up)
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
     at_step(run, 150, may_start.set)  # the first evaluation is that of step 100
     run.run()
     run.close()
@@ -85,7 +85,7 @@ def test_training_goes_on_meanwhile_and_waits_for_the_one_before(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait, waited = BackgroundEvaluator.wait, []
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
 
     def later(self: BackgroundEvaluator) -> Any:
         waited.append(run.step)
@@ -104,7 +104,7 @@ def test_killed_with_one_under_way_it_ends_in_the_same_bytes(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)  # which never answers
-        dying = probes.workspace(tmp_path / "run", *BESIDE)
+        dying = probes.workspace(tmp_path / "run", *BACKGROUND)
         die_in(dying, 139)
     assert not (tmp_path / "run/eval.csv").exists()
     go_on(tmp_path / "run")
@@ -114,7 +114,7 @@ def test_killed_with_one_under_way_it_ends_in_the_same_bytes(
 def test_it_goes_on_without_a_process_too(tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)
-        die_in(probes.workspace(tmp_path / "run", *BESIDE), 139)
+        die_in(probes.workspace(tmp_path / "run", *BACKGROUND), 139)
     go_on(tmp_path / "run", "eval_in_background=false")
     assert_same(tmp_path / "run", straight)
 
@@ -138,7 +138,7 @@ def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
     said: str,
 ) -> None:
     monkeypatch.setattr(background, "BEAT_S", 0.05)
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
     assert run.evaluations._background is not None
     begin = BackgroundEvaluator.begin
 
@@ -160,7 +160,7 @@ def test_a_run_that_may_be_pruned_waits_and_ends_with_the_row_that_decides(
     tmp_path: Path, processes: list[int], straight: Path
 ) -> None:
     asked: list[int] = []
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
 
     def decide(step: int) -> bool:
         asked.append(step)
@@ -187,7 +187,7 @@ def test_a_fault_in_it_is_told_of_and_is_no_end(
     tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An environment that only this process has registered."""
-    run = probes.train(tmp_path / "run", *BESIDE[1:], "env=ProbeDrawn-v0")
+    run = probes.train(tmp_path / "run", *BACKGROUND[1:], "env=ProbeDrawn-v0")
     assert run.step == 400
     assert "made again, and from now on training waits: UserError: env=ProbeDrawn-v0: no such" in _said(capsys)
     assert (tmp_path / "run/eval.csv").read_text().count("\n") == 5
@@ -197,7 +197,7 @@ def test_a_fault_in_it_is_told_of_and_is_no_end(
 def test_a_signal_ends_both_and_nothing_is_lost(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch, processes: list[int], at: int
 ) -> None:
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
     with monkeypatch.context() as patched:
         patched.setattr(BackgroundEvaluator, "has_answered", False)
         if at == 200:
@@ -239,7 +239,7 @@ def test_auto_is_a_process_where_a_long_run_finds_a_core(tmp_path: Path, monkeyp
 def test_what_needs_more_than_a_policy_is_evaluated_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, said: str
 ) -> None:
-    run = probes.train(tmp_path / "run", *BESIDE, override, "checkpoint_frequency=0")
+    run = probes.train(tmp_path / "run", *BACKGROUND, override, "checkpoint_frequency=0")
     assert f"Training waits for evaluations: {said}" in _said(capsys)
     assert run.evaluations._background is None and (tmp_path / "run/eval.csv").read_text().count("\n") == 5
 
@@ -249,7 +249,7 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
     step, value = max(rows, key=lambda row: float(row[1]))
     policy, kept_step, kept_return = best.load(straight, "cpu")
     assert (kept_step, kept_return) == (int(step), float(value))
-    evaluator = probes.workspace(tmp_path / "run", *HERE).evaluator
+    evaluator = probes.workspace(tmp_path / "run", *FOREGROUND).evaluator
     assert isinstance(evaluator, Evaluator)
     returns = evaluator.evaluate(policy, kept_step).returns
     assert sum(returns) / len(returns) == kept_return
@@ -268,7 +268,7 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
 def test_killed_between_its_two_files_the_best_policy_is_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = probes.workspace(tmp_path, *HERE).agent.policy
+    policy = probes.workspace(tmp_path, *FOREGROUND).agent.policy
     best.keep(tmp_path, policy, 40, 1.0)
     with monkeypatch.context() as dying, torch.no_grad(), pytest.raises(Killed):
         next(policy.actor.parameters()).add_(1.0)
@@ -308,7 +308,7 @@ def test_a_best_policy_that_cannot_be_written_is_a_line_and_no_end(
 
 
 def test_the_best_is_known_after_a_kill(tmp_path: Path, straight: Path) -> None:
-    dying = probes.workspace(tmp_path / "run", *HERE)
+    dying = probes.workspace(tmp_path / "run", *FOREGROUND)
     dying.progress.best_return = 1e9  # better than any to come
     with pytest.raises(Killed):
         die_then(dying)

@@ -15,7 +15,8 @@ import torch
 from strangers import Change, refused
 
 from agent.policy_file import load_policy
-from run.saving import manifests, resume
+from run.saving import resume
+from run.saving.checkpoint import manifest_checksum
 from utils import UserError
 
 
@@ -27,7 +28,7 @@ def manifest(change: Callable[[dict[str, Any]], Any]) -> Change:
         path = folder / "checkpoints/step_60/manifest.json"
         content = json.loads(path.read_text())["manifest"]
         change(content)
-        path.write_text(json.dumps({"sha256": manifests.signature(content), "manifest": content}))
+        path.write_text(json.dumps({"sha256": manifest_checksum(content), "manifest": content}))
 
     return forge
 
