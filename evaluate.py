@@ -122,7 +122,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     path = (arguments.path / best.BEST if arguments.best else arguments.path).resolve()
-    beside = None if policy_bundle.is_file(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
+    beside = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
     film = None if arguments.no_video else arguments.video or beside
     try:
         require_posix()

@@ -110,7 +110,7 @@ def train(
     call.
 
     Args:
-        agent: the agent, which continues to learn from where it is.
+        agent: continues to learn from where it is.
         env: an environment with observations that can be flattened and a Box of actions, or several of the same shapes,
             which are stepped together. They stay open. Without a time limit of its own, an environment gets one of 1000
             steps.
@@ -205,7 +205,6 @@ def evaluate(
     Args:
         agent: an agent, or a policy alone (agent.policy_file.load_policy).
         env: as for `train`; it stays open.
-        episodes: number of episodes.
         sample: sample the actions; otherwise they are greedy.
         seed: seed of the episodes, and of the sampled actions.
 

@@ -29,7 +29,6 @@ class Plan:
 
     @classmethod
     def of(cls, cfg: Settings) -> "Plan":
-        """Returns the plan in a run's settings."""
         return cls(**{field.name: getattr(cfg, field.name) for field in fields(cls)})
 
     def note_if_no_update(self, updates_from: int) -> None:
@@ -172,7 +171,7 @@ class Progress:
         """Returns whether a mean return is higher than that of every evaluation so far."""
         return self.best_return is None or mean_return > self.best_return
 
-    def leave_out(self, seconds: float) -> None:
+    def exclude_time(self, seconds: float) -> None:
         """Excludes time that was not spent on training from the durations of the unfinished episodes."""
         self._episode_started_s += seconds
 

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 _UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expects SIGTERM to be ignored
 
 
-class StopNow(BaseException):
+class Interrupted(BaseException):
     """Interrupts work that changes no state of the run, such as an evaluation."""
 
 
@@ -37,7 +37,7 @@ class Stopping:
         self._grace_s = grace_s
         self._previous: dict[int, Any] = {}  # handlers, by signal
         self._timer: threading.Timer | None = None
-        self._may_cut = False
+        self._may_interrupt = False
         self.asked: int | None = None
 
     def __enter__(self) -> "Stopping":
@@ -65,22 +65,22 @@ class Stopping:
                 self._timer = threading.Timer(self._grace_s, self._give_up)
                 self._timer.daemon = True
                 self._timer.start()
-        if self._may_cut:
-            raise StopNow
+        if self._may_interrupt:
+            raise Interrupted
 
     def _give_up(self) -> None:
         print(f"not saved within grace_s={self._grace_s:g}; the last checkpoint stays", file=sys.stderr, flush=True)
         os._exit(EXIT_SAVED)
 
-    def cuttable(self, work: Callable[[], Result]) -> Result | None:
+    def interruptible(self, work: Callable[[], Result]) -> Result | None:
         """Calls a function that changes no state of the run; returns its result, or None if a signal interrupts it."""
         try:
-            self._may_cut = True
+            self._may_interrupt = True
             try:
                 return work() if self.asked is None else None
             finally:
-                self._may_cut = False
-        except StopNow:
+                self._may_interrupt = False
+        except Interrupted:
             return None
 
     def end(self, message: str) -> None:

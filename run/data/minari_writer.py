@@ -40,8 +40,6 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
     """Writes episodes, with the observations that the policy saw, and actions in the environment's own bounds.
 
     Args:
-        dataset_id: id of the new data set.
-        recordings: the episodes.
         trained: the policy that acted in them.
         sampled: whether its actions were sampled; otherwise they were greedy.
 

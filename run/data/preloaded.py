@@ -63,7 +63,6 @@ class Preloaded:
     Args:
         cfg, spec, own_actions: as for `require`.
         device: device of the batches.
-        replay_buffer: the run's replay buffer.
         make_n_step: builds what turns steps into rows.
 
     Attributes:

@@ -99,7 +99,7 @@ class DataSet:
 
 
 class OldRun:
-    """The replay buffer of a run's newest undamaged checkpoint; used like a DataSet.
+    """The replay buffer of a run's newest intact checkpoint; used like a DataSet.
 
     Its 1-step rows are joined into episodes again, and so fit any `n_step` of the new run. Rows of several steps are
     taken as they are.
@@ -114,7 +114,7 @@ class OldRun:
         self.label = label
         old = self._old_settings(folder / CONFIG)
         try:
-            saved, _ = checkpoint.newest_whole(folder, buffer=True)
+            saved, _ = checkpoint.newest_intact(folder, buffer=True)
             saved.require_identity({"obs_dim": spec.obs_dim, "action_dim": spec.action_dim})
         except UserError as error:
             raise UserError(f"{label}: {error}") from None

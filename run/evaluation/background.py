@@ -51,8 +51,7 @@ class EvalTask:
     """What the process needs to know about the run.
 
     Attributes:
-        cfg: settings of the run.
-        work_dir: its folder.
+        cfg, work_dir: settings and folder of the run.
         films: whether to write videos.
         device: device of the policy, as torch names it.
         networks: networks of the policy, by name (see Policy.networks).
@@ -151,7 +150,7 @@ class BackgroundEvaluator:
         """
         while not self._answered.wait(BEAT_S):
             if time.monotonic() - self._last_beat_s > self._timeout_s:
-                raise LostError(f"its process has not been heard of for env_timeout_s={self._timeout_s:g}")
+                raise LostError(f"its process gave no sign of life for env_timeout_s={self._timeout_s:g}")
         if isinstance(self._answer, LostError):
             raise self._answer
         return self._answer

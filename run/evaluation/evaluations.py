@@ -38,11 +38,9 @@ class Evaluations:
     when the next evaluation is due, and at the end of the run. Results and their order are the same as without.
 
     Args:
-        agent: the agent; has a `policy` if there is a `background`.
+        agent: has a `policy` if there is a `background`.
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
-        logger: where results are logged.
-        progress: the run's counters.
-        stopping: says whether a signal asked the run to stop.
+        logger, progress, stopping: the run's.
         background: runs evaluations in the background; None runs all of them in this process.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
         keep_best: saves the best policy so far (see run/saving/best.py), given policy, step and mean return.
@@ -104,7 +102,7 @@ class Evaluations:
             self.finish()
 
     def poll(self) -> None:
-        """Logs the result of the pending evaluation if it is there; does not wait."""
+        """Logs the result of the pending evaluation if it is there; without a `background`, evaluates first."""
         if self._pending and (self._background is None or self._background.has_answered):
             self.finish()
 
@@ -112,10 +110,12 @@ class Evaluations:
         """Waits for the pending evaluation and logs its result; returns False if a signal interrupts that."""
         if self._pending is not None and self._background is not None:
             try:
-                result = self._stopping.cuttable(self._background.wait)
+                result = self._stopping.interruptible(self._background.wait)
             except LostError as lost:
                 step = self._pending.step
-                tqdm.write(f"The evaluation at step {step} is made again, and from now on training waits: {lost}")
+                tqdm.write(
+                    f"The evaluation at step {step} is repeated, and from now on training waits for evaluations: {lost}"
+                )
                 self._background.close()
                 self._background = None
             else:
@@ -131,13 +131,13 @@ class Evaluations:
         """Evaluates in this process and logs the result; returns False if a signal interrupts that."""
         actor = self._agent if pending.weights is None else self._agent.policy.with_weights(pending.weights)
         started_s = time.perf_counter()
-        evaluation = self._stopping.cuttable(lambda: self.evaluator.evaluate(actor, pending.step))
+        evaluation = self._stopping.interruptible(lambda: self.evaluator.evaluate(actor, pending.step))
         if evaluation is None:
             return False
         if pending.weights is None:
             self._progress.evaluation_begun()
         self._log(evaluation, time.perf_counter() - started_s, pending)
-        self._progress.leave_out(time.perf_counter() - started_s)
+        self._progress.exclude_time(time.perf_counter() - started_s)
         return True
 
     def _log(self, evaluation: Evaluation, seconds: float, pending: Pending) -> None:

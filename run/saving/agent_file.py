@@ -81,7 +81,7 @@ def load(path: str | Path, device: str = "auto", trusted: Sequence[str] = ()) ->
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # a damaged or forged file can make torch raise anything
-        raise UserError(f"{path}: no agent's file, or a damaged one ({type(error).__name__})") from None
+        raise UserError(f"{path}: not a saved agent, or damaged ({type(error).__name__})") from None
     # Before anything is imported or built: only trusted classes, and no network larger than the file.
     file_bytes = path.stat().st_size
     trust.require({"agent": node}, path, trusted)
@@ -130,8 +130,8 @@ def _node(value: Any, key: str, path: Path) -> Any:
         names = [] if inspect.isroutine(value) or isinstance(value, partial) else list(parameters(type(value)))
         if not names or not all(hasattr(value, name) for name in names):
             raise UserError(
-                f"{path}: {key}={one_line(repr(value))[:60]} cannot be written down; a class can, functools.partial of "
-                "one with keywords, and an object that keeps its arguments in attributes of the same names"
+                f"{path}: {key}={one_line(repr(value))[:60]} cannot be saved; a class can, functools.partial of one "
+                "with keywords, and an object that keeps its arguments in attributes of the same names"
             )
         keywords = {name: getattr(value, name) for name in names}
         head = {"_target_": _name(type(value), key, path)}
@@ -143,7 +143,5 @@ def _name(kind: Any, key: str, path: Path) -> str:
     name = f"{kind.__module__}.{kind.__qualname__}"
     is_importable = kind.__module__ != "__main__" and "." not in kind.__qualname__ and inspect.isclass(kind)
     if not is_importable or getattr(import_module(kind.__module__), kind.__qualname__, None) is not kind:
-        raise UserError(
-            f"{path}: {key}: {name} is no class that can be imported by that name; put it into a file of its own"
-        )
+        raise UserError(f"{path}: {key}: {name} cannot be imported by that name; define the class in a file of its own")
     return name

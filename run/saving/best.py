@@ -39,7 +39,9 @@ def keep(run_folder: Path, policy: Policy, step: int, mean_return: float) -> Non
             write_atomically(folder / MANIFEST, json.dumps({"manifest": entry}, indent=1))
             partial.replace(folder / "policy.pt")
     except OSError as error:
-        print(f"The best policy so far, of step {step}, is not kept: {error.strerror}", file=sys.stderr, flush=True)
+        print(
+            f"The best policy so far, of step {step}, could not be saved: {error.strerror}", file=sys.stderr, flush=True
+        )
 
 
 def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
@@ -67,7 +69,7 @@ def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
     except OSError:
         raise UserError(f"{folder}: no policy of a best evaluation; one is kept after the first evaluation") from None
     except _NOT_A_MANIFEST:
-        raise UserError(f"{folder / MANIFEST}: not as it was written") from None
+        raise UserError(f"{folder / MANIFEST}: damaged, or not a manifest") from None
 
 
 def _previous(folder: Path) -> dict[str, Any] | None:

@@ -34,7 +34,7 @@ class BrokenError(Exception):
     """A checkpoint is damaged; the message says how."""
 
 
-class NoneWholeError(UserError):
+class AllDamagedError(UserError):
     """All checkpoints of a run are damaged.
 
     Attributes:
@@ -159,20 +159,20 @@ def newest_first(run_folder: Path) -> list[Path]:
     return sorted(numbered, key=lambda path: int(numbers[path]), reverse=True)
 
 
-def newest_whole(
+def newest_intact(
     run_folder: Path, *names: str, buffer: bool = False, identity: dict[str, Any] | None = None
 ) -> tuple[Checkpoint, list[Path]]:
-    """Finds the newest undamaged checkpoint of a run. Prints a line about every damaged one that it passes over.
+    """Finds the newest intact checkpoint of a run. Prints a line about every damaged one that it passes over.
 
     Args:
-        names, buffer: what has to be undamaged, as for `Checkpoint.verify`.
+        names, buffer: what has to be intact, as for `Checkpoint.verify`.
         identity: what the checkpoint has to match, as for `Checkpoint.require_identity`.
 
     Returns:
         The checkpoint, and the folders of the newer ones, which are damaged.
 
     Raises:
-        NoneWholeError: if all are damaged.
+        AllDamagedError: if all are damaged.
         UserError: if there is none, or it has another identity or format.
     """
     broken: list[Path] = []
@@ -191,7 +191,7 @@ def newest_whole(
         else:
             return checkpoint, broken
     if broken:
-        raise NoneWholeError(f"{run_folder}: no checkpoint there is whole", without_buffer)
+        raise AllDamagedError(f"{run_folder}: all checkpoints are damaged", without_buffer)
     raise UserError(f"{run_folder}: there is no checkpoint in it")
 
 

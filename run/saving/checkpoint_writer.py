@@ -24,11 +24,10 @@ class CheckpointWriter:
     """Writes a run's checkpoints and deletes old ones.
 
     Args:
-        run_folder: the run's folder.
         keep: number of checkpoints to keep.
         identity: plain values that a run has to match to load a checkpoint.
         continued_from: the checkpoint that the run continues from; None for a new run.
-        broken: damaged checkpoints, to be deleted once a new one is written.
+        broken: damaged checkpoints, to be deleted once another is written.
 
     Attributes:
         last_step: the step of the newest checkpoint that can be loaded; None if there is none.

@@ -20,7 +20,6 @@ def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = 
     """Creates an output folder for one run or sweep; if its name is taken, `_2`, `_3`, … is appended.
 
     Args:
-        folder: the folder.
         key: the configuration key that names it, for errors.
         may_exist: use the folder even if it exists. A run in it is still never overwritten.
         may_continue: the folder may hold a run.
@@ -106,10 +105,8 @@ def mark_finished(
     """Records that a run is complete, including its last evaluation.
 
     Args:
-        folder: the run's folder.
-        step: the step of the last evaluation.
-        last_return: its mean return.
-        solved_step: the step of the first evaluation that solved the task; None if none did.
+        step, last_return: step and mean return of the last evaluation.
+        solved_step: step of the first evaluation that solved the task; None if none did.
         pruned: whether the run was stopped early because other trials of its study did better.
     """
     content = {"step": step, "last_return": last_return, "solved_step": solved_step}
@@ -140,7 +137,6 @@ def _finished(folder: Path) -> dict[str, Any]:
 
 
 def unmark_finished(folder: Path) -> None:
-    """Deletes the record of `mark_finished`."""
     (folder / FINISHED).unlink(missing_ok=True)
 
 
@@ -150,7 +146,6 @@ def mark_failed(folder: Path, overrides: list[str], reason: str) -> None:
 
 
 def unmark_failed(folder: Path) -> None:
-    """Deletes the record of `mark_failed`."""
     (folder / FAILED).unlink(missing_ok=True)
 
 

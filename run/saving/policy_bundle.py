@@ -30,7 +30,7 @@ class PolicyBundle(NamedTuple):
     evaluation: dict[str, float | None] | None
 
 
-def is_file(path: Path) -> bool:
+def is_bundle(path: Path) -> bool:
     """Returns whether a path names an exported policy, and not a run's folder or a checkpoint."""
     return path.suffix == ".pt"
 

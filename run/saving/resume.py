@@ -50,9 +50,7 @@ def settings_of(
     """Returns the settings that a run continues with.
 
     Args:
-        folder: the run's folder.
         overrides: as on the command line, without `resume`, `trust` and `hydra.*`.
-        config_name: the configuration that the overrides apply to.
         trusted: packages of the user's whose classes the saved configuration may name (see run/saving/trust.py);
             classes that the overrides name are trusted, too.
 

@@ -45,7 +45,7 @@ class RunPolicy:
 
 def run_folder_of(path: Path) -> Path:
     """Returns the run's folder, given that or a checkpoint in it; of an exported policy, the folder it is in."""
-    if policy_bundle.is_file(path):
+    if policy_bundle.is_bundle(path):
         return path.parent
     is_run = (path / "config.yaml").exists()
     return path.parents[1] if path.parent.name == checkpoint.FOLDER and not is_run else path
@@ -55,18 +55,17 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     """Loads what a run has learned; imports and runs no untrusted code.
 
     Args:
-        path: the folder of a run (its newest undamaged checkpoint is used) or a checkpoint in it; `checkpoints/best` is
+        path: the folder of a run (its newest intact checkpoint is used) or a checkpoint in it; `checkpoints/best` is
             the policy of the best evaluation. Or an exported policy (see run/saving/policy_bundle.py).
-        device: auto, cpu, cuda or cuda:<number>.
         trusted: packages of the user's whose classes the run's configuration may name.
         renders: whether an environment will be rendered.
 
     Raises:
-        UserError: if there is no undamaged checkpoint, or it does not fit the run's configuration.
+        UserError: if there is no intact checkpoint, or it does not fit the run's configuration.
     """
     path = path.resolve()
     folder = run_folder_of(path)
-    bundle = policy_bundle.read(path, trusted) if policy_bundle.is_file(path) else None
+    bundle = policy_bundle.read(path, trusted) if policy_bundle.is_bundle(path) else None
     cfg = bundle.cfg if bundle else _settings_of(folder, trusted)
     _, can_render = import_envs(cfg, renders)
     make_env = env_maker(cfg, "evaluation")
@@ -112,9 +111,9 @@ def _checkpoint(path: Path) -> tuple[Checkpoint, Any]:
 
 
 def _newest(folder: Path) -> tuple[Checkpoint, Any]:
-    """Reads a run's newest undamaged checkpoint and the agent's state in it."""
+    """Reads a run's newest intact checkpoint and the agent's state in it."""
     while True:
-        saved, _ = checkpoint.newest_whole(folder, "agent")
+        saved, _ = checkpoint.newest_intact(folder, "agent")
         try:
             return saved, saved.load("agent")
         except UserError:

@@ -17,7 +17,7 @@ from run.evaluation.evaluations import Evaluations
 from run.progress import Progress
 from run.saving import checkpoint, damaged
 from run.saving import folder as run_folder
-from run.saving.checkpoint import BrokenError, Checkpoint, NoneWholeError
+from run.saving.checkpoint import AllDamagedError, BrokenError, Checkpoint
 from run.saving.checkpoint_writer import CheckpointWriter
 from settings.schema import Settings
 from utils import RunError, UserError, non_finite, not_plain, one_line, require_count, require_finite_losses
@@ -31,8 +31,7 @@ class SavedRun:
     `load_state_dict`, except perhaps the evaluator; a state is tensors and plain values, nested.
 
     Args:
-        cfg: settings of the run.
-        work_dir: its folder.
+        cfg, work_dir: settings and folder of the run.
         parts, progress, evaluations: what the run consists of.
 
     Attributes:
@@ -106,7 +105,7 @@ class SavedRun:
             message = f"No checkpoint at step {step}: {error.strerror}; that of step {last_step} stays"
             print(message, file=sys.stderr, flush=True)
             if is_last:
-                raise RunError("the run's end is in no checkpoint") from error
+                raise RunError("the end of the run is not saved") from error
 
     def _save_policy(self, path: Path) -> None:
         """Writes the policy alone, if the agent has one and its networks can be saved alone."""
@@ -132,7 +131,7 @@ class SavedRun:
         return state
 
     def restore(self, without: Collection[str] = ()) -> np.ndarray:
-        """Loads the newest undamaged checkpoint.
+        """Loads the newest intact checkpoint.
 
         Args:
             without: what may be left out if it is damaged (see run/saving/damaged.py); its remains are renamed.
@@ -178,14 +177,16 @@ class SavedRun:
         """Finds the checkpoint to continue from; its replay buffer may be damaged only if `without` says so."""
         needs_buffer = damaged.REPLAY_BUFFER not in without
         try:
-            return checkpoint.newest_whole(self._work_dir, "agent", "run", buffer=needs_buffer, identity=self._identity)
-        except NoneWholeError as error:
+            return checkpoint.newest_intact(
+                self._work_dir, "agent", "run", buffer=needs_buffer, identity=self._identity
+            )
+        except AllDamagedError as error:
             if error.without_buffer is None:
                 raise
             command = damaged.command(self._work_dir, damaged.REPLAY_BUFFER, without)
             raise UserError(
                 f"{error}; {command} goes on from {error.without_buffer.name} without its replay buffer, which is "
-                "filled anew before the run learns on"
+                "filled again before updates continue"
             ) from None
 
     def _drop_damaged_buffer(self, saved: Checkpoint) -> list[Path]:

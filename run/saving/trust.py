@@ -29,7 +29,7 @@ class Node(NamedTuple):
     """A node of a configuration.
 
     Attributes:
-        key: its dotted key.
+        key: dotted key.
         target: the value of its `_target_`, which may be anything.
         is_in_list: whether it is in a list, at any level.
         owners: the targets of the nodes around it, outermost first.
@@ -95,8 +95,7 @@ def require(config: dict[str, Any], path: Path, trusted: Iterable[str] = ()) -> 
 
 def _require_keys(value: Any, path: Path, key: str = "") -> None:
     """Refuses Hydra's other keys, such as `_args_` and `_recursive_`: they change what is called, and how."""
-    for name, child in _children(value):
-        child_key = f"{key}.{name}" if key else str(name)
+    for child_key, name, child in _children(value, key):
         if isinstance(value, dict) and not isinstance(name, str):
             raise UserError(f"{path}: {child_key}: a key has to be a string")
         if isinstance(name, str) and name.startswith("_") and name not in HYDRA_KEYS:
@@ -110,15 +109,15 @@ def _nodes(value: Any, key: str = "", is_in_list: bool = False, owners: tuple[An
     if isinstance(value, dict) and "_target_" in value:
         yield Node(key, value["_target_"], is_in_list, owners)
         owners = (*owners, value["_target_"])
-    for name, child in _children(value):
-        child_key = f"{key}.{name}" if key else str(name)
+    for child_key, _, child in _children(value, key):
         yield from _nodes(child, child_key, is_in_list or isinstance(value, list), owners)
 
 
-def _children(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return value.items()
-    return enumerate(value) if isinstance(value, list | tuple) else ()
+def _children(value: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the dotted key, the name and the value of each entry of a dictionary, a list or a tuple."""
+    entries = enumerate(value) if isinstance(value, list | tuple) else value.items() if isinstance(value, dict) else ()
+    for name, child in entries:
+        yield (f"{key}.{name}" if key else str(name)), name, child
 
 
 def _require_name(node: Node, path: Path, trusted: tuple[str, ...]) -> None:

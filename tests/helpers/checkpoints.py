@@ -1,4 +1,4 @@
-"""Small checkpoints to look at and to damage."""
+"""Small checkpoints for tests."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A checkpoint that cannot be written, or not to its end: the old one stays, and what went wrong is named."""
+"""A checkpoint that cannot be written: the previous one stays, and the error is reported."""
 
 import errno
 import io
@@ -12,11 +12,11 @@ from checkpoints import MINE, filled, names, new_buffer, no_policy, save, state
 
 from replay import on_disk
 from run.saving import checkpoint, checkpoint_writer
-from run.saving.checkpoint import MANIFEST, newest_whole
+from run.saving.checkpoint import MANIFEST, newest_intact
 from run.saving.checkpoint_writer import CheckpointWriter
 
 
-def test_a_full_disk_is_an_error_of_the_disk_whoever_writes(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_os_error_whoever_writes(tmp_path: Path) -> None:
     def policy(path: Path) -> None:
         path.write_bytes(b"half")
         raise RuntimeError("PytorchStreamWriter failed\nstack")
@@ -29,7 +29,7 @@ def test_a_full_disk_is_an_error_of_the_disk_whoever_writes(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("crash_at", ["extend", "write_state", "manifest_checksum", "sync", "replace"])
-def test_a_crash_while_writing_leaves_the_old_one(
+def test_a_crash_while_writing_leaves_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: str
 ) -> None:
     buffer = new_buffer()
@@ -44,7 +44,7 @@ def test_a_crash_while_writing_leaves_the_old_one(
     with pytest.raises(KeyboardInterrupt):
         saver.save(9, {"agent": state(9)}, no_policy, filled(buffer, 9))
     monkeypatch.undo()
-    found, broken = newest_whole(tmp_path, "agent", "run", buffer=True)
+    found, broken = newest_intact(tmp_path, "agent", "run", buffer=True)
     assert found.step == 5 and not broken
     later = CheckpointWriter(tmp_path, 2, MINE, found)
     later.save(9, {"agent": state(9)}, no_policy, buffer)
@@ -64,7 +64,7 @@ def test_a_deleted_folder_is_not_made_again(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_old_ones_that_cannot_be_removed_wait_for_the_next_time(tmp_path: Path) -> None:
+def test_checkpoints_that_cannot_be_deleted_are_deleted_after_the_next(tmp_path: Path) -> None:
     saver = save(tmp_path, 5, keep=1, buffer=new_buffer())
     (tmp_path / "checkpoints/.step_3.gone").write_text("a file is no folder, and stays")
     gone = tmp_path / "checkpoints/buffer/000000000000-000000000005.rows"
@@ -92,7 +92,7 @@ class FullForAWhile(io.BytesIO):
         return super().write(data)
 
 
-def test_a_disks_error_is_told_from_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_is_not_hidden_by_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "open", lambda *_: FullForAWhile())
     with pytest.raises(OSError, match="no space"):
         checkpoint_writer.write_state({"weights": torch.zeros(1000)}, tmp_path / "agent.pt")

@@ -1,4 +1,4 @@
-"""Evaluations in the background: the results of evaluations in the run's process, whatever happens to the other."""
+"""Background evaluations give the results of foreground ones, whatever happens to their process."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ def none_is_left(process: int) -> bool:
     return not psutil.pid_exists(process)
 
 
-def test_the_numbers_are_those_of_evaluations_that_stop_the_training(
+def test_background_evaluations_have_the_results_of_foreground_ones(
     tmp_path: Path, straight: Path, processes: list[int]
 ) -> None:
     run = probes.workspace(tmp_path / "run", *BACKGROUND)
@@ -81,7 +81,7 @@ def test_training_does_not_wait_for_the_process_to_start(
     assert_same(tmp_path / "run", straight)
 
 
-def test_training_goes_on_meanwhile_and_waits_for_the_one_before(
+def test_training_goes_on_meanwhile_and_waits_for_the_previous_evaluation(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait, waited = BackgroundEvaluator.wait, []
@@ -99,7 +99,7 @@ def test_training_goes_on_meanwhile_and_waits_for_the_one_before(
     assert_same(tmp_path / "run", straight)
 
 
-def test_killed_with_one_under_way_it_ends_in_the_same_bytes(
+def test_a_run_killed_during_an_evaluation_ends_in_the_same_bytes(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -111,7 +111,9 @@ def test_killed_with_one_under_way_it_ends_in_the_same_bytes(
     assert_same(tmp_path / "run", straight)
 
 
-def test_it_goes_on_without_a_process_too(tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pending_evaluation_can_be_made_in_the_foreground(
+    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)
         die_in(probes.workspace(tmp_path / "run", *BACKGROUND), 139)
@@ -123,11 +125,11 @@ def test_it_goes_on_without_a_process_too(tmp_path: Path, straight: Path, monkey
     ("number", "timeout_s", "said"),
     [
         (signal.SIGKILL, 60, "its process died"),
-        (signal.SIGSTOP, 0.01, "its process has not been heard of for env_timeout_s=0.01"),
+        (signal.SIGSTOP, 0.01, "its process gave no sign of life for env_timeout_s=0.01"),
     ],
     ids=["dies", "hangs"],
 )
-def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
+def test_if_the_process_dies_or_hangs_its_evaluation_is_repeated_here(
     tmp_path: Path,
     straight: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -152,7 +154,9 @@ def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
     run.run()
     run.close()
     assert_same(tmp_path / "run", straight)
-    assert f"The evaluation at step 200 is made again, and from now on training waits: {said}" in _said(capsys)
+    assert f"The evaluation at step 200 is repeated, and from now on training waits for evaluations: {said}" in _said(
+        capsys
+    )
     assert none_is_left(processes[0])
 
 
@@ -183,18 +187,21 @@ def _said(capsys: pytest.CaptureFixture[str]) -> str:
     return said.out + said.err
 
 
-def test_a_fault_in_it_is_told_of_and_is_no_end(
+def test_an_error_in_the_process_is_reported_and_the_run_goes_on(
     tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An environment that only this process has registered."""
     run = probes.train(tmp_path / "run", *BACKGROUND[1:], "env=ProbeDrawn-v0")
     assert run.step == 400
-    assert "made again, and from now on training waits: UserError: env=ProbeDrawn-v0: no such" in _said(capsys)
+    assert (
+        "is repeated, and from now on training waits for evaluations: UserError: env=ProbeDrawn-v0: no such"
+        in _said(capsys)
+    )
     assert (tmp_path / "run/eval.csv").read_text().count("\n") == 5
 
 
 @pytest.mark.parametrize("at", [150, 200], ids=["while it trains", "while it waits"])
-def test_a_signal_ends_both_and_nothing_is_lost(
+def test_a_signal_ends_both_processes_and_nothing_is_lost(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch, processes: list[int], at: int
 ) -> None:
     run = probes.workspace(tmp_path / "run", *BACKGROUND)
@@ -213,7 +220,9 @@ def test_a_signal_ends_both_and_nothing_is_lost(
     assert_same(tmp_path / "run", straight)
 
 
-def test_auto_is_a_process_where_a_long_run_finds_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_evaluates_in_the_background_if_a_long_run_has_a_free_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def has_process(*overrides: str) -> bool:
         run = probes.workspace(tmp_path / str(time.monotonic_ns()), *overrides)
         run.close()
@@ -265,7 +274,7 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
         best.load(tmp_path / "changed", "cpu")
 
 
-def test_killed_between_its_two_files_the_best_policy_is_the_one_before(
+def test_killed_between_two_files_the_previous_best_policy_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = probes.workspace(tmp_path, *FOREGROUND).agent.policy
@@ -289,14 +298,14 @@ def _die() -> None:
     raise Killed
 
 
-def test_the_best_policy_does_not_bring_back_a_folder_that_was_removed(
+def test_the_best_policy_does_not_create_a_deleted_folder_again(
     tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     best.keep(tmp_path / "gone", best.load(straight, "cpu")[0], 40, 1.0)
-    assert "is not kept: No such file" in capsys.readouterr().err and not (tmp_path / "gone").exists()
+    assert "could not be saved: No such file" in capsys.readouterr().err and not (tmp_path / "gone").exists()
 
 
-def test_a_best_policy_that_cannot_be_written_is_a_line_and_no_end(
+def test_a_best_policy_that_cannot_be_written_is_reported_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(policy: Any, path: Path) -> None:
@@ -304,7 +313,9 @@ def test_a_best_policy_that_cannot_be_written_is_a_line_and_no_end(
 
     monkeypatch.setattr(best, "save_policy", full)
     best.keep(tmp_path, None, 40, 1.0)  # type: ignore[arg-type]
-    assert capsys.readouterr().err.startswith("The best policy so far, of step 40, is not kept: PytorchStreamWriter")
+    assert capsys.readouterr().err.startswith(
+        "The best policy so far, of step 40, could not be saved: PytorchStreamWriter"
+    )
 
 
 def test_the_best_is_known_after_a_kill(tmp_path: Path, straight: Path) -> None:
