@@ -22,7 +22,7 @@ import numpy as np
 
 from envs import opengl
 from envs.recorded import Recorder, Recording
-from run.data import recorded
+from run.data import minari_writer
 from run.evaluation.evaluator import Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
@@ -60,7 +60,7 @@ def evaluate(
             be written.
     """
     if dataset_id is not None:
-        recorded.require_new(dataset_id)
+        minari_writer.require_new(dataset_id)
     played = run_policy.load(path, device, trusted, renders=film is not None)
     if film is not None and not played.renders:
         print(opengl.NO_OPENGL)
@@ -92,7 +92,7 @@ def evaluate(
     if film is not None and film.exists() and film.stat().st_mtime_ns >= began_ns:
         print(film)
     if dataset_id is not None:
-        print(recorded.write(dataset_id, recordings, played, sampled))
+        print(minari_writer.write(dataset_id, recordings, played, sampled))
     return returns
 
 
@@ -123,7 +123,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     path = (arguments.path / best.BEST if arguments.best else arguments.path).resolve()
-    beside = None if policy_bundle.is_file(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
+    beside = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
     film = None if arguments.no_video else arguments.video or beside
     try:
         require_posix()

@@ -30,7 +30,7 @@ from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from agent.policy_file import load_policy, save_policy
 from envs.seeded import EVAL_STREAM, episode_seed
-from run.saving import best, checkpoint_files, policy_bundle, run_policy, trust
+from run.saving import best, checkpoint_writer, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
 from study.runs import read
 from utils import RunError, UserError, one_line, write_atomically
@@ -72,17 +72,17 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     output = output or _place_of(found, kind)
     if output.is_dir() or not output.name:
         raise UserError(f"--output {output}: a folder; name a file")
-    if kind == "policy" and (not policy_bundle.is_file(output) or output.resolve() == found.path):
+    if kind == "policy" and (not policy_bundle.is_bundle(output) or output.resolve() == found.path):
         raise UserError(f"--output {output}: a policy's file goes here, another one, whose name ends in .pt")
     partial = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         if kind == "policy":
-            checkpoint_files.write_file(lambda path: save_policy(policy, path), partial)
+            checkpoint_writer.write_file(lambda path: save_policy(policy, path), partial)
         else:
             greedy = Greedy(policy, own.low, own.high)
             write = write_onnx if kind == "onnx" else write_torchscript
-            checkpoint_files.write_file(lambda path: write(greedy, obs[:8], path), partial)
+            checkpoint_writer.write_file(lambda path: write(greedy, obs[:8], path), partial)
         apart = worst_difference(_runner(kind, partial, own), policy, obs, own)
         if not apart <= MOST_APART:
             raise RunError(f"{output}: its actions are {apart:.1e} from the policy's, more than {MOST_APART:g}")
@@ -103,7 +103,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
 def _place_of(found: RunPolicy, kind: str) -> Path:
     """Where it goes if nobody says."""
     suffix = SUFFIXES.get(kind, kind)
-    if policy_bundle.is_file(found.path):
+    if policy_bundle.is_bundle(found.path):
         return found.path.with_suffix(f".{suffix}")
     name = "best" if found.path == found.folder / best.BEST else "policy"
     return found.folder / "export" / f"{name}.{suffix}"
@@ -160,7 +160,7 @@ def _about(found: RunPolicy, kind: str, env: gym.Env) -> dict[str, Any]:
         "env_kwargs": dict(cfg.env_kwargs),
         "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
         "control_rate_hz": 1 / seconds_per_step(env, 1),
-        "return": found.evaluation if policy_bundle.is_file(found.path) else _return_of(found),
+        "return": found.evaluation if policy_bundle.is_bundle(found.path) else _return_of(found),
     } | settings
 
 

@@ -21,7 +21,7 @@ CLOCKS = ("duration", "steps_per_second")
 
 def result(folder: Path) -> dict[str, Any]:
     """Everything that has to be the same: by name, comparable with `same`."""
-    found, _ = checkpoint.newest_whole(folder, "agent", "run", "policy", buffer=True)
+    found, _ = checkpoint.newest_intact(folder, "agent", "run", "policy", buffer=True)
     run = found.load("run")
     progress = {name: value for name, value in run.pop("progress").items() if name != "episode_age_s"}
     del run["logger"]  # where its files end, and they have columns that measure time

@@ -102,9 +102,9 @@ def check_runs(runs: list[Settings]) -> None:
             contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts,
         ):
             for source in parts.preloaded.sources():
-                if source.said not in checked:
+                if source.label not in checked:
                     source.check()
-                checked.add(source.said)
+                checked.add(source.label)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evalua
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
 from run.loop import LoopParts
-from run.saving import checkpoint, checkpoint_files
+from run.saving import checkpoint
 from settings.operating_system import keep_freed_memory
 from settings.schema import Settings
 from utils import UserError, one_line, set_seed_everywhere
@@ -198,7 +198,7 @@ def keep_seed_policy(cfg: Settings, work_dir: Path) -> None:
     copied = work_dir / SEED_POLICY
     if cfg.seed_policy not in ("agent", "uniform") and not copied.exists():
         partial_file = copied.with_name(f".{copied.name}.part")
-        checkpoint_files.write_file(lambda to: shutil.copyfile(cfg.seed_policy, to), partial_file)
+        checkpoint_writer.write_file(lambda to: shutil.copyfile(cfg.seed_policy, to), partial_file)
         partial_file.replace(copied)
 
 

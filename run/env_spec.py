@@ -7,11 +7,11 @@ import numpy as np
 
 
 class EnvSpec(NamedTuple):
-    """What the parts of a run need to know of an environment. Observations with more than one axis are images.
+    """The shapes of an environment's observations and actions. Observations with more than one axis are images.
 
     Attributes:
-        obs_shape: of one observation: (obs_dim,), or (channels, height, width).
-        action_shape: of one action: (action_dim,), each component in [-1, 1].
+        obs_shape: (obs_dim,), or (channels, height, width) of an image.
+        action_shape: (action_dim,); each component of an action is in [-1, 1].
     """
 
     obs_shape: tuple[int, ...]
@@ -38,10 +38,10 @@ class EnvSpec(NamedTuple):
         return len(self.obs_shape) > 1
 
     def agent_arguments(self) -> dict[str, Any]:
-        """The arguments of an agent's constructor; `obs_shape` is among them for images alone."""
+        """Returns the arguments of an agent's constructor that depend on it; `obs_shape` only for images."""
         images = {"obs_shape": list(self.obs_shape)} if self.is_image else {}
         return {"obs_dim": self.obs_dim, **images, "action_dim": self.action_dim, "action_range": [-1.0, 1.0]}
 
     def zero_obs(self) -> np.ndarray:
-        """An observation of zeros: uint8 for images, float32 otherwise."""
+        """Returns an observation of zeros: uint8 for images, float32 otherwise."""
         return np.zeros(self.obs_shape, np.uint8 if self.is_image else np.float32)

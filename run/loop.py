@@ -34,7 +34,7 @@ class Evaluates(Protocol):
 
     def evaluate(self, is_last: bool = False) -> None: ...
 
-    def look(self) -> None: ...
+    def poll(self) -> None: ...
 
     def finish(self) -> bool: ...
 
@@ -122,7 +122,7 @@ class Loop:
             if progress.evaluation_due:
                 self.evaluations.evaluate()
             else:
-                self.evaluations.look()
+                self.evaluations.poll()
             if self.stopping.asked:
                 self.save(False)
                 return False

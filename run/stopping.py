@@ -1,4 +1,4 @@
-"""Signals: the run is saved at the end of its step, and ends with an exit code that says so."""
+"""Signals that ask a run to stop: it is saved after its current step, and exits with a code that says so."""
 
 import os
 import signal
@@ -13,34 +13,37 @@ from utils import Stopped
 
 EXIT_INTERRUPTED, EXIT_SAVED = 130, 75  # 75 is EX_TEMPFAIL: run the same command again
 Result = TypeVar("Result")
-_UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # which warns with SIGUSR2, and wants SIGTERM left alone
+_UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expects SIGTERM to be ignored
 
 
-class StopNow(BaseException):
-    """Cuts short what changes no state, such as an evaluation."""
+class Interrupted(BaseException):
+    """Interrupts work that changes no state of the run, such as an evaluation."""
 
 
 class Stopping:
-    """Catches the signals that ask a run to end, while it is entered.
+    """As a context manager, handles the signals that ask a run to stop.
 
-    Ctrl-C, SIGTERM and SIGUSR1 (SIGUSR2 under submitit) set `asked`; the loop saves and leaves. A second Ctrl-C ends
-    the process at once, and so does the end of the grace period.
+    Ctrl-C, SIGTERM and SIGUSR1 (SIGUSR2 under submitit) set `asked`; the loop then saves the run and returns. The
+    process exits at once on a second Ctrl-C, and if the run is not saved within the grace period.
 
     Args:
-        grace_s: seconds from a cluster's signal to the end of the process.
+        grace_s: the grace period, in seconds after a cluster's signal.
+
+    Attributes:
+        asked: the signal that was received; None so far.
     """
 
     def __init__(self, grace_s: float):
         self._grace_s = grace_s
-        self._previous: dict[int, Any] = {}
+        self._previous: dict[int, Any] = {}  # handlers, by signal
         self._timer: threading.Timer | None = None
-        self._may_cut = False
-        self.asked: int | None = None  # the signal
+        self._may_interrupt = False
+        self.asked: int | None = None
 
     def __enter__(self) -> "Stopping":
-        warnings = signals("SIGUSR2") if _UNDER_SUBMITIT in os.environ else signals("SIGTERM", "SIGUSR1")
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python takes no signals
-            self._previous = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, *warnings)}
+        cluster_signals = signals("SIGUSR2") if _UNDER_SUBMITIT in os.environ else signals("SIGTERM", "SIGUSR1")
+        if threading.current_thread() is threading.main_thread():  # Python handles no signals in other threads
+            self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *cluster_signals)}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,39 +53,41 @@ class Stopping:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self.asked == signal.SIGINT:
-            os._exit(EXIT_INTERRUPTED)
-        if self.asked is None or number == signal.SIGINT:
+        if number == signal.SIGINT:
+            if self.asked == signal.SIGINT:
+                os._exit(EXIT_INTERRUPTED)
+            if sys.stderr.isatty():
+                print("\nsaving; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
             self.asked = number
-        if number == signal.SIGINT and sys.stderr.isatty():
-            print("\nsaving; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
-        if number != signal.SIGINT and self._timer is None:
-            self._timer = threading.Timer(self._grace_s, self._give_up)
-            self._timer.daemon = True
-            self._timer.start()
-        if self._may_cut:
-            raise StopNow
+        else:
+            self.asked = self.asked or number
+            if self._timer is None:
+                self._timer = threading.Timer(self._grace_s, self._give_up)
+                self._timer.daemon = True
+                self._timer.start()
+        if self._may_interrupt:
+            raise Interrupted
 
     def _give_up(self) -> None:
         print(f"not saved within grace_s={self._grace_s:g}; the last checkpoint stays", file=sys.stderr, flush=True)
         os._exit(EXIT_SAVED)
 
-    def cuttable(self, work: Callable[[], Result]) -> Result | None:
-        """The result of work that changes no state, or None where a signal cut it short."""
+    def interruptible(self, work: Callable[[], Result]) -> Result | None:
+        """Calls a function that changes no state of the run; returns its result, or None if a signal interrupts it."""
         try:
-            self._may_cut = True
+            self._may_interrupt = True
             try:
                 return work() if self.asked is None else None
             finally:
-                self._may_cut = False
-        except StopNow:
+                self._may_interrupt = False
+        except Interrupted:
             return None
 
     def end(self, message: str) -> None:
-        """Ends the run, after its state was saved.
+        """Ends the run, which has been saved.
 
         Raises:
-            Stopped: always, unless submitit's own handler ends the process to queue the job again.
+            Stopped: always, unless submitit's own handler exits the process, to queue the job again.
         """
         assert self.asked is not None
         handler = self._previous.get(self.asked)

@@ -1,8 +1,8 @@
-"""Evaluations in a process of their own, which training does not wait for.
+"""Evaluations in the background: in another process, while training goes on.
 
-The process builds an evaluator of its own from the run's settings, gets the policy's networks once and their weights
-for each evaluation, and answers with what the evaluator found. It has no state that anybody needs: it is killed when
-the run ends, and ends by itself when the run's process does.
+The process builds an evaluator from the run's settings. It receives the policy's networks once and their weights for
+each evaluation, and returns the result. It has no state worth saving: it is killed when the run ends, and exits by
+itself if the run's process dies.
 """
 
 import contextlib
@@ -11,7 +11,6 @@ import os
 import pickle
 import threading
 import time
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from hydra.utils import instantiate
 
+from agent.exploration import HeldNoise
 from agent.policy import Policy
 from run import machine
 from run.environments import env_maker
@@ -29,18 +29,18 @@ from settings.operating_system import ignore_stop_signals, lower_priority, proce
 from settings.schema import Settings
 from utils import one_line, set_seed_everywhere
 
-NICE = 10  # training goes first where both want a core
-BEAT_S = 1.0  # between two signs of life
-START_S = 10.0  # for a process that is being started to be there; one that hangs then ends with the run's
+NICE = 10  # the process's priority: training goes first if both want the same core
+BEAT_S = 1.0  # time between two signs of life
+START_S = 10.0  # time for the process to start; one that takes longer is left to exit with the run's process
 
 
 class LostError(Exception):
-    """An evaluation that the process did not make; the message says why."""
+    """The process did not return a result; the message says why."""
 
 
 @dataclass
 class EvalResult:
-    """An evaluation, and the seconds that it took."""
+    """The result of an evaluation, and the seconds it took."""
 
     evaluation: Evaluation
     seconds: float
@@ -48,13 +48,14 @@ class EvalResult:
 
 @dataclass
 class EvalTask:
-    """What the process is told of the run once.
+    """What the process needs to know about the run.
 
     Attributes:
-        cfg, work_dir: of the run.
-        films: whether to film.
-        device: of the policy, as torch names it.
-        networks: of the policy, by their names there.
+        cfg, work_dir: settings and folder of the run.
+        films: whether to write videos.
+        device: device of the policy, as torch names it.
+        networks: networks of the policy, by name (see Policy.networks).
+        action_range: lower and upper bound of every action.
     """
 
     cfg: Settings
@@ -66,7 +67,7 @@ class EvalTask:
 
 
 def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
-    """The evaluator that `cfg.evaluator` describes."""
+    """Builds the evaluator that `cfg.evaluator` describes."""
     return instantiate(cfg.evaluator, _convert_="all")(
         make_env=env_maker(cfg, "evaluation", films),
         video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
@@ -74,155 +75,154 @@ def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
 
 
 class BackgroundEvaluator:
-    """The process, seen from the run. The first evaluation starts it.
+    """Runs evaluations in another process, one at a time. The first one starts the process.
 
     Args:
-        spec: what it is told of the run.
+        task: what the process needs to know about the run.
 
     Raises:
-        Exception: whatever pickle says of networks that it cannot send.
+        Exception: if the networks cannot be pickled.
+
+    Attributes:
+        has_begun: whether an evaluation was ever begun.
     """
 
-    def __init__(self, spec: EvalTask):
-        # As bytes, in which tensors are copied: a connection's own pickling would move them into shared memory.
-        self._spec = pickle.dumps(spec)
-        self._timeout_s = spec.cfg.env_timeout_s  # without a sign of life it then counts as hung
+    def __init__(self, task: EvalTask):
+        # Pickled here, which copies tensors; a connection's own pickling would move them into shared memory.
+        self._task = pickle.dumps(task)
+        self._timeout_s = task.cfg.env_timeout_s  # without a sign of life for so long, the process counts as hung
         self._process: Any = None
         self._connection: Connection
-        self._changing = threading.Lock()  # held while the process is started or ended
+        self._lock = threading.Lock()  # held while the process is started or killed
         self._is_closed = False
         self.has_begun = False
         self._answered = threading.Event()
         self._answer: EvalResult | LostError
-        self._beat_s = 0.0
+        self._last_beat_s = 0.0
 
     @property
     def has_answered(self) -> bool:
+        """Whether `wait` would return, or raise, at once."""
         return self._answered.is_set()
 
     def begin(self, step: int, weights: dict[str, Any]) -> None:
-        """Has a policy with these weights evaluated, as after this step; `wait` returns what comes of it."""
+        """Begins the evaluation of a policy with these weights after this step; `wait` returns the result."""
         self._answered.clear()
-        self._beat_s = time.monotonic()
+        self._last_beat_s = time.monotonic()
         self.has_begun = True
-        # A thread: the process takes two seconds to start, and a pipe no more than what has been read of it.
+        # In a thread: the process takes two seconds to start, and sending blocks until the process reads.
         threading.Thread(target=self._ask, args=(pickle.dumps((step, weights)),), daemon=True).start()
 
-    def _start(self) -> None:
-        context: Any = process_context(["__main__", "envs.make", "run.evaluation.background"])
-        self._connection, theirs = context.Pipe()
-        process = context.Process(target=serve, args=(theirs, self._spec), daemon=True)
-        process.start()
-        self._process = process
-        theirs.close()  # so that its end is seen here
-
     def _ask(self, request: bytes) -> None:
+        """Sends a request and stores the answer; starts the process first if there is none."""
         try:
-            self._answer = self._told(request) if self._is_there() else LostError("it is closed")
+            with self._lock:
+                if self._process is None and not self._is_closed:
+                    self._start()
+                if self._is_closed:  # while the process started, for which `close` does not wait forever
+                    self._kill()
+                    raise LostError("it is closed")
+            self._connection.send_bytes(request)
+            while (answer := self._connection.recv()) is None:
+                self._last_beat_s = time.monotonic()
+            self._answer = answer
+        except LostError as lost:
+            self._answer = lost
         except (EOFError, OSError):
             self._answer = LostError("its process died")
-        except Exception as error:  # whatever keeps a process from being started
+        except Exception as error:  # starting a process can raise anything
             self._answer = LostError(f"{type(error).__name__}: {one_line(error)}")
         self._answered.set()
 
-    def _is_there(self) -> bool:
-        """Has it started, unless the run has ended meanwhile."""
-        with self._changing:
-            if self._process is None and not self._is_closed:
-                self._start()
-            if self._is_closed:
-                self._end()
-            return not self._is_closed
-
-    def _told(self, request: bytes) -> EvalResult | LostError:
-        self._connection.send_bytes(request)
-        while (answer := self._connection.recv()) is None:
-            self._beat_s = time.monotonic()
-        return answer
+    def _start(self) -> None:
+        context: Any = process_context(["__main__", "envs.make", "run.evaluation.background"])
+        self._connection, far_end = context.Pipe()
+        process = context.Process(target=serve, args=(far_end, self._task), daemon=True)
+        process.start()
+        self._process = process
+        far_end.close()  # only the process holds it now, so if the process dies, reading here ends with EOFError
 
     def wait(self) -> EvalResult:
-        """What came of the evaluation, once it is made.
+        """Waits for the result of the evaluation.
 
         Raises:
-            LostError: if it was not.
+            LostError: if there will be none.
         """
         while not self._answered.wait(BEAT_S):
-            if time.monotonic() - self._beat_s > self._timeout_s:
-                raise LostError(f"its process has not been heard of for env_timeout_s={self._timeout_s:g}")
+            if time.monotonic() - self._last_beat_s > self._timeout_s:
+                raise LostError(f"its process gave no sign of life for env_timeout_s={self._timeout_s:g}")
         if isinstance(self._answer, LostError):
             raise self._answer
         return self._answer
 
     def close(self) -> None:
-        """Ends the process for good, whatever it does."""
+        """Kills the process; no other is started."""
         self._is_closed = True
-        if self._changing.acquire(timeout=START_S):
-            self._end()
-            self._changing.release()
+        if self._lock.acquire(timeout=START_S):
+            self._kill()
+            self._lock.release()
 
-    def _end(self) -> None:
+    def _kill(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.join()
             self._process = None
 
 
-class _Alive:
-    """A policy that gives signs of life while it acts."""
+class _BeatingPolicy(Policy):
+    """A policy that sends a sign of life, None, every BEAT_S seconds while it acts."""
 
-    training = False
-
-    def __init__(self, policy: Policy, connection: Connection):
-        self._policy = policy
+    def __init__(self, connection: Connection, **policy: Any):
+        super().__init__(**policy)
         self._connection = connection
-        self._next_s = 0.0
+        self._next_beat_s = 0.0
 
-    def train(self, training: bool = True) -> None:
-        """Always in evaluation mode."""
-
-    def sampling(self, seed: int) -> AbstractContextManager[None]:
-        return self._policy.sampling(seed)
-
-    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
-        if time.monotonic() >= self._next_s:
+    def act(self, obs: np.ndarray, sample: bool = False, held: HeldNoise | None = None) -> np.ndarray:
+        if time.monotonic() >= self._next_beat_s:
             self._connection.send(None)
-            self._next_s = time.monotonic() + BEAT_S
-        return self._policy.act(obs, sample)
+            self._next_beat_s = time.monotonic() + BEAT_S
+        return super().act(obs, sample, held)
 
 
-def serve(connection: Connection, pickled: bytes) -> None:
-    """The process: evaluates what it is sent, until nobody sends any more."""
+def serve(connection: Connection, pickled_task: bytes) -> None:
+    """The process's main function: evaluates the weights that it receives until the run ends.
+
+    Args:
+        connection: receives pickled (step, weights); sends an EvalResult or a LostError, and before it signs of life.
+        pickled_task: an EvalTask.
+    """
     ignore_stop_signals()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     lower_priority(NICE)
-    os.environ.setdefault("LP_NUM_THREADS", "0")  # Mesa's: frames drawn without a GPU leave the other cores alone
-    torch.set_num_threads(1)  # as an evaluation has in any case
-    spec: EvalTask = pickle.loads(pickled)
-    cfg, device = spec.cfg, torch.device(spec.device)
+    os.environ.setdefault("LP_NUM_THREADS", "0")  # Mesa's: rendering without a GPU leaves the other cores alone
+    torch.set_num_threads(1)
+    task: EvalTask = pickle.loads(pickled_task)
+    cfg, device = task.cfg, torch.device(task.device)
     machine.set_precision(cfg.precision, device)
     set_seed_everywhere(cfg.seed)
-    policy = Policy(
-        **spec.networks, action_range=spec.action_range, device=device, generator=torch.Generator(device).manual_seed(0)
+    generator = torch.Generator(device).manual_seed(0)
+    policy = _BeatingPolicy(
+        connection, **task.networks, action_range=task.action_range, device=device, generator=generator
     )
     if device.type == "cpu" and cfg.execution != "eager":
         policy.trace()
     evaluator = None
-    with contextlib.suppress(EOFError, OSError):  # the run has ended
+    with contextlib.suppress(EOFError, OSError):  # raised when the run has ended
         while True:
             step, weights = pickle.loads(connection.recv_bytes())
-            began_s = time.perf_counter()
+            started_s = time.perf_counter()
+            answer: EvalResult | LostError
             try:
-                for name, network in spec.networks.items():
+                for name, network in task.networks.items():
                     network.load_state_dict(weights[name])
-                evaluator = evaluator or make_evaluator(cfg, spec.work_dir, spec.films)
-                evaluation = evaluator.evaluate(_Alive(policy, connection), step)
-                made: EvalResult | LostError = EvalResult(evaluation, time.perf_counter() - began_s)
-            except Exception as error:  # whatever it is: the run evaluates once more itself, and tells of it
-                made = LostError(f"{type(error).__name__}: {one_line(error)}")
-            connection.send(made)
+                evaluator = evaluator or make_evaluator(cfg, task.work_dir, task.films)
+                answer = EvalResult(evaluator.evaluate(policy, step), time.perf_counter() - started_s)
+            except Exception as error:  # whatever it is, the run repeats the evaluation itself, and then reports it
+                answer = LostError(f"{type(error).__name__}: {one_line(error)}")
+            connection.send(answer)
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,7 +1,7 @@
-"""Evaluation episodes on environments of their own, stepped together with batched actions."""
+"""Runs evaluation episodes in their own environments, which are stepped together with batched actions."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,17 @@ from settings.validated import Validated
 from utils import eval_mode, require_finite
 from video import filming, seconds_per_step
 
-MakeEnv = Callable[[bool], gym.Env]  # whether it will be rendered -> an environment
+MakeEnv = Callable[[bool], gym.Env]  # from whether it will be rendered
 
 
 @dataclass
 class Evaluation:
-    """Returns and lengths (in environment steps), episode by episode."""
+    """The result of an evaluation.
+
+    Attributes:
+        returns: the undiscounted return of each episode.
+        lengths: the number of environment steps of each episode.
+    """
 
     returns: list[float]
     lengths: list[int]
@@ -29,32 +34,33 @@ class Evaluation:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within it torch has one thread. Ten rows are not worth a second one, and with another number products round
-    otherwise: an evaluation beside the training, one that stops it and `evaluate.py` have to give the same numbers.
+    """Gives torch one thread.
+
+    With another number of threads, matmuls round differently, and evaluations in this process, in the background and by
+    `evaluate.py` have to give the same numbers. Batches of ten rows would gain nothing from more threads.
     """
-    own = torch.get_num_threads()
+    num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(own)
+        torch.set_num_threads(num_threads)
 
 
 class Evaluator(Validated):
     """Runs evaluation episodes.
 
-    Episode k of the evaluation at step s starts from a seed that is a function of (run seed, s, k): it depends on
-    nothing else that the run does, and nothing else depends on it.
+    The seed of episode k of the evaluation at step s is a function of (run seed, s, k). So episodes do not depend on
+    anything else that the run does, and training does not depend on them.
 
     Args:
-        make_env: builds an environment; the first, which is filmed, is asked to render.
+        make_env: builds an environment; only the first one, which is filmed, may be asked to render.
         seed: the run's seed.
-        num_episodes: per evaluation.
-        video_path: where the first episode's video of an evaluation goes, given its step; None films nothing.
-        action_repeat: environment steps that each action is held for, for the video's speed.
-        max_envs: environments kept; more episodes than these are run one after the other in them.
-        sample: whether actions are sampled, with random numbers that are a function of (run seed, s); otherwise they
-            are the greedy ones.
+        num_episodes: number of episodes per evaluation.
+        video_path: from an evaluation's step, the path of the video of its first episode; None films nothing.
+        action_repeat: environment steps that each action is held for; sets the speed of the video.
+        max_envs: number of environments at most; with more episodes, each runs several of them.
+        sample: sample the actions, with random numbers that are a function of (run seed, s); otherwise they are greedy.
     """
 
     def __init__(
@@ -76,57 +82,53 @@ class Evaluator(Validated):
         self._seconds_per_step = seconds_per_step(self._envs[0], action_repeat)
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
-        """Plays the episodes.
+        """Runs the episodes of one evaluation.
 
         Args:
-            agent: has `act(obs, sample)` for a batch of observations, and to sample from a stream apart
-                `sampling(seed)` (see agent.Agent).
+            agent: has `act(obs, sample)` for a batch of observations, and `train(bool)`. To sample from random numbers
+                that training does not use, it also has `sampling(seed)` (see agent.Agent).
             step: environment steps of training so far.
         """
         returns = [0.0] * self._num_episodes
         lengths = [0] * self._num_episodes
         waiting = list(range(self._num_episodes))
-        playing: dict[int, int] = {}  # environment -> the episode it plays
+        running: dict[int, int] = {}  # index of an environment -> its episode
         obs: dict[int, np.ndarray] = {}
         with ExitStack() as stack:
             stack.enter_context(one_thread())
             stack.enter_context(eval_mode(agent))
-            stack.enter_context(self._stream(agent, step))
-            recorder = None
+            if self._sample and hasattr(agent, "sampling"):
+                stack.enter_context(agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step)))
+            film = None
             if self._video_path is not None:
-                recorder = stack.enter_context(filming(self._video_path(step), self._seconds_per_step))
+                film = stack.enter_context(filming(self._video_path(step), self._seconds_per_step))
 
-            def start(index: int) -> None:
-                playing[index] = episode = waiting.pop(0)
+            def start_episode(index: int) -> None:
+                running[index] = episode = waiting.pop(0)
                 obs[index], _ = self._envs[index].reset(seed=episode_seed(self._seed, EVAL_STREAM, step, episode))
-                if recorder and episode == 0:
-                    recorder.record(self._envs[index])
+                if film and episode == 0:
+                    film.record(self._envs[index])
 
             for index in range(len(self._envs)):
-                start(index)
-            while playing:
-                actions = agent.act(np.stack([obs[index] for index in playing]), sample=self._sample)
+                start_episode(index)
+            while running:
+                actions = agent.act(np.stack([obs[index] for index in running]), sample=self._sample)
                 require_finite("action", actions)
-                for (index, episode), action in zip(list(playing.items()), actions, strict=True):
+                for (index, episode), action in zip(list(running.items()), actions, strict=True):
                     obs[index], reward, terminated, truncated, info = self._envs[index].step(action)
                     returns[episode] += float(reward)
                     lengths[episode] += info["repeats"]
-                    if recorder and episode == 0:
-                        recorder.record(self._envs[index])
+                    if film and episode == 0:
+                        film.record(self._envs[index])
                     if terminated or truncated:
-                        del playing[index]
+                        del running[index]
                         if waiting:
-                            start(index)
-        if recorder and not recorder.renders:
+                            start_episode(index)
+        if film and not film.renders:
             self._video_path = None
         return Evaluation(returns, lengths)
 
-    def _stream(self, agent: Any, step: int) -> AbstractContextManager[None]:
-        """What the actions' noise comes from."""
-        if not self._sample or not hasattr(agent, "sampling"):
-            return nullcontext()
-        return agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step))
-
     def close(self) -> None:
+        """Closes the environments."""
         for env in self._envs:
             env.close()

@@ -1,7 +1,7 @@
-"""A whole agent in a file: how it was made, and its state. Loading rebuilds it, and runs no foreign code.
+"""A whole agent in one file, for use without a run: how to build it, and its state. Loading runs no untrusted code.
 
-How it was made is written as the YAML of a run would have it: nodes that name classes, and plain values. So a file is
-held against the same rules as a stranger's configuration (run/saving/trust.py), and its values against the same types.
+How to build it is saved like the `agent` node of a configuration: `_target_` names the classes, the rest is plain
+values. So loading applies the checks of an untrusted configuration (run/saving/trust.py) and of its types.
 """
 
 import inspect
@@ -22,131 +22,124 @@ from settings.signatures import parameters
 from utils import UserError, load_plain, not_plain, one_line, require_count
 
 FORMAT = "agent-1"
+SHAPES = ("obs_dim", "action_dim", "action_range")
 
 
 def save(agent: Agent, path: str | Path) -> None:
-    """Writes an agent as it is now: its constructor's arguments, networks, optimizers, and the generator of its noise.
-
-    The replay buffer is no part of it.
+    """Writes an agent: its constructor's arguments, and its state. The replay buffer is not included.
 
     Args:
-        agent: its arguments are plain values, schedules of agent.schedule, and factories: classes, or
-            functools.partial of them, that lie in a file which can be imported. A schedule of one's own keeps each
-            argument in an attribute of that name.
-        path: of the file, which appears when it is whole.
+        agent: its constructor's arguments have to be plain values, classes that can be imported, functools.partial of
+            such classes, schedules of agent.schedule, or objects that keep each of their own arguments in an attribute
+            of its name.
+        path: the file; it appears when it is complete.
 
     Raises:
-        UserError: for an agent without a state, or one that could not be loaded again.
+        UserError: if the agent has no state, could not be loaded again, or the file cannot be written.
     """
     path = Path(path)
-    given = _arguments(agent)
-    shapes = {name: _node(given.pop(name), name, path) for name in ("obs_dim", "action_dim", "action_range")}
-    arguments = {name: _node(value, name, path) for name, value in given.items() if name not in SUPPLIED}
+    arguments = _arguments(agent)
+    shapes = {name: _node(arguments[name], name, path) for name in SHAPES}
     state = agent.state_dict()
     if state is None:
         raise UserError(f"{path}: {type(agent).__name__} has no state_dict, so it cannot be saved")
-    wrong = not_plain(state, "state")
-    if wrong:
-        raise UserError(f"{path}: {wrong} of its state_dict is neither a tensor nor a plain value")
-    node = {"_target_": _name(type(agent), "agent", path), "_partial_": True} | arguments
+    fault = not_plain(state, "state")
+    if fault:
+        raise UserError(f"{path}: {fault} of its state_dict is neither a tensor nor a plain value")
+    node = {"_target_": _name(type(agent), "agent", path), "_partial_": True}
+    node |= {name: _node(value, name, path) for name, value in arguments.items() if name not in SUPPLIED}
     partial_path = path.with_name(f".{path.name}.part")
     try:
         torch.save({"format": FORMAT, "agent": node, "shapes": shapes, "state": state}, partial_path)
         partial_path.replace(path)
-    except (OSError, RuntimeError) as error:  # the latter is torch's own file writer
+    except (OSError, RuntimeError) as error:  # torch's own file writer raises the latter
         partial_path.unlink(missing_ok=True)
         raise UserError(f"{path}: cannot be written ({one_line(error)})") from None
 
 
 def load(path: str | Path, device: str = "auto", trusted: Sequence[str] = ()) -> Any:
-    """The agent that `save` wrote; it acts, and learns, as that one would have.
+    """Loads an agent that `save` wrote. It acts and learns as the saved agent would have.
 
     Args:
-        path: of the file.
+        path: the file.
         device: auto, cpu, cuda or cuda:<number>.
-        trusted: packages of your own whose classes the file may name beside this project's.
+        trusted: packages of your own whose classes the file may name besides this project's.
 
     Raises:
-        UserError: for a file that is none, or names a class that is neither this project's nor trusted.
+        UserError: if the file is damaged, does not hold an agent, or names a class that is neither this project's nor
+            trusted.
     """
     path = Path(path)
     try:
         saved = load_plain(path)
         node, shapes, state = (saved[name] for name in ("agent", "shapes", "state"))
-        shapes = {name: _shape(name, shapes[name]) for name in ("obs_dim", "action_dim", "action_range")}
+        low, high = map(float, shapes["action_range"])
+        shapes = {name: require_count(shapes[name], name) for name in ("obs_dim", "action_dim")}
+        shapes["action_range"] = [low, high]
         if saved["format"] != FORMAT or not isinstance(node, dict):
             raise ValueError("of another format")
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    except Exception as error:  # whatever torch says of a file that is damaged, or holds more than plain values
-        raise UserError(f"{path}: no agent's file, or a damaged one ({type(error).__name__})") from None
+    except Exception as error:  # a damaged or forged file can make torch raise anything
+        raise UserError(f"{path}: not a saved agent, or damaged ({type(error).__name__})") from None
+    # Before anything is imported or built: only trusted classes, and no network larger than the file.
     file_bytes = path.stat().st_size
     trust.require({"agent": node}, path, trusted)
     node = check_agent(node)
     agent = agent_of(node, shapes, machine.resolve_device(device), memory.limit_by_file(file_bytes, str(path)))
     try:
         agent.load_state_dict(state)
-    except Exception as error:  # whatever a state says that is not this agent's
+    except Exception as error:  # a state of another agent can make it raise anything
         raise UserError(f"{path}: its state does not fit ({type(error).__name__}: {one_line(error)})") from None
     return agent
 
 
-def _shape(name: str, value: Any) -> Any:
-    if name == "action_range":
-        low, high = value
-        return [float(low), float(high)]
-    return require_count(value, name)
-
-
 def _arguments(agent: Agent) -> dict[str, Any]:
-    """By name, what an agent's constructor was given."""
+    """Returns the arguments that an agent's constructor was called with, by name."""
     args, kwargs = agent.made_with
     bound = inspect.signature(type(agent)).bind(*args, **kwargs)
-    kinds = bound.signature.parameters
-    given: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        given |= value if kinds[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value}
-    return given
+    arguments = dict(bound.arguments)
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            arguments |= arguments.pop(name, {})
+    return arguments
 
 
 def _node(value: Any, key: str, path: Path) -> Any:
-    """An argument as YAML has it: a plain value, or a node."""
+    """Converts an argument to what a configuration would have: a plain value, or a node with a `_target_`.
+
+    Args:
+        key: dotted name of the argument, for errors.
+        path: the file, for errors.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, list | tuple):
         return [_node(child, f"{key}.{index}", path) for index, child in enumerate(value)]
     if isinstance(value, dict):
         return {name: _node(child, f"{key}.{name}", path) for name, child in value.items()}
-    if inspect.isclass(value) or (isinstance(value, partial) and not value.args):
-        kind, given = _taken_apart(value)
-        made = {name: _node(child, f"{key}.{name}", path) for name, child in given.items()}
-        return {"_target_": _name(kind, key, path), "_partial_": True} | made
-    names = [] if inspect.isroutine(value) or isinstance(value, partial) else list(parameters(type(value)))
-    if not names or not all(hasattr(value, name) for name in names):
-        raise UserError(
-            f"{path}: {key}={one_line(repr(value))[:60]} cannot be written down; a class can, functools.partial of one "
-            "with keywords, and an object that keeps its arguments in attributes of the same names"
-        )
-    made = {name: _node(getattr(value, name), f"{key}.{name}", path) for name in names}
-    return {"_target_": _name(type(value), key, path)} | made
-
-
-def _taken_apart(factory: Any) -> tuple[Any, dict[str, Any]]:
-    """What a factory calls, and the keywords that it adds; of those given twice the outermost."""
-    given: dict[str, Any] = {}
-    while isinstance(factory, partial):
-        factory, given = factory.func, {**factory.keywords, **given}
-    return factory, given
+    if inspect.isclass(value) or (isinstance(value, partial) and not value.args):  # a factory
+        target: Any = value
+        keywords: dict[str, Any] = {}
+        while isinstance(target, partial):  # a partial of a partial: the outermost keyword counts
+            target, keywords = target.func, {**target.keywords, **keywords}
+        head = {"_target_": _name(target, key, path), "_partial_": True}
+    else:  # an object that keeps its arguments, such as a schedule
+        names = [] if inspect.isroutine(value) or isinstance(value, partial) else list(parameters(type(value)))
+        if not names or not all(hasattr(value, name) for name in names):
+            raise UserError(
+                f"{path}: {key}={one_line(repr(value))[:60]} cannot be saved; a class can, functools.partial of one "
+                "with keywords, and an object that keeps its arguments in attributes of the same names"
+            )
+        keywords = {name: getattr(value, name) for name in names}
+        head = {"_target_": _name(type(value), key, path)}
+    return head | {name: _node(child, f"{key}.{name}", path) for name, child in keywords.items()}
 
 
 def _name(kind: Any, key: str, path: Path) -> str:
-    """A class's dotted name, by which it is found again."""
+    """Returns the dotted name of a class that can be imported by it."""
     name = f"{kind.__module__}.{kind.__qualname__}"
-    found: Any = None
-    if kind.__module__ != "__main__" and "." not in kind.__qualname__ and inspect.isclass(kind):
-        found = getattr(import_module(kind.__module__), kind.__qualname__, None)
-    if found is not kind:
-        raise UserError(
-            f"{path}: {key}: {name} is no class that can be imported by that name; put it into a file of its own"
-        )
+    is_importable = kind.__module__ != "__main__" and "." not in kind.__qualname__ and inspect.isclass(kind)
+    if not is_importable or getattr(import_module(kind.__module__), kind.__qualname__, None) is not kind:
+        raise UserError(f"{path}: {key}: {name} cannot be imported by that name; define the class in a file of its own")
     return name

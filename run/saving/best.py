@@ -1,13 +1,13 @@
-"""The policy of a run's best evaluation, kept beside its checkpoints.
+"""The policy of a run's best evaluation.
 
 checkpoints/best/policy.pt       the policy alone (see agent/policy_file.py)
-                 manifest.json   its step, its mean return, the file's checksum; and the same of the one before
+                 manifest.json   step, mean return and checksum of this policy, and of the one before it
 
-The manifest is written first: a policy that a crash left is the one before, and is there with its own numbers.
+The manifest is written first. If a crash prevents the new policy from being written, the old one is still there, and
+the manifest still describes it.
 """
 
 import contextlib
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -15,76 +15,79 @@ from typing import Any
 
 from agent.policy import Policy
 from agent.policy_file import load_policy, save_policy
-from run.saving import checkpoint_files
-from run.saving.checkpoint import FOLDER, MANIFEST
+from run.saving.checkpoint import FOLDER, MANIFEST, file_checksum
+from run.saving.checkpoint_writer import write_file
 from utils import UserError, open_file, require_count, write_atomically
 
 BEST = f"{FOLDER}/best"
+_NOT_A_MANIFEST = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def keep(run_folder: Path, policy: Policy, step: int, mean_return: float) -> None:
-    """Puts a policy in the place of the best one so far. Where it cannot be written, a line says so.
+    """Replaces the best policy. If it cannot be written, a line on standard error says so.
 
-    A policy that could not be read back (see `save_policy`) is left out, as in a checkpoint.
+    A policy that could not be loaded again (see `save_policy`) is not saved, as in a checkpoint.
     """
     folder = run_folder / BEST
     partial = folder / ".policy.pt.part"
     try:
         for level in (folder.parent, folder):
-            level.mkdir(exist_ok=True)  # and not the run's folder, if somebody has removed it
+            level.mkdir(exist_ok=True)  # without the run's folder: if the user deleted it, it stays deleted
         with contextlib.suppress(UserError):
-            digest = checkpoint_files.write_file(lambda path: save_policy(policy, path), partial)
-            manifest = {"step": step, "return": mean_return, "parts": {"policy": digest}, "before": _before(folder)}
-            write_atomically(folder / MANIFEST, json.dumps({"manifest": manifest}, indent=1))
+            checksum = write_file(lambda path: save_policy(policy, path), partial)
+            entry = {"step": step, "return": mean_return, "parts": {"policy": checksum}, "before": _previous(folder)}
+            write_atomically(folder / MANIFEST, json.dumps({"manifest": entry}, indent=1))
             partial.replace(folder / "policy.pt")
     except OSError as error:
-        print(f"The best policy so far, of step {step}, is not kept: {error.strerror}", file=sys.stderr, flush=True)
+        print(
+            f"The best policy so far, of step {step}, could not be saved: {error.strerror}", file=sys.stderr, flush=True
+        )
 
 
 def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
-    """The best policy of a run, its step, and its mean return then; a training at work may put a better one there.
+    """Loads a run's best policy; the run may replace it meanwhile.
+
+    Returns:
+        The policy, the step of its evaluation, and the mean return then.
 
     Raises:
-        UserError: if there is none, or it is not as it was written.
+        UserError: if there is none, or its files are damaged.
     """
     folder = run_folder / BEST
     try:
-        for is_last in (False, False, True):
-            said = _manifest(folder)
+        for is_last in (False, False, True):  # another attempt where the policy was replaced while it was read
+            manifest = _read_manifest(folder)
             try:
                 policy = load_policy(folder / "policy.pt", device)
             except UserError:
                 if is_last:
                     raise
                 continue
-            if kept := _of(_digest(folder), said):
-                return policy, require_count(kept["step"], "step"), float(kept["return"])
+            if entry := _matching_entry(manifest, folder):
+                return policy, require_count(entry["step"], "step"), float(entry["return"])
         raise UserError(f"{folder}: its policy changes while it is read; try again")
     except OSError:
         raise UserError(f"{folder}: no policy of a best evaluation; one is kept after the first evaluation") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UserError(f"{folder / MANIFEST}: not as it was written") from None
+    except _NOT_A_MANIFEST:
+        raise UserError(f"{folder / MANIFEST}: damaged, or not a manifest") from None
 
 
-def _before(folder: Path) -> dict[str, Any] | None:
-    """What the manifest says of the policy that is there; None if there is none, or it is not as it was written."""
+def _previous(folder: Path) -> dict[str, Any] | None:
+    """Returns the manifest's entry for the policy on the disk; None if there is none, or its files are damaged."""
     try:
-        found = _of(_digest(folder), _manifest(folder))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        entry = _matching_entry(_read_manifest(folder), folder)
+    except (OSError, *_NOT_A_MANIFEST):
         return None
-    return found and {key: value for key, value in found.items() if key != "before"}
+    return entry and {key: value for key, value in entry.items() if key != "before"}
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> dict[str, Any]:
     with open_file(folder / MANIFEST) as file:
         return json.loads(file.read())["manifest"]
 
 
-def _digest(folder: Path) -> str:
-    with open_file(folder / "policy.pt") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _of(digest: str, said: dict[str, Any]) -> dict[str, Any] | None:
-    """The policy with that checksum, of the two that a manifest speaks of."""
-    return next((one for one in (said, said.get("before")) if one and one["parts"]["policy"] == digest), None)
+def _matching_entry(manifest: dict[str, Any], folder: Path) -> dict[str, Any] | None:
+    """Returns the one of a manifest's two entries that describes the policy on the disk; None if neither does."""
+    checksum = file_checksum(folder / "policy.pt")
+    entries = (manifest, manifest.get("before"))
+    return next((entry for entry in entries if entry and entry["parts"]["policy"] == checksum), None)

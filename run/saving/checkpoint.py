@@ -1,40 +1,46 @@
-"""Checkpoints of a run folder: written beside the old ones, synced, renamed; read back only if whole.
+"""Checkpoints in a run's folder: what they consist of, and how they are found, verified and read.
 
-    checkpoints/step_20000/manifest.json   format, step, whose it is, every file's checksum
-                           agent.pt        the agent; run.pt everything else; policy.pt the policy alone
-                           replay_buffer.pt   a replay buffer that is no ReplayBuffer, whole
-    checkpoints/buffer/                    a ReplayBuffer's rows (see replay/on_disk.py), shared by the checkpoints
-    checkpoints/preloaded/                 those that `preload_share` draws from, likewise
+    checkpoints/step_20000/manifest.json     format, step, identity of the run, checksum of every file
+                           agent.pt          state of the agent
+                           run.pt            state of everything else
+                           policy.pt         the policy alone
+                           replay_buffer.pt  state of a replay buffer that is no ReplayBuffer
+    checkpoints/buffer/                      rows of a ReplayBuffer (replay/on_disk.py), shared by the checkpoints
+    checkpoints/preloaded/                   rows that `preload_share` draws from, likewise
 
-A crash at any instant leaves the old ones whole. Files are read with `weights_only=True`: tensors and plain values.
+Files are loaded with `weights_only=True`: they hold tensors and plain values, and no code.
+checkpoint_writer.py writes them, so that a crash at any moment leaves the older checkpoints intact.
 """
 
-import contextlib
 import hashlib
 import json
 import pickle
-import shutil
-from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from replay import on_disk
 from replay.on_disk import Segment
 from run.memory import WeightLimit, limit_by_file
-from run.saving import checkpoint_files, manifests
-from run.saving.manifests import PRELOADED
-from utils import UserError, load_plain, one_line, open_file, sync
+from utils import UserError, load_plain, one_line, open_file, require_count
 
 FORMAT = 2
 FOLDER, MANIFEST, BUFFER = "checkpoints", "manifest.json", "buffer"
+PRELOADED = "preloaded"  # both a key of the manifest and the folder of these rows
+RINGS = ("rows", "frames")
+SEGMENT_KEYS = {field.name for field in fields(Segment)}
 
 
 class BrokenError(Exception):
-    """A checkpoint that is not whole; the message says what is wrong with it."""
+    """A checkpoint is damaged; the message says how."""
 
 
-class NoneWholeError(UserError):
-    """No checkpoint of a run is whole; `without_buffer` is the newest that is but for its replay buffer, if any is."""
+class AllDamagedError(UserError):
+    """All checkpoints of a run are damaged.
+
+    Attributes:
+        without_buffer: the newest one that is damaged only in its replay buffer; None if there is none.
+    """
 
     def __init__(self, message: str, without_buffer: Path | None):
         super().__init__(message)
@@ -42,258 +48,209 @@ class NoneWholeError(UserError):
 
 
 class Checkpoint:
-    """One checkpoint on disk.
+    """Reads one checkpoint.
 
     Args:
         path: its folder, `step_<number>`.
 
+    Attributes:
+        step: environment steps at which it was saved.
+        segments, preloaded: the files with the rows of the replay buffer, and with the preloaded rows.
+
     Raises:
-        BrokenError: if its manifest cannot be read.
-        UserError: if it is of another format.
+        BrokenError: if its manifest is damaged.
+        UserError: if it has another format.
     """
 
     def __init__(self, path: Path):
         self.path = path
+        manifest = _read_manifest(path)
+        # The manifest's own checksum detects accidents only, as a forger can compute it too. So every value is checked.
         try:
-            with open_file(path / MANIFEST) as file:
-                signed = json.loads(file.read())
-            self._manifest: dict[str, Any] = signed["manifest"]
-            whole = signed["sha256"] == manifests.signature(self._manifest)
-            has_format = self._manifest["format"]
-        except OSError as error:
-            raise BrokenError(f"{MANIFEST}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise BrokenError(f"{MANIFEST} is no manifest") from None
-        if not whole:
-            raise BrokenError(f"{MANIFEST} has changed since it was written")
-        if has_format != FORMAT:
-            raise UserError(f"{path}: a checkpoint of format {one_line(str(has_format))}; this version reads {FORMAT}")
-        wrong = manifests.fault(self._manifest, path)
-        if wrong:
-            raise BrokenError(f"{MANIFEST}: {wrong}")
-        self.step: int = self._manifest["step"]
-        self.segments = [Segment(**segment) for segment in self._manifest["segments"]]
-        self.preloaded = [Segment(**segment) for segment in self._manifest.get(PRELOADED, [])]
+            identity, checksums = manifest.get("identity"), manifest.get("parts")
+            if not isinstance(identity, dict) or not isinstance(checksums, dict):
+                raise ValueError("identity and parts have to be objects")
+            if not all(isinstance(checksum, str) for checksum in checksums.values()):
+                raise ValueError("a checksum is not a string")
+            self._identity: dict[str, Any] = identity
+            self._checksums: dict[str, str] = checksums
+            self.step = require_count(manifest.get("step"), "step")
+            if path.name != f"step_{self.step}":
+                raise ValueError(f"it is the manifest of step {self.step}")
+            self.segments = _segments(manifest.get("segments"))
+            self.preloaded = _segments(manifest.get(PRELOADED, []))
+        except ValueError as error:
+            raise BrokenError(f"{MANIFEST}: {error}") from None
 
-    def require(self, identity: dict[str, Any]) -> None:
-        """Raises UserError, naming the first difference, unless it was saved with this identity."""
-        for key, ours in identity.items():
-            theirs = self._manifest["identity"].get(key)
-            if theirs != ours:
-                raise UserError(f"{self.path}: a checkpoint of {key}={theirs}, not of {key}={ours}")
+    def require_identity(self, identity: dict[str, Any]) -> None:
+        """Raises UserError, naming the first difference, unless a run with this identity saved the checkpoint."""
+        for key, expected in identity.items():
+            saved = self._identity.get(key)
+            if saved != expected:
+                raise UserError(f"{self.path}: a checkpoint of {key}={saved}, not of {key}={expected}")
 
-    def has(self, part: str) -> bool:
-        return part in self._manifest["parts"]
+    def has(self, name: str) -> bool:
+        """Returns whether it contains `<name>.pt`."""
+        return name in self._checksums
 
-    def verify(self, *parts: str, buffer: bool = False) -> None:
-        """Raises BrokenError unless these parts and, if asked, the replay buffer are what was written."""
-        for name in [*parts, "replay_buffer"] if buffer and self.has("replay_buffer") else parts:
-            try:
-                with open_file(self._part(name)) as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                raise BrokenError(f"{name}.pt: {error.strerror}") from None
-            if digest != self._manifest["parts"].get(name):
-                raise BrokenError(f"{name}.pt has changed since it was written")
-        wrong = on_disk.fault(self.path.parent / BUFFER, self.segments) if buffer else None
-        wrong = wrong or (self._fault_of_preloaded() if buffer else None)
-        if wrong:
-            raise BrokenError(wrong)
+    def verify(self, *names: str, buffer: bool = False) -> None:
+        """Compares files with their checksums.
 
-    def load(self, part: str) -> Any:
-        """A part's state, on the CPU.
+        Args:
+            names: files, without `.pt`.
+            buffer: also verify the replay buffer and the preloaded rows.
 
         Raises:
-            UserError: if it holds anything but tensors and plain values.
+            BrokenError: if a file is missing or has changed.
         """
-        path = self._part(part)
+        if buffer and self.has("replay_buffer"):
+            names = (*names, "replay_buffer")
+        for name in names:
+            try:
+                checksum = file_checksum(self._file(name))
+            except OSError as error:
+                raise BrokenError(f"{name}.pt: {error.strerror}") from None
+            if checksum != self._checksums.get(name):
+                raise BrokenError(f"{name}.pt has changed since it was written")
+        if buffer:
+            fault = on_disk.fault(self.path.parent / BUFFER, self.segments) or self._preloaded_fault()
+            if fault:
+                raise BrokenError(fault)
+
+    def load(self, name: str) -> Any:
+        """Returns the state in `<name>.pt`, on the CPU.
+
+        Raises:
+            UserError: if the file cannot be read, or holds anything but tensors and plain values.
+        """
+        path = self._file(name)
         try:
             return load_plain(path)
         except pickle.UnpicklingError:
             raise UserError(f"{path}: refused, as it holds more than tensors and plain values") from None
-        except Exception as error:  # torch's reader and unpickler raise whatever a damaged file leads them to
+        except Exception as error:  # a damaged file can make torch's reader and unpickler raise anything
             raise UserError(f"{path}: cannot be read ({type(error).__name__})") from None
 
-    def leave_buffer(self) -> None:
-        """From now on it is one that was saved without its replay buffer, and without what was preloaded if that is
-        damaged too."""
-        self.segments = []
-        self.preloaded = [] if self._fault_of_preloaded() else self.preloaded
-        self._manifest["parts"].pop("replay_buffer", None)
-
     def load_rows(self, buffer: Any, state: dict[str, Any]) -> None:
-        """Fills the rings of a replay buffer, whose state was saved with them."""
+        """Reads the replay buffer's rows into `buffer`, whose counters were saved as `state`."""
         on_disk.read(self.path.parent / BUFFER, self.segments, buffer, state)
 
     def load_preloaded(self, buffer: Any, num_added: int) -> None:
-        """The same for the rows that the run began with."""
+        """Reads the preloaded rows, of which there are `num_added`, into `buffer`."""
         on_disk.read(self.path.parent / PRELOADED, self.preloaded, buffer, {"num_added": num_added})
 
-    def _fault_of_preloaded(self) -> str | None:
+    def drop_buffer(self) -> None:
+        """Treats the checkpoint as saved without its replay buffer, and without preloaded rows that are damaged."""
+        self.segments = []
+        if self._preloaded_fault():
+            self.preloaded = []
+        self._checksums.pop("replay_buffer", None)
+
+    def _preloaded_fault(self) -> str | None:
         return on_disk.fault(self.path.parent / PRELOADED, self.preloaded)
 
-    def _part(self, name: str) -> Path:
+    def _file(self, name: str) -> Path:
         return self.path / f"{name}.pt"
 
 
 def newest_first(run_folder: Path) -> list[Path]:
-    """The folders of a run's checkpoints, whole or not."""
-    numbered = [
-        path for path in (run_folder / FOLDER).glob("step_*") if path.name[5:].isdecimal() and path.name.isascii()
-    ]
-    return sorted(numbered, key=lambda path: int(path.name[5:]), reverse=True)
+    """Returns the folders of a run's checkpoints, damaged ones included, the newest first."""
+    numbers = {path: path.name.removeprefix("step_") for path in (run_folder / FOLDER).glob("step_*")}
+    numbered = [path for path, number in numbers.items() if number.isascii() and number.isdecimal()]
+    return sorted(numbered, key=lambda path: int(numbers[path]), reverse=True)
 
 
-def newest_whole(
-    run_folder: Path, *parts: str, buffer: bool = False, identity: dict[str, Any] | None = None
+def newest_intact(
+    run_folder: Path, *names: str, buffer: bool = False, identity: dict[str, Any] | None = None
 ) -> tuple[Checkpoint, list[Path]]:
-    """The newest checkpoint of a run that is whole, and the newer ones that are not; of these it tells.
+    """Finds the newest intact checkpoint of a run. Prints a line about every damaged one that it passes over.
 
     Args:
-        parts, buffer: what has to be whole, as for `Checkpoint.verify`.
-        identity: whose it has to be, as for `Checkpoint.require`.
+        names, buffer: what has to be intact, as for `Checkpoint.verify`.
+        identity: what the checkpoint has to match, as for `Checkpoint.require_identity`.
+
+    Returns:
+        The checkpoint, and the folders of the newer ones, which are damaged.
 
     Raises:
-        NoneWholeError: if all are damaged.
-        UserError: if there is none, or it is somebody else's.
+        AllDamagedError: if all are damaged.
+        UserError: if there is none, or it has another identity or format.
     """
     broken: list[Path] = []
     without_buffer = None
     for path in newest_first(run_folder):
         try:
-            found = Checkpoint(path)
+            checkpoint = Checkpoint(path)
             if identity is not None:
-                found.require(identity)
-            found.verify(*parts)
+                checkpoint.require_identity(identity)
+            checkpoint.verify(*names)
             without_buffer = without_buffer or path
-            found.verify(buffer=buffer)
+            checkpoint.verify(buffer=buffer)
         except BrokenError as error:
             print(f"{path}: {error}; going back to the checkpoint before it", flush=True)
             broken.append(path)
-            continue
-        return found, broken
+        else:
+            return checkpoint, broken
     if broken:
-        raise NoneWholeError(f"{run_folder}: no checkpoint there is whole", without_buffer)
+        raise AllDamagedError(f"{run_folder}: all checkpoints are damaged", without_buffer)
     raise UserError(f"{run_folder}: there is no checkpoint in it")
 
 
 def weight_limit(folder: Path) -> WeightLimit:
     """For an agent that is to be read from one of a run's checkpoints: no more weights than the largest file holds."""
-    sizes = [path.stat().st_size for found in newest_first(folder) for path in found.glob("agent.pt")]
+    sizes = [path.stat().st_size for parent in newest_first(folder) for path in parent.glob("agent.pt")]
     return limit_by_file(max(sizes, default=0), str(folder))
 
 
-class Checkpoints:
-    """Writes a run's checkpoints and removes old ones.
+def file_checksum(path: Path) -> str:
+    """Returns the SHA-256 of a file, in hexadecimal."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
-    Args:
-        run_folder: the run's.
-        keep: how many stay.
-        identity: whose they are: plain values, compared when one is read.
-        continues: the checkpoint that the run continues from.
-        broken: those to be removed once there is a new one.
+
+def manifest_checksum(manifest: dict[str, Any]) -> str:
+    """Returns the checksum that is stored with a manifest."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Reads a checkpoint's manifest; its checksum and its format are right, its values are not checked yet."""
+    try:
+        with open_file(folder / MANIFEST) as file:
+            content = json.loads(file.read())
+        manifest, saved_format = content["manifest"], content["manifest"]["format"]
+        is_unchanged = content["sha256"] == manifest_checksum(manifest)
+    except OSError as error:
+        raise BrokenError(f"{MANIFEST}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise BrokenError(f"{MANIFEST} is no manifest") from None
+    if not is_unchanged:
+        raise BrokenError(f"{MANIFEST} has changed since it was written")
+    if saved_format != FORMAT:
+        raise UserError(f"{folder}: a checkpoint of format {one_line(str(saved_format))}; this version reads {FORMAT}")
+    return manifest
+
+
+def _segments(items: Any) -> list[Segment]:
+    """Builds the segments that a manifest lists; those of one ring have to follow each other without a gap.
+
+    Raises:
+        ValueError: if they do not, or a value has the wrong type.
     """
-
-    def __init__(
-        self,
-        run_folder: Path,
-        keep: int,
-        identity: dict[str, Any],
-        continues: Checkpoint | None = None,
-        broken: list[Path] | None = None,
-    ):
-        self._folder = run_folder / FOLDER
-        self._keep = keep
-        self._identity = identity
-        self._segments = continues.segments if continues else []
-        self._preloaded = continues.preloaded if continues else []
-        self._broken = broken or []
-        self.last_step: int | None = continues.step if continues else None
-
-    def path(self, step: int) -> Path:
-        return self._folder / f"step_{step}"
-
-    def save(
-        self,
-        step: int,
-        parts: dict[str, Any],
-        files: dict[str, Callable[[Path], None]],
-        buffer: Any | None,
-        preloaded: Any | None = None,
-    ) -> None:
-        """Writes a checkpoint; until it is whole and on the disk, the old ones are all there is.
-
-        Args:
-            step: environment steps so far.
-            parts: states of tensors and plain values, by name.
-            files: more parts, by functions that write a file, or none.
-            buffer: the ReplayBuffer whose rows are saved (see on_disk.extend), or None to leave them out.
-            preloaded: another one, whose rows stay what they are.
-
-        Raises:
-            OSError: if it cannot be written; nothing is left of it then.
-        """
-        target = self.path(step)
-        partial = target.with_name(f".{target.name}.part")
-        try:
-            self._folder.mkdir(exist_ok=True)  # its parent is not made again where somebody deleted it
-            (self._folder / BUFFER).mkdir(exist_ok=True)
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            rows = on_disk.extend(self._folder / BUFFER, self._segments, buffer) if buffer is not None else []
-            if preloaded is not None:
-                (self._folder / PRELOADED).mkdir(exist_ok=True)
-                self._preloaded = on_disk.extend(self._folder / PRELOADED, self._preloaded, preloaded)
-            digests = {
-                name: checkpoint_files.write_state(state, partial / f"{name}.pt") for name, state in parts.items()
-            }
-            for name, write in files.items():
-                digest = checkpoint_files.write_file(write, partial / f"{name}.pt")
-                digests |= {name: digest} if digest else {}
-            manifest = {
-                "format": FORMAT,
-                "step": step,
-                "identity": self._identity,
-                "parts": digests,
-                "segments": [segment.plain() for segment in rows],
-            }
-            if preloaded is not None:
-                manifest[PRELOADED] = [segment.plain() for segment in self._preloaded]
-            signed = {"sha256": manifests.signature(manifest), "manifest": manifest}
-            (partial / MANIFEST).write_text(json.dumps(signed, indent=1), encoding="utf-8")
-            sync(partial / MANIFEST)
-            sync(partial)
-            if target.exists():  # one that was found broken
-                target.replace(target.with_name(f".{target.name}.gone"))
-            partial.replace(target)
-            sync(self._folder)
-        except OSError:
-            shutil.rmtree(partial, ignore_errors=True)
-            on_disk.remove_unlisted(self._folder / BUFFER, self._listed())
-            raise
-        self._segments, self.last_step = rows, step
-        with contextlib.suppress(OSError):  # the next time, then
-            self._remove_old()
-
-    def _remove_old(self) -> None:
-        broken = [path for path in self._broken if path != self.path(self.last_step or 0)]  # unless written again
-        there = newest_first(self._folder.parent)
-        kept = [path for path in there if path not in broken][: self._keep]
-        for path in there:
-            if path not in kept:
-                # Renamed first: half a checkpoint never has a checkpoint's name.
-                path.replace(path.with_name(f".{path.name}.gone"))
-        for path in self._folder.glob(".step_*"):
-            shutil.rmtree(path, ignore_errors=True)
-        self._broken = []
-        on_disk.remove_unlisted(self._folder / BUFFER, self._listed())
-
-    def _listed(self) -> list[Segment]:
-        """The segments that some checkpoint needs."""
-        listed = list(self._segments)
-        for path in newest_first(self._folder.parent):
-            try:
-                listed += Checkpoint(path).segments
-            except (BrokenError, UserError):
-                continue
-        return listed
+    if not isinstance(items, list):
+        raise ValueError("segments have to be a list")
+    segments: list[Segment] = []
+    stops: dict[str, int] = {}  # of each ring's newest segment so far
+    for item in items:
+        if not isinstance(item, dict) or item.keys() | {"ring"} != SEGMENT_KEYS:
+            raise ValueError("a segment has missing or unknown keys")
+        segment = Segment(**item)
+        if segment.ring not in RINGS or not isinstance(segment.sha256, str):
+            raise ValueError("a segment has an unknown ring or a checksum that is not a string")
+        start, stop = require_count(segment.start, "start"), require_count(segment.stop, "stop")
+        previous = stops.get(segment.ring)
+        if start >= stop or previous not in (None, start):
+            raise ValueError(f"a segment from {start} to {stop} cannot follow one to {previous}")
+        stops[segment.ring] = stop
+        segments.append(segment)
+    return segments

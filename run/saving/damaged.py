@@ -1,7 +1,7 @@
-"""What a run can go on without, where it is damaged: `resume=<folder> resume_without=replay_buffer,logs`.
+"""What a resumed run may continue without if it is damaged: `resume=<folder> resume_without=replay_buffer,logs`.
 
-The key belongs to the command and not to the run, whose settings never have it: what was lost once is not to be left
-out for ever. Nor is a part left out that is whole.
+The key belongs to one command. It is not saved with the run, so a later loss is not accepted silently, and what is not
+damaged is never left out.
 """
 
 import shlex
@@ -12,34 +12,34 @@ from utils import UserError, sync
 
 KEY = "resume_without"
 REPLAY_BUFFER, LOGS = "replay_buffer", "logs"
-PARTS = (REPLAY_BUFFER, LOGS)
+CHOICES = (REPLAY_BUFFER, LOGS)
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The parts in `replay_buffer,logs`, with or without brackets.
+    """Parses the key's value: `replay_buffer,logs`, with or without brackets.
 
     Raises:
         UserError: for anything else.
     """
-    found = tuple(name.strip() for name in text.removeprefix("[").removesuffix("]").split(","))
-    if not set(found) <= set(PARTS):
-        raise UserError(f"{KEY}={text}: {', '.join(PARTS)} or both ({','.join(PARTS)}) goes here")
-    return found
+    chosen = tuple(name.strip() for name in text.removeprefix("[").removesuffix("]").split(","))
+    if not set(chosen) <= set(CHOICES):
+        raise UserError(f"{KEY}={text}: {', '.join(CHOICES)} or both ({','.join(CHOICES)}) goes here")
+    return chosen
 
 
-def offer(folder: Path, part: str, without: Collection[str]) -> str:
-    """The arguments, as a shell takes them, to go on without a part and without those that are left out already."""
-    parts = ",".join(name for name in PARTS if name == part or name in without)
-    return f"{shlex.quote(f'resume={folder}')} {KEY}={parts}"
+def command(folder: Path, name: str, without: Collection[str]) -> str:
+    """Returns the arguments, quoted for a shell, that resume a run without `name` and what is left out already."""
+    chosen = ",".join(choice for choice in CHOICES if choice == name or choice in without)
+    return f"{shlex.quote(f'resume={folder}')} {KEY}={chosen}"
 
 
-def not_needed(part: str) -> str:
-    """What is said of a part that may be left out and is whole."""
-    return f"{KEY}={part}: not needed, as nothing of it is damaged"
+def not_needed(name: str) -> str:
+    """Returns the line that is printed if nothing of `name` is damaged."""
+    return f"{KEY}={name}: not needed, as nothing of it is damaged"
 
 
 def set_aside(path: Path) -> Path:
-    """Renames a file or a folder to `<name>.lost`, with `_2`, `_3`, … behind it where that is taken."""
+    """Renames a file or a folder to `<name>.lost`, or `<name>.lost_2`, `_3`, … if that exists; returns the new path."""
     attempt, aside = 1, path.with_name(f"{path.name}.lost")
     while aside.exists():
         attempt += 1

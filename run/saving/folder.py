@@ -1,4 +1,4 @@
-"""A run's folder: claimed for it, and what it says of it: who works in it now, whether it is finished."""
+"""A run's folder: how it is claimed and locked, and the files that say whether the run has finished or failed."""
 
 import contextlib
 import json
@@ -8,6 +8,7 @@ import socket
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from settings import operating_system
 from utils import UserError, one_line, refuse_links, write_atomically
@@ -16,11 +17,12 @@ FINISHED, FAILED = "finished.json", "failed.json"
 
 
 def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = False) -> Path:
-    """Creates an output folder that no other run has, with `_2`, `_3`, … behind its name where it is taken.
+    """Creates an output folder for one run or sweep; if its name is taken, `_2`, `_3`, … is appended.
 
     Args:
-        may_exist: take the folder as named, even if it is there; a run in it is still never overwritten.
-        may_continue: a run in it is fine.
+        key: the configuration key that names it, for errors.
+        may_exist: use the folder even if it exists. A run in it is still never overwritten.
+        may_continue: the folder may hold a run.
 
     Raises:
         UserError: if it cannot be created, or holds a run.
@@ -36,18 +38,16 @@ def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = 
             return folder
         for attempt in range(1, 10_000):
             candidate = folder if attempt == 1 else folder.with_name(f"{folder.name}_{attempt}")
-            try:
+            with contextlib.suppress(FileExistsError):
                 candidate.mkdir()
                 return candidate
-            except FileExistsError:
-                continue
     except OSError as error:
         raise UserError(f"{key}={folder}: the folder cannot be created or written ({error.strerror})") from None
     raise UserError(f"{key}={folder}: too many folders of that name")
 
 
 def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.csv", "eval.csv")) -> None:
-    """Raises UserError if the folder holds a run already."""
+    """Raises UserError if the folder holds a run, which is recognised by files with these names."""
     if any((folder / name).exists() for name in names):
         raise UserError(
             f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
@@ -56,10 +56,10 @@ def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.cs
 
 
 class Lock:
-    """One process a run folder. The lock dies with its owner, however that ends.
+    """Lets only one process work in a run's folder. The operating system releases it when the process ends.
 
     Raises:
-        UserError: if somebody has it, or the folder has a link in it.
+        UserError: if another process holds it, or the folder cannot be written or has a link in it.
     """
 
     def __init__(self, folder: Path):
@@ -83,37 +83,57 @@ class Lock:
         os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
     def release(self) -> None:
+        """Releases the lock; a second call does nothing."""
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
+
+
+def wait_until_free(folder: Path, seconds: float) -> None:
+    """Waits until no process holds the folder's lock, but at most so many seconds."""
+    deadline_s = time.monotonic() + seconds
+    while (folder / ".lock").exists() and time.monotonic() < deadline_s:
+        try:
+            Lock(folder).release()
+            return
+        except UserError:
+            time.sleep(0.2)
 
 
 def mark_finished(
     folder: Path, step: int, last_return: float, solved_step: int | None = None, pruned: bool = False
 ) -> None:
-    """Says that a run is complete, its last evaluation included, and from which step on its task was solved.
+    """Records that a run is complete, including its last evaluation.
 
     Args:
-        pruned: whether the run was stopped at this evaluation because other trials of its study did better.
+        step, last_return: step and mean return of the last evaluation.
+        solved_step: step of the first evaluation that solved the task; None if none did.
+        pruned: whether the run was stopped early because other trials of its study did better.
     """
-    said = {"step": step, "last_return": last_return, "solved_step": solved_step} | ({"pruned": True} if pruned else {})
-    write_atomically(folder / FINISHED, json.dumps(said))
+    content = {"step": step, "last_return": last_return, "solved_step": solved_step}
+    write_atomically(folder / FINISHED, json.dumps(content | ({"pruned": True} if pruned else {})))
 
 
 def finished(folder: Path) -> tuple[int, float] | None:
-    """The last step and the final return of a run that is complete, or was pruned; None for one that is not."""
+    """Returns the last step and the final return of a run that is complete or was pruned; None for another one."""
+    content = _finished(folder)
     try:
-        said = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
-        return int(said["step"]), float(said["last_return"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return int(content["step"]), float(content["last_return"])
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
 def was_pruned(folder: Path) -> bool:
-    """Whether a run that is `finished` was pruned."""
+    """Returns whether the run was pruned."""
+    return bool(_finished(folder).get("pruned"))
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """Reads the record of `mark_finished`; an unreadable one, which a forger may have left, counts as none."""
     try:
-        return bool(json.loads((folder / FINISHED).read_text(encoding="utf-8"))["pruned"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
+        content = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def unmark_finished(folder: Path) -> None:
@@ -121,7 +141,7 @@ def unmark_finished(folder: Path) -> None:
 
 
 def mark_failed(folder: Path, overrides: list[str], reason: str) -> None:
-    """Says why a run of a sweep ended before its time; what it begins with again is `unmark_failed`."""
+    """Records why a run of a sweep failed; the run deletes the record with `unmark_failed` when it starts again."""
     write_atomically(folder / FAILED, json.dumps({"overrides": overrides, "reason": reason}))
 
 
@@ -129,30 +149,19 @@ def unmark_failed(folder: Path) -> None:
     (folder / FAILED).unlink(missing_ok=True)
 
 
-def failures(sweep: Path) -> dict[Path, int]:
-    """Where a sweep's failures are written down, and when (ns), so that new ones can be told from old."""
-    return {path: path.stat().st_mtime_ns for path in sorted(sweep.rglob(FAILED))}
-
-
-def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
-    """A line for each failure that is not one of `before`: the run's overrides, and the reason."""
-    new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
-    said = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in new]
-    return [f"{' '.join(what['overrides']) or path.parent.name}: {what['reason']}" for path, what in said]
-
-
 def failure(folder: Path) -> str | None:
-    """Why a run failed, as `mark_failed` wrote it down; None if it did not."""
+    """Returns why a run failed; None if it did not."""
     path = folder / FAILED
     return str(json.loads(path.read_text(encoding="utf-8"))["reason"]) if path.exists() else None
 
 
-def wait_until_free(folder: Path, seconds: float) -> None:
-    """Returns when nobody works in a folder, or after so many seconds."""
-    until_s = time.monotonic() + seconds
-    while (folder / ".lock").exists() and time.monotonic() < until_s:
-        try:
-            Lock(folder).release()
-            return
-        except UserError:
-            time.sleep(0.2)
+def failures(sweep: Path) -> dict[Path, int]:
+    """Returns the records of failed runs in a sweep's folder, each with the time when it was written (ns)."""
+    return {path: path.stat().st_mtime_ns for path in sorted(sweep.rglob(FAILED))}
+
+
+def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
+    """Returns a line for each failure that is not in `before`, an earlier result of `failures`: overrides, reason."""
+    new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
+    records = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in new]
+    return [f"{' '.join(record['overrides']) or path.parent.name}: {record['reason']}" for path, record in records]

@@ -1,28 +1,28 @@
-"""A run's policy taken out of its folder: a file, and a JSON beside it that says all that playing it takes.
+"""A policy exported from its run: one file, and a JSON file with all that is needed to evaluate it.
 
 policies/cheetah_run.pt        the policy alone (agent/policy_file.py)
-         cheetah_run.pt.json   what it is of, and in `settings` the run's whole configuration
+         cheetah_run.pt.json   where it comes from, and in `settings` the run's whole configuration
 """
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from run.saving import trust
+from run.saving.checkpoint import file_checksum
 from run.saving.resume import SHAPES
-from settings import plain_yaml as saved_yaml
+from settings import plain_yaml
 from settings.schema import Settings, check
 from utils import UserError, open_file, require_count
 
 
 class PolicyBundle(NamedTuple):
-    """What a policy's file is of.
+    """What the JSON file says about a policy.
 
     Attributes:
-        cfg: of the run that it is from.
+        cfg: settings of its run.
         step: environment steps of its training.
-        evaluation: its `step`, `mean` and `std`; None if there was none.
+        evaluation: `step`, `mean` and `std` of the return; None if it was not evaluated.
     """
 
     cfg: Settings
@@ -30,50 +30,49 @@ class PolicyBundle(NamedTuple):
     evaluation: dict[str, float | None] | None
 
 
-def is_file(path: Path) -> bool:
-    """Whether a path is meant to be such a file: nothing else of a run that is played is one."""
+def is_bundle(path: Path) -> bool:
+    """Returns whether a path names an exported policy, and not a run's folder or a checkpoint."""
     return path.suffix == ".pt"
 
 
 def json_of(path: Path) -> Path:
-    """The JSON of a policy's file."""
+    """Returns the path of a policy's JSON file."""
     return path.with_name(f"{path.name}.json")
 
 
 def read(path: Path, trusted: Sequence[str] = ()) -> PolicyBundle:
-    """What a policy's file is of. Nothing that it names is run but this project's classes and what is trusted.
+    """Reads a policy's JSON file, and compares the policy with its checksum; imports and runs no untrusted code.
 
     Args:
-        path: of the policy.
-        trusted: packages whose classes its configuration may name beside this project's (see run/saving/trust.py).
+        path: the policy.
+        trusted: packages of the user's whose classes its configuration may name (see run/saving/trust.py).
 
     Raises:
-        UserError: if one of the two files is missing, or is not as it was written.
+        UserError: if one of the two files is missing or has changed.
     """
-    about = json_of(path)
+    json_path = json_of(path)
     try:
-        with open_file(path) as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        with open_file(about) as file:
-            # As a stranger's YAML is read: OmegaConf would call what an interpolation names.
-            said = saved_yaml.parse(file.read(saved_yaml.MOST_BYTES + 1), about, resolved=True)
-        settings, step, expected = said["settings"], require_count(said["step"], "step"), said["sha256"]
-        evaluation = said["return"] and {
-            "step": require_count(said["return"]["step"], "step"),
-            "mean": float(said["return"]["mean"]),
-            "std": None if said["return"]["std"] is None else float(said["return"]["std"]),
+        checksum = file_checksum(path)
+        with open_file(json_path) as file:
+            # Parsed like an untrusted configuration: OmegaConf would call what an interpolation names.
+            about = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1), json_path, resolved=True)
+        settings, step, saved_checksum = about["settings"], require_count(about["step"], "step"), about["sha256"]
+        evaluation = about["return"] and {
+            "step": require_count(about["return"]["step"], "step"),
+            "mean": float(about["return"]["mean"]),
+            "std": None if about["return"]["std"] is None else float(about["return"]["std"]),
         }
         for key in SHAPES:
             settings["agent"].pop(key, None)
     except OSError as error:
-        missing = "; `export.py <run> --format policy` writes a policy and a JSON beside it"
-        raise UserError(f"{error.filename}: {error.strerror}{missing}") from None
+        hint = "`export.py <run> --format policy` writes a policy and a JSON beside it"
+        raise UserError(f"{error.filename}: {error.strerror}; {hint}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise UserError(f"{about}: not what export.py writes beside a policy ({type(error).__name__})") from None
-    if digest != expected:
-        raise UserError(f"{path}: has changed since {about.name} beside it was written")
-    trust.require(settings, about, trusted)
+        raise UserError(f"{json_path}: not what export.py writes beside a policy ({type(error).__name__})") from None
+    if checksum != saved_checksum:
+        raise UserError(f"{path}: has changed since {json_path.name} beside it was written")
+    trust.require(settings, json_path, trusted)
     try:
         return PolicyBundle(check(settings), step, evaluation)
     except UserError as error:
-        raise UserError(f"{about}: {error}") from None
+        raise UserError(f"{json_path}: {error}") from None

@@ -1,4 +1,4 @@
-"""Which run to continue: its saved configuration, and the overrides that do not change what it means."""
+"""Which settings a run continues with: its saved configuration, and overrides that do not change what it means."""
 
 import contextlib
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from omegaconf.errors import OmegaConfBaseException
 from run.data import sources
 from run.saving import checkpoint, trust
 from run.saving.checkpoint import BrokenError, Checkpoint
-from settings import compose
-from settings import plain_yaml as saved_yaml
+from settings import compose, plain_yaml
 from settings.nested import dotted
 from settings.schema import ASKED_BY_AGENT, Settings, check
 from utils import UserError, refuse_links
 
-# What may change, and the keys that follow it in a saved configuration, where interpolations are frozen.
+# The keys that may change. Interpolations are resolved in a saved configuration, so the keys that referred to one of
+# them are listed with it, and change too.
 MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "num_train_steps": (),
     "eval_frequency": (),
@@ -38,103 +38,106 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "save_video": (),
     "save_figure": (),
 }
-# What asks for the machine's choice; the saved configuration has what was chosen.
-LEFT_TO_THE_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
-SHAPES = ("obs_dim", "obs_shape", "action_dim", "action_range")  # in the saved agent; the environment gives them again
+# Values that leave the choice to the machine; the saved configuration holds what was chosen, which stays.
+CHOSEN_BY_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
+SHAPES = ("obs_dim", "obs_shape", "action_dim", "action_range")  # saved with the agent, but given by the environment
 
 
 def settings_of(
     folder: Path, overrides: list[str], config_name: str = "train", trusted: Sequence[str] = ()
 ) -> Settings:
-    """The settings that a run goes on with.
+    """Returns the settings that a run continues with.
 
     Args:
-        folder: the run's.
         overrides: as on the command line, without `resume`, `trust` and `hydra.*`.
-        trusted: packages whose classes its configuration may name beside this project's (see run/saving/trust.py);
-            what the overrides name themselves is trusted, too.
+        trusted: packages of the user's whose classes the saved configuration may name (see run/saving/trust.py);
+            classes that the overrides name are trusted, too.
 
     Raises:
-        UserError: if there is nothing to continue, an override would change what the run means, or the folder could
-            do more than be continued.
+        UserError: if there is no checkpoint, an override would change what the run means, or the configuration names a
+            class that is not trusted.
     """
     refuse_links(folder)
-    saved = _saved(folder)
-    for key in SHAPES:
-        saved["agent"].pop(key, None)
-    given = compose.compose_config(config_name, overrides) if overrides else None
-    named = trust.named_by(compose.plain(given)) if given is not None else ()
+    saved = _saved_config(folder)
+    # Nothing that the saved configuration names is imported before this check.
+    composed = compose.compose_config(config_name, overrides) if overrides else None
+    named = trust.named_by(compose.plain(composed)) if composed is not None else ()
     trust.require(saved, folder / "config.yaml", (*trusted, *named))
     checkpoints = checkpoint.newest_first(folder)
     if not checkpoints:
         raise UserError(f"resume={folder}: there is no checkpoint in it to continue from")
     with contextlib.suppress(BrokenError):
-        Checkpoint(checkpoints[0])  # one of another version says so, before its configuration is found to be different
-    values = dotted(saved)
-    for key, value in _asked_for(given, overrides, config_name).items():
+        Checkpoint(checkpoints[0])  # reports another format, before its configuration turns out to be different
+
+    saved_values = dotted(saved)
+    for key, value in _requested(composed, overrides, config_name).items():
         if key == "seed_policy" and value not in ("agent", "uniform"):
             value = str(Path(value).resolve())
         if key == "preload":
             value = sources.named(value) or None
-        if value == values.get(key) or value == LEFT_TO_THE_MACHINE.get(key, ...):
+        if value == saved_values.get(key) or value == CHOSEN_BY_MACHINE.get(key, ...):
             continue
         if key not in MAY_CHANGE:
             raise UserError(
-                f"resume={folder}: {key}={value} would change the run, which has {key}={values.get(key)}; "
+                f"resume={folder}: {key}={value} would change the run, which has {key}={saved_values.get(key)}; "
                 f"leave it out, or start another run (what may change: {', '.join(MAY_CHANGE)})"
             )
         for changed in (key, *MAY_CHANGE[key]):
             _put(saved, changed, value)
-        if key == "device":  # what the other device chose
+        if key == "device":  # the new device makes its own choices
             saved |= {"execution": "auto", "replay_storage": "auto"}
             saved["precision"] = "auto" if saved["precision"] == "tf32" else saved["precision"]
     return check(saved)
 
 
-def _saved(folder: Path) -> dict[str, Any]:
-    """The run's configuration."""
+def _saved_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     try:
-        saved = saved_yaml.load(path, resolved=True)
+        saved = plain_yaml.load(path, resolved=True)
     except OSError:
         raise UserError(f"resume={folder}: no run's folder; there is no config.yaml in it") from None
     if not isinstance(saved, dict) or not isinstance(saved.get("agent"), dict):
         raise UserError(f"{path}: not a run's configuration")
+    for key in SHAPES:
+        saved["agent"].pop(key, None)
     return saved
 
 
-def _asked_for(given: DictConfig | None, overrides: list[str], config_name: str) -> dict[str, Any]:
-    """What the overrides ask for: values by dotted key, without those that only follow another key.
+def _requested(composed: DictConfig | None, overrides: list[str], config_name: str) -> dict[str, Any]:
+    """Returns the values that the overrides set, by dotted key.
+
+    A key whose value is an interpolation is left out: it follows another key, which is included.
 
     Args:
-        given: composed with the overrides; None without any.
+        composed: the configuration with the overrides; None without any.
     """
-    if given is None:
+    if composed is None:
         return {}
-    default = compose.compose_config(config_name, [])
-    checked = dotted(asdict(check(compose.plain(given))))
-    before, after = dotted(_raw(default)), dotted(_raw(given))
-    for key in ASKED_BY_AGENT:  # it arrives in the run's key of that name
+    checked = dotted(asdict(check(compose.plain(composed))))
+    before, after = (dotted(_unresolved(config)) for config in (compose.compose_config(config_name, []), composed))
+    for key in ASKED_BY_AGENT:  # set in the agent's node, it is a key of the run once it is checked
         if key in checked and after.get(f"agent.{key}") != before.get(f"agent.{key}"):
             after[key] = checked[key]
-    named = [override.key_or_group.replace("/", ".") for override in compose.parse(overrides)]
+    named = tuple(f"{override.key_or_group.replace('/', '.')}." for override in compose.parse(overrides))
     return {
-        key: _as_in_yaml(checked[key])
+        key: _with_lists(checked[key])
         for key, value in after.items()
         if key in checked
         and not (isinstance(value, str) and value.startswith("${"))
-        and (key not in before or value != before[key] or any(f"{key}.".startswith(f"{name}.") for name in named))
+        # An override that repeats a default is a request too: the run may have another value.
+        and (key not in before or value != before[key] or f"{key}.".startswith(named))
     }
 
 
-def _as_in_yaml(value: Any) -> Any:
+def _with_lists(value: Any) -> Any:
+    """Turns tuples into lists, as which YAML loads them."""
     if isinstance(value, dict):
-        return {key: _as_in_yaml(child) for key, child in value.items()}
-    return [_as_in_yaml(child) for child in value] if isinstance(value, tuple | list) else value
+        return {key: _with_lists(child) for key, child in value.items()}
+    return [_with_lists(child) for child in value] if isinstance(value, tuple | list) else value
 
 
-def _raw(config: DictConfig) -> Any:
-    """A composed configuration without Hydra's node, its interpolations as they are written."""
+def _unresolved(config: DictConfig) -> Any:
+    """Returns a composed configuration as plain values, without Hydra's node; interpolations stay text."""
     job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     try:
         return OmegaConf.to_container(job, resolve=False)

@@ -1,6 +1,4 @@
-"""What a run has learned, to be played or taken elsewhere: its newest agent, an older one, its best policy, or one that
-was taken out of its folder.
-"""
+"""Loads what a run has learned, to evaluate or export it: from a checkpoint, its best policy, or an exported policy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import torch
 
 from agent.policy_file import load_policy
 from run import machine
@@ -24,17 +21,17 @@ from utils import UserError, one_line, refuse_links
 
 @dataclass(frozen=True)
 class RunPolicy:
-    """Who acts, and what it was trained in.
+    """A trained agent or policy, and what it was trained in.
 
     Attributes:
-        folder: the run's, or the one that a policy's file is in.
-        path: the checkpoint, or `checkpoints/best`, or the file.
-        cfg: the run's settings.
-        actor: the agent, or its policy alone; has `act`.
-        step: environment steps until then.
-        make_env: builds the run's environment, given whether it will render.
-        renders: whether it can.
-        evaluation: the one that a policy bundle reports (run/saving/policy_bundle.py); a run's are in its eval.csv.
+        folder: the run's folder, or the folder of an exported policy.
+        path: the checkpoint, `checkpoints/best`, or the exported policy.
+        cfg: settings of the run.
+        actor: the agent, or a policy alone; has `act`.
+        step: environment steps of its training.
+        make_env: builds an environment of the run; its argument is whether the environment will be rendered.
+        renders: whether it can be rendered.
+        evaluation: for an exported policy, its PolicyBundle's; a run's evaluations are in its eval.csv.
     """
 
     folder: Path
@@ -48,43 +45,53 @@ class RunPolicy:
 
 
 def run_folder_of(path: Path) -> Path:
-    """Of what may be a checkpoint in it, or a policy's file."""
-    if policy_bundle.is_file(path):
+    """Returns the run's folder, given that or a checkpoint in it; of an exported policy, the folder it is in."""
+    if policy_bundle.is_bundle(path):
         return path.parent
     is_run = (path / "config.yaml").exists()
     return path.parents[1] if path.parent.name == checkpoint.FOLDER and not is_run else path
 
 
 def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders: bool = False) -> RunPolicy:
-    """Reads what a run has learned; runs no code but this project's and what is trusted.
+    """Loads what a run has learned; imports and runs no untrusted code.
 
     Args:
-        path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it; `checkpoints/best` is
-            the policy that was evaluated best. Or the file of a policy (see run/saving/policy_bundle.py).
-        device: as the key of that name.
-        trusted: packages whose classes the run's configuration may name beside this project's.
-        renders: whether an environment of it will be rendered.
+        path: the folder of a run (its newest intact checkpoint is used) or a checkpoint in it; `checkpoints/best` is
+            the policy of the best evaluation. Or an exported policy (see run/saving/policy_bundle.py).
+        trusted: packages of the user's whose classes the run's configuration may name.
+        renders: whether an environment will be rendered.
 
     Raises:
-        UserError: if there is no whole checkpoint, or it does not fit the run's configuration.
+        UserError: if there is no intact checkpoint, or it does not fit the run's configuration.
     """
     path = path.resolve()
     folder = run_folder_of(path)
-    file = policy_bundle.read(path, trusted) if policy_bundle.is_file(path) else None
-    cfg = file.cfg if file else _settings_of(folder, trusted)
+    bundle = policy_bundle.read(path, trusted) if policy_bundle.is_bundle(path) else None
+    cfg = bundle.cfg if bundle else _settings_of(folder, trusted)
     _, can_render = import_envs(cfg, renders)
     make_env = env_maker(cfg, "evaluation")
-    probe = make_env(False)
-    spec = EnvSpec.of(probe)
-    probe.close()
-    on = machine.resolve_device(device)
-    if file:
-        policy = load_policy(path, str(on))
-        require_fit(policy, spec, f"{path}", cfg.env)
-        return RunPolicy(folder, path, cfg, policy, file.step, make_env, can_render, file.evaluation)
-    find = _best if path == folder / best.BEST else _agent
-    actor, step, where = find(path, cfg, spec, on)
-    return RunPolicy(folder, where, cfg, actor, step, make_env, can_render)
+    env = make_env(False)
+    spec = EnvSpec.of(env)
+    env.close()
+    torch_device = machine.resolve_device(device)
+    actor: Any
+    if bundle:
+        actor, step, evaluation = load_policy(path, str(torch_device)), bundle.step, bundle.evaluation
+        require_fit(actor, spec, f"{path}", cfg.env)
+        return RunPolicy(folder, path, cfg, actor, step, make_env, can_render, evaluation)
+    if path == folder / best.BEST:
+        actor, step, mean_return = best.load(folder, str(torch_device))
+        require_fit(actor, spec, f"{path}", cfg.env)
+        print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
+        return RunPolicy(folder, path, cfg, actor, step, make_env, can_render)
+    saved, state = _newest(folder) if path == folder else _checkpoint(path)
+    saved.require_identity(identity_of(cfg, spec))
+    actor = build_agent(cfg, spec, torch_device, checkpoint.weight_limit(folder))
+    try:
+        actor.load_state_dict(state)
+    except Exception as error:  # a state of another agent can make it raise anything
+        raise UserError(f"{saved.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
+    return RunPolicy(folder, saved.path, cfg, actor, saved.step, make_env, can_render)
 
 
 def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
@@ -94,40 +101,22 @@ def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
     return resume.settings_of(folder, [], trusted=trusted)
 
 
-def _agent(path: Path, cfg: Settings, spec: EnvSpec, device: torch.device) -> tuple[Any, int, Path]:
-    """The agent of a checkpoint, or of a run's newest whole one, its step, and that checkpoint."""
-    if path != run_folder_of(path):
-        try:
-            found = Checkpoint(path)
-            found.verify("agent")
-        except BrokenError as error:
-            raise UserError(f"{path}: {error}") from None
-        state = found.load("agent")
-    else:
-        found, state = _newest(path)
-    found.require(identity_of(cfg, spec))
-    agent = build_agent(cfg, spec, device, checkpoint.weight_limit(run_folder_of(path)))
+def _checkpoint(path: Path) -> tuple[Checkpoint, Any]:
+    """Reads a checkpoint and the agent's state in it."""
     try:
-        agent.load_state_dict(state)
-    except Exception as error:  # whatever a state says that is not this agent's
-        raise UserError(f"{found.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
-    return agent, found.step, found.path
+        saved = Checkpoint(path)
+        saved.verify("agent")
+    except BrokenError as error:
+        raise UserError(f"{path}: {error}") from None
+    return saved, saved.load("agent")
 
 
 def _newest(folder: Path) -> tuple[Checkpoint, Any]:
-    """A run's newest whole checkpoint and the agent's state in it; a training at work may take it away meanwhile."""
+    """Reads a run's newest intact checkpoint and the agent's state in it."""
     while True:
-        found, _ = checkpoint.newest_whole(folder, "agent")
+        saved, _ = checkpoint.newest_intact(folder, "agent")
         try:
-            return found, found.load("agent")
+            return saved, saved.load("agent")
         except UserError:
-            if found.path.exists():
+            if saved.path.exists():  # otherwise the run has replaced it meanwhile: look for the newest again
                 raise
-
-
-def _best(path: Path, cfg: Settings, spec: EnvSpec, device: torch.device) -> tuple[Any, int, Path]:
-    """The policy that was evaluated best, its step, and where it is kept."""
-    policy, step, mean_return = best.load(run_folder_of(path), str(device))
-    require_fit(policy, spec, f"{path}", cfg.env)
-    print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
-    return policy, step, path

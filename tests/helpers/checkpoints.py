@@ -1,4 +1,4 @@
-"""Small checkpoints to look at and to damage."""
+"""Small checkpoints for tests."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from replay_buffer import ReplayBuffer
-from run.saving.checkpoint import Checkpoints, newest_first
+from run.saving.checkpoint import newest_first
+from run.saving.checkpoint_writer import CheckpointWriter
 
 MINE = {"agent": "sac", "env": "cheetah_run", "obs_dim": 3}
 
@@ -26,11 +27,15 @@ def state(value: int) -> dict[str, Any]:
     return {"weights": torch.full((4,), float(value)), "rng": np.random.default_rng(value).bit_generator.state}
 
 
-def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> Checkpoints:
-    made = Checkpoints(folder, keep, MINE)
+def no_policy(path: Path) -> None:
+    """Writes nothing, as for an agent without a policy."""
+
+
+def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> CheckpointWriter:
+    made = CheckpointWriter(folder, keep, MINE)
     for step in steps:
         rows = None if buffer is None else filled(buffer, step)
-        made.save(step, {"agent": state(step), "run": {"step": step}}, {}, rows)
+        made.save(step, {"agent": state(step), "run": {"step": step}}, no_policy, rows)
     return made
 
 

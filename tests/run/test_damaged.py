@@ -1,4 +1,4 @@
-"""A damaged run says what it can go on without, goes on so where it is told to, and loses nothing else."""
+"""A damaged run reports what it may continue without, does so on request, and loses nothing else."""
 
 import re
 import shlex
@@ -67,7 +67,7 @@ def test_without_its_damaged_buffer_a_run_collects_before_it_learns_on(
     with pytest.raises(UserError) as refused:
         go_on(copied)
     assert str(refused.value).startswith(
-        f"{copied}: no checkpoint there is whole; {shlex.quote(f'resume={copied}')} resume_without=replay_buffer goes "
+        f"{copied}: all checkpoints are damaged; {shlex.quote(f'resume={copied}')} resume_without=replay_buffer goes "
         "on from step_90 "
     )
     assert contents(copied) == before
@@ -83,7 +83,7 @@ def test_without_its_damaged_buffer_a_run_collects_before_it_learns_on(
     assert {path.name: path.read_bytes() for path in (copied / "checkpoints/buffer.lost").iterdir()} == left
 
 
-def test_it_is_whole_again_and_the_key_is_forgotten(copied: Path, straight: Path) -> None:
+def test_afterwards_the_run_is_undamaged_and_the_key_is_not_saved(copied: Path, straight: Path) -> None:
     flip(copied / OLDEST)
     go_on(copied, without=BUFFER)
     assert timeless(copied / "eval.csv")[0] == timeless(straight / "eval.csv")[0]
@@ -93,7 +93,7 @@ def test_it_is_whole_again_and_the_key_is_forgotten(copied: Path, straight: Path
     assert len(result(copied)["buffer"]) == 100 * 4 * state_of(copied, 190)["replay_buffer"]["row_width"]
 
 
-def test_a_buffer_that_was_saved_whole_is_left_out_too(tmp_path: Path) -> None:
+def test_a_buffer_in_one_file_can_be_left_out_too(tmp_path: Path) -> None:
     own = ("replay_buffer._target_=own_buffers.ListBuffer", "~replay_buffer.capacity")
     run_until(tmp_path, 100, ENV, *RUN, *own, "~replay_buffer.with_replacement")
     for step in (60, 90):
@@ -122,7 +122,7 @@ def test_weights_that_are_damaged_are_not_offered(copied: Path) -> None:
         go_on(copied)
     flip(copied / "checkpoints/step_60/run.pt")
     for without in ((), BUFFER):
-        with pytest.raises(UserError, match=rf"^{re.escape(str(copied))}: no checkpoint there is whole$"):
+        with pytest.raises(UserError, match=rf"^{re.escape(str(copied))}: all checkpoints are damaged$"):
             go_on(copied, without=without)
 
 
@@ -227,7 +227,7 @@ def test_a_key_that_is_not_needed_changes_nothing(
     assert not list(copied.rglob("*.lost*"))
 
 
-def test_stopped_before_the_next_checkpoint_it_can_be_told_again(copied: Path) -> None:
+def test_stopped_before_the_next_checkpoint_the_key_works_again(copied: Path) -> None:
     flip(copied / OLDEST)
     shortened(copied / "train.csv")
     left = contents(copied)

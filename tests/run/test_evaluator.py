@@ -1,4 +1,4 @@
-"""Evaluation: episodes of its own, stepped together, whatever their lengths."""
+"""Evaluation episodes: independent of training, stepped together, of any length."""
 
 from pathlib import Path
 from typing import Any

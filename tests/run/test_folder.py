@@ -1,4 +1,4 @@
-"""A run's folder is one run's, and one process's."""
+"""A run's folder belongs to one run, and to one process at a time."""
 
 import math
 import os

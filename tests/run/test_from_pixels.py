@@ -46,7 +46,7 @@ def test_a_damaged_file_of_frames_means_the_checkpoint_before(tmp_path: Path) ->
     run_until(tmp_path / "killed", 101, *run)
     newest = max((tmp_path / "killed/checkpoints/buffer").glob("*.frames"))
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
-    found, broken = checkpoint.newest_whole(tmp_path / "killed", "agent", buffer=True)
+    found, broken = checkpoint.newest_intact(tmp_path / "killed", "agent", buffer=True)
     assert (found.step, [path.name for path in broken]) == (60, ["step_90"])
     assert go_on(tmp_path / "killed").step == straight.step
     assert (

@@ -1,4 +1,4 @@
-"""Runs that begin with data: what their buffers hold, what is drawn, what sees it, and that they resume the same."""
+"""Runs that begin with data: contents of their buffers, batches, normalisers, and resuming."""
 
 import shutil
 from collections.abc import Callable
@@ -295,7 +295,7 @@ def test_damaged_preloaded_rows_are_found_and_can_be_left(tmp_path: Path, capsys
     assert f"preloaded/{rows.name} has changed" in capsys.readouterr().out
     continued = go_on(tmp_path / "run", without=("replay_buffer",))
     assert_known(continued.preloaded.buffer.stored(0, 18), 1)  # type: ignore[union-attr]
-    found = checkpoint.newest_whole(tmp_path / "run", "agent", "run", buffer=True)[0]
+    found = checkpoint.newest_intact(tmp_path / "run", "agent", "run", buffer=True)[0]
     assert found.step == 160 and found.preloaded[-1].stop == 18
 
 

@@ -1,4 +1,4 @@
-"""Stopped anywhere and started again, a run ends in the same bytes; what would change its meaning is refused."""
+"""A run that is stopped anywhere and resumed ends in the same bytes; changes of its meaning are refused."""
 
 import os
 import random

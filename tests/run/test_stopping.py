@@ -1,4 +1,4 @@
-"""Signals: saved, said, and gone on from."""
+"""Signals: the run is saved, says so, and can be resumed."""
 
 import os
 import re

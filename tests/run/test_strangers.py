@@ -1,4 +1,4 @@
-"""A stranger's configuration: whatever is in it, continuing and evaluating the run runs no code of theirs."""
+"""An untrusted configuration: resuming and evaluating such a run executes none of its code."""
 
 import json
 import pickle
