@@ -20,7 +20,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 
-from envs.recorded import Recorder, Recording
+from envs.episodes import Recorder, Recording
 from run import machine
 from run.data import recorded
 from run.evaluation.evaluator import Evaluator

@@ -29,7 +29,7 @@ from agent.exported import INPUT, OUTPUT, Greedy, write_onnx, write_torchscript
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from agent.policy_file import load_policy, save_policy
-from envs.seeded import EVAL_STREAM, episode_seed
+from envs.episodes import EVAL_STREAM, episode_seed
 from run.saving import best, checkpoint_files, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
 from study.runs import read

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from settings.nested import dotted
+from settings.keys import dotted
 from settings.types import Factory, NonNegativeInt, Part
 from settings.validated import Validated
 from sinks.sink import GROUPS, Row, Sink, group_of

@@ -23,7 +23,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from agent import Agent
 from agent.policy import UniformPolicy
 from agent.toolkit.priorities import require_support
-from envs.flat import flat
+from envs.adapter import adapt
 from envs.processes import make_train_envs
 from logger import Logger
 from replay.device import STORAGES, choose_storage
@@ -80,7 +80,7 @@ def shapes(env: gym.Env, device: str = "auto") -> dict[str, Any]:
     Raises:
         UserError: for spaces that an agent cannot use, or a device that is not there.
     """
-    return _spec_of(flat(env, _name(env))).agent_arguments() | {"device": machine.resolve_device(device)}
+    return _spec_of(adapt(env, _name(env))).agent_arguments() | {"device": machine.resolve_device(device)}
 
 
 @checked
@@ -215,7 +215,7 @@ class _Borrowed(gym.Wrapper):
     def several(env: gym.Env | Sequence[gym.Env], action_repeat: int) -> list[gym.Env]:
         """One or several as an agent sees them."""
         given = [env] if isinstance(env, gym.Env) else list(env)
-        own = [flat(_Borrowed(one), _name(one), action_repeat) for one in given]
+        own = [adapt(_Borrowed(one), _name(one), action_repeat) for one in given]
         alike = all(_spec_of(one) == _spec_of(own[0]) for one in own)
         if not own or len({id(one) for one in given}) < len(own) or not alike:
             raise UserError(f"env={given}: one environment goes here, or several different ones of the same shapes")

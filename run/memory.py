@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from run.env_spec import EnvSpec
-from settings.nested import walk
+from settings.keys import walk
 from settings.operating_system import available_bytes
 from settings.schema import Settings
 from utils import UserError

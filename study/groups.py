@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from settings.nested import dotted
+from settings.keys import dotted
 from study.runs import Run
 
 Values = dict[str, Any]

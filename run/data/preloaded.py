@@ -17,7 +17,7 @@ from run.env_spec import EnvSpec
 from settings.schema import Settings
 from utils import UserError
 
-STREAM = 2  # of the seeds of generators; 0 and 1 are in envs/seeded.py
+STREAM = 2  # of the seeds of generators; 0 and 1 are in envs/episodes.py
 
 
 def require(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list[sources.Source]:

@@ -16,7 +16,7 @@ from run.saving import checkpoint, trust
 from run.saving.checkpoint import BrokenError, Checkpoint
 from settings import compose
 from settings import plain_yaml as saved_yaml
-from settings.nested import dotted
+from settings.keys import dotted
 from settings.schema import ASKED_BY_AGENT, Settings, check
 from utils import UserError, refuse_links
 

@@ -7,8 +7,8 @@ import probes  # noqa: F401  registers environments that give images
 import pytest
 from PIL import Image
 
+from envs.episodes import SeededEpisodes
 from envs.make import Pixels, make_env
-from envs.seeded import SeededEpisodes
 from utils import UserError
 
 

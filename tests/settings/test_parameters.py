@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from settings import compose
-from settings.nested import dotted, walk
+from settings.keys import dotted, walk
 from settings.schema import check
 from settings.types import PositiveInt, UnitInterval
 from utils import UserError
