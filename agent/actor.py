@@ -33,7 +33,7 @@ class DiagGaussianActor(nn.Module, Validated):
         log_std_bounds: (lo, hi) of the log-deviation.
         log_std_limit: `tanh` squashes it into them, lo + (hi - lo) / 2 * (tanh(s) + 1); `clamp` cuts it off.
         tanh_mu: squash mu before sampling too; the greedy action then stays below tanh(1) = 0.76.
-        init, last_init_bound: of the layers and of the last one (see agent.mlp).
+        init, last_init_bound: of the layers and of the last one (see agent.networks.mlp).
         network: factory of another network than the MLP (see agent.networks).
     """
 

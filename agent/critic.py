@@ -23,9 +23,9 @@ class CriticEnsemble(nn.Module, Validated):
         obs_dim, action_dim: widths of observation and action.
         hidden_dim, hidden_depth: of each member's hidden layers.
         num_critics: members; their minimum is what targets and the actor use.
-        init, last_init_bound: of the layers and of the last one (see agent.mlp).
+        init, last_init_bound: of the layers and of the last one (see agent.networks.mlp).
         network: factory of another network than the MLP (see agent.networks).
-        head: factory of what the outputs mean (see agent.heads); null is values.
+        head: factory of what the outputs mean (see agent.networks.heads); null is values.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ValueNetwork(nn.Module, Validated):
     Args:
         obs_dim: width of the observation.
         hidden_dim, hidden_depth: of the hidden layers.
-        init, last_init_bound: of the layers and of the last one (see agent.mlp).
+        init, last_init_bound: of the layers and of the last one (see agent.networks.mlp).
     """
 
     def __init__(

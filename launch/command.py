@@ -41,7 +41,7 @@ def continue_run(
     trusted: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> float:
-    """Continues the run in a folder (see job.continue_run), without damaged parts (see run/saving/damaged.py)."""
+    """Continues a run (see launch.job.continue_run) without its damaged parts (see run/saving/damaged.py)."""
     return job.continue_run(folder, overrides, config_name, trusted, partial(workspace.train, without=without))
 
 

@@ -25,7 +25,7 @@ UnitLength = bool | Literal["weights"]
 
 
 class Shape(NamedTuple):
-    """What an actor or a critic asks of its network; see agent.mlp.mlp, whose arguments they are."""
+    """What an actor or a critic asks of its network; see agent.networks.mlp.MLP, whose arguments they are."""
 
     in_dim: int
     hidden_dim: int

@@ -220,7 +220,7 @@ class Checkpoints:
             step: environment steps so far.
             parts: states of tensors and plain values, by name.
             files: more parts, by functions that write a file, or none.
-            buffer: the ReplayBuffer whose rows are saved (see on_disk.extend), or None to leave them out.
+            buffer: the ReplayBuffer whose rows are saved (see replay.on_disk.extend), or None to leave them out.
             preloaded: another one, whose rows stay what they are.
 
         Raises:
