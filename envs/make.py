@@ -13,10 +13,9 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_i
 
 from envs import arguments, opengl
 from envs.adapter import NO_PIXELS, Pixels, Wrap, adapt, wrap
-from envs.episodes import SeededEpisodes
 from envs.errors import error_with_place
 from envs.names import SUITE_TASKS, unknown_task
-from envs.processes import EnvProcesses, make_train_envs
+from envs.processes import make_train_envs
 from settings.signatures import Parameter
 from settings.types import PositiveInt
 from utils import UserError, one_line
@@ -29,15 +28,7 @@ except ModuleNotFoundError as error:  # Gymnasium's tasks work without dm_contro
         raise
     suite_task = None  # type: ignore[assignment]
 
-__all__ = [
-    "SUITE_TASKS",
-    "EnvProcesses",
-    "Pixels",
-    "SeededEpisodes",
-    "make_env",
-    "make_train_envs",
-    "needs_opengl",
-]
+__all__ = ["SUITE_TASKS", "Pixels", "make_env", "make_train_envs", "needs_opengl"]
 
 INSTALL_SUITE = "pip install --no-deps dm_control==1.0.50"  # requirements.txt has its other requirements
 NO_KWARGS: Mapping[str, Any] = {}

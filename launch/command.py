@@ -18,10 +18,10 @@ from launch.preflight import check_machine, prepare
 from launch.request import LaunchRequest, begun
 from run import workspace
 from run.saving import folder as run_folder
-from run.stopping import EXIT_INTERRUPTED
+from run.stopping import EXIT_INTERRUPTED, Stopped
 from settings.compose import AUTO, CONFIG_DIR, folders_of, parse
 from settings.schema import Settings
-from utils import EnvError, RunError, Stopped, UserError, one_line
+from utils import EnvError, RunError, UserError, one_line
 
 EXIT_STOPPED = 3
 

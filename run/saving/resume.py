@@ -14,11 +14,12 @@ from run import memory
 from run.data import sources
 from run.saving import checkpoint, trust
 from run.saving.checkpoint import BrokenError, Checkpoint
+from run.saving.links import refuse_links
 from settings import compose
 from settings import plain_yaml as saved_yaml
 from settings.keys import dotted
 from settings.schema import ASKED_BY_AGENT, Settings, check
-from utils import UserError, refuse_links
+from utils import UserError
 
 # What may change, and the keys that follow it in a saved configuration, where interpolations are frozen.
 MAY_CHANGE: dict[str, tuple[str, ...]] = {

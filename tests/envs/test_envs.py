@@ -1,4 +1,4 @@
-"""Names in, environments out; episodes that depend on nothing but their seeds."""
+"""Environments by name, and episodes that depend only on their seeds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Observations that are images: rendered, or given in any layout; stacks of them."""
+"""Image observations: rendered, or of any layout, and stacked."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a class of one's own can be told: its signature, and those that it passes the rest on to."""
+"""The keys of a user's class: its own parameters, and those of the constructors that it passes keywords on to."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs are read, grouped and averaged as a reader would by hand."""
+"""Runs are read, grouped and averaged to numbers computed by hand."""
 
 import glob
 import math
