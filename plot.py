@@ -41,7 +41,7 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
     """
     study_runs = runs.find(paths)
     study = summary.summarise(study_runs, with_references)
-    if not study.any_evaluation and len(study_runs) > 1:
+    if len(study_runs) > 1 and not any(run.last_step for run in study_runs):
         raise UserError(f"{' '.join(paths)}: no evaluation in any of the {len(study_runs)} runs yet")
     folders = [str(run.folder) for run in study_runs]
     folder = out or (study_runs[0].folder if len(study_runs) == 1 else Path(os.path.commonpath(folders)) / "study")

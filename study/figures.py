@@ -12,11 +12,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
 from study import style
+from study.groups import Group
 from study.references import Reference
 from study.runs import CONFIG_FILE, Columns, Run, load, read
 from study.statistics import Average
 from study.style import LineStyle
-from study.summary import GroupAverage, Study, is_suite_task
+from study.summary import Study, is_suite_task
 
 COLUMNS = 4  # panels per row, as in the literature
 PANELS = (  # of one run: column of train.csv, title, unit
@@ -104,7 +105,7 @@ def _draw_reference(panel: Axes, reference: Reference, line_style: LineStyle) ->
     )
 
 
-def _draw_group(panel: Axes, group: GroupAverage, line_style: LineStyle) -> None:
+def _draw_group(panel: Axes, group: Group, line_style: LineStyle) -> None:
     _draw_average(panel, group.average, line_style)
     for run in group.runs:
         steps, values = run.returns

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from settings.keys import dotted
+from study import statistics
 from study.runs import Run
+from study.statistics import Average
 
 Values = dict[str, Any]
 # Settings that may differ between repetitions of one experiment: the seed, the machine, what is measured and saved, and
@@ -62,6 +65,15 @@ class Group:
     label: str
     task: str
     runs: tuple[Run, ...]
+
+    @property
+    def finished(self) -> list[Run]:
+        return [run for run in self.runs if run.finished]
+
+    @cached_property
+    def average(self) -> Average:
+        """The mean return over the runs."""
+        return statistics.mean([run.returns for run in self.runs])
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from study import style, tables
 from study.figures import PANELS
-from study.groups import differences, show
+from study.groups import Group, differences, show
 from study.runs import Run, read
 from study.statistics import Average
-from study.summary import GroupAverage, Study
+from study.summary import Study
 
 HERE = Path(__file__).resolve().parent
 CONTENT_SECURITY_POLICY = (
@@ -107,7 +107,7 @@ def _average_curve(label: str, average: Average, study: Study) -> dict[str, Any]
     )
 
 
-def _ends(group: GroupAverage) -> list[dict[str, Any]]:
+def _ends(group: Group) -> list[dict[str, Any]]:
     """The last points of unfinished runs."""
     return [
         {"step": run.last_step, "value": run.returns[1][-1], "seed": run.seed}

@@ -14,31 +14,11 @@ from study.style import LineStyle
 
 
 @dataclass(frozen=True)
-class GroupAverage:
-    """A group of runs and the mean of their returns."""
-
-    group: Group
-    average: Average
-
-    @property
-    def label(self) -> str:
-        return self.group.label
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        return self.group.runs
-
-    @property
-    def finished(self) -> list[Run]:
-        return [run for run in self.runs if run.finished]
-
-
-@dataclass(frozen=True)
 class OverallAverage:
     """The interquartile mean of one label over its suite tasks."""
 
     label: str
-    groups: tuple[GroupAverage, ...]
+    groups: tuple[Group, ...]
     average: Average
 
 
@@ -47,21 +27,17 @@ class Study:
     """The summary of several runs.
 
     Attributes:
-        tasks: the averages of the groups, by task.
+        tasks: the groups by task.
         overall: averages over tasks, of labels with at least two suite tasks.
         references: published curves by task, up to the last step of the runs.
         notes: remarks for the reader, one line each.
     """
 
     runs: tuple[Run, ...]
-    tasks: dict[str, list[GroupAverage]]
+    tasks: dict[str, list[Group]]
     overall: list[OverallAverage]
     references: dict[str, list[Reference]]
     notes: list[str]
-
-    @property
-    def any_evaluation(self) -> bool:
-        return any(run.last_step for run in self.runs)
 
     @property
     def labels(self) -> list[str]:
@@ -86,10 +62,9 @@ class Study:
 
 def summarise(runs: Sequence[Run], with_references: bool) -> Study:
     """Groups and averages runs."""
-    tasks: dict[str, list[GroupAverage]] = {}
+    tasks: dict[str, list[Group]] = {}
     for group in group_runs(runs):
-        average = statistics.mean([run.returns for run in group.runs])
-        tasks.setdefault(group.task, []).append(GroupAverage(group, average))
+        tasks.setdefault(group.task, []).append(group)
     overall = _overall(tasks)
     published = {task: _published(task, groups) for task, groups in tasks.items()} if with_references else {}
     return Study(tuple(runs), tasks, overall, published, _notes(runs, tasks, overall))
@@ -100,7 +75,7 @@ def is_suite_task(task: str) -> bool:
     return re.search(r"-v\d+$", task) is None
 
 
-def _published(task: str, groups: list[GroupAverage]) -> list[Reference]:
+def _published(task: str, groups: list[Group]) -> list[Reference]:
     runs = [run for group in groups for run in group.runs]
     last_step = max(run.last_step for run in runs)
     files = {references.PIXELS if run.from_pixels else references.SUITE for run in runs}
@@ -108,8 +83,8 @@ def _published(task: str, groups: list[GroupAverage]) -> list[Reference]:
     return [curve for curve in curves if curve.steps]
 
 
-def _overall(tasks: dict[str, list[GroupAverage]]) -> list[OverallAverage]:
-    by_label: dict[str, list[GroupAverage]] = {}
+def _overall(tasks: dict[str, list[Group]]) -> list[OverallAverage]:
+    by_label: dict[str, list[Group]] = {}
     for task, groups in tasks.items():
         for group in groups:
             if is_suite_task(task) and len(group.average.steps):
@@ -125,7 +100,7 @@ def _overall(tasks: dict[str, list[GroupAverage]]) -> list[OverallAverage]:
     ]
 
 
-def _notes(runs: Sequence[Run], tasks: dict[str, list[GroupAverage]], overall: list[OverallAverage]) -> list[str]:
+def _notes(runs: Sequence[Run], tasks: dict[str, list[Group]], overall: list[OverallAverage]) -> list[str]:
     notes = []
     others = [task for task in tasks if not is_suite_task(task)]
     if others and overall:

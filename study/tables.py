@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from study import statistics
+from study.groups import Group
 from study.statistics import Average
-from study.summary import GroupAverage, Study
+from study.summary import Study
 
 MARKS = (100_000, 250_000, 500_000, 1_000_000)  # environment steps
 BLANK = "-"
@@ -76,7 +77,7 @@ def _points(task: str, label: str, average: Average) -> list[list[str]]:
     ]
 
 
-def _cells(groups: Sequence[GroupAverage], marks: list[int]) -> list[str]:
+def _cells(groups: Sequence[Group], marks: list[int]) -> list[str]:
     """The number of runs, the score at each mark, and the final score with its step, over one task or several."""
     runs = [run for group in groups for run in group.runs]
     finished = [run for run in runs if run.finished]
