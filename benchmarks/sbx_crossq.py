@@ -22,8 +22,8 @@ import torch
 from sbx import CrossQ
 from stable_baselines3.common.callbacks import BaseCallback
 
+from envs.episodes import SeededEpisodes
 from envs.make import make_env
-from envs.seeded import SeededEpisodes
 from run.evaluation.evaluator import Evaluator
 
 ACTION_REPEAT, SEED_STEPS, EPISODES = 2, 1000, 10

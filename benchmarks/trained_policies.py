@@ -18,7 +18,7 @@ from training import ROOT
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from envs.seeded import EVAL_STREAM, episode_seed
+from envs.episodes import EVAL_STREAM, episode_seed
 from export import export
 from run.saving import policy_bundle, run_policy
 

@@ -1,5 +1,6 @@
-"""Somebody's environment, watched: what goes wrong in it is told of as its fault."""
+"""Reports the exceptions of a user's environment as errors of that environment."""
 
+import traceback
 from typing import Any
 
 import gymnasium as gym
@@ -8,12 +9,12 @@ import numpy as np
 from utils import EnvError, RunError, one_line
 
 
-class Watched(gym.Wrapper):
-    """Turns what an environment raises, and an observation of another shape than it declared, into an EnvError.
+class ReportErrors(gym.Wrapper):
+    """Raises EnvError for an exception in an environment, and for an observation of an undeclared shape.
 
     Args:
-        env: with flat observations.
-        name: of the task, for the message.
+        env: an environment with flat observations or images.
+        name: the task, for messages.
     """
 
     def __init__(self, env: gym.Env, name: str):
@@ -27,7 +28,7 @@ class Watched(gym.Wrapper):
         except (RunError, OSError):
             raise
         except Exception as error:
-            raise self._fault("reset", error) from error
+            raise self._env_error("reset", error) from error
         self._require_shape("reset", obs)
         return obs, info
 
@@ -38,16 +39,22 @@ class Watched(gym.Wrapper):
         except (RunError, OSError):
             raise
         except Exception as error:
-            raise self._fault("step", error) from error
+            raise self._env_error("step", error) from error
         self._require_shape("step", obs)
         return obs, reward, terminated, truncated, info
 
-    def _require_shape(self, where: str, obs: np.ndarray) -> None:
+    def _require_shape(self, method: str, obs: np.ndarray) -> None:
         if obs.shape != self._shape:
             raise EnvError(
-                f"env={self._name}: {where} gave an observation of shape {obs.shape} where its observation_space, "
+                f"env={self._name}: {method} gave an observation of shape {obs.shape} where its observation_space, "
                 f"made flat, has {self._shape}"
             )
 
-    def _fault(self, where: str, error: Exception) -> EnvError:
-        return EnvError(f"env={self._name}: its {where} raised {type(error).__name__}: {one_line(error)}")
+    def _env_error(self, method: str, error: Exception) -> EnvError:
+        return EnvError(f"env={self._name}: its {method} raised {type(error).__name__}: {one_line(error)}")
+
+
+def error_with_place(error: Exception) -> str:
+    """Formats an exception and the line of code that raised it as one line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {frame.filename}:{frame.lineno}: {one_line(error)}"

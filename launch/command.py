@@ -13,9 +13,9 @@ from launch import job, own_process, preflight, usage
 from launch.first_check import EXIT_USER_ERROR
 from launch.request import LaunchRequest, read
 from run.saving import folder as run_folder
-from run.stopping import EXIT_INTERRUPTED
+from run.stopping import EXIT_INTERRUPTED, Stopped
 from settings.compose import AUTO, CONFIG_DIR, folders_of
-from utils import EnvError, RunError, Stopped, UserError, one_line, print_error
+from utils import EnvError, RunError, UserError, one_line, print_error
 
 EXIT_STOPPED = 3
 

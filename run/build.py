@@ -25,7 +25,7 @@ from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evalua
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
 from run.loop import LoopParts
-from run.saving import checkpoint
+from run.saving import checkpoint, checkpoint_writer
 from settings.operating_system import keep_freed_memory
 from settings.schema import Settings
 from utils import UserError, one_line, set_seed_everywhere

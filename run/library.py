@@ -24,7 +24,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from agent import Agent
 from agent.policy import UniformPolicy
 from agent.toolkit.priorities import require_support
-from envs.flat import flat
+from envs.adapter import adapt
 from envs.processes import make_train_envs
 from logger import Logger
 from replay.device import STORAGES, choose_storage
@@ -81,7 +81,7 @@ def shapes(env: gym.Env, device: str = "auto") -> dict[str, Any]:
     Raises:
         UserError: if an agent cannot use its observations or actions, or the device does not exist.
     """
-    return _spec_of(flat(env, _name(env))).agent_arguments() | {"device": machine.resolve_device(device)}
+    return _spec_of(adapt(env, _name(env))).agent_arguments() | {"device": machine.resolve_device(device)}
 
 
 @checked

@@ -9,11 +9,23 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from settings.operating_system import signals
-from utils import Stopped
 
 EXIT_INTERRUPTED, EXIT_SAVED = 130, 75  # 75 is EX_TEMPFAIL: run the same command again
 Result = TypeVar("Result")
 _UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expects SIGTERM to be ignored
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal ended the run after its state was saved. Like Ctrl-C, it also ends a sweep.
+
+    Args:
+        message: one line.
+        exit_code: the exit code of the process.
+    """
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class Interrupted(BaseException):

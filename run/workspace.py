@@ -11,15 +11,15 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from run.build import Parts, build, open_outputs
-from run.evaluation.evaluations import Evaluations
+from run.evaluation.evaluations import Evaluations, PrunedError
 from run.loop import Loop
 from run.progress import Plan, Progress
 from run.saving import best
 from run.saving import folder as run_folder
 from run.saving.state import SavedRun
-from run.stopping import Stopping
+from run.stopping import Stopped, Stopping
 from settings.schema import Settings
-from utils import EnvError, PrunedError, RunError, Stopped, UserError, one_line, write_atomically
+from utils import EnvError, RunError, UserError, one_line, write_atomically
 
 
 class Workspace:

@@ -1,4 +1,4 @@
-"""YAML that lies in a run's or a sweep's folder, perhaps a stranger's: plain values, within limits."""
+"""Reads the YAML in the folder of a run or a sweep, which may be untrusted: plain values only, of limited size."""
 
 from pathlib import Path
 from typing import Any
@@ -9,24 +9,24 @@ from omegaconf.errors import OmegaConfBaseException
 
 from utils import UserError, open_file
 
-MOST_BYTES, MOST_NODES, MOST_DEPTH = 2**20, 50_000, 40  # a configuration of ours has 200 values, 8 deep
-NO_YAML = (yaml.scanner.ScannerError, yaml.parser.ParserError)  # libyaml's messages quote nothing of the file
-MOVED = {"run.evaluator.Evaluator": "run.evaluation.evaluator.Evaluator"}  # classes that older runs name elsewhere
-WRONG = (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, RecursionError)
+MOST_BYTES, MOST_NODES, MOST_DEPTH = 2**20, 50_000, 40  # a run's configuration has 200 values in 8 levels
+INVALID_YAML = (yaml.scanner.ScannerError, yaml.parser.ParserError)  # libyaml's messages do not quote the file
+MOVED_CLASSES = {"run.evaluator.Evaluator": "run.evaluation.evaluator.Evaluator"}  # old path in saved runs -> path now
+UNREADABLE = (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, RecursionError)
 
 
 def load(path: Path, resolved: bool = False) -> Any:
-    """The values of a YAML file, its interpolations as they are written.
+    """Reads a YAML file, with its interpolations as they are written.
 
-    The file is looked through before anything is made of it: what OmegaConf writes has no anchors, aliases or tags, and
-    a few lines of aliases can stand for billions of values.
+    The file is scanned before any object is built from it: OmegaConf writes no anchors, aliases or tags, and a few
+    lines of aliases can expand to billions of values.
 
     Args:
-        resolved: refuse interpolations, which a run's configuration has no more once it is saved.
+        resolved: refuse interpolations; the saved configuration of a run has none.
 
     Raises:
-        OSError: if it cannot be opened.
-        UserError: if it cannot be read, or is nothing that a run would have written.
+        OSError: if the file cannot be opened.
+        UserError: if the file cannot be read, or has content that no run writes.
     """
     with open_file(path) as file:
         data = file.read(MOST_BYTES + 1)
@@ -34,11 +34,7 @@ def load(path: Path, resolved: bool = False) -> Any:
 
 
 def parse(data: bytes, path: Path, resolved: bool = False) -> Any:
-    """As `load`, of what a file has: YAML, so JSON as well.
-
-    Raises:
-        UserError: as `load`.
-    """
+    """As `load`, for the bytes of a YAML or JSON file; `path` is for messages."""
     if len(data) > MOST_BYTES:
         raise UserError(f"{path}: more than {MOST_BYTES:,} bytes, which no run's settings are")
     try:
@@ -46,9 +42,9 @@ def parse(data: bytes, path: Path, resolved: bool = False) -> Any:
         _require_plain(text, path, resolved)
         config = OmegaConf.create(text)
         return _with_new_targets(OmegaConf.to_container(config)) if OmegaConf.is_config(config) else None
-    except NO_YAML as error:
+    except INVALID_YAML as error:
         raise UserError(f"{path}: cannot be read ({error.problem}, by line {error.problem_mark.line + 1})") from None
-    except WRONG as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read ({type(error).__name__})") from None
 
 
@@ -70,10 +66,12 @@ def _require_plain(text: str, path: Path, resolved: bool) -> None:
 
 
 def _with_new_targets(value: Any) -> Any:
-    """The values, with the present names of classes that have moved."""
+    """Replaces the old paths of classes that have moved."""
     if isinstance(value, dict):
         return {
-            key: MOVED.get(child, child) if key == "_target_" and isinstance(child, str) else _with_new_targets(child)
+            key: MOVED_CLASSES.get(child, child)
+            if key == "_target_" and isinstance(child, str)
+            else _with_new_targets(child)
             for key, child in value.items()
         }
     return [_with_new_targets(child) for child in value] if isinstance(value, list) else value

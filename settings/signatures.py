@@ -1,23 +1,24 @@
-"""What a signature says of its parameters, and whether a value is what a hint says."""
+"""Reads signatures: which parameters a class or a function takes, and whether a value fits a type hint."""
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from utils import leaves
+from settings.types import Part
+from utils import UserError, leaves
 
 _LATE_STEP = 10**12
-# A number is a fine label: experiment=1.
+# A number is a valid label: experiment=1.
 _CONFIG = ConfigDict(coerce_numbers_to_str=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
 
 class Parameter(NamedTuple):
-    """What one argument may be; `default` is inspect.Parameter.empty where there is none."""
+    """One parameter of a signature; `default` is inspect.Parameter.empty if it has none."""
 
     hint: Any
     default: Any
@@ -28,86 +29,94 @@ class Parameter(NamedTuple):
         return self.default is inspect.Parameter.empty
 
 
-def parameters(target: Any) -> dict[str, Parameter]:
-    """What a class or a function can be called with.
+def parameters(target: Any, with_hints: bool = True) -> dict[str, Parameter]:
+    """Returns the parameters that a class or a function can be called with.
 
-    `**keywords` of a class's `__init__` stand for what the next class's takes; where both have a parameter, the
-    subclass's counts.
+    If a class's `__init__` takes `**keywords`, the parameters of the next class in the MRO are added; where both have
+    a parameter, the subclass's counts.
+
+    Args:
+        with_hints: False leaves every hint `Any`, for annotations that cannot be evaluated.
     """
     if isinstance(target, partial):
-        unbound = list(parameters(target.func).items())[len(target.args) :]
-        return {key: one._replace(default=target.keywords.get(key, one.default)) for key, one in unbound}
+        unbound = list(parameters(target.func, with_hints).items())[len(target.args) :]
+        return {
+            name: parameter._replace(default=target.keywords.get(name, parameter.default))
+            for name, parameter in unbound
+        }
     if not inspect.isclass(target):
-        return named(target)[0]
-    found: dict[str, Parameter] = {}
+        return function_parameters(target, with_hints)[0]
+    merged: dict[str, Parameter] = {}
     for owner in target.__mro__:
         if "__init__" in vars(owner):
-            own, goes_on = named(owner.__init__)  # type: ignore[misc]
-            found = own | found
-            if not goes_on:
+            declared, has_keywords = function_parameters(owner.__init__, with_hints)  # type: ignore[misc]
+            merged = declared | merged
+            if not has_keywords:
                 break
-    found.pop("self", None)
-    return found
+    merged.pop("self", None)
+    return merged
 
 
-def named(function: Any) -> tuple[dict[str, Parameter], bool]:
-    """A function's parameters by name, and whether it hands on others that it does not name."""
-    hints = get_type_hints(function, include_extras=True)
-    found: dict[str, Parameter] = {}
-    goes_on = False
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            goes_on = True
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
-            by_position = parameter.kind is not parameter.KEYWORD_ONLY
-            found[name] = Parameter(hints.get(name, Any), parameter.default, by_position)
-    return found, goes_on
+def function_parameters(function: Any, with_hints: bool = True) -> tuple[dict[str, Parameter], bool]:
+    """Returns the parameters that one function names, and whether it also takes `**keywords`."""
+    hints = get_type_hints(function, include_extras=True) if with_hints else {}
+    listed = inspect.signature(function).parameters
+    declared = {
+        name: Parameter(hints.get(name, Any), parameter.default, parameter.kind is not parameter.KEYWORD_ONLY)
+        for name, parameter in listed.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+    return declared, any(parameter.kind is parameter.VAR_KEYWORD for parameter in listed.values())
 
 
 def fit(hint: Any, value: Any) -> Any:
-    """A value as its hint has it: an int for 1e6, a tuple for a list.
+    """Converts a value to what its type hint says: an int for 1e6, a tuple for a list.
 
     Raises:
-        ValueError: if it does not fit; the message says what would.
+        ValueError: if the value does not fit; the message says what would.
     """
-    accepts = list(_parts(hint))
-    if isinstance(value, bool) and (int in accepts or float in accepts) and bool not in accepts:
+    nested_types = list(_nested_types(hint))
+    if isinstance(value, bool) and (int in nested_types or float in nested_types) and bool not in nested_types:
         raise ValueError("a number goes here")
     try:
         return _adapter(hint).validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        message = first["msg"].replace("Input should", "it should").replace("Value error, ", "")
-        raise ValueError(message) from None
+        message = error.errors(include_url=False)[0]["msg"]
+        raise ValueError(message.replace("Input should", "it should").replace("Value error, ", "")) from None
 
 
 def _adapter(hint: Any) -> TypeAdapter[Any]:
     try:
         return _cached_adapter(hint)
-    except TypeError:  # a hint that cannot be hashed
+    except TypeError:  # the hint is not hashable
         return TypeAdapter(hint, config=_CONFIG)
 
 
-@cache  # making one takes longer than all that it is asked for
+@cache  # building an adapter takes longer than all the values it validates
 def _cached_adapter(hint: Any) -> TypeAdapter[Any]:
     return TypeAdapter(hint, config=_CONFIG)
 
 
-def along(schedule: Callable[[int], Any], arguments: Any) -> dict[int, Any]:
-    """What a schedule gives, by step: at the first, at those that its arguments name, and at a late one."""
-    numbers = [value for _, value in leaves(arguments) if isinstance(value, int) and 0 < value < _LATE_STEP]
-    return {step: schedule(step) for step in [0, *sorted(numbers), _LATE_STEP]}
-
-
-def _parts(hint: Any) -> Iterator[Any]:
-    """The plain types in a union of annotated ones."""
+def _nested_types(hint: Any) -> Iterator[Any]:
+    """A hint and every type in its brackets."""
     yield hint
-    for part in get_args(hint):
-        yield from _parts(part)
+    for argument in get_args(hint):
+        yield from _nested_types(argument)
+
+
+def alternatives(hint: Any) -> Iterator[Any]:
+    """The members of a union, without the ranges in their `Annotated`."""
+    if get_origin(hint) in (Union, UnionType):
+        for member in get_args(hint):
+            yield from alternatives(member)
+    elif get_origin(hint) is Annotated:
+        yield from alternatives(get_args(hint)[0])
+    else:
+        yield hint
 
 
 def is_plain(hint: Any) -> bool:
-    """Whether only what YAML has fits a hint: numbers, texts, lists and groups of them."""
+    """Whether a hint admits only what YAML has: numbers, strings, lists and mappings of them."""
     kind = get_origin(hint)
     if kind is Annotated:
         return is_plain(get_args(hint)[0])
@@ -116,27 +125,65 @@ def is_plain(hint: Any) -> bool:
     return kind is Literal or (kind in (list, tuple, dict, Union, UnionType) and all(map(is_plain, get_args(hint))))
 
 
-def alternatives(hint: Any) -> Iterator[Any]:
-    """The types of which a union is made, without their ranges."""
+def schedule_values(schedule: Callable[[int], Any], arguments: Any) -> dict[int, Any]:
+    """Evaluates a schedule at step 0, at every step that its arguments name, and at a very late step.
+
+    Returns:
+        The values by step.
+    """
+    steps = [value for _, value in leaves(arguments) if isinstance(value, int) and 0 < value < _LATE_STEP]
+    return {step: schedule(step) for step in [0, *sorted(steps), _LATE_STEP]}
+
+
+def interface_of(hint: Any) -> Part | None:
+    """The `Part` in a type hint: what the code requires of the class that a node names."""
     if get_origin(hint) in (Union, UnionType):
-        for part in get_args(hint):
-            yield from alternatives(part)
-    elif get_origin(hint) is Annotated:
-        yield from alternatives(get_args(hint)[0])
-    else:
-        yield hint
+        return next(filter(None, map(interface_of, get_args(hint))), None)
+    if get_origin(hint) is Annotated:
+        return next((extra for extra in hint.__metadata__ if isinstance(extra, Part)), None)
+    return None
+
+
+def require_interface(interface: Part, target: Any, names: Container[str], setting: str) -> None:
+    """Checks that a class takes the arguments that the code passes, and has the methods that the code calls.
+
+    Args:
+        target: the class; or a function, whose result is not known and so not checked.
+        names: its parameters.
+        setting: `key=value`, for the message.
+
+    Raises:
+        UserError: if an argument or a method is missing.
+    """
+    while isinstance(target, partial):
+        target = target.func
+    is_class = inspect.isclass(target)
+    missing = {"does not take": [name for name in interface.given if name not in names], "has no": []}
+    if is_class:
+        attributes = {name for owner in target.__mro__ for name in vars(owner)}
+        missing["has no"] = [name for name in interface.has if name not in attributes]
+    elif function_parameters(target, with_hints=False)[1]:  # a function with **keywords takes any argument
+        return
+    for what, missing_names in missing.items():
+        if missing_names:
+            raise UserError(f"{setting}: {interface.what} goes here, and this {what} {', '.join(missing_names)}")
 
 
 def nearest(key: str, known: Iterable[str], path: str = "", otherwise: str = "") -> str:
-    """`did you mean ...?`, by the whole key first and by its last part otherwise; or a pointer to the list."""
+    """Suggests similar keys, compared as a whole, else by their last part; or says where all keys are listed.
+
+    Args:
+        key: the unknown key.
+        known: the valid keys.
+        path: put in front of each suggestion.
+        otherwise: the text if no key is similar.
+    """
     known = [name for name in known if not name.rsplit(".", 1)[-1].startswith("_")]
     matches = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
     if not matches:
-        last = key.rsplit(".", 1)[-1]
-        by_last: dict[str, str] = {}
-        for name in known:
-            by_last.setdefault(name.rsplit(".", 1)[-1], name)
-        matches = [by_last[match] for match in difflib.get_close_matches(last, by_last, n=2, cutoff=0.6)]
+        by_last_part = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}  # of equal ones the first counts
+        close = difflib.get_close_matches(key.rsplit(".", 1)[-1], by_last_part, n=2, cutoff=0.6)
+        matches = [by_last_part[last_part] for last_part in close]
     if matches:
         return f"did you mean {' or '.join(path + match for match in matches)}?"
     return otherwise or "`python train.py --cfg job` prints them all"

@@ -1,4 +1,4 @@
-"""What a run learned, played: evaluate.py, and a policy without its run."""
+"""evaluate.py, for runs and for the files of policies."""
 
 import shutil
 import sys

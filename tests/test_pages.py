@@ -143,3 +143,32 @@ def test_the_map_of_files_is_the_tree() -> None:
         agent["_target_"].rpartition(".")[0].replace(".", "/") + ".py" for agent in agents if "_target_" in agent
     }
     assert not names - algorithms - on_page  # a new agent's file needs no line
+
+
+REFERENCE = re.compile(r"\bsee[\s#]+`?((?:\w+/)+[\w.]*|[a-z]\w*(?:\.\w+)+)|\(((?:\w+/)+\w+\.py)\)")
+
+
+def exists(reference: str) -> bool:
+    """Whether `some/file.py`, or `some.module` with or without names in it, is in the project."""
+    if "/" in reference or reference.endswith(".py"):
+        return (ROOT / reference).exists()
+    words = reference.split(".")
+    for length in range(len(words), 0, -1):
+        path = ROOT.joinpath(*words[:length])
+        for source in (path.with_suffix(".py"), path / "__init__.py"):
+            if source.exists():
+                text = source.read_text(encoding="utf-8")
+                return all(re.search(rf"\b{name}\b", text) for name in words[length:])
+    return False
+
+
+def test_a_comment_refers_to_a_file_a_module_or_a_name_that_exists() -> None:
+    files = [path for path in (*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/**/*.py")) if ROOT / "tests" not in path.parents]
+    references = [
+        (str(path.relative_to(ROOT)), (match[1] or match[2]).rstrip("."))
+        for path in files
+        for match in REFERENCE.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert len(references) > 20
+    assert [(file, reference) for file, reference in references if not exists(reference)] == []
+    assert exists("run.loop.Loop") and not exists("run.loop.Nothing") and not exists("run/nothing.py")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.recorded import Recording
+from envs.episodes import Recording
 from replay import minari_files
 from run.saving.run_policy import RunPolicy
 from utils import UserError, one_line

@@ -18,7 +18,7 @@ from run.saving.checkpoint import Checkpoint
 from settings.schema import Settings
 from utils import UserError
 
-STREAM = 2  # distinguishes this generator's seed from others of the run; 0 and 1 are in envs/seeded.py
+STREAM = 2  # distinguishes this generator's seed from others of the run; 0 and 1 are in envs/episodes.py
 
 
 def require(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list[DataSet | OldRun]:

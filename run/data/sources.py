@@ -16,9 +16,10 @@ from replay_buffer import ReplayBuffer
 from run.env_spec import EnvSpec
 from run.saving import checkpoint
 from run.saving.checkpoint import BUFFER, FOLDER
+from run.saving.links import refuse_links
 from settings import plain_yaml
 from settings.schema import Settings
-from utils import FLOAT32_MAX, UserError, one_line, refuse_links, require_count
+from utils import FLOAT32_MAX, UserError, one_line, require_count
 
 CONFIG = "config.yaml"  # in a run's folder
 Add = Callable[..., None]

@@ -13,7 +13,19 @@ from run.evaluation.background import BackgroundEvaluator, LostError
 from run.evaluation.evaluator import Evaluation
 from run.progress import Progress
 from run.stopping import Stopping
-from utils import PrunedError, require_count
+from utils import require_count
+
+
+class PrunedError(Exception):
+    """Ends a run early because other trials of its study did better.
+
+    Args:
+        step: the step of the evaluation after which the run ends.
+    """
+
+    def __init__(self, step: int):
+        super().__init__(f"pruned at step {step}")
+        self.step = step
 
 
 @dataclass

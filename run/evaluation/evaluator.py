@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from envs.seeded import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
+from envs.episodes import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
 from settings.types import PositiveInt
 from settings.validated import Validated
 from utils import eval_mode, require_finite

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from run.saving.links import refuse_links
 from settings import operating_system
-from utils import UserError, one_line, refuse_links, write_atomically
+from utils import UserError, one_line, write_atomically
 
 FINISHED, FAILED = "finished.json", "failed.json"
 

@@ -13,10 +13,11 @@ from omegaconf.errors import OmegaConfBaseException
 from run.data import sources
 from run.saving import checkpoint, trust
 from run.saving.checkpoint import BrokenError, Checkpoint
+from run.saving.links import refuse_links
 from settings import compose, plain_yaml
-from settings.nested import dotted
+from settings.keys import dotted
 from settings.schema import ASKED_BY_AGENT, Settings, check
-from utils import UserError, refuse_links
+from utils import UserError
 
 # The keys that may change. Interpolations are resolved in a saved configuration, so the keys that referred to one of
 # them are listed with it, and change too.

@@ -15,8 +15,9 @@ from run.env_spec import EnvSpec
 from run.environments import env_maker, import_envs
 from run.saving import best, checkpoint, policy_bundle, resume
 from run.saving.checkpoint import BrokenError, Checkpoint
+from run.saving.links import refuse_links
 from settings.schema import Settings
-from utils import UserError, one_line, refuse_links
+from utils import UserError, one_line
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from run.evaluation.background import BackgroundEvaluator
 from run.evaluation.evaluator import Evaluator
 from run.saving import best
 from run.saving import folder as run_folder
-from utils import Stopped, UserError
+from run.stopping import Stopped
+from utils import UserError
 
 RUN = (
     *("env=probes:ProbeDrawn-v0", "num_train_steps=400", "num_seed_steps=40", "num_threads=1", "log_save_tb=true"),

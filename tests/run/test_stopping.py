@@ -14,8 +14,7 @@ import pytest
 from runs import RUN, SILENT, assert_same, at_step, go_on, run_until
 
 from run import stopping
-from run.stopping import Stopping
-from utils import Stopped
+from run.stopping import Stopped, Stopping
 
 PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 

@@ -1,4 +1,4 @@
-"""A node of another class takes the place of the one there, in one run, in a sweep and in what goes on."""
+"""A node of another class replaces the old one, in a run, in a sweep and when runs are resumed."""
 
 import argparse
 import sys

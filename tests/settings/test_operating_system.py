@@ -1,4 +1,4 @@
-"""What a system may lack, taken away: training works without it."""
+"""Training works without the features that some operating systems lack."""
 
 import importlib
 import multiprocessing

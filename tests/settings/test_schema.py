@@ -1,4 +1,4 @@
-"""Every configuration composes, and its values are what was written."""
+"""Every configuration composes, passes the check, and has the values that were written."""
 
 import pytest
 from runs import ROOT

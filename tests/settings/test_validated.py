@@ -1,4 +1,4 @@
-"""As a library, every constructor holds its arguments against the types that guard the configuration."""
+"""Constructors check their arguments against the types of the configuration, for users of the library."""
 
 import copy
 import inspect
@@ -135,11 +135,11 @@ def test_what_fits_arrives_as_the_hint_has_it() -> None:
     assert Logger(Path(), {"none": None}).sinks == {}
 
 
-# A stranger's own.
+# Classes of a user.
 
 
 class MyAgent(SACAgent):
-    """Its own parameters, and what it hands on."""
+    """Has parameters of its own, and passes others on."""
 
     def __init__(self, depth: PositiveInt, rate: UnitInterval = 0.5, label: Any = None, **rest: Any):
         super().__init__(critic_tau=rate, **rest)
@@ -156,7 +156,7 @@ class Closed(SACAgent):
 
 
 class OutOfReach(Validated):
-    """Hints that lead nowhere when the program runs, that are no types, or of what a fork says of a device."""
+    """Has hints that cannot be evaluated at run time."""
 
     def __init__(self, number: "Decimal", size: PositiveInt = 3):
         self.size = size

@@ -1,4 +1,4 @@
-"""Weights & Biases, offline: what it would be sent is read back from its file."""
+"""Weights & Biases, offline: the tests read its file back."""
 
 import importlib.util
 import json
