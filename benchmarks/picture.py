@@ -1,6 +1,6 @@
 """Draws one run: its evaluations, and frames of its last video.
 
-    python benchmarks/picture.py exp/<day>/<run> docs/img/trained_run.png
+python benchmarks/picture.py exp/<day>/<run> docs/img/trained_run.png
 """
 
 import argparse
