@@ -81,7 +81,7 @@ os.chdir(root)
 sys.path.insert(0, root)
 sys.argv = ["train.py", *arguments]
 sys.setprofile(hook)
-runpy.run_path("train.py", run_name="__main__")
+runpy.run_path(os.path.join(root, "train.py"), run_name="__main__")
 """
 
 
