@@ -1,11 +1,11 @@
-"""Makes updates of one system when asked, and says how long each took; benchmarks/speed.py asks several in turn.
+"""Makes updates of one system on request and reports their times; benchmarks/speed.py lets several take turns.
 
     update_worker.py SYSTEM UNITS BATCH PRECISION
 
-Reads a count from standard input, makes as many updates, and prints their seconds as one JSON list; and again, until
-the input ends. Every system gets cheetah_run's sizes, two hidden layers, the same rates and a full buffer, and draws
-its own batches. The `floor` makes the 16 products of (batch, units) by (units, units) that an update cannot do without,
-by the faster library.
+Reads a count from standard input, makes as many updates, prints their seconds as a JSON list, and repeats until the
+input ends. Every system has cheetah_run's sizes, two hidden layers, the same learning rates and a full replay buffer,
+and samples its own batches. `floor` makes only the 16 matmuls of (batch, units) by (units, units) that an update needs,
+with the faster library.
 """
 
 import json
@@ -51,7 +51,7 @@ def ours(overrides: list[str]) -> Update:
 
 
 def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
-    """An agent on cheetah_run's sizes, or images with its number of actions, and a buffer that is full."""
+    """Builds an agent of cheetah_run's sizes, or for images with six actions, and a full replay buffer."""
     from replay.frames import FrameBuffer
     from replay_buffer import ReplayBuffer
     from run.agents import build_agent
@@ -77,7 +77,7 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
         buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, frame_stack=cfg.frame_stack)
     else:
         buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device)
-    for obs, action, reward, next_obs in films(image, capacity) if cfg.from_pixels else transitions():
+    for obs, action, reward, next_obs in image_transitions(image, capacity) if cfg.from_pixels else transitions():
         buffer.add(obs, action, reward, next_obs, False, False)
     return agent, buffer
 
@@ -95,7 +95,7 @@ def transitions() -> Any:
     return zip(obs, actions, rewards, obs[1:], strict=False)
 
 
-def films(image: tuple[int, ...], count: int) -> Any:
+def image_transitions(image: tuple[int, ...], count: int) -> Any:
     random = np.random.default_rng(0)
     obs = random.integers(0, 256, image, np.uint8)
     for _ in range(count):
@@ -105,11 +105,11 @@ def films(image: tuple[int, ...], count: int) -> Any:
 
 
 def peer(make: Any, **kwargs: Any) -> Any:
-    """A peer's agent on spaces of cheetah_run's sizes, its buffer full."""
+    """Builds an agent of another library with cheetah_run's sizes and a full replay buffer."""
     import gymnasium as gym
     from stable_baselines3.common.logger import configure
 
-    class Sizes(gym.Env):  # never stepped: its spaces are what is asked of it
+    class Sizes(gym.Env):  # only its spaces are used
         observation_space = gym.spaces.Box(-np.inf, np.inf, (OBS_DIM,), np.float32)
         action_space = gym.spaces.Box(-1.0, 1.0, (ACTION_DIM,), np.float32)
 
@@ -125,7 +125,7 @@ def peer(make: Any, **kwargs: Any) -> Any:
 
 
 def sb3(units: int, batch: int, precision: str) -> Update:
-    """Two updates a call, which is how its targets can move at every second; the time of a call is halved."""
+    """Makes two updates per call, so that targets can move at every second update; the time is halved."""
     from stable_baselines3 import SAC
 
     networks = {"net_arch": [units, units]}
@@ -134,7 +134,7 @@ def sb3(units: int, batch: int, precision: str) -> Update:
 
 
 def sbx(units: int, batch: int, precision: str) -> Update:
-    """One update a call; its targets move at every one, which it leaves no choice about."""
+    """Makes one update per call; SBX moves its targets at every update."""
     from sbx import SAC
 
     model = peer(SAC, batch_size=batch, policy_kwargs={"net_arch": [units, units]})

@@ -219,7 +219,7 @@ class _StaysOpen(gym.Wrapper):
 def _wrapped(env: gym.Env | Sequence[gym.Env], action_repeat: int) -> list[gym.Env]:
     """Wraps the user's environments: flat observations, actions in [-1, 1], held for `action_repeat` steps."""
     env_list = [env] if isinstance(env, gym.Env) else list(env)
-    wrapped = [flat(_StaysOpen(each), _name(each), action_repeat) for each in env_list]
+    wrapped = [adapt(_StaysOpen(each), _name(each), action_repeat) for each in env_list]
     has_same_shapes = all(_spec_of(each) == _spec_of(wrapped[0]) for each in wrapped)
     if not wrapped or len({id(each) for each in env_list}) < len(wrapped) or not has_same_shapes:
         raise UserError(f"env={env_list}: one environment goes here, or several different ones of the same shapes")

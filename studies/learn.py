@@ -1,15 +1,14 @@
-"""Trains one configuration with several seeds and writes down what it learned.
+"""Trains one configuration with several seeds and records the evaluations.
 
-    python benchmarks/learn.py cartpole_swingup --seeds 1 2 3 -- preset=cpu env=cartpole_swingup
+    python studies/learn.py cartpole_swingup --seeds 1 2 3 -- preset=cpu env=cartpole_swingup
 
-Writes benchmarks/results/learn/<name>.json (the machine, the command, every evaluation of every seed) and a figure
-beside it, and prints a row for a table. With --keep, finished runs in exp/learn/<name> are not run again.
+Writes benchmarks/results/learn/<name>.json (machine, command, every evaluation) and a figure beside it, and prints the
+row of a table. With --keep, finished runs in exp/learn/<name> are reused.
 """
 
 import argparse
 import concurrent.futures
 import csv
-import datetime
 import json
 import os
 import shutil
@@ -19,18 +18,18 @@ import sys
 import time
 from pathlib import Path
 
+import instruments
 import matplotlib
-import torch
-from machine import processor
+from machine import circumstances
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = instruments.ROOT
 
 
 def train(folder: Path, overrides: list[str], seed: int, threads: int | None) -> float:
-    """Runs train.py in a fresh folder; returns its wall time in seconds."""
+    """Runs train.py in an empty folder and returns the wall time in seconds."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     command = [sys.executable, "train.py", *overrides, f"seed={seed}", f"hydra.run.dir={folder.relative_to(ROOT)}"]
@@ -76,16 +75,16 @@ def main() -> None:
     folders = {seed: ROOT / "exp" / "learn" / args.name / f"s{seed}" for seed in args.seeds}
     threads = None if args.jobs == 1 else max(1, (os.cpu_count() or 1) // args.jobs)
 
-    def one(seed: int) -> float:
-        done = folders[seed] / "wall_s.txt"
+    def wall_time(seed: int) -> float:
+        record_of_time = folders[seed] / "wall_s.txt"
         return (
-            float(done.read_text(encoding="utf-8"))
-            if args.keep and done.exists()
+            float(record_of_time.read_text(encoding="utf-8"))
+            if args.keep and record_of_time.exists()
             else train(folders[seed], args.overrides, seed, threads)
         )
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        wall_s = dict(zip(args.seeds, pool.map(one, args.seeds), strict=True))
+        wall_s = dict(zip(args.seeds, pool.map(wall_time, args.seeds), strict=True))
     curves = {seed: evaluations(folder) for seed, folder in folders.items()}
     final = [curve[-1]["episode_reward"] for curve in curves.values()]
     spread = statistics.stdev(final) if len(final) > 1 else 0.0
@@ -93,10 +92,8 @@ def main() -> None:
     results = ROOT / "benchmarks" / "results" / "learn"
     results.mkdir(parents=True, exist_ok=True)
     record = {
+        **circumstances(),
         "command": f"python train.py {' '.join(args.overrides)}",
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "machine": f"{processor()}, {os.cpu_count()} cores",
-        "torch": torch.__version__,
         "runs_at_a_time": args.jobs,
         "final_mean": round(statistics.mean(final), 2),
         "final_std": round(spread, 2),

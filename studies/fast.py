@@ -1,22 +1,23 @@
-"""What preset=fast learns in some minutes, beside what preset=cpu learns in the same time.
+"""Compares what preset=fast and preset=cpu learn in the same time, a few minutes.
 
-    python benchmarks/fast.py [--tasks …] [--seeds 1 2 3]
+    python studies/fast.py [--tasks …] [--seeds 1 2 3]
 
-Six tasks of different kinds, three seeds; a run on each core, the presets in turn, so that what else the machine does
-falls on both, each of as many steps as take about two minutes. The two runs of a pair are compared after as many
-seconds of training (evaluations apart) as the first of them took to its end; between two evaluations a return is
-interpolated. Four of the tasks were also those that preset=fast was searched on (search.py); hopper_stand and
-finger_turn_hard were not. Writes benchmarks/results/fast.json and fast.png, and prints the table. Runs in
-exp/benchmarks/fast that are finished are not made again.
+Six tasks, three seeds, about two minutes per run, one run per core; the presets take turns, so that other load on the
+machine affects both alike. The two runs of a pair are compared after the training time (without evaluations) of the
+shorter one; between evaluations a return is interpolated. preset=fast was tuned on four of the tasks
+(studies/search.py), not on hopper_stand and finger_turn_hard. Writes benchmarks/results/fast.json and fast.png and
+prints the table. Finished runs in exp/benchmarks/fast are reused.
 """
 
 import json
 from statistics import mean
 
+import instruments  # noqa: F401  (finds benchmarks/)
 import matplotlib
 import numpy as np
+from machine import circumstances
 from scipy.stats import trim_mean
-from training import ROOT, Curve, Job, at, circumstances, curve, finish, mean_and_spread, options, ours
+from training import ROOT, Curve, Job, at, curve, finish, mean_and_spread, options, ours
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -1,24 +1,21 @@
-"""Environment steps per second on humanoid_run with 1, 4 and 16 environments, in this process or in their own.
+"""Measures environment steps per second on humanoid_run with 1, 4 and 16 environments, in one process or in many.
 
-    python benchmarks/vector_envs.py
+    python studies/vector_envs.py
 
-Twice each: while uniform actions fill the buffer (what environments and loop cost), and while an agent of 256 units
-makes an update for every sixteenth transition. Writes benchmarks/results/vector_envs.json.
+Measured twice: while random actions fill the replay buffer (environments and loop alone), and while an agent of 256
+units makes one update for every sixteenth transition. Writes benchmarks/results/vector_envs.json.
 """
 
+import argparse
 import contextlib
-import datetime
 import io
 import json
-import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from machine import processor
+import instruments
+from machine import circumstances
 
 from settings import compose
 from settings.schema import check
@@ -33,9 +30,9 @@ OVERRIDES = [
 
 
 def steps_per_second(num_envs: int, async_envs: bool, num_seed_steps: int) -> float:
-    """Of the loop alone: set-up and the final evaluation are left out."""
-    chosen = [f"num_envs={num_envs}", f"async_envs={async_envs}", f"num_seed_steps={num_seed_steps}"]
-    cfg = check(compose.plain(compose.compose_config("train", [*OVERRIDES, *chosen])))
+    """Returns the speed of the loop, without set-up and final evaluation."""
+    overrides = [f"num_envs={num_envs}", f"async_envs={async_envs}", f"num_seed_steps={num_seed_steps}"]
+    cfg = check(compose.plain(compose.compose_config("train", [*OVERRIDES, *overrides])))
     workspace = Workspace(cfg, Path(tempfile.mkdtemp()))
     ended_s: list[float] = []
     evaluate = workspace.evaluator.evaluate
@@ -53,16 +50,17 @@ def steps_per_second(num_envs: int, async_envs: bool, num_seed_steps: int) -> fl
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     rows = []
     cases = [(1, False), (4, False), (4, True), (16, False), (16, True)]
-    found: dict[tuple[int, bool, bool], list[float]] = {}
+    rates: dict[tuple[int, bool, bool], list[float]] = {}
     for _ in range(ROUNDS):
         for num_envs, async_envs in cases:
             for training in (False, True):
                 rate = steps_per_second(num_envs, async_envs, 0 if training else NUM_STEPS)
-                found.setdefault((num_envs, async_envs, training), []).append(rate)
+                rates.setdefault((num_envs, async_envs, training), []).append(rate)
     for num_envs, async_envs in cases:
-        collecting, learning = (sorted(found[num_envs, async_envs, t])[ROUNDS // 2] for t in (False, True))
+        collecting, learning = (sorted(rates[num_envs, async_envs, t])[ROUNDS // 2] for t in (False, True))
         rows.append(
             {
                 "num_envs": num_envs,
@@ -73,12 +71,11 @@ def main() -> None:
         )
         print(rows[-1])
     record = {
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "machine": f"{processor()}, {os.cpu_count()} cores",
+        **circumstances(),
         "rounds": ROUNDS,
         "rows": rows,
     }
-    (Path(__file__).parent / "results" / "vector_envs.json").write_text(
+    (instruments.ROOT / "benchmarks" / "results" / "vector_envs.json").write_text(
         json.dumps(record, indent=1) + "\n", encoding="utf-8"
     )
 

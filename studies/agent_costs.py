@@ -1,25 +1,23 @@
-"""What an update of each agent costs at its own sizes, beside plain SAC's at 256 units and batch 256.
+"""Measures the time of an update of each agent at the sizes of its YAML, compared with SAC (256 units, batches of 256).
 
-    python benchmarks/agent_costs.py [--rounds 15] [--threads 1]
+    python studies/agent_costs.py [--rounds 15] [--threads 1]
 
-Every agent gets cheetah_run's sizes and a full buffer. They take turns, six updates at a time (in which every delay
-comes round), so that what else the machine does falls on all alike. Written to benchmarks/results/agent_costs.json;
-times are the processor's, not the clock's.
+Every agent gets cheetah_run's sizes and a full replay buffer. The agents take turns of six updates, a multiple of every
+update frequency, so that other load on the machine affects all alike. Times are processor time. Writes
+benchmarks/results/agent_costs.json.
 """
 
 import argparse
-import datetime
 import json
 import statistics
 import time
-from pathlib import Path
 
-import torch
+import instruments
 from arithmetic import UPDATES, gflop
-from machine import processor
+from machine import circumstances
 from update_worker import ours
 
-RESULT = Path(__file__).parent / "results" / "agent_costs.json"
+RESULT = instruments.ROOT / "benchmarks" / "results" / "agent_costs.json"
 SMALL = ("agent.critic.hidden_dim=256", "agent.actor.hidden_dim=256", "agent.batch_size=256")
 AGENTS: dict[str, tuple[str, ...]] = {
     "sac, 256 units, batch 256": ("agent=sac", *SMALL),
@@ -38,7 +36,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
@@ -49,19 +47,16 @@ def main() -> None:
             started = time.process_time()
             for _ in range(UPDATES):
                 update()
-            if turn:  # the first warms up
+            if turn:  # the first turn is a warm-up
                 seconds[name].append((time.process_time() - started) / UPDATES)
-    milliseconds = {name: 1e3 * statistics.median(found) for name, found in seconds.items()}
+    milliseconds = {name: 1e3 * statistics.median(samples) for name, samples in seconds.items()}
     reference = milliseconds[next(iter(AGENTS))]
     arithmetic = {name: gflop(overrides) for name, overrides in AGENTS.items()}
-    for name, found in milliseconds.items():
-        times = f"{found:8.2f} ms an update, {found / reference:6.2f} times the first"
+    for name, update_ms in milliseconds.items():
+        times = f"{update_ms:8.2f} ms per update, {update_ms / reference:6.2f} times the first"
         print(f"{name:28s} {times}, {arithmetic[name]:.2f} GFLOP")
-    made = {"date": str(datetime.date.today()), "machine": processor(), "threads": torch.get_num_threads()}
-    RESULT.write_text(
-        json.dumps({**made, "milliseconds_per_update": milliseconds, "gflop_per_update": arithmetic}, indent=1) + "\n",
-        encoding="utf-8",
-    )
+    result = {**circumstances(), "milliseconds_per_update": milliseconds, "gflop_per_update": arithmetic}
+    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Which settings learn the most from 100 000 steps on one core: candidates for preset=strong, over six tasks.
+"""Searches the settings of preset=strong that learn most from 100 000 steps on one core: candidates, on six tasks.
 
-    python benchmarks/strong.py [--candidates …] [--tasks …] [--seeds 11] [--steps 100000] [--report]
-    python benchmarks/strong.py --ablation [--report]
+    python studies/strong.py [--candidates …] [--tasks …] [--seeds 11] [--steps 100000] [--report]
+    python studies/strong.py --ablation [--report]
 
-Every candidate is a list of overrides. Its score on a task is the mean of its returns at half and at all of the steps,
-and beside it stand the seconds of training that they took. The other tasks of the suite are not looked at here:
-suite.py runs them, with what was chosen. A finished run is four lines in benchmarks/results/strong.csv; what is there
-is not run again, unless the candidate has other settings by now. --ablation takes parts out of preset=strong, one at a
-time, with 50 000 steps and three seeds; the preset whole is suite.py's runs, at the same steps. With --report nothing
-is run: the table of what is there.
+A candidate is a list of overrides. Its score on a task is the mean of its returns after half and after all of the
+steps; the table also has the seconds of training. The other tasks of the suite are not used here; benchmarks/suite.py
+runs them with the chosen settings. A finished run is four lines of benchmarks/results/strong.csv and is not repeated
+unless its candidate's settings have changed. --ablation removes one part of preset=strong at a time, with 50 000 steps
+and three seeds; the runs of the whole preset are those of benchmarks/suite.py. --report only prints the table.
 """
 
 import re
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from itertools import product
 from statistics import mean
 
+import instruments  # noqa: F401  (finds benchmarks/)
 import suite
 from records import Records, digest
 from training import ROOT, Curve, Job, curve, finish, mean_and_spread, options, ours
@@ -89,17 +89,17 @@ def job(candidate: str, task: str, seed: int, steps: int) -> Job:
 
 
 def settings(candidate: str) -> str:
-    """A digest of what the candidate sets."""
+    """Returns a digest of the candidate's settings."""
     overrides = EVERYTHING.get(candidate)
     return digest([overrides, suite.settings()] if candidate in WITHOUT else overrides)
 
 
 def recorded(steps: int) -> dict[Key, Curve]:
-    """The runs of so many steps whose candidates have the settings that they had then."""
+    """Returns the recorded runs of `steps` steps that were made with their candidate's present settings."""
     return {
         (candidate, task, int(seed)): run
-        for (candidate, task, seed, length, made), run in RUNS.read().items()
-        if int(length) == steps and made == settings(candidate)
+        for (candidate, task, seed, length, run_settings), run in RUNS.read().items()
+        if int(length) == steps and run_settings == settings(candidate)
     }
 
 
@@ -113,7 +113,7 @@ def seconds_until(run: Curve, steps: int) -> float:
 
 
 def print_table(rows: dict[str, dict[str, list[Curve]]], tasks: Sequence[str], steps: int) -> None:
-    """Of the runs of each candidate on each task."""
+    """Prints a row for each candidate: its score on each task, the mean, means by seed, seconds of training."""
     print(f"| candidate | {' | '.join(tasks)} | mean | by seed | seconds |\n|{' --- |' * (len(tasks) + 4)}")
     for name, of_task in rows.items():
         if not any(of_task.values()):
@@ -123,8 +123,8 @@ def print_table(rows: dict[str, dict[str, list[Curve]]], tasks: Sequence[str], s
         overall = f"{mean(map(mean, scores)):.0f}" if all(scores) else ""
         complete = all(len(values) == len(scores[0]) > 0 for values in scores)
         by_seed = ", ".join(f"{mean(of_seed):.0f}" for of_seed in zip(*scores, strict=True)) if complete else ""
-        taken = mean(seconds_until(run, steps) for runs in of_task.values() for run in runs)
-        print(f"| {name} | {' | '.join([*cells, overall, by_seed])} | {taken:.0f} |")
+        seconds = mean(seconds_until(run, steps) for runs in of_task.values() for run in runs)
+        print(f"| {name} | {' | '.join([*cells, overall, by_seed])} | {seconds:.0f} |")
 
 
 def main() -> None:
@@ -138,8 +138,8 @@ def main() -> None:
         args.candidates, args.steps, args.seeds = list(WITHOUT), ABLATION_STEPS, ABLATION_SEEDS
     wanted = list(product(args.seeds, args.tasks, args.candidates))
     if not args.report:
-        there = recorded(args.steps)
-        missing = [(c, task, seed) for seed, task, c in wanted if (c, task, seed) not in there]
+        done = recorded(args.steps)
+        missing = [(c, task, seed) for seed, task, c in wanted if (c, task, seed) not in done]
 
         def keep(index: int) -> None:
             candidate, task, seed = missing[index]
@@ -147,11 +147,10 @@ def main() -> None:
             RUNS.add(key, curve(job(candidate, task, seed, args.steps).folder))
 
         finish([job(*key, args.steps) for key in missing], after=keep)
-    found = recorded(args.steps)
+    runs = recorded(args.steps)
     rows = {
         candidate: {
-            task: [found[candidate, task, s] for s in args.seeds if (candidate, task, s) in found]
-            for task in args.tasks
+            task: [runs[candidate, task, s] for s in args.seeds if (candidate, task, s) in runs] for task in args.tasks
         }
         for candidate in args.candidates
     }

@@ -1,10 +1,10 @@
-"""What parts of preset=fast contribute: one is taken out at a time, on three tasks with three seeds.
+"""Removes one part of preset=fast at a time and compares the returns, on three tasks with three seeds.
 
-    python benchmarks/ablation.py [--tasks …] [--seeds 1 2 3] [--steps 18000]
+    python studies/ablation.py [--tasks …] [--seeds 1 2 3] [--steps 18000]
 
-A run's score is the mean of its evaluations, the area under its learning curve. Writes benchmarks/results/ablation.json
-and prints a table: each task's mean and deviation over seeds, the interquartile mean of all runs, and the milliseconds
-of a decision (two environment steps). Runs in exp/benchmarks/ablation that are finished are not made again.
+A run's score is the mean return of its evaluations, the area under its learning curve. The table has the mean and the
+standard deviation over seeds for each task, the interquartile mean over all runs, and milliseconds per decision (two
+environment steps). Writes benchmarks/results/ablation.json. Finished runs in exp/benchmarks/ablation are reused.
 """
 
 import json
@@ -12,8 +12,10 @@ import re
 from pathlib import Path
 from statistics import mean, median
 
+import instruments  # noqa: F401  (finds benchmarks/)
+from machine import circumstances
 from scipy.stats import trim_mean
-from training import ROOT, circumstances, curve, finish, mean_and_spread, options, ours
+from training import ROOT, curve, finish, mean_and_spread, options, ours
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "ablation", ROOT / "benchmarks" / "results" / "ablation.json"
 TASKS = ("cheetah_run", "walker_run", "reacher_hard")
@@ -43,7 +45,7 @@ def main() -> None:
             for part, overrides in WITHOUT.items()
         ]
     )
-    print(f"| without | {' | '.join(args.tasks)} | all | ms a decision |\n|{' --- |' * (len(args.tasks) + 3)}")
+    print(f"| without | {' | '.join(args.tasks)} | all | ms per decision |\n|{' --- |' * (len(args.tasks) + 3)}")
     parts = {}
     for part in WITHOUT:
         runs = {task: [curve(folder(args.steps, part, task, seed)) for seed in args.seeds] for task in args.tasks}

@@ -1,9 +1,9 @@
-"""Trains SBX's CrossQ on a suite task as this project's runs are trained; benchmarks/crossq.py starts it.
+"""Trains SBX's CrossQ on a task of the suite as studies/crossq.py trains ours; that script starts this one.
 
-    .venv-bench/bin/python benchmarks/sbx_crossq.py TASK SEED STEPS EVERY FOLDER
+    .venv-bench/bin/python studies/sbx_crossq.py TASK SEED STEPS EVERY FOLDER
 
-The environment, its seeds and the evaluations are this project's, and so are the sizes: actor 2 x 128, critics 2 x 256,
-batches of 256, two environment steps an action. Writes FOLDER/result.json: evaluations, steps a second, versions.
+Environment, seeds, evaluations and sizes are those of our runs: an actor of 2 x 128 units, critics of 2 x 256, batches
+of 256, two environment steps per decision. Writes FOLDER/result.json: evaluations, steps per second, versions.
 """
 
 import json
@@ -14,10 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import instruments  # noqa: F401  (finds benchmarks/)
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import torch
 from sbx import CrossQ
 from stable_baselines3.common.callbacks import BaseCallback
@@ -30,36 +28,36 @@ ACTION_REPEAT, SEED_STEPS, EPISODES = 2, 1000, 10
 
 
 class Evaluate(BaseCallback):
-    """Evaluates every so many environment steps; the seconds that it takes are not training's."""
+    """Evaluates every `every` environment steps and leaves the time for it out of the speed."""
 
     def __init__(self, task: str, seed: int, every: int):
         super().__init__()
-        make_one = partial(make_env, task, seed, ACTION_REPEAT)
-        self._evaluator = Evaluator(make_one, seed, EPISODES, None, ACTION_REPEAT)
+        make_eval_env = partial(make_env, task, seed, ACTION_REPEAT)
+        self._evaluator = Evaluator(make_eval_env, seed, EPISODES, None, ACTION_REPEAT)
         self._every = every
         self._started_s = 0.0
         self._began_at = 0
         self.rows: list[dict[str, float]] = []
-        self._apart_s = 0.0
+        self._evaluation_s = 0.0
 
     def _on_step(self) -> bool:
         step = self.num_timesteps * ACTION_REPEAT
-        if step == SEED_STEPS + 500 * ACTION_REPEAT:  # everything is compiled
+        if step == SEED_STEPS + 500 * ACTION_REPEAT:  # all code is compiled by now
             self._started_s, self._began_at = time.perf_counter(), step
         if step % self._every == 0:
             began_s = time.perf_counter()
             returns = self._evaluator.evaluate(Greedy(self.model), step).returns
-            self._apart_s += time.perf_counter() - began_s
+            self._evaluation_s += time.perf_counter() - began_s
             self.rows.append({"step": step, "episode_reward": float(np.mean(returns))})
         return True
 
     def steps_per_second(self) -> float:
-        seconds = time.perf_counter() - self._started_s - self._apart_s
+        seconds = time.perf_counter() - self._started_s - self._evaluation_s
         return (self.num_timesteps * ACTION_REPEAT - self._began_at) / seconds
 
 
 class Greedy:
-    """A peer's model as an evaluator wants it."""
+    """Adapts an SBX model to the interface that our evaluator expects."""
 
     training = False
 

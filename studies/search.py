@@ -1,11 +1,11 @@
-"""Which settings learn the most a minute on one core: candidates for preset=fast, each a change to it, over six tasks.
+"""Searches the settings of preset=fast that learn most per minute on one core: candidates, each on six tasks.
 
-    python benchmarks/search.py [--candidates …] [--tasks …] [--seeds 11]
+    python studies/search.py [--candidates …] [--tasks …] [--seeds 11]
 
-A candidate's score on a task is its mean return over the second half of the seconds of training that all of them had
-there (evaluations apart), so a cheaper decision counts as much as a better one. Its seed is none of fast.py's, which
-measures what was chosen. Writes benchmarks/results/search.json and prints the table. Runs in exp/benchmarks/search that
-are finished are not made again, and are in the table too.
+A candidate's score on a task is its mean return over the second half of the training time (without evaluations) that
+all candidates had, so a cheaper decision counts as much as a better one. The seed is none of those with which
+studies/fast.py measures the preset. Writes benchmarks/results/search.json and prints the table. Finished runs in
+exp/benchmarks/search are reused and appear in the table.
 """
 
 import json
@@ -14,14 +14,16 @@ from itertools import product
 from pathlib import Path
 from statistics import mean, median
 
+import instruments  # noqa: F401  (finds benchmarks/)
 import numpy as np
-from training import ROOT, Curve, Job, at, circumstances, curve, done, finish, options, ours
+from machine import circumstances
+from training import ROOT, Curve, Job, at, curve, done, finish, options, ours
 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "search", ROOT / "benchmarks" / "results" / "search.json"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "finger_spin", "cartpole_swingup")
 EVERY = 3_000
-TWO, ONE = ("updates_per_step=2",), ("updates_per_step=1",)  # for each decision; every other one of the actor too
-# Name: environment steps, which take about as long as everybody's, and overrides.
+TWO, ONE = ("updates_per_step=2",), ("updates_per_step=1",)  # per decision; the actor steps in every second update
+# Name: overrides, and the number of environment steps that take about as long as those of the other candidates.
 CANDIDATES: dict[str, tuple[int, tuple[str, ...]]] = {
     "two updates": (30_000, TWO),
     "two updates, critics of 256 units": (27_000, (*TWO, "agent.critic.hidden_dim=256")),
@@ -47,9 +49,9 @@ def job(candidate: str, task: str, seed: int) -> Job:
     return ours(folder(candidate, task, seed), task, seed, ["preset=fast", *lengths, *overrides])
 
 
-def late_return(found: Curve, seconds: float) -> float:
-    """The mean return between half of the seconds and all of them."""
-    return mean(at(found, second) for second in np.linspace(seconds / 2, seconds, 50))
+def late_return(run: Curve, seconds: float) -> float:
+    """Returns the mean return from half of the time to the end."""
+    return mean(at(run, second) for second in np.linspace(seconds / 2, seconds, 50))
 
 
 def main() -> None:
@@ -58,7 +60,7 @@ def main() -> None:
     args = parser.parse_args()
     finish([job(name, task, seed) for seed, task, name in product(args.seeds, args.tasks, args.candidates)])
     keys = product(CANDIDATES, args.tasks, args.seeds)
-    runs = {key: curve(folder(*key)) for key in keys if done(job(*key))}  # those of earlier calls too
+    runs = {key: curve(folder(*key)) for key in keys if done(job(*key))}  # earlier calls included
     limits = {
         (t, s): min(run.seconds[-1] for (_, task, seed), run in runs.items() if (task, seed) == (t, s))
         for t, s in product(args.tasks, args.seeds)

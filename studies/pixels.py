@@ -1,39 +1,35 @@
-"""What learning from pixels costs: an update's operations and time, a rendered step, and the memory of 100 000 frames.
+"""Measures the cost of learning from pixels: an update, a rendered step, and the memory of 100 000 frames.
 
-    python benchmarks/pixels.py [--updates 12] [--threads 1]
+    python studies/pixels.py [--updates 12] [--threads 1]
 
-Times are the processor's, medians, of cartpole_swingup (rendered with MUJOCO_GL, or what is found). Written to
+Operations and median processor times on cartpole_swingup; MUJOCO_GL chooses the renderer. Writes
 benchmarks/results/pixels.json.
 """
 
 import argparse
-import datetime
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import instruments
 import numpy as np
 import psutil
 import torch
+from machine import circumstances
 from torch.utils.flop_counter import FlopCounterMode
+from update_worker import agent_and_buffer
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
-from machine import processor  # noqa: E402
-from update_worker import agent_and_buffer  # noqa: E402
+from logger import Logger
+from replay.frames import FrameBuffer, nbytes
+from run import environments
+from settings import compose
+from settings.schema import check
 
-from logger import Logger  # noqa: E402
-from replay.frames import FrameBuffer, nbytes  # noqa: E402
-from run import environments  # noqa: E402
-from settings import compose  # noqa: E402
-from settings.schema import check  # noqa: E402
-
-RESULT = ROOT / "benchmarks" / "results" / "pixels.json"
+RESULT = instruments.ROOT / "benchmarks" / "results" / "pixels.json"
 PRESET = ("preset=pixels_cpu", "env=cartpole_swingup", "replay_buffer_capacity=2000")
 SIZES: dict[str, tuple[str, ...]] = {
     "preset=pixels_cpu": PRESET,
@@ -46,17 +42,17 @@ FRAMES = 100_000
 
 
 def milliseconds(work: Callable[[], object], count: int) -> float:
-    """The median of one call, on all threads together."""
-    found = []
+    """Returns the median processor time of a call, summed over threads."""
+    times_ms = []
     for _ in range(count):
         started_s = time.process_time()
         work()
-        found.append(1e3 * (time.process_time() - started_s))
-    return statistics.median(found)
+        times_ms.append(1e3 * (time.process_time() - started_s))
+    return statistics.median(times_ms)
 
 
 def update(overrides: tuple[str, ...], threads: int, count: int) -> dict[str, float]:
-    """Of the mean of two updates, one of which steps the actor: billions of operations, and milliseconds."""
+    """Returns the mean cost of two updates, one of which steps the actor: GFLOP and milliseconds."""
     logger = Logger(Path(), {})
     agent, buffer = agent_and_buffer([*overrides, f"num_threads={threads}", "execution=eager"])
     agent.update(buffer, logger, 0)
@@ -69,7 +65,7 @@ def update(overrides: tuple[str, ...], threads: int, count: int) -> dict[str, fl
         for _ in range(2):
             agent.update(buffer, logger, 0)
 
-    for _ in range(2):  # each pattern of what is due is recorded
+    for _ in range(2):  # records both kinds of update
         two()
     sampled = milliseconds(lambda: buffer.sample(agent.batch_size), count)
     return {
@@ -90,7 +86,7 @@ def environment() -> dict[str, float]:
 
 
 def memory() -> dict[str, float]:
-    """Of a buffer that is filled with frames of 64 x 64 pixels."""
+    """Fills a replay buffer with frames of 64 x 64 pixels and returns its size and the time of an addition."""
     process, random = psutil.Process(), np.random.default_rng(0)
     before = process.memory_info().rss
     buffer = FrameBuffer((9, 64, 64), (6,), FRAMES, torch.device("cpu"), frame_stack=3)
@@ -101,10 +97,10 @@ def memory() -> dict[str, float]:
         buffer.add(obs, np.zeros(6, np.float32), 0.0, next_obs, False, False)
         seconds += time.process_time() - started_s
         obs = next_obs
-    grown, of_frames = process.memory_info().rss - before, FRAMES * 3 * 64 * 64
+    used, of_frames = process.memory_info().rss - before, FRAMES * 3 * 64 * 64
     promised = nbytes((9, 64, 64), (6,), FRAMES, 3)
     return {
-        "bytes_per_byte_of_a_frame": grown / of_frames,
+        "bytes_per_byte_of_a_frame": used / of_frames,
         "when_full": promised / of_frames,
         "add_ms": 1e3 * seconds / FRAMES,
     }
@@ -115,17 +111,15 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=12)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    found: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "machine": processor(),
-        "threads": arguments.threads,
+    result: dict[str, Any] = {
+        **circumstances(),
         "opengl": os.environ.get("MUJOCO_GL"),
         "environment": environment(),
         "memory": memory(),
         "updates": {name: update(overrides, arguments.threads, arguments.updates) for name, overrides in SIZES.items()},
     }
-    print(json.dumps(found, indent=1))
-    RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=1))
+    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
