@@ -1,4 +1,5 @@
-"""Patches Hydra 1.3: a node of another class replaces the old one, open groups take any key, and Python 3.14 works.
+"""Patches Hydra 1.3: a node of another class replaces the old one, open groups take any key, some files are no choices,
+and Python 3.14 works.
 
 Hydra would merge two nodes: `agent=tqc agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}`
 would leave the new head with the old one's number of quantiles. Hydra would also ask for a plus,
@@ -19,6 +20,7 @@ OPEN_GROUPS = ("env_kwargs",)  # groups that take keys which no YAML names
 
 _hydras_args_parser = hydra_utils.get_args_parser
 _hydras_apply = ConfigLoaderImpl._apply_overrides_to_config
+_hydras_options = ConfigLoaderImpl.get_group_options
 
 
 def _apply_overrides(overrides: list[Override], cfg: DictConfig) -> None:
@@ -48,6 +50,11 @@ def _select(cfg: DictConfig, key: str) -> Any:
     return OmegaConf.select(cfg, key, throw_on_missing=False, throw_on_resolution_failure=False)
 
 
+def _group_options(self: ConfigLoaderImpl, *args: Any, **kwargs: Any) -> list[str]:
+    """The choices of a group, for `glob(*)`: a file whose name begins with _ is only for others to build on."""
+    return [name for name in _hydras_options(self, *args, **kwargs) if not name.startswith("_")]
+
+
 def args_parser() -> ArgumentParser:
     """Returns Hydra's parser of its own options.
 
@@ -64,5 +71,6 @@ def args_parser() -> ArgumentParser:
 def install() -> None:
     """Patches Hydra in this process."""
     ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_apply_overrides)  # type: ignore[method-assign]
+    ConfigLoaderImpl.get_group_options = _group_options  # type: ignore[method-assign]
     hydra_utils.get_args_parser = args_parser
     import_module("hydra.main").get_args_parser = args_parser  # type: ignore[attr-defined]  # its own reference

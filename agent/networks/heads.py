@@ -47,7 +47,7 @@ class ScalarHead(nn.Module, Validated):
         """Computes the target of `loss`.
 
         Args:
-            reward, discount, gamma: see losses.q_target.
+            reward, discount, gamma: see agent.losses.q_target.
             next_outputs: the target critics' outputs at the next observation, (N, B, out_dim).
             next_cost: subtracted from the next value, (B, 1): SAC's alpha log pi(a'|o'); None is 0.
         """

@@ -67,7 +67,7 @@ class CheckpointWriter:
             step: environment steps so far.
             states: tensors and plain values, by the name of their file.
             save_policy: writes the policy alone into a file, if it can be saved alone.
-            buffer: the ReplayBuffer whose new rows are saved (see on_disk.extend); None leaves it out.
+            buffer: the ReplayBuffer whose new rows are saved (see replay.on_disk.extend); None leaves it out.
             preloaded: the ReplayBuffer with preloaded rows; None leaves it out.
 
         Raises:
