@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from settings.keys import dotted
-from settings.types import Factory, NonNegativeInt, Part
+from settings.types import Factory, Interface, NonNegativeInt
 from settings.validated import Validated
 from sinks.sink import GROUPS, Row, Sink, group_of
 from utils import Every, require_count
 
-SinkFactory = Annotated[Factory, Part("a sink", ("log_dir",), ("dump", "close"))]
+SinkFactory = Annotated[Factory, Interface("a sink", ("log_dir",), ("dump", "close"))]
 
 
 class Meter:

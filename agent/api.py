@@ -9,7 +9,7 @@ The update step
     weights, or in evaluation mode.
     refuse_batch_norm: rejects networks with batch statistics, for agents with plain batches.
 Types of the constructor's arguments, which are the keys of the YAML
-    ActorFactory, CriticFactory, NetworkFactory, Factory and Part: nodes with a `_target_`; LearningRate, Schedule: a
+    ActorFactory, CriticFactory, NetworkFactory, Factory and Interface: nodes with a `_target_`; LearningRate, Schedule: a
     number, or one that follows the step; PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat, UnitInterval,
     Bounds, Betas, Depth, Init: values.
 Building
@@ -38,9 +38,9 @@ from settings.types import (
     Bounds,
     Depth,
     Factory,
+    Interface,
     NonNegativeFloat,
     NonNegativeInt,
-    Part,
     PositiveFloat,
     PositiveInt,
     Schedule,
@@ -64,6 +64,7 @@ __all__ = [
     "FollowsSteps",
     "HistogramInputs",
     "Init",
+    "Interface",
     "LearningRate",
     "Metrics",
     "NetworkFactory",
@@ -71,7 +72,6 @@ __all__ = [
     "NonNegativeFloat",
     "NonNegativeInt",
     "OffPolicyAgent",
-    "Part",
     "Phased",
     "PositiveFloat",
     "PositiveInt",

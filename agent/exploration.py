@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from settings.types import Factory, Part, PositiveFloat, PositiveInt
+from settings.types import Factory, Interface, PositiveFloat, PositiveInt
 from settings.validated import Validated
 
-ExplorationFactory = Annotated[Factory, Part("exploration noise", ("device",), ("__call__", "release"))]
+ExplorationFactory = Annotated[Factory, Interface("exploration noise", ("device",), ("__call__", "release"))]
 
 
 class HeldNoise(Validated):

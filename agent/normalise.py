@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from settings.types import Factory, Part, PositiveFloat, PositiveInt
+from settings.types import Factory, Interface, PositiveFloat, PositiveInt
 from settings.validated import Validated
 
 ObservationNormaliserFactory = Annotated[
-    Factory, Part("a normaliser of observations", ("obs_dim",), ("forward", "observe"))
+    Factory, Interface("a normaliser of observations", ("obs_dim",), ("forward", "observe"))
 ]
-RewardNormaliserFactory = Annotated[Factory, Part("a normaliser of rewards", ("device",), ("__call__", "observe"))]
+RewardNormaliserFactory = Annotated[Factory, Interface("a normaliser of rewards", ("device",), ("__call__", "observe"))]
 EPSILON = 1e-8  # added to the variance: an element that never changes is divided by 1e-4, not by 0
 
 

@@ -12,10 +12,10 @@ from agent.networks.encoder import EncoderFactory, FromImages, ImageShape
 from agent.toolkit.frozen import frozen_view
 from agent.toolkit.noise import Noise
 from replay_buffer import Batch, WeightedBatch
-from settings.types import Factory, Part
+from settings.types import Factory, Interface
 from utils import UserError
 
-AugmentationFactory = Annotated[Factory, Part("an augmentation of images", (), ("__call__",))]
+AugmentationFactory = Annotated[Factory, Interface("an augmentation of images", (), ("__call__",))]
 SHOWN = 4  # rows of a batch that are logged as images
 
 

@@ -24,11 +24,11 @@ from agent.toolkit.histograms import HistogramInputs, log_histograms
 from agent.toolkit.noise import DrawnNoise, Noise
 from agent.toolkit.priorities import return_priorities
 from replay_buffer import Batch
-from settings.types import Factory, NonNegativeFloat, Part, PositiveInt, Schedule, UnitInterval
+from settings.types import Factory, Interface, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import UserError, require_count
 
-CriticFactory = Annotated[Factory, Part("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
-ActorFactory = Annotated[Factory, Part("an actor", ("obs_dim", "action_dim"), ("forward",))]
+CriticFactory = Annotated[Factory, Interface("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
+ActorFactory = Annotated[Factory, Interface("an actor", ("obs_dim", "action_dim"), ("forward",))]
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 

@@ -14,11 +14,11 @@ from agent.api import (
     Betas,
     Factory,
     HistogramInputs,
+    Interface,
     LearningRate,
     Metrics,
     Noise,
     NonNegativeFloat,
-    Part,
     PositiveFloat,
     PositiveInt,
     Schedule,
@@ -32,7 +32,7 @@ from agent.api import (
 )
 from agent.networks.heads import ScalarHead
 
-ValueFactory = Annotated[Factory, Part("a value network", ("obs_dim",), ("forward",))]
+ValueFactory = Annotated[Factory, Interface("a value network", ("obs_dim",), ("forward",))]
 
 
 class SACVAgent(SoftActorAgent):

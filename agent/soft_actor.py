@@ -9,10 +9,10 @@ from agent.components import LearningRate
 from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent
 from agent.toolkit.histograms import HistogramInputs
 from agent.toolkit.noise import Noise
-from settings.types import Betas, Factory, NonNegativeFloat, Part, PositiveInt, Schedule
+from settings.types import Betas, Factory, Interface, NonNegativeFloat, PositiveInt, Schedule
 from utils import UserError
 
-TemperatureFactory = Annotated[Factory, Part("a temperature", ("init_temperature",), ("forward", "parameters"))]
+TemperatureFactory = Annotated[Factory, Interface("a temperature", ("init_temperature",), ("forward", "parameters"))]
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
 

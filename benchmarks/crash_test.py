@@ -33,7 +33,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import torch  # noqa: E402
 import torch._dynamo  # noqa: E402  takes two seconds; the forked runs would need them too
-from same_run import result, same  # noqa: E402
+from same_bytes import same  # noqa: E402
+from same_run import result  # noqa: E402
 from torch.utils import tensorboard  # noqa: E402, F401  as above
 
 import envs.make  # noqa: E402, F401

@@ -24,7 +24,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 from ray.cluster_utils import Cluster  # noqa: E402
-from same_run import result, same  # noqa: E402
+from same_bytes import same  # noqa: E402
+from same_run import result  # noqa: E402
 
 from run.saving import checkpoint  # noqa: E402
 from run.saving import folder as run_folder  # noqa: E402

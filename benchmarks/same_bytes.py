@@ -36,11 +36,14 @@ SMALL = [
     *("save_video=false", "save_figure=false", "log_save_tb=false"),
     *("agent.batch_size=32", "agent.critic.hidden_dim=32", "agent.actor.hidden_dim=32"),
 ]
+PIXELS = ["image_size=40", "agent.encoder.channels=8", "agent.encoder.feature_dim=16", "updates_per_step=0.5"]
 MORE = {
     "sac_v": ["agent.value.hidden_dim=32"],
     "sac_2018": ["agent.value.hidden_dim=32"],
     "redq": ["updates_per_step=2"],
     "droq": ["updates_per_step=2"],
+    "drq": PIXELS,
+    "drq_norm": PIXELS,
     "crossq": ["agent.critic.network.norm.renorm_after=200", "agent.actor.network.norm.renorm_after=200"],
 }
 
@@ -91,7 +94,9 @@ def train(case: Case, checkout: Path, folder: Path, steps: int) -> Ended:
     run = folder / str(case).replace(" ", "_")
     log = run.with_suffix(".log")
     command = [sys.executable, "train.py", *overrides(case, steps), f"hydra.run.dir={run}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MUJOCO_GL": "disabled"}
+    # Frames are only the same if both sides render with the same software.
+    renderer = "osmesa" if MORE.get(case.agent) is PIXELS else "disabled"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MUJOCO_GL": renderer}
     began_s = time.perf_counter()
     try:
         with log.open("w") as file:

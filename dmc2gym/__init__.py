@@ -29,11 +29,11 @@ class _SuiteTask(gym.Wrapper):
         self._physics = task.physics
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, task.observation_spec()[_FLAT].shape, np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, _ = self.env.reset(seed=seed, options=options)
         return obs[_FLAT].astype(np.float32), {"internal_state": self._physics.get_state(), "discount": 1.0}
 
-    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         info = {"internal_state": self._physics.get_state(), "discount": info["timestep.discount"]}
         return obs[_FLAT].astype(np.float32), float(reward), terminated, truncated, info

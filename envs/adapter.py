@@ -158,7 +158,7 @@ class RenderedObservation(gym.ObservationWrapper):
         return self._frame
 
 
-def is_image(space: gym.Space) -> bool:
+def is_image(space: gym.Space[Any]) -> bool:
     """Whether observations are images: uint8 in two or more dimensions."""
     return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
 

@@ -43,7 +43,7 @@ class SeededEpisodes(gym.Wrapper):
         self._episode = 0
         self._actions: list[np.ndarray] = []
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts the next episode and ignores `seed`.
 
         With `options={"states": ...}`, the states of all environments of a run, it restores its own state instead.
@@ -58,7 +58,7 @@ class SeededEpisodes(gym.Wrapper):
         obs, _ = self.env.reset(seed=episode_seed(self._run_seed, TRAIN_STREAM, self._index, episode))
         return obs
 
-    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         self._actions.append(np.array(action))
         obs, reward, terminated, truncated, info = self.env.step(action)
         return obs, reward, terminated, truncated, {"repeats": info["repeats"]}  # training reads nothing else
@@ -108,13 +108,13 @@ class Recorder(gym.Wrapper):
         self._episodes = episodes
         self._to_own_action = env.get_wrapper_attr("own_actions").of
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
         self._recording = Recording(seed, [np.array(obs)])
         self._episodes.append(self._recording)
         return obs, info
 
-    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         recording = self._recording
         recording.obs.append(np.array(obs))

@@ -22,7 +22,7 @@ class ReportErrors(gym.Wrapper):
         self._name = name
         self._shape = env.observation_space.shape
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         try:
             obs, info = self.env.reset(seed=seed, options=options)
         except (RunError, OSError):
@@ -32,7 +32,7 @@ class ReportErrors(gym.Wrapper):
         self._require_shape("reset", obs)
         return obs, info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         try:
             obs, reward, terminated, truncated, info = self.env.step(action)
             reward = float(reward)

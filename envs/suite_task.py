@@ -89,7 +89,7 @@ class ReportDivergence(gym.Wrapper):
         super().__init__(env)
         self._name = name
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         try:
             return self.env.step(action)
         except PhysicsError as error:

@@ -49,7 +49,10 @@ class Parts(LoopParts):
     """
 
     envs: SyncVectorEnv | AsyncVectorEnv
+    agent: Any
+    seed_policy: Any
     n_step: NStep
+    replay_buffer: Any
     device: torch.device
     preloaded: Preloaded
     films: bool

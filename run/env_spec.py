@@ -22,7 +22,7 @@ class EnvSpec(NamedTuple):
         return cls.of_spaces(env.observation_space, env.action_space)
 
     @classmethod
-    def of_spaces(cls, observation_space: gym.Space, action_space: gym.Space) -> "EnvSpec":
+    def of_spaces(cls, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> "EnvSpec":
         return cls(tuple(observation_space.shape or ()), tuple(action_space.shape or ()))
 
     @property

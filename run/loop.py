@@ -4,39 +4,18 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
 from envs.stepping import Stepping
+from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
 from run.progress import Progress
 from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
 
 OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
-
-
-class Batches(Protocol):
-    """What updates draw from (see run/data/preloaded.py)."""
-
-    @property
-    def batches(self) -> Any:
-        """In a step of the environments."""
-
-    @property
-    def offline(self) -> Any:
-        """Before the first of them."""
-
-
-class Evaluates(Protocol):
-    """What the loop asks of a run's evaluations (see run/evaluation/evaluations.py)."""
-
-    def evaluate(self, is_last: bool = False) -> None: ...
-
-    def poll(self) -> None: ...
-
-    def finish(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -53,11 +32,11 @@ class LoopParts:
         may_step_in_thread: whether the environments may step while updates run.
     """
 
-    envs: Any
-    agent: Any
-    seed_policy: Any
-    n_step: Any
-    replay_buffer: Any
+    envs: Envs
+    agent: Learner
+    seed_policy: Actor
+    n_step: RowMaker
+    replay_buffer: Buffer
     data: Batches
     may_step_in_thread: bool
 
@@ -77,7 +56,7 @@ class Loop:
     def __init__(
         self,
         parts: LoopParts,
-        logger: Any,
+        logger: MetricLogger,
         progress: Progress,
         evaluations: Evaluates,
         stopping: Stopping,
@@ -85,7 +64,9 @@ class Loop:
     ):
         self.plan = progress.plan
         self.envs = parts.envs
-        self.stepping = Stepping(parts.envs, parts.agent.execution if parts.may_step_in_thread else None)
+        self.stepping = Stepping(
+            parts.envs, getattr(parts.agent, "execution", None) if parts.may_step_in_thread else None
+        )
         self.agent = parts.agent
         self.seed_policy = parts.seed_policy
         self.n_step = parts.n_step
@@ -114,7 +95,7 @@ class Loop:
         with tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=not is_shown) as bar:
             return self._train(obs, bar) and self._finish()
 
-    def _train(self, obs: np.ndarray | None, bar: tqdm) -> bool:
+    def _train(self, obs: np.ndarray | None, bar: "tqdm[NoReturn]") -> bool:
         plan, agent, progress = self.plan, self.agent, self.progress
         obs = self.begin_episodes(np.ones(plan.num_envs, bool)) if obs is None else obs
         self.save(False)  # so that there are never logs without a checkpoint
@@ -123,7 +104,7 @@ class Loop:
                 self.evaluations.evaluate()
             else:
                 self.evaluations.poll()
-            if self.stopping.asked:
+            if self.stopping.signal_number:
                 self.save(False)
                 return False
             if progress.step >= plan.num_train_steps:
@@ -174,7 +155,7 @@ class Loop:
         self.end_unfinished_episodes()
         if self.progress.last_eval_step != self.progress.step:
             self.evaluations.evaluate(is_last=True)
-            return not self.stopping.asked
+            return not self.stopping.signal_number
         return True
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:

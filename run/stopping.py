@@ -50,7 +50,7 @@ class Stopping:
         self._previous: dict[int, Any] = {}  # handlers, by signal
         self._timer: threading.Timer | None = None
         self._may_interrupt = False
-        self.asked: int | None = None
+        self.signal_number: int | None = None
 
     def __enter__(self) -> "Stopping":
         cluster_signals = signals("SIGUSR2") if _UNDER_SUBMITIT in os.environ else signals("SIGTERM", "SIGUSR1")
@@ -66,13 +66,13 @@ class Stopping:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
-            if self.asked == signal.SIGINT:
+            if self.signal_number == signal.SIGINT:
                 os._exit(EXIT_INTERRUPTED)
             if sys.stderr.isatty():
                 print("\nsaving; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
-            self.asked = number
+            self.signal_number = number
         else:
-            self.asked = self.asked or number
+            self.signal_number = self.signal_number or number
             if self._timer is None:
                 self._timer = threading.Timer(self._grace_s, self._give_up)
                 self._timer.daemon = True
@@ -89,7 +89,7 @@ class Stopping:
         try:
             self._may_interrupt = True
             try:
-                return work() if self.asked is None else None
+                return work() if self.signal_number is None else None
             finally:
                 self._may_interrupt = False
         except Interrupted:
@@ -101,9 +101,9 @@ class Stopping:
         Raises:
             Stopped: always, unless submitit's own handler exits the process, to queue the job again.
         """
-        assert self.asked is not None
-        handler = self._previous.get(self.asked)
-        if self.asked in signals("SIGUSR2") and callable(handler):
+        assert self.signal_number is not None
+        handler = self._previous.get(self.signal_number)
+        if self.signal_number in signals("SIGUSR2") and callable(handler):
             print(message, flush=True)
-            handler(self.asked, None)
-        raise Stopped(message, EXIT_INTERRUPTED if self.asked == signal.SIGINT else EXIT_SAVED)
+            handler(self.signal_number, None)
+        raise Stopped(message, EXIT_INTERRUPTED if self.signal_number == signal.SIGINT else EXIT_SAVED)

@@ -147,18 +147,18 @@ class Workspace:
         finally:
             with contextlib.suppress(OSError):
                 self.logger.close()
-                if self.cfg.save_figure and self.progress.step and self.stopping.asked in (None, signal.SIGINT):
+                if self.cfg.save_figure and self.progress.step and self.stopping.signal_number in (None, signal.SIGINT):
                     import plot  # not before: matplotlib takes a second to import
 
                     plot.draw_run(self.work_dir)
         return self.last_return
 
     def _stop(self) -> None:
-        assert self.stopping.asked is not None
-        if self.stopping.asked == signal.SIGINT:
+        assert self.stopping.signal_number is not None
+        if self.stopping.signal_number == signal.SIGINT:
             message = f"interrupted at step {self.step}; logs in {self.work_dir}"
         else:
-            message = f"{signal.Signals(self.stopping.asked).name} at step {self.step}"
+            message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
         if self.saved.is_saved:
             message += f"; continue with: python train.py {shlex.quote(f'resume={self.work_dir}')}"
         self.stopping.end(message)

@@ -24,8 +24,8 @@ from settings.types import (
     EnvWrapper,
     Execution,
     Factory,
+    Interface,
     NonNegativeInt,
-    Part,
     Plain,
     PositiveFloat,
     PositiveInt,
@@ -57,7 +57,7 @@ OLD_PATHS = (  # keys of pytorch_sac's layout, and their new names
     ("agent.class", "agent._target_"),
 )
 AgentNode = Annotated[
-    dict[str, Any], Part("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
+    dict[str, Any], Interface("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
 ]
 
 
@@ -114,8 +114,8 @@ class Settings:
     seed: Annotated[int, Ge(0), Lt(2**32)]
     agent: AgentNode
     replay_buffer: dict[str, Any]  # run/data/buffers.py checks the rest
-    logger: Annotated[dict[str, Any], Part("a logger", ("log_dir",), ("log", "dump"))]
-    evaluator: Annotated[dict[str, Any], Part("an evaluator", ("make_env", "video_path"), ("evaluate",))]
+    logger: Annotated[dict[str, Any], Interface("a logger", ("log_dir",), ("log", "dump"))]
+    evaluator: Annotated[dict[str, Any], Interface("an evaluator", ("make_env", "video_path"), ("evaluate",))]
 
 
 class UnknownKeyError(UserError):
@@ -162,7 +162,7 @@ def check_agent(node: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _check_call(target: Any, values: dict[str, Any], path: str, interface: Part | None = None) -> dict[str, Any]:
+def _check_call(target: Any, values: dict[str, Any], path: str, interface: Interface | None = None) -> dict[str, Any]:
     """Checks the values of one node against the parameters of its target, and returns them converted.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from settings.types import Part
+from settings.types import Interface
 from utils import UserError, leaves
 
 _LATE_STEP = 10**12
@@ -135,16 +135,16 @@ def schedule_values(schedule: Callable[[int], Any], arguments: Any) -> dict[int,
     return {step: schedule(step) for step in [0, *sorted(steps), _LATE_STEP]}
 
 
-def interface_of(hint: Any) -> Part | None:
-    """The `Part` in a type hint: what the code requires of the class that a node names."""
+def interface_of(hint: Any) -> Interface | None:
+    """The `Interface` in a type hint: what the code requires of the class that a node names."""
     if get_origin(hint) in (Union, UnionType):
         return next(filter(None, map(interface_of, get_args(hint))), None)
     if get_origin(hint) is Annotated:
-        return next((extra for extra in hint.__metadata__ if isinstance(extra, Part)), None)
+        return next((extra for extra in hint.__metadata__ if isinstance(extra, Interface)), None)
     return None
 
 
-def require_interface(interface: Part, target: Any, names: Container[str], setting: str) -> None:
+def require_interface(interface: Interface, target: Any, names: Container[str], setting: str) -> None:
     """Checks that a class takes the arguments that the code passes, and has the methods that the code calls.
 
     Args:

@@ -29,8 +29,8 @@ Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 
 
 @dataclass(frozen=True)
-class Part:
-    """What the code requires of a class that a node names, as in `Annotated[Factory, Part("a norm", ("width",))]`.
+class Interface:
+    """What the code requires of a class that a node names, as in `Annotated[Factory, Interface("a norm", ("width",))]`.
 
     Attributes:
         what: what the class is, in words, for the message.
@@ -52,6 +52,6 @@ def _without_nodes(values: dict[str, Any]) -> dict[str, Any]:
 Plain = Annotated[dict[str, JsonValue], AfterValidator(_without_nodes)]  # arguments of an environment, without nodes
 Factory = Callable[..., Any]  # a YAML node with `_partial_: true`, which the code completes
 Schedule = Callable[[int], float]  # environment step -> value (see agent/schedule.py)
-EnvWrapper = Annotated[Factory, Part("a wrapper of an environment", ("env",), ("reset", "step"))]
+EnvWrapper = Annotated[Factory, Interface("a wrapper of an environment", ("env",), ("reset", "step"))]
 Execution = Literal["auto", "eager", "recorded", "compiled", "captured", "compiled_captured"]  # see agent/execution/
 Storage = Literal["auto", "host", "pinned", "device"]  # see replay/device.py

@@ -16,7 +16,9 @@ from statistics import mean, median
 import instruments  # noqa: F401  (finds benchmarks/)
 import matplotlib
 from machine import circumstances
-from training import ROOT, Job, curve, done, finish, mean_and_spread, options, ours, read
+from training import ROOT, Job, curve, done, finish, mean_and_spread, options, ours
+
+from study.runs import read
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -27,7 +27,7 @@ from run.evaluation.evaluator import Evaluator
 ACTION_REPEAT, SEED_STEPS, EPISODES = 2, 1000, 10
 
 
-class Evaluate(BaseCallback):
+class Evaluate(BaseCallback):  # type: ignore[misc]
     """Evaluates every `every` environment steps and leaves the time for it out of the speed."""
 
     def __init__(self, task: str, seed: int, every: int):

@@ -50,7 +50,7 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
     def replay(new_inputs: Tensors, owner: _Owner = owner) -> Tensors:
         # TorchScript's optimiser would produce operations that round differently. Inference mode saves each operation
         # the check whether autograd has to record it, a tenth of an update's time.
-        with torch.inference_mode(), torch.jit.optimized_execution(False):
+        with torch.inference_mode(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             return program(new_inputs, constants, lists)[0]
 
     return result, replay

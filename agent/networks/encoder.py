@@ -14,12 +14,12 @@ from torch import nn
 
 from agent.networks.layers import LayerNorm
 from agent.networks.mlp import Linear, initialise
-from settings.types import Factory, Part, PositiveInt
+from settings.types import Factory, Interface, PositiveInt
 from settings.validated import Validated
 from utils import UserError
 
 KERNEL = 3
-EncoderFactory = Annotated[Factory, Part("an encoder of images", ("obs_shape",), ("forward",))]
+EncoderFactory = Annotated[Factory, Interface("an encoder of images", ("obs_shape",), ("forward",))]
 ImageShape = tuple[PositiveInt, PositiveInt, PositiveInt]  # channels, height, width
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from agent import losses
-from settings.types import Bounds, Factory, NonNegativeInt, Part, PositiveInt
+from settings.types import Bounds, Factory, Interface, NonNegativeInt, PositiveInt
 from settings.validated import Validated
 from utils import UserError
 
-HeadFactory = Annotated[Factory, Part("a head", (), ("values", "target", "loss"))]
+HeadFactory = Annotated[Factory, Interface("a head", (), ("values", "target", "loss"))]
 
 
 class ScalarHead(nn.Module, Validated):

@@ -14,13 +14,13 @@ from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
 from agent.networks.mlp import Init, Linear, affine, initialise, mlp
 from agent.toolkit.hooks import AfterStep
-from settings.types import Factory, Part, PositiveInt
+from settings.types import Factory, Interface, PositiveInt
 from settings.validated import Validated
 from utils import UserError, one_line
 
-NetworkFactory = Annotated[Factory, Part("a network", ("shape",), ("forward",))]
-BlockFactory = Annotated[Factory, Part("a block of a network", ("shape",), ("forward",))]
-NormFactory = Annotated[Factory, Part("a norm", ("width", "num_members"), ("forward",))]
+NetworkFactory = Annotated[Factory, Interface("a network", ("shape",), ("forward",))]
+BlockFactory = Annotated[Factory, Interface("a block of a network", ("shape",), ("forward",))]
+NormFactory = Annotated[Factory, Interface("a norm", ("width", "num_members"), ("forward",))]
 UnitLength = bool | Literal["weights"]
 
 

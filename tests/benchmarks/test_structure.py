@@ -8,7 +8,7 @@ SMALL_PROJECT = {
     "train.py": """
 import off_policy
 
-class Part:
+class Interface:
     number = [n for n in range(3)][0]
 
 def main():

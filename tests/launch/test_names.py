@@ -62,7 +62,7 @@ def test_what_a_signal_says_can_be_pasted(tmp_path: Path) -> None:
     said = []
     run.stopping.end = said.append  # type: ignore[method-assign, assignment]
     run.saved.save()
-    run.stopping.asked = 15
+    run.stopping.signal_number = 15
     run._stop()
     run.close()
     assert shlex.split(said[0])[-3:] == ["python", "train.py", f"resume={tmp_path / 'a b'}"]

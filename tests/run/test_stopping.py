@@ -83,7 +83,7 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "_exit", codes.append)
     with Stopping(grace_s=7) as stop:
         os.kill(os.getpid(), signal.SIGINT)
-        assert stop.asked == signal.SIGINT and not codes
+        assert stop.signal_number == signal.SIGINT and not codes
         os.kill(os.getpid(), signal.SIGINT)
     assert codes == [stopping.EXIT_INTERRUPTED]
 
