@@ -9,8 +9,8 @@ The update step
     weights, or in evaluation mode.
     refuse_batch_norm: rejects networks with batch statistics, for agents with plain batches.
 Types of the constructor's arguments, which are the keys of the YAML
-    ActorFactory, CriticFactory, NetworkFactory, Factory and Interface: nodes with a `_target_`; LearningRate, Schedule: a
-    number, or one that follows the step; PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat, UnitInterval,
+    ActorFactory, CriticFactory, NetworkFactory, Factory and Interface: nodes with a `_target_`; LearningRate, Schedule:
+    a number, or one that follows the step; PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat, UnitInterval,
     Bounds, Betas, Depth, Init: values.
 Building
     build_network: the MLP or another network of an actor or critic. Schedules: numbers on a schedule
