@@ -49,13 +49,13 @@ def test_the_worked_example_of_a_new_part_trains(tmp_path: Path, monkeypatch: py
 def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
     line = re.search(r"^FITS_CPU := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert line
-    fits = []
+    named, fits = line[1].split(), []
     for agent in sorted(path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml")):
         with contextlib.suppress(UserError):
             settings(f"agent={agent}", "preset=cpu")
-            fits.append(agent)
+            fits.append(agent)  # a new agent may do without: it gets preset=short
         assert settings(f"agent={agent}", "preset=short").num_threads == 1
-    assert sorted(line[1].split()) == fits
+    assert set(named) <= set(fits) and {"sac", "crossq", "xqc"} <= set(named)
 
 
 @pytest.mark.parametrize(

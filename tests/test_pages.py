@@ -76,11 +76,6 @@ generated = pytest.mark.parametrize("script", [make_keys, make_files], ids=["KEY
 
 
 @generated
-def test_a_generated_page_is_current(script: ModuleType) -> None:
-    assert script.PAGE.read_text() == script.page(), f"run: make format (it calls {Path(str(script.__file__)).name})"
-
-
-@generated
 def test_a_stale_page_is_one_line(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

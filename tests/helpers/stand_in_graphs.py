@@ -4,6 +4,7 @@ from collections.abc import Callable
 from copy import copy, deepcopy
 from typing import Any
 
+import composed
 import numpy as np
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Silent
@@ -14,8 +15,10 @@ from replay import frames
 from replay.device import STORAGES
 from replay.frames import FrameBuffer
 from replay_buffer import ReplayBuffer
+from settings import compose
 
 CPU = torch.device("cpu")
+CHOICES = {path.stem for path in compose.CONFIG_DIR.glob("agent/*.yaml")}
 DELAYED = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=2")
 OUT_OF_STEP = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=3")
 FOLLOWERS = ("agent/observation_normaliser=running", "agent/reward_normaliser=returns", "agent.critic_weight_decay=0.1")
@@ -60,8 +63,10 @@ def sees_images(name: str) -> bool:
 
 
 def delayed(name: str) -> tuple[str, ...]:
-    """Actor and targets every other update; those of TD3 go together anyway."""
-    return DELAYED[:1] if name.startswith("td3") else DELAYED
+    """Actor and targets every other update, as far as the agent has the keys."""
+    agent = name.partition(" ")[0]
+    keys = composed.settings(f"agent={agent}" if agent in CHOICES else "agent=sac").agent
+    return tuple(text for text in DELAYED if text.partition("=")[0].removeprefix("agent.") in keys)
 
 
 class StandInGraphs:

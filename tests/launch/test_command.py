@@ -33,7 +33,7 @@ from utils import UserError
         ("agent.class=x", "called agent._target_ here"),
         ("agent.obs_dim=3", "comes from the environment"),
         ("+agent.critic.action_dim=3", "comes from the environment"),
-        ("agent=sca", "there are crossq"),
+        ("agent=sca", "agent=sca: no such choice; there are "),
         ("preset=fsat", "there are cpu"),
         ("preset=[cpu,nope]", "preset=nope"),
         ("agent.critic=5", "a group of keys"),

@@ -175,7 +175,7 @@ OVERRIDES = [  # what Hydra reads, or does not
     ("env=チーター", "quote"),
     ("\"env='チーター'\"", "no such task"),
     ("experiment=ü", "quote"),
-    ("agent=null", "agent=null: the name of a choice goes here; there are crossq"),
+    ("agent=null", "agent=null: the name of a choice goes here; there are "),
     ("agent=", "agent=: "),
     ("agent=3", "agent=3: the name of a choice goes here"),
     ("agent._target_=os.system", "an agent goes here, and this does not take obs_dim"),
