@@ -1,4 +1,4 @@
-"""Evaluates a checkpoint: `python evaluate.py exp/<day>/<run>`, or `.../checkpoints/step_<number>` for an older one.
+"""Evaluates a run's policy: `python evaluate.py exp/<day>/<run>`, or `.../checkpoints/step_<number>` for an older one.
 
 `--best` evaluates the policy of the best evaluation during training. The file of a policy can be evaluated too
 (`python evaluate.py policies/cheetah_run.pt`); it is filmed with `--video out.mp4`.

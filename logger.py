@@ -1,4 +1,4 @@
-"""Averages the values that are logged, and passes them to the sinks of the configuration (see sinks/)."""
+"""Averages logged values and passes them to the sinks (see sinks/)."""
 
 import copy
 from pathlib import Path

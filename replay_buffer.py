@@ -1,4 +1,4 @@
-"""The replay buffer: transitions as packed rows of one array, so a batch is one gather and one copy to the device."""
+"""The replay buffer. Transitions are packed rows of one array, so a batch is one gather and one copy to the device."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

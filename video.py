@@ -1,4 +1,4 @@
-"""Writes rendered episodes as mp4 files that browsers play at the task's real speed."""
+"""Writes rendered episodes as mp4 files. Browsers play them at the task's real speed."""
 
 import errno
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Actors: networks from observations to a Gaussian, or a mixture of Gaussians, squashed by tanh."""
+"""Actors. They map observations to a Gaussian, or a mixture of Gaussians, squashed by tanh."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Augmentation of images: several randomly changed views of each image of a batch."""
+"""Augmentation of images. A batch gets several randomly changed views of each image."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Exploration noise that is held for several steps, so that a policy explores in longer moves."""
+"""Exploration noise that is held for several steps. With it a policy explores in longer moves."""
 
 from collections.abc import Callable
 from typing import Annotated, Any

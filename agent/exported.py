@@ -1,4 +1,4 @@
-"""Exports a policy's greedy actions as a graph for machines without this project: ONNX or TorchScript.
+"""Exports a policy's greedy actions as a graph: ONNX or TorchScript, for machines without this project.
 
 Both formats take batches of any size.
 """

@@ -1,4 +1,5 @@
-"""Running normalisation of observations, by mean and standard deviation, and of rewards, by the spread of returns.
+"""Running normalisation of observations and rewards. Observations are scaled by mean and standard deviation, rewards by
+the spread of returns.
 
 Both see every training transition before an update can draw it, and none of an evaluation. Their scales are tensors
 that change in place, so a captured CUDA graph reads the newest ones.

@@ -1,4 +1,5 @@
-"""Schedules: values as pure functions of the environment step, so that resuming at a step resumes the value."""
+"""Schedules of values over environment steps. A value is a pure function of the step, so that resuming at a step
+resumes it."""
 
 import math
 

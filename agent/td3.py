@@ -1,4 +1,5 @@
-"""TD3 (arXiv 1802.09477): a deterministic actor, the smaller of two critics, smoothed targets, delayed updates."""
+"""TD3 (arXiv 1802.09477). It has a deterministic actor, the smaller of two critics, smoothed targets, delayed
+updates."""
 
 import copy
 from typing import Any, NamedTuple

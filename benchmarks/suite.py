@@ -5,7 +5,7 @@
 One run per core, as many at a time as there are cores. An interrupted study continues where it was, also within a run.
 A finished run is four lines of benchmarks/results/suite/returns.csv (evaluations of ten episodes, seconds of training)
 and is not repeated unless the preset has changed. The policy of each task's median seed is saved in policies/. --report
-only writes the table and docs/img/suite.png.
+only writes means.csv, tasks.csv and docs/img/suite.png.
 """
 
 import csv
@@ -96,26 +96,44 @@ def interquartile_mean(values: Sequence[float]) -> float:
     return float(of_scores([[value] for value in values]).value[-1])
 
 
-def table(title: str, tasks: Sequence[str], ours_: Returns, others: Published) -> list[str]:
-    """Returns a table of means and interquartile means over tasks after half and after all of the steps."""
-    lines = [f"| {title} | mean, {STEPS // 2} | mean, {STEPS} | interquartile mean |", "| --- | --- | --- | --- |"]
+def means(title: str, tasks: Sequence[str], ours_: Returns, others: Published) -> list[list[str]]:
+    """Returns rows of means, intervals and interquartile means over tasks after half and after all of the steps."""
+    rows: list[list[str]] = []
     if all(task in ours_ for task in tasks):
         final = [[seeds[s][STEPS] for s in sorted(seeds)] for seeds in (ours_[task] for task in tasks)]
         half = mean(mean(points[STEPS // 2] for points in ours_[task].values()) for task in tasks)
         random = np.random.default_rng(0)
         resampled = [np.mean([random.choice(values, len(values)).mean() for values in final]) for _ in range(2000)]
-        low, high = np.percentile(resampled, [2.5, 97.5])
-        whole = f"{mean(map(mean, final)):.0f}"
+        interval = ["", ""]
         if all(len(values) > 1 for values in final):  # one seed has no interval
-            whole += f" [{low:.0f}, {high:.0f}]"
-        lines.append(f"| **ours** | {half:.0f} | {whole} | {of_scores(final).value[-1]:.0f} |")
+            interval = [f"{bound:.0f}" for bound in np.percentile(resampled, [2.5, 97.5])]
+        middle = of_scores(final).value[-1]
+        rows.append([title, "ours", f"{half:.0f}", f"{mean(map(mean, final)):.0f}", *interval, f"{middle:.0f}"])
     for method, of_task in others.items():
         if all(STEPS in of_task.get(task, {}) for task in tasks):
             final_means = [of_task[task][STEPS] for task in tasks]
             half = float(np.mean([of_task[task].get(STEPS // 2, np.nan) for task in tasks]))
             middle = interquartile_mean(final_means)
-            lines.append(f"| {method} | {half:.0f} | {mean(final_means):.0f} | {middle:.0f} |")
-    return lines
+            rows.append([title, method, f"{half:.0f}", f"{mean(final_means):.0f}", "", "", f"{middle:.0f}"])
+    return rows
+
+
+def by_task(tasks: Sequence[str], ours_: Returns, others: Published) -> list[list[str]]:
+    """Returns a row per task: our seeds, their mean and standard deviation, and the published means."""
+    rows: list[list[str]] = []
+    for task in tasks:
+        final = [points[STEPS] for points in ours_.get(task, {}).values()]
+        cells = [f"{mean(final):.0f}" if final else "", f"{np.std(final, ddof=1):.0f}" if len(final) > 1 else ""]
+        published_finals = [others[method].get(task, {}).get(STEPS) for method in SHOWN]
+        rows.append([task, str(len(final)), *cells, *("" if v is None else f"{v:.0f}" for v in published_finals)])
+    return rows
+
+
+def write(name: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Writes a CSV file beside the returns."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with (RESULTS / name).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
 
 def below_plain_sac(ours_: Returns, others: Published) -> str:
@@ -180,29 +198,18 @@ def report() -> None:
     common = [task for task in easy if all(STEPS in of.get(task, {}) for of in others.values())]
     sparse = [task for task in easy if task.startswith("cartpole") and task.endswith("sparse")]
     parts = {
-        f"the {len(common)} that all report": common,
-        f"these and {' and '.join(sparse)}": [*common, *sparse],
+        f"{len(common)} that all report": common,
+        f"{len(common) + len(sparse)}, with {' and '.join(sparse)}": [*common, *sparse],
     }
-    parts |= {f"the {len(hard)} hard ones": hard}
-    lines = [below_plain_sac(returns, others), ""]
-    lines += itertools.chain.from_iterable([*table(name, tasks, returns, others), ""] for name, tasks in parts.items())
-    lines += ["| task | seeds | ours | " + " | ".join(SHOWN) + " |", "| --- | --- | --- |" + " --- |" * len(SHOWN)]
-    for task in [*easy, *hard]:
-        final = [points[STEPS] for points in returns.get(task, {}).values()]
-        cells = [mean_and_spread(final) if final else ""]
-        published_finals = [others[method].get(task, {}).get(STEPS) for method in SHOWN]
-        cells += ["" if value is None else f"{value:.0f}" for value in published_finals]
-        lines.append(f"| {task} | {len(final)} | {' | '.join(cells)} |")
+    parts |= {f"{len(hard)} hard": hard}
+    rows = [row for title, tasks in parts.items() for row in means(title, tasks, returns, others)]
+    names = [f"mean_{STEPS // 2}", f"mean_{STEPS}", "low", "high", "interquartile_mean"]
+    write("means.csv", ["tasks", "method", *names], rows)
+    write("tasks.csv", ["task", "seeds", "ours", "std", *SHOWN], by_task([*easy, *hard], returns, others))
+    print(*(", ".join(row) for row in rows), below_plain_sac(returns, others), arithmetic(), sep="\n")
     seconds = [run.seconds[-1] for run in runs.values()]
     if seconds:
-        lines += [
-            "",
-            f"{len(seconds)} runs, {np.median(seconds) / 60:.1f} minutes of training each (median) on one core",
-        ]
-    lines += ["", arithmetic()]
-    print("\n".join(lines))
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"{len(seconds)} runs, {np.median(seconds) / 60:.1f} minutes of training each (median) on one core")
     draw([*easy, *hard], returns, others)
 
 

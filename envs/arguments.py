@@ -1,4 +1,4 @@
-"""Checks `env_kwargs`, the arguments of an environment, against the signature of its class."""
+"""Checks `env_kwargs` against the signature of the environment's class."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Episodes: seeded, so that training can restore any state exactly; and recorded, for data sets."""
+"""Seeded and recorded episodes. Seeds let training restore any state exactly; recordings become data sets."""
 
 from dataclasses import dataclass, field
 from typing import Any

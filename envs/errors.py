@@ -1,4 +1,4 @@
-"""Reports the exceptions of a user's environment as errors of that environment."""
+"""Reports exceptions of a user's environment as its errors."""
 
 import traceback
 from typing import Any

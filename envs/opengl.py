@@ -1,4 +1,4 @@
-"""Chooses the OpenGL backend of MuJoCo once, before dm_control is imported and reads the choice."""
+"""Chooses MuJoCo's OpenGL backend once. This has to happen before dm_control is imported and reads the choice."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Steps several environments together, in this process or each in its own."""
+"""Steps several environments together, in one process or several."""
 
 import multiprocessing
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Trains without Hydra: a pendulum swings up within 3000 steps (15 seconds on one core).
+"""Trains a pendulum without Hydra: it swings up within 3000 steps (15 seconds on one core).
 
 PYTHONPATH=. python examples/library.py
 """

@@ -1,4 +1,4 @@
-"""Soft actor-critic on one page of plain PyTorch, to be read from top to bottom with the paper, arXiv 1812.05905.
+"""Soft actor-critic on one page of plain PyTorch. Read it from top to bottom with the paper, arXiv 1812.05905.
 
     python examples/sac_on_one_page.py cartpole_swingup --seed 1 --steps 20000
 

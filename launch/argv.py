@@ -1,4 +1,5 @@
-"""The command line: this project's own keys, Hydra's options and the overrides."""
+"""Splits the command line into its three kinds of argument: this project's own keys, Hydra's options and the
+overrides."""
 
 import argparse
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Does what a command line asks for; how that ends becomes a line and an exit code."""
+"""Runs a command line and returns its exit code. An error becomes one line."""
 
 import os
 import shlex

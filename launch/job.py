@@ -1,4 +1,4 @@
-"""One run: a new one, one of a sweep's, or one that continues."""
+"""Runs one new, swept or resumed run."""
 
 import os
 from collections.abc import Sequence

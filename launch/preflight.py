@@ -1,4 +1,4 @@
-"""What a command line asks for, checked before a folder is made; a single run's parts are built here, once."""
+"""Checks a command line before a folder is made. A single run's parts are built here, once."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""What a study searches, and the sampler that chooses the values of its trials."""
+"""What a study searches, and the sampler of its values."""
 
 import zlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A sweep: what each of its jobs does around the training itself, and what is said at its end."""
+"""What a sweep does around each training, and its report at the end."""
 
 import itertools
 import math

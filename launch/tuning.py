@@ -1,4 +1,5 @@
-"""Tuning with Optuna: a sweep whose values a sampler chooses; a study that can be stopped at any time and continued."""
+"""Tuning with Optuna. A study is a sweep whose values a sampler chooses; it can be stopped at any time and
+continued."""
 
 from pathlib import Path
 from typing import Any

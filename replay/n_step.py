@@ -1,4 +1,4 @@
-"""n-step transitions: n steps of an environment as one row of the replay buffer."""
+"""n-step transitions. n steps of an environment become one row of the replay buffer."""
 
 from collections import deque
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The spaces that a Minari data set describes, parsed within limits, and their arrays, flattened.
+"""The spaces of a Minari data set. They are parsed within limits, and their arrays flattened.
 
 A data set may be untrusted: sizes are checked before anything is allocated.
 """

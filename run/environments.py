@@ -1,4 +1,4 @@
-"""The environments that a run's settings describe, for training and for evaluation."""
+"""Makes the environments for training and evaluation from the settings."""
 
 import os
 from functools import partial

@@ -1,4 +1,4 @@
-"""What the training loop calls on its parts, so that a part of the user's own knows what to have."""
+"""The interfaces that the training loop requires of parts. A user's own part has to have them too."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""A run's counters, its unfinished episodes, and which updates, evaluations and checkpoints are due."""
+"""A run's counters, unfinished episodes, and what is due: updates, evaluations and checkpoints."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Composes the configuration with Hydra, and turns Hydra's errors into one line each."""
+"""Composes the configuration with Hydra. Hydra's errors become one line each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

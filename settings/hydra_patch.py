@@ -1,5 +1,5 @@
-"""Patches Hydra 1.3: a node of another class replaces the old one, open groups take any key, some files are no choices,
-and Python 3.14 works.
+"""Patches Hydra 1.3 in four places: a node of another class replaces the old one, open groups take any key, some files
+are no choices, and Python 3.14 works.
 
 Hydra would merge two nodes: `agent=tqc agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}`
 would leave the new head with the old one's number of quantiles. Hydra would also ask for a plus,

@@ -1,4 +1,5 @@
-"""Dotted keys of nested configurations, and the explanation of each key in the YAML, for docs/KEYS.md and `--help`.
+"""Dotted keys of configurations and their explanations. These are the comments in the YAML, for docs/KEYS.md and
+`--help`.
 
 The explanation of a key is the comment behind it, or the comment lines directly above it. In config/train.yaml, a line
 that starts with `##` begins a new table.

@@ -1,4 +1,4 @@
-"""Reads the YAML in the folder of a run or a sweep, which may be untrusted: plain values only, of limited size."""
+"""Reads untrusted YAML in run and sweep folders: plain values only, of limited size."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reads signatures: which parameters a class or a function takes, and whether a value fits a type hint."""
+"""Reads signatures and checks values against type hints."""
 
 import difflib
 import inspect

@@ -1,4 +1,4 @@
-"""Constructors and functions that check their arguments as the configuration is checked, for users of the library."""
+"""Validates constructor and function arguments in Python: as the configuration is checked, for users of the library."""
 
 import inspect
 from collections.abc import Callable

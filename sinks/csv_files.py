@@ -1,4 +1,4 @@
-"""Writes the logs as CSV files, `train.csv` and `eval.csv`, and cuts them back when a run is resumed."""
+"""Writes the logs as CSV files. When a run is resumed, `train.csv` and `eval.csv` are cut back."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Writes the logs as TensorBoard event files, and cuts them back when a run is resumed."""
+"""Writes the logs as TensorBoard event files. When a run is resumed, they are cut back."""
 
 import os
 from pathlib import Path

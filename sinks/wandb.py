@@ -1,4 +1,4 @@
-"""Logs to Weights & Biases with `log_save_wandb=true`; needs `pip install -e '.[wandb]'`."""
+"""Logs to Weights & Biases: `log_save_wandb=true`; needs `pip install -e '.[wandb]'`."""
 
 import importlib.util
 import io

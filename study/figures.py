@@ -1,4 +1,5 @@
-"""Figures: a study's tasks in a grid, the interquartile mean over tasks, and the curves of one run."""
+"""Draws a study's figures, and the curves of one run. A study has its tasks in a grid, and the interquartile mean
+over tasks."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Averages over seeds and tasks, with confidence intervals, as in Agarwal et al. 2021 (arXiv 2108.13264).
+"""Averages over seeds and tasks, with confidence intervals: as in Agarwal et al. 2021 (arXiv 2108.13264).
 
 Per task: the mean over runs. Over tasks: the interquartile mean, the mean of the middle half of all runs' scores.
 Intervals are 95 % percentile bootstrap intervals; over tasks, runs are resampled within each task.

@@ -1,4 +1,4 @@
-"""Colours and dashes of curves, the same in the figures and the report."""
+"""Colours and dashes of curves. They are the same in the figures and the report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

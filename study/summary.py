@@ -1,4 +1,4 @@
-"""Summarises runs as a study, which figures, tables and the report show."""
+"""Summarises runs for figures, tables and the report."""
 
 import re
 from collections.abc import Sequence

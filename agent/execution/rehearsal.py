@@ -1,4 +1,4 @@
-"""The rehearsal: the first update of a process is made once with everything due, checked, and undone.
+"""The rehearsal checks the first update, then undoes it. Every process makes it once, with everything due.
 
 It shows which random numbers an update needs, so that they can be drawn before each update. It also checks what a
 recorded or captured update requires of the author, with an error that names the mistake.

@@ -1,4 +1,5 @@
-"""Traces a function's tensor operations once, as a program that TorchScript's interpreter runs again.
+"""Traces a function's tensor operations for replay without Python. TorchScript's interpreter runs the resulting
+program.
 
 At 256 units, half of an update on a CPU is spent between operations: in Python, modules, autograd's graph and engine. A
 traced program has none of it. It runs the same operations in the same order, so it gives the same bytes.

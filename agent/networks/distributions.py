@@ -1,4 +1,4 @@
-"""Distributions of actions: a Gaussian, or a mixture of Gaussians, squashed by tanh.
+"""Distributions of actions. They are a Gaussian, or a mixture of Gaussians, squashed by tanh.
 
 A distribution turns noise (standard normal, `actor.noise_dim` numbers per row) into samples, so an update is a function
 of tensors alone. `u` is an action before squashing, `a = tanh(u)`.

@@ -1,4 +1,4 @@
-"""Encoders from images to features, with convolutions that all networks of an agent share (DrQ, arXiv 2004.13649).
+"""Convolutional encoders that an agent's networks share (DrQ, arXiv 2004.13649).
 
 The critic's loss trains the critic's whole encoder. The actor's encoder has the same convolutions as constants, and a
 head of its own. A target critic has a copy of the whole encoder.

@@ -1,4 +1,5 @@
-"""Batch normalisation as a function, alone and folded into the linear layer behind it, with gradients by hand.
+"""Batch normalisation as a function with hand-written gradients. It runs alone or folded into the linear layer behind
+it.
 
 Normalising is an affine map of each feature, x -> x s + t. In front of a linear layer it is folded into the weights,
 (x s + t) W + b = x (s W) + (t W + b), so only the computation of the statistics reads the whole batch. Written out, the

@@ -1,4 +1,5 @@
-"""Heads: the meaning of a critic's outputs (values, quantiles of the return, or a distribution over bins) and its loss.
+"""Heads: what a critic's outputs mean, and their loss. Outputs are values, quantiles of the return, or a distribution
+over bins.
 
 A head has the width of the last layer (`out_dim`), turns outputs into values, and computes targets, the loss and TD
 errors. The equations are in agent/losses.py.

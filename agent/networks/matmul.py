@@ -1,4 +1,4 @@
-"""Matrix products without autograd, by the faster of the two libraries that torch has on a CPU.
+"""Matmuls without autograd. The faster of the two libraries that torch has on a CPU computes them.
 
 torch.mm calls MKL, which does not use AVX-512 on processors other than Intel's. There oneDNN, which torch calls for
 convolutions, takes half the time for 256 x 256 numbers, and adds a bias and a ReLU on the way (docs/PERFORMANCE.md). A

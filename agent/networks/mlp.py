@@ -1,4 +1,4 @@
-"""Linear layers and MLPs, single or as an ensemble whose members are computed in batched matmuls.
+"""Linear layers and MLPs, single or as an ensemble. The members of an ensemble are computed in batched matmuls.
 
 The backward pass of an MLP is written out by hand. Together with those of fused_norm.py and distributions.py and with
 matmul.py's choice of a library, it saves 12 to 22 % of a recorded update. It skips zero rows of a minimum's gradient

@@ -1,4 +1,4 @@
-"""Adam as one fused call for all parameters of a module, with decoupled weight decay on request."""
+"""Fused Adam for a module's parameters. One call steps all of them, with decoupled weight decay on request."""
 
 from collections.abc import Iterable
 from typing import Any

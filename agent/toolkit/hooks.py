@@ -1,4 +1,4 @@
-"""Hooks: base classes for layers and other objects that act around an update.
+"""Base classes for layers that act around an update. Other objects can use these hooks too.
 
 A class inherits from a hook and writes its abstract methods. The agent finds every instance in its modules and
 attributes (agent/components.py).

@@ -1,4 +1,4 @@
-"""The random numbers of an update step, drawn before the step so that a recording takes them as inputs.
+"""The random numbers of an update step. They are drawn before the step so that a recording takes them as inputs.
 
 The first update of a process is rehearsed with everything due. The numbers that the step asks for then are drawn
 before every later update, even where the step does not use all: so the draws do not depend on what is due, and a

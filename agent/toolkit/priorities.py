@@ -1,4 +1,5 @@
-"""Prioritised replay: what agents check and return for a replay buffer with `update_priorities`."""
+"""Checks and priorities for prioritised replay: what agents check and return for a replay buffer with
+`update_priorities`."""
 
 import inspect
 from typing import Any

@@ -1,4 +1,4 @@
-"""Builds the replay buffer that a run's settings describe, and what turns steps into its rows."""
+"""Builds the replay buffer and what fills its rows. Both follow the run's settings."""
 
 import inspect
 from typing import Any

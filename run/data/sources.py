@@ -1,4 +1,5 @@
-"""What `preload=` names: Minari data sets, by id or by folder, and older runs, whose replay buffer is read."""
+"""Reads the sources that `preload=` names: Minari data sets, by id or by folder, and older runs, whose replay buffer
+is read."""
 
 import importlib.util
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A run's evaluations: made when they are due, in this process or in the background, and logged."""
+"""Makes and logs the evaluations that are due. They run in this process or in the background."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Runs evaluation episodes in their own environments, which are stepped together with batched actions."""
+"""Runs evaluation episodes in environments of their own. These are stepped together with batched actions."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

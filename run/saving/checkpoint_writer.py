@@ -1,4 +1,4 @@
-"""Writes a run's checkpoints, whose layout is in checkpoint.py, and deletes old ones.
+"""Writes checkpoints and deletes old ones; for the layout see run/saving/checkpoint.py.
 
 A checkpoint is written into a hidden folder, synced to the disk, and renamed only when it is complete.
 """

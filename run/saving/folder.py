@@ -1,4 +1,4 @@
-"""A run's folder: how it is claimed and locked, and the files that say whether the run has finished or failed."""
+"""A run's folder and its lock. Other files in it say whether the run has finished or failed."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Refuses links in the folder of a run, which may be untrusted."""
+"""Refuses links in an untrusted run folder."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Collects the state of a run's parts for its checkpoints, and restores it when the run is resumed."""
+"""Collects and restores the state of a run's parts. Checkpoints hold it, and a resumed run begins with it."""
 
 import contextlib
 import random
