@@ -1,4 +1,4 @@
-"""Everything that the file of a new algorithm imports (docs/NEW_AGENT.md).
+"""All imports of a new algorithm's file (docs/NEW_AGENT.md).
 
 Base classes
     OffPolicyAgent: an actor, an update step, and all around them; SoftActorAgent: the same with critics, a soft actor

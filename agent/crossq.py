@@ -1,4 +1,4 @@
-"""CrossQ (arXiv 1902.05605): soft actor-critic whose critics see both ends of a transition in one batch.
+"""Soft actor-critic with CrossQ's critics (arXiv 1902.05605). They see both ends of a transition in one batch.
 
 Batch normalisation needs one distribution of inputs, but the pairs (o, a) come from the buffer and (o', a') from the
 policy. Joined in one batch of 2B, both are normalised by the same statistics, and the values at (o', a') serve as

@@ -1,4 +1,4 @@
-"""The temperature alpha, the weight of the entropy in SAC's objective: learned, fixed or on a schedule."""
+"""The temperature alpha: the weight of the entropy in SAC's objective."""
 
 import math
 from typing import Literal

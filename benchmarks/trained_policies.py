@@ -26,8 +26,8 @@ MOMENT_S = 4.0  # of the episode that the picture shows
 COLUMNS = 7
 HEAD = """# Trained policies
 
-One policy for each task of `python benchmarks/suite.py`, trained for {steps:,} steps: the seed with the median return
-of three. Returns are means over the ten episodes of its last evaluation.
+One policy for each task of `python benchmarks/suite.py`, trained for {steps} steps: the median of three seeds. Returns
+are means over the ten episodes of its last evaluation.
 
 `python evaluate.py policies/{example}.pt --video out.mp4` repeats these episodes and films the first.
 `python export.py policies/{example}.pt` exports the policy ([docs/EXPORT.md](../docs/EXPORT.md)), and
@@ -61,7 +61,7 @@ def write_table() -> None:
         for info in policies
     ]
     head = HEAD.format(
-        steps=max(info["step"] for info in policies),
+        steps=f"{max(info['step'] for info in policies):,}".replace(",", " "),
         example=policies[0]["task"],
         figure=f"../{FIGURE.relative_to(ROOT)}",
     )

@@ -1,4 +1,5 @@
-"""The command line is read before torch and dm_control are imported: a typing mistake is answered in under a second."""
+"""Checks the command line before the slow imports: a typing mistake is answered in under a second, without torch and
+dm_control."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Pruning stops the worse trials of a study early. A trial is compared with the evaluations of others at the same step.
+"""Stops the worse trials of a study early. A trial is compared with the evaluations of others at the same step.
 
 The run itself decides, after each row of its eval.csv, in whatever process it is. It compares its evaluations with
 those of the trials in study.db, which is not written to while a batch of trials runs. So the decision depends on

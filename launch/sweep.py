@@ -1,4 +1,4 @@
-"""What a sweep does around each training, and its report at the end."""
+"""A sweep's work around each training, and its report."""
 
 import itertools
 import math

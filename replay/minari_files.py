@@ -1,4 +1,4 @@
-"""Reads Minari data sets without its package, and without running anything they name.
+"""Reads Minari data sets without its package. Nothing that they name is run.
 
     <id>/data/metadata.json    what it is: spaces, counts, how it was made
               main_data.hdf5   episode_0, …: observations (T + 1), actions, rewards, terminations, truncations

@@ -1,4 +1,4 @@
-"""Types of configuration values, for the annotations of parameters (see settings/schema.py)."""
+"""Types for the annotations of parameters (see settings/schema.py)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

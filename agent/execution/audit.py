@@ -1,4 +1,4 @@
-"""The audit compares some replayed updates with eager ones. Both begin in the same state.
+"""Compares some replayed updates with eager ones. Both begin in the same state.
 
 A difference means that the recording has frozen a value that has changed since.
 """

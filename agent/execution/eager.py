@@ -1,4 +1,4 @@
-"""Eager updates, one operation after another; and what all executions share."""
+"""Eager updates, and what all executions share. Operations run one after another."""
 
 from typing import Any
 

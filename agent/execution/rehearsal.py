@@ -1,4 +1,4 @@
-"""The rehearsal checks the first update, then undoes it. Every process makes it once, with everything due.
+"""Checks the first update and undoes it. Every process makes this rehearsal once, with everything due.
 
 It shows which random numbers an update needs, so that they can be drawn before each update. It also checks what a
 recorded or captured update requires of the author, with an error that names the mistake.

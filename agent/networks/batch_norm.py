@@ -1,4 +1,4 @@
-"""Batch normalisation and renormalisation (arXiv 1702.03275), of one network or an ensemble."""
+"""Batch normalisation and renormalisation (arXiv 1702.03275). Both work for one network or an ensemble."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Writes checkpoints and deletes old ones; for the layout see run/saving/checkpoint.py.
+"""Writes checkpoints and deletes old ones. For the layout see run/saving/checkpoint.py.
 
 A checkpoint is written into a hidden folder, synced to the disk, and renamed only when it is complete.
 """
