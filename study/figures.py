@@ -19,6 +19,7 @@ from study.statistics import Average
 from study.style import LineStyle
 from study.summary import Study, is_suite_task
 
+SPEED = "steps_per_second"
 COLUMNS = 4  # panels per row, as in the literature
 PANELS = (  # of one run: column of train.csv, title, unit
     ("actor_loss", "actor loss", ""),
@@ -27,9 +28,20 @@ PANELS = (  # of one run: column of train.csv, title, unit
     ("alpha_loss", "temperature loss", ""),
     ("alpha_value", "temperature", "alpha"),
     ("actor_entropy", "policy entropy", "nats"),
-    ("steps_per_second", "speed", "environment steps / s"),
+    (SPEED, "speed, once updates run", "environment steps / s"),
 )
 TARGETS = {"actor_entropy": "actor_target_entropy"}  # columns drawn in the same panel
+
+
+def without_seeding(train: Columns) -> Columns:
+    """Returns the log with the speed of episodes that had updates only, if there are any.
+
+    Random actions are taken ten times faster, and would flatten the rest; so would the episode in which updates began.
+    """
+    updated = {step for column, *_ in PANELS if column.endswith("_loss") for step in train.get(column, ([], []))[0]}
+    kept = [(step, value) for step, value in zip(*train.get(SPEED, ([], [])), strict=True) if step in updated]
+    kept = kept[1:] if len(kept) > 2 else kept
+    return train | {SPEED: ([step for step, _ in kept], [value for _, value in kept])} if kept else train
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
@@ -157,7 +169,7 @@ def draw_run(folder: Path, references: Sequence[Reference] = (), target: Path | 
     Returns:
         The PNG and the SVG.
     """
-    train, evaluation = read(folder / "train.csv"), read(folder / "eval.csv")
+    train, evaluation = without_seeding(read(folder / "train.csv")), read(folder / "eval.csv")
     logged = [panel for panel in PANELS if panel[0] in train]
     figure, axes = _grid(len(logged) + 1)
     if (folder / CONFIG_FILE).exists():

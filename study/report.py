@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from study import style, tables
-from study.figures import PANELS
+from study.figures import PANELS, without_seeding
 from study.groups import Group, differences, show
 from study.runs import Run, read
 from study.statistics import Average
@@ -42,6 +42,7 @@ def html(study: Study) -> str:
         f"<h2>Settings that differ</h2>{differing}" if differing else "",
         f"<h2>Last videos</h2><div id='videos'>{videos}</div>" if videos else "",
         f"<h2>Runs</h2>{_runs(study, labels)}",
+        _commands(study),
     ]
     css, script = ((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     page = [
@@ -70,7 +71,7 @@ def _data(study: Study) -> dict[str, Any]:
     if len(study.runs) == 1:
         panels[0]["title"] += ": mean, and minimum to maximum of its episodes"
         panels[0]["lines"][0] |= _episode_band(study.runs[0])
-        train = read(study.runs[0].folder / "train.csv")
+        train = without_seeding(read(study.runs[0].folder / "train.csv"))
         for column, title, unit in PANELS:
             if column in train:
                 steps, values = train[column]
@@ -79,7 +80,7 @@ def _data(study: Study) -> dict[str, Any]:
         {"label": label, "colour": line_style.colour, "dash": line_style.dash}
         for label, line_style in study.styles.items()
     ]
-    return {"panels": panels, "legend": legend, "fewer": style.FEWER_RUNS}
+    return {"panels": panels, "legend": legend, "fewer": style.FEWER_RUNS, "dark": style.ON_DARK}
 
 
 def _panel(title: str, unit: str, curves: list[dict[str, Any]]) -> dict[str, Any]:
@@ -164,6 +165,17 @@ def _runs(study: Study, labels: dict[Path, str]) -> str:
         shown = [escape(cell) for cell in cells]
         rows.append((*shown[:3], state, *shown[3:]))
     return _table(("task", "agent", "seed", "steps", "last return", "folder"), rows)
+
+
+def _commands(study: Study) -> str:
+    """How and when the runs were made, of those that have noted it."""
+    keys = ("command", "commit", "started", "ended")
+    rows = [
+        (escape(f"{run.task}, seed {run.seed}"), *(escape(run.provenance.get(key, tables.BLANK)) for key in keys))
+        for run in study.runs
+        if run.provenance
+    ]
+    return f"<h2>Commands</h2>{_table(('run', *keys), rows, 'long')}" if rows else ""
 
 
 def _video(run: Run, label: str) -> str:

@@ -1,6 +1,7 @@
 """Reads the folders of runs: their configuration and their logs."""
 
 import csv
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -50,6 +51,15 @@ class Run:
         """The configuration with its interpolations (`${…}`) unresolved; empty if the run did not save it."""
         path = self.folder / AS_WRITTEN_FILE
         return (plain_yaml.load(path) or {}) if path.exists() else {}
+
+    @cached_property
+    def provenance(self) -> dict[str, str]:
+        """What provenance.json notes of the run, as text; empty if it has no such file, or one that cannot be read."""
+        try:
+            noted = json.loads((self.folder / "provenance.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return {str(key): str(value) for key, value in noted.items()} if isinstance(noted, dict) else {}
 
     @cached_property
     def evaluations(self) -> Columns:

@@ -1,6 +1,7 @@
 """Logged values arrive in the files."""
 
 import csv
+import math
 import os
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_values_are_averaged_between_dumps_and_blank_where_missing(tmp_path: Pat
     assert first["episode"] == "1" and first["step"] == "100" and first["critic_loss"] == ""
     assert (second["step"], second["critic_loss"], second["actor_loss"]) == ("200", "1.5", "3.0")
     assert list(first)[:3] == ["episode", "step", "episode_reward"]
-    assert [(e.step, e.value) for e in events(tmp_path).Scalars("train_critic/loss")] == [(200, 1.5)]
+    assert [(e.step, e.value) for e in events(tmp_path).Scalars("train/episode")] == [(100, 1), (200, 2)]
 
 
 def test_a_buffer_that_is_written_over_later_counts_as_it_was(tmp_path: Path) -> None:
@@ -184,6 +185,42 @@ def test_videos_reach_tensorboard_as_animations(tmp_path: Path) -> None:
     assert image.encoded_image_string[:4] == b"GIF8"
 
 
+def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
+    return sorted((event.step, event.value) for event in events(folder).Scalars(tag))
+
+
+@pytest.mark.parametrize("resumed_after", [None, 2, 3, 4])
+def test_a_curve_is_written_from_its_first_change_on(tmp_path: Path, resumed_after: int | None) -> None:
+    log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
+    values = {"train/late": (7, 7, 7, 8, 8), "train/flat": (3,) * 5, "train/nan": (math.nan, 1, 1, 1, 2)}
+    for step in range(1, 6):
+        for key in values:
+            log.log(key, values[key][step - 1], step)
+        log.log("eval/episode_reward", 50.0, step)
+        log.dump(step)
+        if step == resumed_after:
+            state = log.state_dict()
+            log.log("train/flat", -1, step)  # is cut off again
+            log.dump(step)
+            log.close()
+            log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
+            log.load_state_dict(state)
+    log.close()
+    assert curve(tmp_path, "train/late") == [(1, 7), (3, 7), (4, 8), (5, 8)]
+    assert curve(tmp_path, "train/nan")[-2:] == [(4, 1), (5, 2)]
+    assert curve(tmp_path, "eval/episode_reward") == curve(tmp_path, "Return/evaluation")
+    assert [step for step, _ in curve(tmp_path, "Return/evaluation")] == [1, 2, 3, 4, 5]
+    tags = sorted(events(tmp_path).Tags()["scalars"])
+    assert tags[0] == "Return/evaluation" and "train/flat" not in tags
+
+
+def test_a_forged_state_of_curves_is_refused(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path)
+    with pytest.raises(ValueError, match="train/a: a saved value is not a number"):
+        sink.load_state_dict({"bytes": {}, "constant": {"train/a": ["x", 1, 0.0, 1, 0.0]}})
+    sink.load_state_dict({"bytes": {}})  # of an earlier version
+
+
 def test_a_sink_of_ones_own(tmp_path: Path) -> None:
     seen: list[Any] = []
 
@@ -282,9 +319,11 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
         folder = tmp_path / f"{seed}-{rate}"
         folder.mkdir()
         log = Logger(folder, {"tensorboard": TensorBoardSink})
-        agent = {"lr": rate, "bound": None, "_target_": "a.B"}
+        agent = {"lr": rate, "bound": None, "_target_": "a.B", "obs_dim": 17, "reward_scale": 1.0}
         buffer = {"_target_": "a.C", "capacity": 9, "seed": seed, "with_replacement": True, "share": 0.5}
-        log.log_settings({"env": "cheetah_run", "seed": seed, "agent": agent, "replay_buffer": buffer})
+        log.log_settings(
+            {"env": "cheetah_run", "seed": seed, "agent": agent, "replay_buffer": buffer, "reward_scale": 1.0}
+        )
         for step, value in ((1000, 1.0), (2000, final)):
             log.log("eval/episode_reward", value, step)
             log.dump(step)
@@ -301,11 +340,13 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
     assert {info.name for info in columns.hparam_infos} == {
         "env",
         "seed",
+        "reward_scale",
         "agent.lr",
         "agent.bound",
         "replay_buffer.share",
     }
     assert {info.name for info in columns.hparam_infos if info.differs} == {"seed", "agent.lr"}
+    assert columns.metric_infos[0].name.tag == "Return/evaluation"
     asked = api_pb2.ListSessionGroupsRequest(slice_size=10, allowed_statuses=[api_pb2.STATUS_UNKNOWN])
     rows = {
         (group.hparams["seed"].number_value, group.hparams["agent.lr"].number_value): metric.value

@@ -175,6 +175,9 @@ class Evaluations:
             "eval/duration": seconds,
         }.items():
             self._logger.log(key, value, step)
+        preview = getattr(evaluation, "preview", None)  # an evaluator or a logger of the user's own may know no videos
+        if preview is not None and hasattr(self._logger, "log_video"):
+            self._logger.log_video("eval/video", preview, step, evaluation.preview_fps)
         self._logger.dump(step, ty="eval")
         if self.prune is not None and self.prune(step):
             raise PrunedError(step)

@@ -26,10 +26,14 @@ class Evaluation:
     Attributes:
         returns: the undiscounted return of each episode.
         lengths: the number of environment steps of each episode.
+        preview: small frames of the first episode's video (T, H, W, 3), uint8; None if it was not filmed.
+        preview_fps: frames of the preview per simulated second.
     """
 
     returns: list[float]
     lengths: list[int]
+    preview: np.ndarray | None = None
+    preview_fps: float = 0.0
 
 
 @contextmanager
@@ -126,7 +130,7 @@ class Evaluator(Validated):
                             start_episode(index)
         if film and not film.renders:
             self._video_path = None
-        return Evaluation(returns, lengths)
+        return Evaluation(returns, lengths, *(film.preview() if film else ()))
 
     def close(self) -> None:
         """Closes the environments."""

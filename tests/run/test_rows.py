@@ -88,11 +88,13 @@ def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
     accumulator = EventAccumulator(str(tmp_path / "tb"), size_guidance={"histograms": 0})
     accumulator.Reload()
     scalars = {
-        *("train/episode_reward", "train/batch_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
-        *("train_actor/target_entropy", "train_alpha/loss", "train_alpha/value", "eval/episode_reward"),
-        *("train/episode", "train/duration", "eval/episode"),
+        *("train/episode_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
+        *("train_alpha/loss", "train_alpha/value", "eval/episode_reward", "train/episode", "train/duration"),
     }
-    assert scalars <= set(accumulator.Tags()["scalars"])
+    tags = accumulator.Tags()["scalars"]
+    assert scalars <= set(tags)
+    assert not {"train_actor/target_entropy", "train/batch_reward"} & set(tags)  # which are constant here
+    assert sorted(tags)[:2] == ["Return/evaluation", "Return/training"]
     layers = [
         f"{net}fc{i}_{end}"
         for net in ("critic/q1_", "critic/q2_", "actor/")
