@@ -10,7 +10,6 @@ during training at that step. Neither the replay buffer nor a GPU is needed.
 """
 
 import argparse
-import dataclasses
 import sys
 import time
 import traceback
@@ -83,12 +82,15 @@ def evaluate(
         sample=sample,
     )
     try:
-        returns, lengths = dataclasses.astuple(evaluator.evaluate(policy.actor, policy.step))
+        evaluation = evaluator.evaluate(policy.actor, policy.step)
+        returns, lengths = evaluation.returns, evaluation.lengths
     finally:
         evaluator.close()
     for episode, (value, length) in enumerate(zip(returns, lengths, strict=True), start=1):
         print(f"episode {episode}: return {value:.4f}, {length} steps")
     print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
+    for key, values in evaluation.infos.items():
+        print(f"{key}: mean {np.mean(values):.4f} over {len(values)} episodes")
     if film is not None and film.exists() and film.stat().st_mtime_ns >= began_ns:
         print(film)
     if dataset_id is not None:

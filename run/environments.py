@@ -97,6 +97,7 @@ def env_maker(cfg: Settings, place: Place, films: bool = False) -> MakeEnv:
         kwargs=dict(cfg.env_kwargs),
         wrappers=wrappers,
         pixels=pixels,
+        info_keys=dict(cfg.info_keys),
     )
 
 

@@ -2,13 +2,14 @@
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
+from envs.episodes import EPISODE_INFO
 from envs.stepping import Stepping
 from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
 from run.progress import Progress
@@ -131,7 +132,8 @@ class Loop:
             bar.update(progress.count(rewards, info["repeats"]))
             if done.any():
                 for index in np.flatnonzero(done):
-                    bar.set_postfix_str(self.end_episode(int(index)), refresh=False)
+                    values = info[EPISODE_INFO][index] if EPISODE_INFO in info else ()
+                    bar.set_postfix_str(self.end_episode(int(index), values), refresh=False)
                 obs = self.begin_episodes(done)
             if progress.checkpoint_due:
                 self.save(False)  # before the evaluation, which can be made again
@@ -171,9 +173,15 @@ class Loop:
         for index in self.progress.unfinished():
             self.end_episode(index)
 
-    def end_episode(self, index: int) -> str:
-        """Dumps the row of one environment's episode; returns what the progress bar says of it."""
+    def end_episode(self, index: int, info: Sequence[tuple[str, float]] = ()) -> str:
+        """Dumps the row of one environment's episode; returns what the progress bar says of it.
+
+        Args:
+            info: values of the episode's `info` (see envs.episodes.EpisodeInfo); none where it was cut short.
+        """
         ended = self.progress.end_episode(index)
+        for name, value in info:
+            self.logger.log(f"train_info/{name}", value, self.progress.step)
         for name, value in ended.items():
             self.logger.log(f"train/{name}", value, self.progress.step)
         row = self.logger.dump(self.progress.step, ty="train")

@@ -14,6 +14,7 @@ from run.build import Parts, build, open_outputs
 from run.evaluation.evaluations import Evaluations, PrunedError
 from run.loop import Loop
 from run.progress import Plan, Progress
+from run.provenance import Provenance
 from run.saving import best
 from run.saving import folder as run_folder
 from run.saving.state import SavedRun
@@ -89,6 +90,7 @@ class Workspace:
             outputs.background,
             parts.solved_from,
             keep_best=partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
+            best_by=cfg.best_by,
         )
         self.saved = SavedRun(cfg, work_dir, parts, outputs, self.progress, self.evaluations)
         if resume:
@@ -96,6 +98,7 @@ class Workspace:
         else:
             parts.preloaded.fill(parts.agent)
             obs = None
+        self.provenance = Provenance(work_dir, parts.device, self.step)
         self._obs = obs  # (num_envs, obs_dim), where the run goes on
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
@@ -168,6 +171,7 @@ class Workspace:
         self.loop.stepping.close()
         self.envs.close()
         self.evaluations.close()
+        self.provenance.end(self.step)
         self.lock.release()
 
 

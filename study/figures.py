@@ -30,6 +30,7 @@ PANELS = (  # of one run: column of train.csv, title, unit
     ("actor_entropy", "policy entropy", "nats"),
     (SPEED, "speed, once updates run", "environment steps / s"),
 )
+INFO = "info_"  # of columns
 TARGETS = {"actor_entropy": "actor_target_entropy"}  # columns drawn in the same panel
 
 
@@ -171,19 +172,38 @@ def draw_run(folder: Path, references: Sequence[Reference] = (), target: Path | 
     """
     train, evaluation = without_seeding(read(folder / "train.csv")), read(folder / "eval.csv")
     logged = [panel for panel in PANELS if panel[0] in train]
-    figure, axes = _grid(len(logged) + 1)
+    infos = info_columns(train, evaluation)
+    figure, axes = _grid(len(logged) + len(infos) + 1)
     if (folder / CONFIG_FILE).exists():
         run = Run(folder, load(folder / CONFIG_FILE))
         state = "" if run.finished else f", unfinished: evaluated at step {run.last_step} of {run.length}"
         figure.suptitle(f"{run.task}, {run.agent}, seed {run.seed}{state}")
     _draw_returns(axes[0], train, evaluation, references)
-    for panel, (column, title, unit) in zip(axes[1:], logged, strict=True):
+    for panel, column in zip(axes[1 + len(logged) :], infos, strict=True):
+        _draw_both(panel, column, train, evaluation)
+        _label_axes(panel, column.removeprefix(INFO))
+    for panel, (column, title, unit) in zip(axes[1 : 1 + len(logged)], logged, strict=True):
         panel.plot(*train[column], linewidth=0.9, color=style.COLOURS[0])
         if TARGETS.get(column) in train:
             panel.plot(*train[TARGETS[column]], linewidth=0.9, color=style.GREYS[1], linestyle="--", label="target")
             panel.legend(fontsize=7, frameon=False)
         _label_axes(panel, title, unit)
     return save(figure, target or folder / "curves")
+
+
+def info_columns(*logs: Columns) -> list[str]:
+    """Returns the columns that come from the environment's `info` (the key `info_keys`)."""
+    return list(dict.fromkeys(column for log in logs for column in log if column.startswith(INFO)))
+
+
+def _draw_both(panel: Axes, column: str, train: Columns, evaluation: Columns) -> None:
+    """Draws a column of both logs."""
+    if column in train:
+        panel.plot(*train[column], linewidth=0.6, color=style.GREYS[2], label="training episode")
+    if column in evaluation:
+        values = evaluation[column]
+        panel.plot(*values, marker="o", markersize=2.5, color=style.COLOURS[0], label="evaluation, mean")
+    panel.legend(fontsize=7, frameon=False)
 
 
 def _draw_returns(panel: Axes, train: Columns, evaluation: Columns, references: Sequence[Reference]) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from settings import plain_yaml
-from utils import UserError, one_line
+from utils import UserError, one_line, open_file
 
 CONFIG_FILE = "config.yaml"
 AS_WRITTEN_FILE = ".hydra/config.yaml"
+PROVENANCE_FILE = "provenance.json"
+MOST_BYTES = 10_000_000  # that are read of it
 Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
 
 
@@ -53,15 +55,6 @@ class Run:
         return (plain_yaml.load(path) or {}) if path.exists() else {}
 
     @cached_property
-    def provenance(self) -> dict[str, str]:
-        """What provenance.json notes of the run, as text; empty if it has no such file, or one that cannot be read."""
-        try:
-            noted = json.loads((self.folder / "provenance.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return {str(key): str(value) for key, value in noted.items()} if isinstance(noted, dict) else {}
-
-    @cached_property
     def evaluations(self) -> Columns:
         return read(self.folder / "eval.csv")
 
@@ -80,6 +73,16 @@ class Run:
     def finished(self) -> bool:
         """Whether the run has its final evaluation. Otherwise it is still training, or has crashed."""
         return self.last_step >= self.length
+
+    @cached_property
+    def provenance(self) -> list[dict[str, Any]]:
+        """What each process of the run was made with (see run/provenance.py); empty if the run did not save it."""
+        try:
+            with open_file(self.folder / PROVENANCE_FILE) as file:
+                entries = json.loads(file.read(MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return []
+        return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
     @property
     def last_video(self) -> Path | None:

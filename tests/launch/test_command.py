@@ -208,14 +208,24 @@ def test_the_command_sweeps(tmp_path: Path, command: Callable[..., int]) -> None
     assert sorted(path.parent.name for path in tmp_path.glob("sweep/*/train.csv")) == ["seed-1", "seed-2"]
 
 
-def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path) -> None:
-    """As a terminal does, to every process: one evaluates meanwhile."""
-    lengths = ("num_train_steps=1000000", "num_seed_steps=1000000", "eval_frequency=500", "eval_in_background=true")
+def test_ctrl_c_while_modules_are_imported_prints_one_line() -> None:
+    code = "from launch import first_check; first_check.look(['env=cheetah_run']); import os, signal; "
+    code += "os.kill(os.getpid(), signal.SIGINT); import torch"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr, ended.stdout) == (130, "\ninterrupted before training began\n", "")
+
+
+@pytest.mark.parametrize(("begins", "rows_before"), [("| train", 150), ("| eval", 1)], ids=["importing", "evaluating"])
+def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path, begins: str, rows_before: int) -> None:
+    """As a terminal does, to every process: one evaluates meanwhile, or still imports what it needs for that."""
+    # Episodes have 200 steps, so the first evaluation begins 50 rows before the 150th, and the next one waits for it.
+    lengths = ("num_train_steps=1000000", "num_seed_steps=1000000", "eval_frequency=20000", "eval_in_background=true")
     command = [sys.executable, str(ROOT / "train.py"), *TINY, *lengths]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=tmp_path, text=True, env=ONE_THREAD, start_new_session=True, **streams)
     assert process.stdout is not None
-    while not process.stdout.readline().startswith("| eval"):
+    while rows_before:
+        rows_before -= process.stdout.readline().startswith(begins)
         assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=60)  # which waits until nobody has its streams

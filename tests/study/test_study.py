@@ -309,7 +309,7 @@ def test_published_results_are_in_a_package() -> None:
 
 def test_what_a_run_notes_of_itself_may_be_damaged(tmp_path: Path) -> None:
     (run,) = runs.find([str(make_run(tmp_path / "run", FLAT))])
-    assert run.provenance == {}
-    for text in ("[1]", "{", "\xff"):
+    assert run.provenance == []
+    for text in ("[1]", "{", "{}", "\xff"):
         (run.folder / "provenance.json").write_text(text, encoding="latin-1")
-        assert runs.Run(run.folder, run.config).provenance == {}
+        assert runs.Run(run.folder, run.config).provenance == []
