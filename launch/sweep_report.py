@@ -185,6 +185,8 @@ def reported(folder: Path, num_runs: int | None) -> Iterator[None]:
             now = {run.name: run.state for run in runs}
             if now == states and time.monotonic() - reported_s < REPORT_S:
                 continue
+            if sum(run.is_done for run in runs) == num_runs:  # the last report follows at once
+                continue
             # Those that run, and those that ended since the last report.
             tqdm.write(
                 text(report, runs, [run for run in runs if not run.is_done or states.get(run.name) != run.state])

@@ -174,7 +174,8 @@ class Loop:
 
     def _evaluate(self, bar: tqdm, is_last: bool = False) -> None:
         """Makes or begins the evaluation that is due; the bar says so, as training may wait for it."""
-        bar.set_postfix_str(f"evaluating step {self.progress.step}")
+        if self.evaluations.pending_step is None:  # otherwise the bar names the one that is waited for
+            bar.set_postfix_str(f"evaluating step {self.progress.step}")
         self.evaluations.evaluate(is_last)
         bar.set_postfix_str(self._status())
 
