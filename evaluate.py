@@ -3,21 +3,24 @@
 `--best` evaluates the policy of the best evaluation during training. The file of a policy can be evaluated too
 (`python evaluate.py policies/cheetah_run.pt`); it is filmed with `--video out.mp4`.
 
-Prints the return of each episode and films the first one. Without `--seed`, the episodes are those of the evaluation
-during training at that step. Neither the replay buffer nor a GPU is needed.
+Prints the return of each episode when it ends, and films the first one. Without `--seed`, the episodes are those of
+the evaluation during training at that step. Neither the replay buffer nor a GPU is needed.
 
 `--dataset cheetah/expert-v0` records the episodes as a Minari data set (docs/DATA.md).
 """
 
 import argparse
+import itertools
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
+from tqdm import tqdm
 
 from envs import opengl
 from envs.episodes import Recorder, Recording
@@ -26,6 +29,35 @@ from run.evaluation.evaluator import Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
 from utils import EnvError, RunError, UserError, one_line
+
+
+class _Reported(gym.Wrapper):
+    """Prints the return of each episode when it ends, above a bar that counts steps.
+
+    Args:
+        env: one of those that the episodes are divided among.
+        numbers: numbers of the episodes, in the order in which they begin; shared by all environments.
+        bar: counts the steps of all environments.
+    """
+
+    def __init__(self, env: gym.Env, numbers: Iterator[int], bar: "tqdm[NoReturn]"):
+        super().__init__(env)
+        self._numbers = numbers
+        self._bar = bar
+
+    def reset(self, **kwargs: Any) -> Any:
+        self._number, self._return, self._length = next(self._numbers), 0.0, 0
+        return super().reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        result = _, reward, terminated, truncated, info = super().step(action)
+        self._return += float(reward)
+        self._length += info["repeats"]
+        self._bar.update(info["repeats"])
+        if terminated or truncated:
+            tqdm.write(f"episode {self._number}: return {self._return:.4f}, {self._length} steps")
+            sys.stdout.flush()
+        return result
 
 
 def evaluate(
@@ -69,25 +101,30 @@ def evaluate(
     recordings: list[Recording] = []
     began_ns = time.time_ns()
 
+    count = num_episodes or cfg.num_eval_episodes
+    bar = tqdm(
+        desc=f"{count} episodes", unit=" steps", dynamic_ncols=True, leave=False, disable=not sys.stderr.isatty()
+    )
+    numbers = itertools.count(1)
+
     def make_env(renders: bool) -> gym.Env:
         env = policy.make_env(renders)
-        return env if dataset_id is None else Recorder(env, recordings)
+        return _Reported(env if dataset_id is None else Recorder(env, recordings), numbers, bar)
 
     evaluator = Evaluator(
         make_env,
         cfg.seed if seed is None else seed,
-        num_episodes or cfg.num_eval_episodes,
+        count,
         (lambda step: film) if film is not None else None,
         cfg.action_repeat,
         sample=sample,
     )
     try:
         evaluation = evaluator.evaluate(policy.actor, policy.step)
-        returns, lengths = evaluation.returns, evaluation.lengths
+        returns = evaluation.returns
     finally:
         evaluator.close()
-    for episode, (value, length) in enumerate(zip(returns, lengths, strict=True), start=1):
-        print(f"episode {episode}: return {value:.4f}, {length} steps")
+        bar.close()
     print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     for key, values in evaluation.infos.items():
         print(f"{key}: mean {np.mean(values):.4f} over {len(values)} episodes")

@@ -9,7 +9,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from launch import job, own_process, preflight, usage
+from launch import job, own_process, preflight, sweep_report, usage
 from launch.first_check import EXIT_INTERRUPTED, EXIT_USER_ERROR, NOT_BEGUN, end_first_handler
 from launch.request import LaunchRequest, read
 from run.saving import folder as run_folder
@@ -67,7 +67,8 @@ def _do(request: LaunchRequest) -> None:
         hydra_main()
     elif runs.sweeping:
         sys.argv[1:], folder = preflight.prepare_sweep(request)
-        run_sweep(folder)
+        with sweep_report.reported(folder, runs.number):
+            run_sweep(folder)
     else:
         job.begin_run(preflight.prepare_run(request), may_continue=line.resume == AUTO)
 

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,12 +169,80 @@ def test_histograms_of_values_layers_and_members(tmp_path: Path) -> None:
     assert only.histogram_value.num == 16 and only.histogram_value.min == 1.0
 
 
-def test_console_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = Logger(tmp_path, {"console": ConsoleSink})
-    for key, value in {"episode": 5, "episode_reward": 123.45678, "duration": 10.12}.items():
-        log.log(f"train/{key}", value, 5000)
-    log.dump(5000)
-    assert capsys.readouterr().out == "| train | E: 5 | S: 5000 | R: 123.4568 | D: 10.1 s\n"
+def console_lines(
+    folder: Path, capsys: pytest.CaptureFixture[str], *dumps: dict[str, float], columns: list[str] | None = None
+) -> list[str]:
+    """What is printed for rows of the log, each with its `step`."""
+    make = ConsoleSink if columns is None else partial(ConsoleSink, columns=columns)
+    log = Logger(folder, {"console": make})
+    for values in dumps:
+        for key in values.keys() - {"step"}:
+            log.log(key, values[key], int(values["step"]))
+        log.dump(int(values["step"]))
+    log.close()
+    log.close()
+    return capsys.readouterr().out.splitlines()
+
+
+SEEDING = {"train/episode": 5, "step": 5000, "train/episode_reward": 123.45678, "train/duration": 10.12}
+LEARNING = {
+    "train/episode": 1000,
+    "step": 1_000_000,
+    "train/episode_reward": -1184.82,
+    "train/duration": 3600.0,
+    "train_critic/loss": 3096.58,
+    "train_actor/loss": 123456.7,
+    "train_alpha/value": 0.098765,
+    "train_actor/entropy": -5.28,
+    "train/mine": 7.0,
+}
+EVALUATED = {"eval/episode": 1000, "step": 990_000, "eval/episode_reward": 0.03125, "eval/episode_reward_std": 259.52}
+
+
+def test_the_console_shows_a_table_whose_columns_line_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert console_lines(tmp_path, capsys, SEEDING, LEARNING, EVALUATED) == [
+        "       episode      step    return  seconds",
+        "train        5      5000     123.5     10.1",
+        "       episode      step    return  critic loss  actor loss    alpha  entropy  seconds",
+        "train     1000   1000000   -1184.8         3097      123457  0.09877   -5.280   3600.0",
+        "eval      1000    990000   0.03125  ± 259.5",
+    ]
+
+
+def test_the_consoles_header_is_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = console_lines(tmp_path, capsys, *[SEEDING] * 41)
+    assert [number for number, line in enumerate(lines) if "episode" in line] == [0, 21, 42]
+
+
+@pytest.mark.parametrize(
+    ("columns", "header"),
+    [
+        ("80", "       episode      step    return  critic loss  actor loss    alpha  entropy"),
+        ("120", "       episode      step    return  critic loss  actor loss    alpha  entropy  seconds"),
+        ("30", "       episode      step    return"),
+    ],
+)
+def test_in_a_narrow_terminal_the_last_columns_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str, header: str
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = console_lines(tmp_path, capsys, LEARNING, EVALUATED)
+    assert lines[0] == header and all(len(line) <= max(int(columns), 35) for line in lines)
+
+
+def test_columns_of_ones_own_on_the_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["train/mine", "episode_reward_std", "nothing", "step"]
+    *table, missing = console_lines(tmp_path, capsys, LEARNING, EVALUATED, columns=asked)
+    assert table == [
+        "       episode      step    return     mine",
+        "train     1000   1000000   -1184.8    7.000",
+        "       episode      step    return     mine      std",
+        "eval      1000    990000   0.03125  ± 259.5    259.5",
+    ]
+    assert missing.startswith("logger.sinks.console.columns=nothing: nothing was logged by that name; there are actor_")
+    assert missing.endswith("episode_reward_std, mine, step")
 
 
 def test_videos_reach_tensorboard_as_animations(tmp_path: Path) -> None:
