@@ -63,9 +63,11 @@ def watched(folder: Path, script: Script, num_episodes: int | None) -> list[wind
     return episodes
 
 
-def test_what_is_shown_is_what_is_evaluated(trained: Path) -> None:
-    shown = watched(trained, Script(), 2)
-    assert shown[0].value == evaluate.evaluate(trained, num_episodes=1, device="cpu")[0]
+def test_what_is_shown_is_what_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_train_steps=40")  # whose episodes differ
+    monkeypatch.setattr(window.time, "sleep", lambda seconds: None)
+    shown = watched(tmp_path, Script(), 2)
+    assert shown[0].value == evaluate.evaluate(tmp_path, num_episodes=1, device="cpu")[0]
     assert [episode.number for episode in shown] == [1, 2] and all(episode.complete for episode in shown)
 
 
