@@ -45,6 +45,7 @@ def make_env(
     wrappers: Sequence[Wrap] = (),
     pixels: Pixels = NO_PIXELS,
     info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
+    human: bool = False,
 ) -> gym.Env:
     """Makes an environment with flat float32 observations, or images, and float32 actions in [-1, 1].
 
@@ -57,19 +58,22 @@ def make_env(
         wrappers: the user's wrappers, the first one innermost; each is called with `env=`.
         pixels: how observations become images, (C, H, W) uint8. Images of the environment itself are always stacked.
         info_keys: the numbers of `info` to collect over each episode (see envs.episodes.EpisodeInfo).
+        human: with `render`, a Gymnasium task opens a window and draws into it in each step.
 
     Raises:
         UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
     if name not in SUITE_TASKS:
-        env = wrap(_make_gymnasium(name, render or pixels.rendered, kwargs), name, wrappers)
-        return adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
+        draws_itself = human and not pixels.rendered  # observations from pixels need the pictures
+        env = wrap(_make_gymnasium(name, render or pixels.rendered, kwargs, draws_itself), name, wrappers)
+        env = adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
+        return _in_window(env, name) if human and pixels.rendered else env
     if suite_task is None:
         raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
     return suite_task.make(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
 
 
-def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any]) -> gym.Env:
+def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: bool) -> gym.Env:
     # Box2D's bindings warn about their own types.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
     warnings.filterwarnings("ignore", message=".*is out of date")  # if it still works, it was chosen
@@ -81,9 +85,10 @@ def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any]) -> gym.E
             known = arguments.known(make) | MAKE_PARAMETERS
             kwargs = arguments.fitted(name, known, kwargs, arguments.takes_more(make))
         if render:  # pygame draws into memory, without a window or a sound device
-            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+            if not human:
+                os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
             os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-        return _gym_make(name, dict(kwargs), render)
+        return _gym_make(name, dict(kwargs), render, "human" if human else "rgb_array")
     except gym.error.DependencyNotInstalled as error:
         hint = "pip install -e '.[box2d]'" if "ox2" in str(error) else one_line(error)
         raise UserError(f"env={name}: a package is missing; {hint}") from error
@@ -99,8 +104,18 @@ def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any]) -> gym.E
         raise UserError(f"env={name}: it cannot be built ({error_with_place(error)}){hint}") from error
 
 
-def _gym_make(name: str, kwargs: dict[str, Any], render: bool) -> gym.Env:
-    rendering: dict[str, Any] = {arguments.RENDER_MODE: "rgb_array"}
+def _in_window(env: gym.Env, name: str) -> gym.Env:
+    """Shows the frames of an environment that renders arrays, in a window of pygame's."""
+    if os.environ.get("SDL_VIDEODRIVER") == "dummy":
+        del os.environ["SDL_VIDEODRIVER"]
+    try:
+        return gym.wrappers.HumanRendering(env)
+    except ValueError as error:
+        raise UserError(f"env={name}: it cannot be shown in a window ({one_line(error)})") from error
+
+
+def _gym_make(name: str, kwargs: dict[str, Any], render: bool, mode: str) -> gym.Env:
+    rendering: dict[str, Any] = {arguments.RENDER_MODE: mode}
     if render:
         with suppress(TypeError):  # without a parameter `render_mode`; then the first `render()` reports it
             return gym.make(name, disable_env_checker=True, **kwargs, **rendering)
