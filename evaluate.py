@@ -3,30 +3,64 @@
 `--best` evaluates the policy of the best evaluation during training. The file of a policy can be evaluated too
 (`python evaluate.py policies/cheetah_run.pt`); it is filmed with `--video out.mp4`.
 
-Prints the return of each episode and films the first one. Without `--seed`, the episodes are those of the evaluation
-during training at that step. Neither the replay buffer nor a GPU is needed.
+Prints the return of each episode when it ends, and films the first one. Without `--seed`, the episodes are those of
+the evaluation during training at that step. Neither the replay buffer nor a GPU is needed.
+
+`--view` shows them live in a window instead, one after the other until it is closed.
 
 `--dataset cheetah/expert-v0` records the episodes as a Minari data set (docs/DATA.md).
 """
 
 import argparse
-import dataclasses
+import itertools
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
+from tqdm import tqdm
 
 from envs import opengl
 from envs.episodes import Recorder, Recording
 from run.data import minari_writer
+from run.evaluation import window
 from run.evaluation.evaluator import Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
 from utils import EnvError, RunError, UserError, one_line
+
+
+class _Reported(gym.Wrapper):
+    """Prints the return of each episode when it ends, above a bar that counts steps.
+
+    Args:
+        env: one of those that the episodes are divided among.
+        numbers: numbers of the episodes, in the order in which they begin; shared by all environments.
+        bar: counts the steps of all environments.
+    """
+
+    def __init__(self, env: gym.Env, numbers: Iterator[int], bar: "tqdm[NoReturn]"):
+        super().__init__(env)
+        self._numbers = numbers
+        self._bar = bar
+
+    def reset(self, **kwargs: Any) -> Any:
+        self._number, self._return, self._length = next(self._numbers), 0.0, 0
+        return super().reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        result = _, reward, terminated, truncated, info = super().step(action)
+        self._return += float(reward)
+        self._length += info["repeats"]
+        self._bar.update(info["repeats"])
+        if terminated or truncated:
+            tqdm.write(f"episode {self._number}: return {self._return:.4f}, {self._length} steps")
+            sys.stdout.flush()
+        return result
 
 
 def evaluate(
@@ -70,30 +104,103 @@ def evaluate(
     recordings: list[Recording] = []
     began_ns = time.time_ns()
 
+    count = num_episodes or cfg.num_eval_episodes
+    bar = tqdm(
+        desc=f"{count} episodes", unit=" steps", dynamic_ncols=True, leave=False, disable=not sys.stderr.isatty()
+    )
+    numbers = itertools.count(1)
+
     def make_env(renders: bool) -> gym.Env:
         env = policy.make_env(renders)
-        return env if dataset_id is None else Recorder(env, recordings)
+        return _Reported(env if dataset_id is None else Recorder(env, recordings), numbers, bar)
 
     evaluator = Evaluator(
         make_env,
         cfg.seed if seed is None else seed,
-        num_episodes or cfg.num_eval_episodes,
+        count,
         (lambda step: film) if film is not None else None,
         cfg.action_repeat,
         sample=sample,
     )
     try:
-        returns, lengths = dataclasses.astuple(evaluator.evaluate(policy.actor, policy.step))
+        evaluation = evaluator.evaluate(policy.actor, policy.step)
+        returns = evaluation.returns
     finally:
         evaluator.close()
-    for episode, (value, length) in enumerate(zip(returns, lengths, strict=True), start=1):
-        print(f"episode {episode}: return {value:.4f}, {length} steps")
+        bar.close()
     print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
+    for key, values in evaluation.infos.items():
+        print(f"{key}: mean {np.mean(values):.4f} over {len(values)} episodes")
     if film is not None and film.exists() and film.stat().st_mtime_ns >= began_ns:
         print(film)
     if dataset_id is not None:
         print(minari_writer.write(dataset_id, recordings, policy, sample))
     return returns
+
+
+def view(
+    path: Path,
+    num_episodes: int | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    trusted: Sequence[str] = (),
+    sample: bool | None = None,
+) -> list[float]:
+    """Shows the policy of a checkpoint live in a window.
+
+    Args:
+        num_episodes: the number of episodes; None shows them until the window is closed.
+        path, seed, device, trusted, sample: as for `evaluate`.
+
+    Returns:
+        The returns of the complete episodes.
+
+    Raises:
+        UserError: if no window can be opened, or there is no complete checkpoint, or it does not fit.
+    """
+    window.require_display()
+    policy = run_policy.load(path, device, trusted)
+    cfg = policy.cfg
+    env, opened = window.open_window(policy)
+    print(f"{window.KEYS}.", flush=True)
+    returns = []
+    try:
+        for episode in window.watch(
+            policy,
+            env,
+            opened,
+            cfg.seed if seed is None else seed,
+            num_episodes,
+            cfg.eval_sample if sample is None else sample,
+        ):
+            ending = "" if episode.complete else ", not complete"
+            line = f"episode {episode.number}: return {episode.value:.4f}, {episode.length} steps{ending}"
+            print(line, flush=True)
+            if episode.complete:
+                returns.append(episode.value)
+    except KeyboardInterrupt:  # ends it, as closing the window does
+        print()
+    finally:
+        opened.close()
+        env.close()
+    if returns:
+        print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
+    return returns
+
+
+def require_sensible(arguments: argparse.Namespace) -> None:
+    """Raises UserError for a value that no run can have, and for arguments that exclude each other."""
+    if arguments.episodes is not None and arguments.episodes < 1:
+        raise UserError(f"--episodes {arguments.episodes}: 1 or more")
+    if arguments.seed is not None and arguments.seed < 0:
+        raise UserError(f"--seed {arguments.seed}: 0 or more")
+    if arguments.video is not None and (arguments.video.is_dir() or not arguments.video.name):
+        raise UserError(f"--video {arguments.video}: a folder; name a file")
+    for name in ("video", "dataset"):
+        if arguments.view and getattr(arguments, name) is not None:
+            raise UserError(
+                f"--view with --{name}: a window shows episodes, and records none; leave out one of the two"
+            )
 
 
 def main() -> int:
@@ -112,6 +219,7 @@ def main() -> int:
     parser.add_argument(
         "--video", type=Path, default=None, help="default: <run folder>/video/evaluate.mp4; a policy's file: none"
     )
+    parser.add_argument("--view", action="store_true", help=f"show the policy live: {window.KEYS}")
     parser.add_argument("--no-video", action="store_true", help="do not film")
     parser.add_argument("--dataset", default=None, metavar="ID", help="record a data set, such as cheetah/expert-v0")
     parser.add_argument(
@@ -127,13 +235,11 @@ def main() -> int:
     film = None if arguments.no_video else arguments.video or default
     try:
         require_posix()
-        if arguments.episodes is not None and arguments.episodes < 1:
-            raise UserError(f"--episodes {arguments.episodes}: 1 or more")
-        if arguments.seed is not None and arguments.seed < 0:
-            raise UserError(f"--seed {arguments.seed}: 0 or more")
-        if arguments.video is not None and (arguments.video.is_dir() or not arguments.video.name):
-            raise UserError(f"--video {arguments.video}: a folder; name a file")
+        require_sensible(arguments)
         trusted = [name for given in arguments.trust for name in trust.names(given)]
+        if arguments.view:
+            view(path, arguments.episodes, arguments.seed, arguments.device, trusted, arguments.sample)
+            return 0
         evaluate(
             path,
             arguments.episodes,

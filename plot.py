@@ -41,6 +41,9 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
     """
     study_runs = runs.find(paths)
     study = summary.summarise(study_runs, with_references)
+    for note in study.notes:
+        if note.startswith("--reference"):
+            print(note, file=sys.stderr)
     if len(study_runs) > 1 and not any(run.last_step for run in study_runs):
         raise UserError(f"{' '.join(paths)}: no evaluation in any of the {len(study_runs)} runs yet")
     folders = [str(run.folder) for run in study_runs]

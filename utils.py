@@ -38,6 +38,13 @@ def print_error(error: Exception) -> None:
     print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
 
 
+def import_failure(module: str, error: Exception) -> str:
+    """Returns what is wrong with a module that cannot be imported; if it was not found, how Python finds the user's."""
+    is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+    hint = f"; if it is your own, name the folder that holds it: PYTHONPATH=/path/to/folder python {sys.argv[0]} ..."
+    return f"cannot be imported ({one_line(error)}){hint if is_missing else ''}"
+
+
 class RunError(Exception):
     """A fault that ends a run without losing saved data. The message is one line."""
 

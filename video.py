@@ -8,8 +8,12 @@ from typing import Any
 
 import imageio
 import numpy as np
+from PIL import Image
 
 FPS = 30
+MOST_IN_PREVIEW = 100  # frames
+PREVIEW_SIZE = 160  # pixels, at most
+PREVIEW_EVERY = 3  # frames of the video per frame of its preview, or twice, four times, ... as many in a long video
 
 
 def seconds_per_step(env: Any, action_repeat: int) -> float:
@@ -41,6 +45,8 @@ class VideoRecorder:
         self._frames = 0
         self._writer: Any = None
         self._failed = False
+        self._preview: list[np.ndarray] = []
+        self._preview_every = PREVIEW_EVERY
         self.renders = True
 
     def record(self, env: Any) -> None:
@@ -80,7 +86,25 @@ class VideoRecorder:
             )
         for _ in range(num_frames):
             self._writer.append_data(frame)
+        self._add_to_preview(frame, num_frames)
         self._frames += num_frames
+
+    def _add_to_preview(self, frame: np.ndarray, num_frames: int) -> None:
+        """Adds those of `num_frames` equal frames that the preview shows."""
+        if frame.shape[2] not in (3, 4):
+            return
+        shrink = -(-max(frame.shape[:2]) // PREVIEW_SIZE)
+        for number in range(self._frames, self._frames + num_frames):
+            if number % self._preview_every == 0:
+                self._preview.append(np.asarray(Image.fromarray(frame[..., :3]).reduce(shrink)))
+                if len(self._preview) > MOST_IN_PREVIEW:
+                    del self._preview[1::2]
+                    self._preview_every *= 2
+
+    def preview(self) -> tuple[np.ndarray | None, float]:
+        """Returns small frames of the video (T, H, W, 3), uint8, or None if it failed, and their number per second."""
+        frames = None if self._failed or not self._preview else np.stack(self._preview)
+        return frames, FPS / self._preview_every
 
     def save(self) -> None:
         """Completes the file and moves it to its path."""

@@ -1,4 +1,4 @@
-"""Trains the suite's 28 benchmark tasks for 100 000 environment steps with three seeds, and compares published methods.
+"""Trains SimBa's 28 tasks for 100 000 environment steps with three seeds, and compares published methods.
 
     python benchmarks/suite.py [--tasks …] [--seeds 1 2 3] [--report]
 

@@ -1,6 +1,6 @@
 """Adapts any Gymnasium environment to what agents take: vectors or images, actions in [-1, 1], counted steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from gymnasium.wrappers import FrameStackObservation, TransformObservation
 from PIL import Image
 
 import dmc2gym
+from envs.episodes import AUTO_INFO_KEYS, EpisodeInfo
 from envs.errors import ReportErrors, error_with_place
 from utils import UserError, one_line
 
@@ -49,6 +50,7 @@ def adapt(
     action_repeat: int = 1,
     episode_length: int | None = EPISODE_LENGTH,
     pixels: Pixels = NO_PIXELS,
+    info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
 ) -> gym.Env:
     """Wraps an environment so that it has flat float32 observations or uint8 images (C, H, W), and actions in [-1, 1].
 
@@ -58,6 +60,7 @@ def adapt(
         action_repeat: steps for which each action is held; `info["repeats"]` is how many were taken.
         episode_length: steps per episode if the environment sets no limit; None is no limit.
         pixels: whether the environment is rendered, and how images are stacked.
+        info_keys: as for EpisodeInfo.
 
     Raises:
         UserError: for other spaces.
@@ -78,7 +81,7 @@ def adapt(
     try:
         if episode_length is not None and not _has_time_limit(env):
             env = gym.wrappers.TimeLimit(env, episode_length)
-        env = dmc2gym.ActionRepeat(env, action_repeat)
+        env = dmc2gym.ActionRepeat(EpisodeInfo(env, info_keys), action_repeat)
         if as_images:
             env = _channels_first(env, name) if is_image(space) else RenderedObservation(env, pixels.size)
             env = stack_frames(env, pixels.stack)

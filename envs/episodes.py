@@ -1,13 +1,73 @@
-"""Seeded and recorded episodes. Seeds let training restore any state exactly; recordings become data sets."""
+"""Seeded and recorded episodes, and numbers of their `info`. Seeds let training restore any state exactly; recordings
+become data sets."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from tqdm import tqdm
 
 # Independent streams of seeds: training episodes, evaluation episodes, and the noise of sampled evaluation actions.
 TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
+
+AUTO_INFO_KEYS: Mapping[str, str] = {"is_success": "last"}  # the default of the key `info_keys`
+EPISODE_INFO = "episode_info"  # key of the last step's info: EpisodeInfo's values, as (key, value) pairs
+MISSING_INFO = "missing_info"  # likewise: a line about named keys of which the episode had no number
+
+
+class EpisodeInfo(gym.Wrapper):
+    """Collects numbers of an environment's `info` over each episode.
+
+    The last step's `info[EPISODE_INFO]` has a pair (key, value) for each key of which the episode has a value. It is no
+    dictionary, because a vector environment would merge those of several environments.
+
+    Args:
+        env: an environment whose actions are not held for several steps yet, so that sums miss no step.
+        info_keys: by key of `info`: `last`, the value of the last step, or `sum`, the sum over all steps. Values that
+            are no numbers are left out.
+    """
+
+    def __init__(self, env: gym.Env, info_keys: Mapping[str, str]):
+        super().__init__(env)
+        self._info_keys = dict(info_keys)
+        self._summed = [key for key, how in info_keys.items() if how == "sum"]
+        self._sums: dict[str, float] = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._sums = {}
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        for key in self._summed:
+            value = _number(info.get(key))
+            if value is not None:
+                self._sums[key] = self._sums.get(key, 0.0) + value
+        if terminated or truncated:
+            last = {key: _number(info.get(key)) for key in self._info_keys}
+            values = last | {key: self._sums.get(key) for key in self._summed}
+            pairs = tuple((key, value) for key, value in values.items() if value is not None)
+            info = {**info, EPISODE_INFO: pairs, MISSING_INFO: self._missing(values, info)}
+        return obs, reward, terminated, truncated, info
+
+    def _missing(self, values: Mapping[str, float | None], info: Mapping[str, Any]) -> str:
+        missing = [key for key, value in values.items() if value is None and key not in AUTO_INFO_KEYS]
+        if not missing:
+            return ""
+        keys = ", ".join(f"info_keys.{key}={self._info_keys[key]}" for key in missing)
+        numbers = ", ".join(sorted(str(key) for key, value in info.items() if _number(value) is not None))
+        return f"{keys}: no such number in the info of the first episode, whose last step has {numbers or 'none'}"
+
+
+def _number(value: Any) -> float | None:
+    """A number, a bool, or an array of one of them, as a float; None for anything else."""
+    if isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
+        return float(value)
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
+        return float(value.item())
+    return None
 
 
 def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
@@ -61,7 +121,12 @@ class SeededEpisodes(gym.Wrapper):
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         self._actions.append(np.array(action))
         obs, reward, terminated, truncated, info = self.env.step(action)
-        return obs, reward, terminated, truncated, {"repeats": info["repeats"]}  # training reads nothing else
+        kept = {"repeats": info["repeats"]}  # training reads nothing else
+        if terminated or truncated:
+            kept[EPISODE_INFO] = info.get(EPISODE_INFO, ())
+            if self._index == 0 and self._episode == 1 and info.get(MISSING_INFO):
+                tqdm.write(info[MISSING_INFO])
+        return obs, reward, terminated, truncated, kept
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the number of the episode, from 1, and its actions so far, each (action_dim,)."""

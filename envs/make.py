@@ -13,12 +13,13 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_i
 
 from envs import arguments, opengl
 from envs.adapter import NO_PIXELS, Pixels, Wrap, adapt, wrap
+from envs.episodes import AUTO_INFO_KEYS
 from envs.errors import error_with_place
-from envs.names import SUITE_TASKS, unknown_task
+from envs.names import SUITE_TASKS, gymnasium_ids, unknown_task, unregistered
 from envs.processes import make_train_envs
 from settings.signatures import Parameter
 from settings.types import PositiveInt
-from utils import UserError, one_line
+from utils import UserError, import_failure, one_line
 
 try:
     opengl.load_triton_before_mesa()
@@ -43,6 +44,8 @@ def make_env(
     kwargs: Mapping[str, Any] = NO_KWARGS,
     wrappers: Sequence[Wrap] = (),
     pixels: Pixels = NO_PIXELS,
+    info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
+    human: bool = False,
 ) -> gym.Env:
     """Makes an environment with flat float32 observations, or images, and float32 actions in [-1, 1].
 
@@ -54,46 +57,65 @@ def make_env(
         kwargs: the environment's own arguments: for Gymnasium's `make`, or for the suite's task and environment.
         wrappers: the user's wrappers, the first one innermost; each is called with `env=`.
         pixels: how observations become images, (C, H, W) uint8. Images of the environment itself are always stacked.
+        info_keys: the numbers of `info` to collect over each episode (see envs.episodes.EpisodeInfo).
+        human: with `render`, a Gymnasium task opens a window and draws into it in each step.
 
     Raises:
         UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
     if name not in SUITE_TASKS:
-        env = wrap(_make_gymnasium(name, render or pixels.rendered, kwargs), name, wrappers)
-        return adapt(env, name, action_repeat, pixels=pixels)
+        draws_itself = human and not pixels.rendered  # observations from pixels need the pictures
+        env = wrap(_make_gymnasium(name, render or pixels.rendered, kwargs, draws_itself), name, wrappers)
+        env = adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
+        return _in_window(env, name) if human and pixels.rendered else env
     if suite_task is None:
         raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
-    return suite_task.make(name, seed, action_repeat, render, kwargs, wrappers, pixels)
+    return suite_task.make(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
 
 
-def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any]) -> gym.Env:
+def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: bool) -> gym.Env:
     # Box2D's bindings warn about their own types.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
+    warnings.filterwarnings("ignore", message=".*is out of date")  # if it still works, it was chosen
+    spec = _spec(name)
     known: dict[str, Parameter] = {}
     try:
         if kwargs:
-            make = _creator(_spec(name))
+            make = _creator(spec)
             known = arguments.known(make) | MAKE_PARAMETERS
             kwargs = arguments.fitted(name, known, kwargs, arguments.takes_more(make))
         if render:  # pygame draws into memory, without a window or a sound device
-            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+            if not human:
+                os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
             os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-        return _gym_make(name, dict(kwargs), render)
+        return _gym_make(name, dict(kwargs), render, "human" if human else "rgb_array")
     except gym.error.DependencyNotInstalled as error:
         hint = "pip install -e '.[box2d]'" if "ox2" in str(error) else one_line(error)
         raise UserError(f"env={name}: a package is missing; {hint}") from error
-    except (gym.error.Error, ImportError) as error:
-        raise UserError(unknown_task(name)) from error
     except UserError:
         raise
+    except (gym.error.Error, ImportError) as error:
+        newest = next((known_id for known_id in gymnasium_ids() if gym.spec(known_id).name == spec.name), spec.id)
+        hint = "" if newest == spec.id else f"; choose {newest}"
+        raise UserError(f"env={name}: it cannot be built ({one_line(error)}){hint}") from error
     except Exception as error:
         hint = "; env_kwargs.<name>=<value> gives arguments" if "required" in str(error) else ""
         hint = f"; {arguments.listed(known)}" if known and isinstance(error, TypeError) else hint
         raise UserError(f"env={name}: it cannot be built ({error_with_place(error)}){hint}") from error
 
 
-def _gym_make(name: str, kwargs: dict[str, Any], render: bool) -> gym.Env:
-    rendering: dict[str, Any] = {arguments.RENDER_MODE: "rgb_array"}
+def _in_window(env: gym.Env, name: str) -> gym.Env:
+    """Shows the frames of an environment that renders arrays, in a window of pygame's."""
+    if os.environ.get("SDL_VIDEODRIVER") == "dummy":
+        del os.environ["SDL_VIDEODRIVER"]
+    try:
+        return gym.wrappers.HumanRendering(env)
+    except ValueError as error:
+        raise UserError(f"env={name}: it cannot be shown in a window ({one_line(error)})") from error
+
+
+def _gym_make(name: str, kwargs: dict[str, Any], render: bool, mode: str) -> gym.Env:
+    rendering: dict[str, Any] = {arguments.RENDER_MODE: mode}
     if render:
         with suppress(TypeError):  # without a parameter `render_mode`; then the first `render()` reports it
             return gym.make(name, disable_env_checker=True, **kwargs, **rendering)
@@ -106,12 +128,6 @@ def reward_threshold(name: str) -> float | None:
         return None
     threshold = _spec(name).reward_threshold
     return None if threshold is None else float(threshold)
-
-
-def gymnasium_ids() -> list[str]:
-    """Returns the ids that are registered with Gymnasium, only the newest version of each."""
-    newest = {spec.name: spec.id for spec in sorted(gym.registry.values(), key=lambda spec: spec.version or 0)}
-    return sorted(name for name in newest.values() if "/" not in name)
 
 
 def needs_opengl(name: str) -> bool:
@@ -139,15 +155,18 @@ def _spec(name: str) -> EnvSpec:
     try:
         if module:
             import_module(module)
+    except ImportError as error:
+        raise UserError(f"env={name}: {module} {import_failure(module, error)}") from error
+    except Exception as error:
+        raise UserError(f"env={name}: {module} cannot be imported ({error_with_place(error)})") from error
+    try:
         if env_id not in gym.registry:  # an id without a version means the newest
             namespace, short, version = parse_env_id(env_id)
             newest = find_highest_version(namespace, short) if version is None else version
             env_id = get_env_id(namespace, short, newest)
         return gym.spec(env_id)
-    except (gym.error.Error, ImportError, ValueError) as error:
-        raise UserError(unknown_task(name)) from error
-    except Exception as error:
-        raise UserError(f"env={name}: {module} cannot be imported ({error_with_place(error)})") from error
+    except (gym.error.Error, ValueError) as error:
+        raise UserError(unregistered(name) if module else unknown_task(name)) from error
 
 
 def _creator(spec: EnvSpec) -> Callable[..., Any]:

@@ -1,6 +1,8 @@
 """The names of tasks. Imports neither dm_control nor torch: names are checked before these are imported."""
 
 import difflib
+from collections.abc import Iterable
+from typing import Any
 
 from utils import UserError
 
@@ -30,13 +32,41 @@ SUITE_TASKS = {f"{domain}_{task}": (domain, task) for domain, tasks in _TASKS.it
 
 def unknown_task(name: str) -> str:
     """Returns the message for a name that neither the suite nor Gymnasium has."""
-    import gymnasium as gym  # imported late: it is slow, and suite tasks do not need it here
 
-    ids = [spec for spec in gym.registry if "/" not in spec]
-    by_lower = {known.lower(): known for known in [*SUITE_TASKS, *ids]}
-    near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
+    near = _nearest(name, [*SUITE_TASKS, *gymnasium_ids()])
     hint = f"did you mean {', '.join(near)}?" if near else "suite tasks read cheetah_run, Gymnasium ids Pendulum-v1"
     return f"env={name}: no such task in the suite or in Gymnasium; {hint}"
+
+
+def gymnasium_ids() -> list[str]:
+    """Returns the ids that are registered with Gymnasium, only the newest version of each."""
+    import gymnasium as gym
+
+    newest = {spec.name: spec.id for spec in sorted(gym.registry.values(), key=lambda spec: spec.version or 0)}
+    return sorted(name for name in newest.values() if "/" not in name)
+
+
+def unregistered(name: str) -> str:
+    """Returns the message for a name such as my_package:MyEnv-v0 if importing the package did not register the id."""
+    import gymnasium as gym
+
+    package, _, env_id = name.rpartition(":")
+    own = [spec.id for spec in gym.registry.values() if _package_of(spec.entry_point) == package.partition(".")[0]]
+    near = _nearest(env_id, own) or sorted(own)[:3]
+    listed = ", ".join(f"{package}:{own_id}" for own_id in near)
+    hint = f"did you mean {listed}?" if near else f"it has to call gymnasium.register(id='{env_id}', entry_point=...)"
+    return f"env={name}: {package} can be imported, but does not register {env_id}; {hint}"
+
+
+def _package_of(entry_point: Any) -> str:
+    """Returns the package of an environment's class, or of its name, such as my_package.envs:MyEnv."""
+    module = entry_point if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
+    return module.partition(":")[0].partition(".")[0]
+
+
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    by_lower = {other.lower(): other for other in known}
+    return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
 
 
 def require_known(name: str) -> None:

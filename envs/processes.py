@@ -10,7 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
 from envs.episodes import SeededEpisodes
-from settings.operating_system import ignore_stop_signals, process_context
+from settings.operating_system import ignore_stop_signals, interrupt_blocked, process_context
 from utils import EnvError, RunError, one_line
 
 DIRECT_CAUSE = "\nThe above exception was the direct cause of the following exception:\n"  # in a traceback
@@ -57,7 +57,8 @@ class EnvProcesses(AsyncVectorEnv):
         self.processes: list[Any] = []
         build = partial(super().__init__, makers, context=context, autoreset_mode=AutoresetMode.DISABLED)
         try:
-            self._or_kill(build)
+            with interrupt_blocked():
+                self._or_kill(build)
         except BaseException:
             if self.processes:
                 self._kill()

@@ -10,6 +10,7 @@ from dm_control.rl.control import Environment, PhysicsError
 import dmc2gym
 from envs import arguments
 from envs.adapter import EPISODE_LENGTH, Pixels, Wrap, adapt, stack_frames, wrap
+from envs.episodes import EpisodeInfo
 from envs.errors import error_with_place
 from envs.names import SUITE_TASKS
 from utils import RunError, UserError, one_line
@@ -26,6 +27,7 @@ def make(
     kwargs: Mapping[str, Any],
     wrappers: Sequence[Wrap],
     pixels: Pixels,
+    info_keys: Mapping[str, str],
 ) -> gym.Env:
     """As `envs.make.make_env`, for a suite task."""
     size, camera = (pixels.size, pixels.camera_of(SUITE_TASKS[name][0])) if pixels.rendered else (VIDEO_SIZE, 0)
@@ -37,7 +39,8 @@ def make(
         "width": size,
         "camera_id": camera,
     }
-    if wrappers:  # the user's come before actions are held and rescaled
+    steps_count = bool(wrappers) or "sum" in info_keys.values()  # a wrapper or a sum is to see every step
+    if steps_count:  # so these come before actions are held and rescaled
         env = _build(dmc2gym.load, name, kwargs, options)
     else:
         options |= {"frame_skip": action_repeat, "episode_length": limit, "from_pixels": pixels.rendered}
@@ -46,10 +49,11 @@ def make(
         _require_camera(env, camera, name)
     if pixels.rendered or render:
         _speed_up_rendering(env, max(size, VIDEO_SIZE), multisample=pixels.rendered)
-    if wrappers:
-        env = adapt(wrap(env, name, wrappers), name, action_repeat, limit, pixels)
-    elif pixels.rendered:
-        env = stack_frames(env, pixels.stack)
+    if steps_count:
+        env = adapt(wrap(env, name, wrappers), name, action_repeat, limit, pixels, info_keys)
+    else:
+        env = EpisodeInfo(env, info_keys)
+        env = stack_frames(env, pixels.stack) if pixels.rendered else env
     return VideoFrames(env, VIDEO_SIZE, camera) if pixels.rendered else env
 
 

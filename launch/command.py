@@ -9,11 +9,11 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from launch import job, own_process, preflight, usage
-from launch.first_check import EXIT_USER_ERROR
+from launch import job, own_process, preflight, sweep_report, usage
+from launch.first_check import EXIT_INTERRUPTED, EXIT_USER_ERROR, NOT_BEGUN, end_first_handler
 from launch.request import LaunchRequest, read
 from run.saving import folder as run_folder
-from run.stopping import EXIT_INTERRUPTED, Stopped
+from run.stopping import Stopped
 from settings.compose import AUTO, CONFIG_DIR, folders_of
 from utils import EnvError, RunError, UserError, one_line, print_error
 
@@ -38,6 +38,7 @@ def main(request: LaunchRequest | None = None) -> int:
     own_process.end_with_parent()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
     try:
+        end_first_handler()
         _do(request or read(sys.argv[1:]))
     except (UserError, RunError) as error:
         print_error(error)
@@ -48,7 +49,7 @@ def main(request: LaunchRequest | None = None) -> int:
         print(f"\n{stopped}", file=sys.stderr)
         return stopped.exit_code
     except KeyboardInterrupt as interrupt:
-        print(f"\n{str(interrupt) or 'interrupted before training began'}", file=sys.stderr)
+        print(f"\n{str(interrupt) or NOT_BEGUN}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
 
@@ -66,7 +67,8 @@ def _do(request: LaunchRequest) -> None:
         hydra_main()
     elif runs.sweeping:
         sys.argv[1:], folder = preflight.prepare_sweep(request)
-        run_sweep(folder)
+        with sweep_report.reported(folder, runs.number):
+            run_sweep(folder)
     else:
         job.begin_run(preflight.prepare_run(request), may_continue=line.resume == AUTO)
 

@@ -1,13 +1,29 @@
 """Checks the command line before the slow imports: a typing mistake is answered in under a second, without torch and
 dm_control."""
 
+import os
+import signal
 import sys
+from types import FrameType
 
 from launch.request import LaunchRequest, read
 from settings.operating_system import require_posix
 from utils import UserError, print_error
 
-EXIT_USER_ERROR = 2
+EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
+NOT_BEGUN = "interrupted before training began"
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Ends the process at a Ctrl-C before launch.command can: an exception within an import prints a traceback."""
+    os.write(2, f"\n{NOT_BEGUN}\n".encode())
+    os._exit(EXIT_INTERRUPTED)
+
+
+def end_first_handler() -> None:
+    """Lets Ctrl-C raise KeyboardInterrupt again, once something is there to be put in order."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def look(argv: list[str]) -> LaunchRequest:
@@ -16,6 +32,8 @@ def look(argv: list[str]) -> LaunchRequest:
     Raises:
         SystemExit: after that line.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
     try:
         require_posix()
         return read(argv)

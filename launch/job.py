@@ -94,7 +94,7 @@ def _in_folder(config: DictConfig, folder: Path) -> float:
         environment = trial.environment() if trial else {}
         return sweep.in_own_process(command, folder, cfg, launcher, Path(hydra_config.sweep.dir), environment)
     prune = partial(trial.is_worse, folder, cfg) if trial else None
-    return train(cfg, folder, prune=prune, **({"resume": True} if begun else {"reuse": auto}))
+    return train(cfg, folder, prune=prune, summarises=False, **({"resume": True} if begun else {"reuse": auto}))
 
 
 def continue_run(

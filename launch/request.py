@@ -5,6 +5,8 @@ dm_control, so such a mistake is answered in under a second. Values are checked 
 classes that they go to.
 """
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +23,18 @@ from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, parse, p
 from settings.schema import Settings, new_path
 from utils import UserError, one_line
 
+DEFAULT_LABEL = "test_exp"  # of config/train.yaml
 # Of a swept value Hydra's escapes and quotes go, too: env=my_pkg\:A-v0 is how Hydra hands a value to its jobs.
 SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
 OmegaConf.register_new_resolver("slug", lambda text: str(text).translate(SLUG), replace=True)
+OmegaConf.register_new_resolver("label", lambda text, overrides: label(str(text), overrides), replace=True)
 OmegaConf.register_new_resolver("runs_at_once", compose.runs_at_once, replace=True)
+
+
+def label(experiment: str, overrides: Iterable[str]) -> str:
+    """The part of a folder's name with the experiment's label; "" for the default one, unless an override sets it."""
+    is_set = experiment != DEFAULT_LABEL or any(text.startswith("experiment=") for text in overrides)
+    return f"_{experiment}" if is_set else ""
 
 
 class Continued(NamedTuple):
@@ -55,6 +65,15 @@ class Runs:
     config: DictConfig
     configs: list[DictConfig]
     overrides: list[list[str]]
+
+    @property
+    def number(self) -> int | None:
+        """The number of runs of a sweep; None if a sampler chooses them."""
+        if self.tunes:
+            return None
+        return math.prod(
+            sum(1 for _ in each.sweep_string_iterator()) for each in self.parsed if each.is_sweep_override()
+        )
 
     def settings(self) -> list[Settings]:
         """The settings of each run to check; raises UserError at the first mistake."""

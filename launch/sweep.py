@@ -66,8 +66,6 @@ def in_own_process(
     finished = run_folder.finished(folder)
     if finished is None:
         raise RunError(f"the run ended well, but there is no {run_folder.FINISHED} in {folder}")
-    ended = "pruned" if run_folder.was_pruned(folder) else "finished"
-    print(f"{folder}: {ended} at step {finished[0]}, return {finished[1]:.1f}", flush=True)
     return finished[1]
 
 

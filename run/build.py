@@ -26,7 +26,9 @@ from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
 from run.loop import LoopParts
 from run.saving import checkpoint, checkpoint_writer
+from settings.keys import dotted
 from settings.operating_system import keep_freed_memory
+from settings.repetitions import name_of_group
 from settings.schema import Settings
 from utils import UserError, one_line, set_seed_everywhere
 
@@ -216,10 +218,14 @@ def require_fit(policy: Policy, spec: EnvSpec, said: str, env: str) -> None:
 
 
 def _logger_node(cfg: Settings) -> dict[str, Any]:
-    """The logger's settings, without the sinks that are switched off."""
+    """The logger's settings, without the sinks that are switched off, and with a group for Weights & Biases."""
     switched_off = {} if cfg.log_save_tb else {"tensorboard": None}
     switched_off |= {} if cfg.log_save_wandb else {"wandb": None}
-    return cfg.logger | {"sinks": cfg.logger["sinks"] | switched_off}
+    sinks = cfg.logger["sinks"] | switched_off
+    wandb = sinks.get("wandb")
+    if wandb and wandb.get("group", "") is None:
+        sinks["wandb"] = wandb | {"group": name_of_group(dotted(dataclasses.asdict(cfg)))}
+    return cfg.logger | {"sinks": sinks}
 
 
 def _used(cfg: Settings, spec: EnvSpec, chosen: dict[str, Any]) -> dict[str, Any]:

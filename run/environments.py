@@ -77,12 +77,13 @@ def may_step_elsewhere(cfg: Settings) -> bool:
     return not cfg.from_pixels or in_processes(cfg) or in_software
 
 
-def env_maker(cfg: Settings, place: Place, films: bool = False) -> MakeEnv:
+def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = False) -> MakeEnv:
     """What makes an environment, given whether it will be rendered.
 
     Args:
         place: what it is for; some wrappers belong to one of them alone.
         films: whether anything will be rendered in this process (see run.machine.import_envs).
+        human: whether the environment, which is no task of the suite, draws itself in a window.
     """
     env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films or cfg.from_pixels))
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
@@ -97,6 +98,8 @@ def env_maker(cfg: Settings, place: Place, films: bool = False) -> MakeEnv:
         kwargs=dict(cfg.env_kwargs),
         wrappers=wrappers,
         pixels=pixels,
+        info_keys=dict(cfg.info_keys),
+        human=human,
     )
 
 

@@ -2,13 +2,14 @@
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
+from envs.episodes import EPISODE_INFO
 from envs.stepping import Stepping
 from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
 from run.progress import Progress
@@ -92,8 +93,11 @@ class Loop:
         """
         total, done = self.plan.num_train_steps, self.progress.step
         is_shown = sys.stderr.isatty()
-        with tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=not is_shown) as bar:
-            return self._train(obs, bar) and self._finish()
+        # "1.00M/1.00M" and a short text behind it leave room for the bar itself in 80 columns.
+        with tqdm(
+            total=total, initial=done, unit=" steps", unit_scale=True, dynamic_ncols=True, disable=not is_shown
+        ) as bar:
+            return self._train(obs, bar) and self._finish(bar)
 
     def _train(self, obs: np.ndarray | None, bar: "tqdm[NoReturn]") -> bool:
         plan, agent, progress = self.plan, self.agent, self.progress
@@ -101,7 +105,7 @@ class Loop:
         self.save(False)  # so that there are never logs without a checkpoint
         while True:
             if progress.evaluation_due:
-                self.evaluations.evaluate()
+                self._evaluate(bar)
             else:
                 self.evaluations.poll()
             if self.stopping.signal_number:
@@ -131,7 +135,9 @@ class Loop:
             bar.update(progress.count(rewards, info["repeats"]))
             if done.any():
                 for index in np.flatnonzero(done):
-                    bar.set_postfix_str(self.end_episode(int(index)), refresh=False)
+                    values = info[EPISODE_INFO][index] if EPISODE_INFO in info else ()
+                    self.end_episode(int(index), values)
+                bar.set_postfix_str(self._status(), refresh=False)
                 obs = self.begin_episodes(done)
             if progress.checkpoint_due:
                 self.save(False)  # before the evaluation, which can be made again
@@ -146,15 +152,30 @@ class Loop:
             self.save(False)
         return steps
 
-    def _finish(self) -> bool:
+    def _evaluate(self, bar: "tqdm[NoReturn]", is_last: bool = False) -> None:
+        """Makes or begins the evaluation that is due; the bar says so, as training may wait for it."""
+        if self.evaluations.pending_step is None:  # otherwise the bar names the one that is waited for
+            bar.set_postfix_str(f"evaluating step {self.progress.step}")
+        self.evaluations.evaluate(is_last)
+        bar.set_postfix_str(self._status())
+
+    def _status(self) -> str:
+        """What the progress bar says: the evaluation that runs in the background, or the result of the last one."""
+        if (step := self.evaluations.pending_step) is not None:
+            return f"evaluating step {step}"
+        last_return = self.progress.last_return
+        return "" if math.isnan(last_return) else f"evaluated at {last_return:.1f}"
+
+    def _finish(self, bar: "tqdm[NoReturn]") -> bool:
         """The last evaluation and the last rows; returns whether nothing is left to do."""
+        bar.set_postfix_str(self._status())
         if not self.evaluations.finish():
             self.save(False)
             return False
         self.save(True)  # before the rows that only the end has, so that a longer run can go on from here
         self.end_unfinished_episodes()
         if self.progress.last_eval_step != self.progress.step:
-            self.evaluations.evaluate(is_last=True)
+            self._evaluate(bar, is_last=True)
             return not self.stopping.signal_number
         return True
 
@@ -171,15 +192,14 @@ class Loop:
         for index in self.progress.unfinished():
             self.end_episode(index)
 
-    def end_episode(self, index: int) -> str:
-        """Dumps the row of one environment's episode; returns what the progress bar says of it."""
-        ended = self.progress.end_episode(index)
-        for name, value in ended.items():
+    def end_episode(self, index: int, info: Sequence[tuple[str, float]] = ()) -> None:
+        """Dumps the row of one environment's episode.
+
+        Args:
+            info: values of the episode's `info` (see envs.episodes.EpisodeInfo); none where it was cut short.
+        """
+        for name, value in info:
+            self.logger.log(f"train_info/{name}", value, self.progress.step)
+        for name, value in self.progress.end_episode(index).items():
             self.logger.log(f"train/{name}", value, self.progress.step)
-        row = self.logger.dump(self.progress.step, ty="train")
-        require_finite_losses(row)
-        said = f"episode {ended['episode']}, {ended['episode_length']} steps, return {ended['episode_reward']:.1f}"
-        for key, name, digits in (("train_actor/loss", "actor loss", 2), ("train_alpha/value", "alpha", 3)):
-            said += f", {name} {row[key]:.{digits}f}" if key in row else ""  # not every agent has a temperature
-        last_return = self.progress.last_return
-        return said if math.isnan(last_return) else f"{said}, evaluated at {last_return:.1f}"
+        require_finite_losses(self.logger.dump(self.progress.step, ty="train"))

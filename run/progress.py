@@ -69,7 +69,8 @@ class Progress:
         checkpoint_due: whether a checkpoint is due after the newest step.
         last_eval_step: step of the newest evaluation; 0 before the first.
         last_return: mean return of the newest evaluation that has a result; nan before the first.
-        best_return: the highest mean return so far; None before the first.
+        best_return: the mean return of the best evaluation so far; None before the first.
+        best_score: its value of the key `best_by`; 0 where that is the return itself.
         solved_step: step of the first evaluation that solved the task; None if none has.
     """
 
@@ -93,6 +94,7 @@ class Progress:
         self.last_eval_step = 0
         self.last_return = math.nan
         self.best_return: float | None = None
+        self.best_score = 0.0
         self.solved_step: int | None = None
 
     def begin_episodes(self, which: np.ndarray) -> None:
@@ -159,19 +161,19 @@ class Progress:
         self.evaluation_due = False
         self.last_eval_step = self.step
 
-    def evaluated(self, step: int, mean_return: float, solved_from: float | None = None) -> bool:
+    def evaluated(self, step: int, mean_return: float, solved_from: float | None = None, score: float = 0.0) -> bool:
         """Notes the result of the evaluation at a step; returns whether it is the first to reach `solved_from`."""
         self.last_return = mean_return
-        if self.is_best(mean_return):
-            self.best_return = mean_return
+        if self.is_best(mean_return, score):
+            self.best_return, self.best_score = mean_return, score
         if self.solved_step is not None or solved_from is None or mean_return < solved_from:
             return False
         self.solved_step = step
         return True
 
-    def is_best(self, mean_return: float) -> bool:
-        """Returns whether a mean return is higher than that of every evaluation so far."""
-        return self.best_return is None or mean_return > self.best_return
+    def is_best(self, mean_return: float, score: float = 0.0) -> bool:
+        """Returns whether an evaluation is better than every one so far: by its score, then by its mean return."""
+        return self.best_return is None or (score, mean_return) > (self.best_score, self.best_return)
 
     def exclude_time(self, seconds: float) -> None:
         """Excludes time that was not spent on training from the durations of the unfinished episodes."""
@@ -193,6 +195,7 @@ class Progress:
             "last_eval_step": self.last_eval_step,
             "last_return": self.last_return,
             "best_return": self.best_return,
+            "best_score": self.best_score,
             "solved_step": self.solved_step,
             "checkpoints": self._checkpoints.state_dict(),
         }
@@ -213,6 +216,7 @@ class Progress:
         self.last_return = float(state["last_return"])
         best_return, solved_step = state["best_return"], state["solved_step"]
         self.best_return = None if best_return is None else float(best_return)
+        self.best_score = float(state.get("best_score", 0.0))  # checkpoints before `best_by` have none
         self.solved_step = None if solved_step is None else require_count(solved_step, "solved_step")
         self._checkpoints.load_state_dict(state["checkpoints"])
 

@@ -14,10 +14,12 @@ from run.build import Parts, build, open_outputs
 from run.evaluation.evaluations import Evaluations, PrunedError
 from run.loop import Loop
 from run.progress import Plan, Progress
+from run.provenance import Provenance
 from run.saving import best
 from run.saving import folder as run_folder
 from run.saving.state import SavedRun
 from run.stopping import Stopped, Stopping
+from run.summary import summary
 from settings.schema import Settings
 from utils import EnvError, RunError, UserError, one_line, write_atomically
 
@@ -68,6 +70,7 @@ class Workspace:
 
     def _open(self, parts: Parts, resume: bool, without: Sequence[str]) -> None:
         cfg, work_dir = self.cfg, self.work_dir
+        print(f"Folder: {work_dir}", flush=True)
         for note in parts.notes:
             print(note)
         outputs = open_outputs(cfg, parts, work_dir)
@@ -89,6 +92,7 @@ class Workspace:
             outputs.background,
             parts.solved_from,
             keep_best=partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
+            best_by=cfg.best_by,
         )
         self.saved = SavedRun(cfg, work_dir, parts, outputs, self.progress, self.evaluations)
         if resume:
@@ -96,6 +100,7 @@ class Workspace:
         else:
             parts.preloaded.fill(parts.agent)
             obs = None
+        self.provenance = Provenance(work_dir, parts.device, self.step)
         self._obs = obs  # (num_envs, obs_dim), where the run goes on
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
@@ -168,14 +173,29 @@ class Workspace:
         self.loop.stepping.close()
         self.envs.close()
         self.evaluations.close()
+        self.provenance.end(self.step)
         self.lock.release()
 
 
-def train(cfg: Settings, folder: Path, prune: Callable[[int], bool] | None = None, **how: Any) -> float:
-    """A run from its start, or its newest checkpoint, to its end; returns the mean return of the final evaluation."""
+def train(
+    cfg: Settings, folder: Path, prune: Callable[[int], bool] | None = None, summarises: bool = True, **how: Any
+) -> float:
+    """Trains a run from its start, or its newest checkpoint, to its end.
+
+    Args:
+        prune: see Evaluations.
+        summarises: whether to print the result, and what can be done with the run (see run/summary.py).
+        how: arguments of Workspace.
+
+    Returns:
+        The mean return of the final evaluation.
+    """
     workspace = Workspace(cfg, folder, **how)
     workspace.evaluations.prune = prune
     try:
-        return workspace.run()
+        last_return = workspace.run()
     finally:
         workspace.close()
+    if summarises:
+        print("\n".join(summary(folder, workspace.step, last_return, workspace.progress.best_return)), flush=True)
+    return last_return

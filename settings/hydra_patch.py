@@ -3,7 +3,8 @@ are no choices, and Python 3.14 works.
 
 Hydra would merge two nodes: `agent=tqc agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}`
 would leave the new head with the old one's number of quantiles. Hydra would also ask for a plus,
-`+env_kwargs.friction=0.5`, for keys that only the environment knows. Hydra applies overrides in one function, also in
+`+env_kwargs.friction=0.5`, for keys that only the environment knows, or only the class that a `_target_` on the command
+line names. Hydra applies overrides in one function, also in
 the workers of a sweep, so that function is replaced.
 """
 
@@ -16,7 +17,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-OPEN_GROUPS = ("env_kwargs",)  # groups that take keys which no YAML names
+OPEN_GROUPS = ("env_kwargs", "info_keys")  # groups that take keys which no YAML names
 
 _hydras_args_parser = hydra_utils.get_args_parser
 _hydras_apply = ConfigLoaderImpl._apply_overrides_to_config
@@ -24,7 +25,8 @@ _hydras_options = ConfigLoaderImpl.get_group_options
 
 
 def _apply_overrides(overrides: list[Override], cfg: DictConfig) -> None:
-    for key in OPEN_GROUPS:
+    targets = [override.key_or_group for override in overrides if override.key_or_group.endswith("._target_")]
+    for key in (*OPEN_GROUPS, *(target.removesuffix("._target_") for target in targets)):  # settings.schema checks them
         if isinstance(group := _select(cfg, key), DictConfig):
             OmegaConf.set_struct(group, False)
     for override in overrides:

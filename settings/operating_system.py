@@ -12,7 +12,9 @@ import os
 import platform
 import signal
 import sys
+from collections.abc import Iterator
 from functools import cache
+from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
@@ -65,6 +67,22 @@ def ignore_stop_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+@contextlib.contextmanager
+def interrupt_blocked() -> Iterator[None]:
+    """Keeps Ctrl-C from this thread and from the processes that it starts, also while these still import modules.
+
+    Without it, they would print a traceback: they can ignore the signal only when their own code runs. Main threads and
+    others that do not block the signal still receive it.
+    """
+    # It resets the mask if it is started within the block. Helper processes start it in any case.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def process_context(preload: list[str]) -> BaseContext:
     """Returns a multiprocessing context that does not fork this process, which has threads and may use a GPU.
 
@@ -102,13 +120,22 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_MMAP_THRESHOLD, 2**25)  # the most it accepts
 
 
-@cache
 def processor_vendor() -> str:
     """Returns the processor's vendor as Linux names it, such as GenuineIntel; "" if that is not known."""
+    return _of_processor("vendor_id")
+
+
+def processor_name() -> str:
+    """Returns the processor's model where Linux names it, otherwise its architecture, such as arm64."""
+    return _of_processor("model name") or platform.machine()
+
+
+@cache
+def _of_processor(name: str) -> str:
     if not _CPUINFO.exists():
         return ""
     lines = (line.partition(":") for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines())
-    return next((value.strip() for key, _, value in lines if key.strip() == "vendor_id"), "")
+    return next((value.strip() for key, _, value in lines if key.strip() == name), "")
 
 
 def available_bytes() -> int:

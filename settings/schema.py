@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -33,7 +33,7 @@ from settings.types import (
     Storage,
     UnitInterval,
 )
-from utils import UserError, one_line
+from utils import UserError, import_failure, one_line
 
 # Parameters that the code fills in, never YAML.
 SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"} | {
@@ -41,6 +41,7 @@ SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_
     *("shape", "width", "num_members"),  # of networks and layers, from their actor or critic
 }
 FROM_AGENT = {"init_temperature"}  # a temperature's parameter, from the agent's key of that name
+BY_RETURN = "return"  # value of `best_by`
 ONLY_IN = "only_in"  # key of a wrapper's node: the environments that it is limited to
 Place = Literal["training", "evaluation"]
 # Keys of an agent's YAML that are defaults of the run's keys of the same name.
@@ -63,7 +64,7 @@ AgentNode = Annotated[
 
 @dataclass(frozen=True)
 class Settings:
-    """The keys of `config/train.yaml`, explained there; the last four are nodes."""
+    """The keys of `config/train.yaml`, explained there; four of them are nodes."""
 
     env: str
     env_kwargs: Plain
@@ -116,6 +117,9 @@ class Settings:
     replay_buffer: dict[str, Any]  # run/data/buffers.py checks the rest
     logger: Annotated[dict[str, Any], Interface("a logger", ("log_dir",), ("log", "dump"))]
     evaluator: Annotated[dict[str, Any], Interface("an evaluator", ("make_env", "video_path"), ("evaluate",))]
+    # Later than the format of checkpoints, so a saved configuration may lack them.
+    info_keys: dict[str, Literal["last", "sum"]] = field(default_factory=lambda: {"is_success": "last"})
+    best_by: str = BY_RETURN
 
 
 class UnknownKeyError(UserError):
@@ -152,7 +156,11 @@ def check(config: dict[str, Any]) -> Settings:
     if not isinstance(name, str) or not name:
         raise UserError(f"agent.name={name}: a word for the run folder's name goes here")
     checked["agent"] = {"name": name, **checked["agent"]}
-    return Settings(**checked)
+    settings = Settings(**checked)
+    if settings.best_by not in (BY_RETURN, *settings.info_keys):
+        listed = ", ".join(settings.info_keys)
+        raise UserError(f"best_by={settings.best_by}: {BY_RETURN}, or a key of info_keys ({listed or 'there is none'})")
+    return settings
 
 
 def check_agent(node: dict[str, Any]) -> dict[str, Any]:
@@ -219,9 +227,12 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
     if isinstance(value, dict):
         if "_target_" in value:
             return _check_node(hint, value, path)
-        if get_origin(hint) is dict and Factory in alternatives(get_args(hint)[1]):  # nodes by name; null disables one
+        if get_origin(hint) is dict and get_args(hint)[1] is not Any:
             item = get_args(hint)[1]
-            return {key: _check_value(item, child, f"{path}.{key}") if child else None for key, child in value.items()}
+            off = [
+                key for key, child in value.items() if not child and Factory in alternatives(item)
+            ]  # null, for nodes
+            return {k: None if k in off else _check_value(item, child, f"{path}.{k}") for k, child in value.items()}
     if Factory in alternatives(hint) and value is not None:
         raise UserError(
             f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
@@ -296,7 +307,7 @@ def _locate(dotted: str, path: str) -> Any:
             raise ValueError("a class or a function goes here")
         return target
     except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}._target_={dotted}: cannot be imported ({one_line(error)})") from None
+        raise UserError(f"{path}._target_={dotted}: {import_failure(module, error)}") from None
     except Exception as error:  # any exception of a user's module
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"{path}._target_={dotted}: cannot be imported ({reason})") from error

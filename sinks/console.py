@@ -1,43 +1,116 @@
-"""Prints the logs on the console."""
+"""Prints the logs on the console, as a table."""
 
+import shutil
 import sys
-from typing import ClassVar
+from pathlib import Path
+from typing import Annotated, ClassVar
 
+from pydantic import AfterValidator
 from termcolor import colored
 from tqdm import tqdm
 
 from sinks.sink import Row, Sink, column
 
+HEADER_EVERY = 20  # rows; so one is always visible in a terminal of 24 lines
+
+
+def _name(text: str) -> str:
+    """A column's name in the CSV files; raises ValueError for a text that no log key could have given."""
+    if not text.strip():
+        raise ValueError("the name of a column of train.csv or eval.csv goes here, such as alpha_loss")
+    return column(text) if "/" in text else text
+
+
+ColumnName = Annotated[str, AfterValidator(_name)]
+
 
 class ConsoleSink(Sink):
-    """Prints one line per dump above the progress bar, without columns that were not logged since the last dump."""
+    """Prints one row per dump above the progress bar, and a header every 20 rows.
 
-    COLUMNS: ClassVar = {
-        "train": (
-            ("episode", "E", "{:d}"),
-            ("step", "S", "{:d}"),
-            ("episode_reward", "R", "{:.4f}"),
-            ("duration", "D", "{:.1f} s"),
-            ("batch_reward", "BR", "{:.4f}"),
-            ("actor_loss", "ALOSS", "{:.4f}"),
-            ("critic_loss", "CLOSS", "{:.4f}"),
-            ("alpha_loss", "TLOSS", "{:.4f}"),
-            ("alpha_value", "TVAL", "{:.4f}"),
-            ("actor_entropy", "AENT", "{:.4f}"),
-        ),
-        "eval": (
-            ("episode", "E", "{:d}"),
-            ("step", "S", "{:d}"),
-            ("episode_reward", "R", "{:.4f}"),
-            ("episode_reward_std", "STD", "{:.4f}"),
-        ),
+    A column is shown from its first value on. In a terminal that is too narrow, the last columns are left out.
+
+    Args:
+        columns: columns after episode, step and return, named as in train.csv and eval.csv, or as TensorBoard's tags.
+    """
+
+    ALWAYS: ClassVar = {"episode": 7, "step": 8, "episode_reward": 8}  # column -> width
+    LABELS: ClassVar = {
+        "episode_reward": "return",
+        "episode_reward_std": "std",
+        "episode_length": "length",
+        "alpha_value": "alpha",
+        "actor_entropy": "entropy",
+        "duration": "seconds",
+        "steps_per_second": "steps/s",
     }
+    COLUMNS: ClassVar = ("critic_loss", "actor_loss", "alpha_value", "actor_entropy", "duration")
     COLORS: ClassVar = {"train": "yellow", "eval": "green"}
+
+    def __init__(self, log_dir: Path, columns: list[ColumnName] | tuple[ColumnName, ...] = COLUMNS):
+        super().__init__(log_dir)
+        self._columns = [_name(text) for text in columns if text not in self.ALWAYS]
+        self._logged: set[str] = set()
+        self._header = ""
+        self._rows_since_header = 0
 
     def dump(self, group: str, row: Row, step: int) -> None:
         values = {column(key): value for key, value in row.items()} | {"step": step}
-        fields = [
-            f"{label}: {form.format(values[name])}" for name, label, form in self.COLUMNS[group] if name in values
-        ]
-        tqdm.write(f"| {colored(f'{group:5}', self.COLORS[group])} | " + " | ".join(fields))
+        self._logged |= values.keys()
+        widths = self._widths()
+        self._print_header_if_due(widths)
+        cells = {name: _text(name, values[name]) for name in widths if name in values}
+        padded = {name: cells.get(name, "").rjust(width) for name, width in widths.items()}
+        after_return = next((name for name in widths if name not in self.ALWAYS), None)
+        if "episode_reward_std" in values and after_return is not None and after_return not in cells:
+            # An evaluation has no losses, so there is room for its spread.
+            spread = f"± {_text('episode_reward_std', values['episode_reward_std'])}"
+            padded[after_return] = spread.ljust(widths[after_return])
+        self._write(colored(f"{group:5}", self.COLORS[group]), padded)
+        self._rows_since_header += 1
         sys.stdout.flush()
+
+    def close(self) -> None:
+        """Reports the columns that were asked for and never logged."""
+        missing = [name for name in self._columns if name not in self._logged and name not in self.COLUMNS]
+        if missing and self._logged:
+            tqdm.write(
+                f"logger.sinks.console.columns={','.join(missing)}: nothing was logged by that name; "
+                f"there are {', '.join(sorted(self._logged))}"
+            )
+            self._columns = [name for name in self._columns if name not in missing]  # a second call is silent
+
+    def _widths(self) -> dict[str, int]:
+        """The columns that are shown now, with their widths."""
+        shown = {name: max(7, len(self._label(name))) for name in self._columns if name in self._logged}
+        widths = self.ALWAYS | shown
+        if sys.stdout.isatty():
+            room = shutil.get_terminal_size().columns - len("train")
+            while len(widths) > len(self.ALWAYS) and sum(width + 2 for width in widths.values()) > room:
+                widths.popitem()
+        return widths
+
+    def _print_header_if_due(self, widths: dict[str, int]) -> None:
+        labels = {name: self._label(name).rjust(width) for name, width in widths.items()}
+        header = "".join(labels.values())
+        if header != self._header or self._rows_since_header >= HEADER_EVERY:
+            self._header, self._rows_since_header = header, 0
+            self._write(" " * len("train"), labels)
+
+    def _label(self, name: str) -> str:
+        return self.LABELS.get(name, name.replace("_", " "))
+
+    def _write(self, group: str, cells: dict[str, str]) -> None:
+        tqdm.write("  ".join([group, *cells.values()]).rstrip())
+
+
+def _text(name: str, value: float) -> str:
+    """A value as it is printed: times and large returns with one decimal, others with four significant digits."""
+    if isinstance(value, int):
+        return str(value)
+    if name == "duration":
+        return f"{value:.1f}"
+    if name == "episode_reward" and 100 <= abs(value) < 1e7:
+        return f"{value:.1f}"
+    if 10_000 <= abs(value) < 1e7:  # longer, but easier to read than an exponent
+        return f"{value:.0f}"
+    return f"{value:#.4g}".rstrip(".")

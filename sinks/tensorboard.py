@@ -1,20 +1,49 @@
 """Writes the logs as TensorBoard event files. When a run is resumed, they are cut back."""
 
 import os
+import time
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sinks.animation import gif
 from sinks.sink import Row, Sink
 from utils import UserError, require_count, sync
 
-REPEATED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replacement")}  # repeat keys of train.yaml
+# TensorBoard sorts groups of curves and columns of HParams by name, capitals first.
+RETURNS = {"eval/episode_reward": "Return/evaluation", "train/episode_reward": "Return/training"}
+# Settings that follow from others: repeated keys of train.yaml, and shapes, which come from the task.
+DERIVED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replacement")} | {
+    f"agent.{name}" for name in ("obs_dim", "obs_shape", "action_dim", "action_range")
+}
+REPEATS = {"agent.reward_scale": "reward_scale", "agent.augmentation.pad": "image_pad"}  # unless they are set
 
 
-def _is_wiring(key: str) -> bool:
-    """Whether a setting only connects components, or repeats another setting."""
-    return key.startswith(("logger.", "evaluator.")) or key in REPEATED or key.rsplit(".", 1)[-1].startswith("_")
+def _chosen(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings without those that only connect components, or follow from others."""
+
+    def is_derived(key: str) -> bool:
+        repeats = key in REPEATS and values[key] == values.get(REPEATS[key])
+        return repeats or key in DERIVED or key.startswith(("logger.", "evaluator."))
+
+    return {
+        key: value
+        for key, value in values.items()
+        if not is_derived(key) and not key.rsplit(".", 1)[-1].startswith("_")
+    }
+
+
+@dataclass
+class _Constant:
+    """A curve that has had one value so far: the steps of its first and its last point, and their times in seconds."""
+
+    value: float
+    first_step: int
+    first_s: float
+    last_step: int
+    last_s: float
 
 
 def require_utf8(folder: Path) -> None:
@@ -27,7 +56,11 @@ def require_utf8(folder: Path) -> None:
 
 
 class TensorBoardSink(Sink):
-    """Writes event files under `tb/`; the HParams page shows the settings beside the last value of each curve."""
+    """Writes event files under `tb/`; the HParams page shows the settings beside the last value of each curve.
+
+    A curve appears when its value first changes, with its earlier points; returns appear at once. They are also written
+    to `Return/`, which TensorBoard shows first.
+    """
 
     def __init__(self, log_dir: Path):
         from torch.utils.tensorboard import SummaryWriter  # imported late: it takes half a second
@@ -39,6 +72,8 @@ class TensorBoardSink(Sink):
         self._folder.mkdir(exist_ok=True)
         self._earlier = self._files()  # written by earlier processes of the run
         self._writer = SummaryWriter(str(self._folder))
+        self._constant: dict[str, _Constant] = {}
+        self._varying = set(RETURNS)
 
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob("events.out.tfevents.*"))
@@ -47,14 +82,33 @@ class TensorBoardSink(Sink):
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
         # Without a list of columns, the page collects those of all runs and shows which of them differ.
-        values = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in values.items()}
-        shown = {key: value for key, value in values.items() if not _is_wiring(key)}
+        shown = {
+            key: value if isinstance(value, bool | int | float) else str(value)
+            for key, value in _chosen(values).items()
+        }
         self._writer._get_file_writer().add_summary(hparams_pb(shown))
         self._writer.flush()
 
     def scalars(self, row: Row, step: int) -> None:
         for key, value in row.items():
-            self._writer.add_scalar(key, value, step)
+            if key in RETURNS:
+                self._writer.add_scalar(RETURNS[key], value, step)
+            if key in self._varying or self._varies(key, value, step):
+                self._writer.add_scalar(key, value, step)
+
+    def _varies(self, key: str, value: float, step: int) -> bool:
+        """Whether a curve has had another value than this; its earlier points are then written."""
+        now_s = time.time()
+        held = self._constant.setdefault(key, _Constant(value, step, now_s, step, now_s))
+        if value == held.value:
+            held.last_step, held.last_s = step, now_s
+            return False
+        self._varying.add(key)
+        del self._constant[key]
+        if held.value == held.value:  # a curve that begins with NaN begins with its first number
+            for held_step, held_s in dict.fromkeys([(held.first_step, held.first_s), (held.last_step, held.last_s)]):
+                self._writer.add_scalar(key, held.value, held_step, held_s)
+        return True
 
     def dump(self, group: str, row: Row, step: int) -> None:
         self._writer.flush()
@@ -66,12 +120,10 @@ class TensorBoardSink(Sink):
 
     def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
         """Writes a GIF, which TensorBoard shows as an animated image."""
-        import imageio.v3 as iio
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        gif = iio.imwrite("<bytes>", frames, extension=".gif", duration=1000 / fps, loop=0)
         height, width = frames.shape[1:3]
-        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif(frames, fps))
         self._writer._get_file_writer().add_summary(Summary(value=[Summary.Value(tag=key, image=image)]), step)
 
     def image(self, key: str, image: np.ndarray, step: int) -> None:
@@ -81,18 +133,33 @@ class TensorBoardSink(Sink):
         self._writer.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns each event file's length in bytes."""
+        """Returns each event file's length in bytes, and which curves have been constant so far."""
         self._writer.flush()
         for path in self._files():
             sync(path)
-        return {"bytes": {path.name: path.stat().st_size for path in self._files()}}
+        return {
+            "bytes": {path.name: path.stat().st_size for path in self._files()},
+            "constant": {key: list(astuple(held)) for key, held in self._constant.items()},
+            "varying": sorted(self._varying),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         ends = {path: state["bytes"].get(path.name) for path in self._earlier}
         for path, size in ends.items():
             require_count(0 if size is None else size, path.name)  # all are checked before any is cut
+        constant = {key: _restored(held, key) for key, held in state.get("constant", {}).items()}
+        self._varying = set(RETURNS).union(map(str, state.get("varying", ())))
+        self._constant = {key: held for key, held in constant.items() if key not in self._varying}
         for path, size in ends.items():
             if size is None:
                 path.unlink()
             elif path.stat().st_size >= size:
                 os.truncate(path, size)
+
+
+def _restored(held: Any, key: str) -> _Constant:
+    """A constant curve from a saved state, which may be damaged or forged."""
+    value, first_step, first_s, last_step, last_s = held
+    if not all(isinstance(number, int | float) for number in (value, first_s, last_s)):
+        raise ValueError(f"{key}: a saved value is not a number")
+    return _Constant(value, require_count(first_step, key), first_s, require_count(last_step, key), last_s)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sinks.animation import gif
 from sinks.sink import Row, Sink
 from utils import UserError, one_line, write_atomically
 
@@ -53,6 +54,9 @@ class WandbSink(Sink):
         project: the project in Weights & Biases.
         entity: the team; None is the user's own account.
         mode: `offline` writes into the run's folder, for `wandb sync`; None is the value of WANDB_MODE, or online.
+        group: runs of one group lie together, such as the seeds of a study; None is no group.
+        tags: words to filter runs by.
+        notes: a description of the run.
 
     Raises:
         UserError: if the package is missing, or Weights & Biases returns an error.
@@ -64,6 +68,9 @@ class WandbSink(Sink):
         project: str,
         entity: str | None = None,
         mode: Literal["online", "offline"] | None = None,
+        group: str | None = None,
+        tags: list[str] | None = None,
+        notes: str | None = None,
     ):
         require(mode)
         if not (Path.home().is_dir() and os.access(Path.home(), os.W_OK)):  # wandb would print errors
@@ -83,6 +90,9 @@ class WandbSink(Sink):
                 id=id_file.read_text(encoding="utf-8"),
                 resume="allow" if continues and mode != "offline" else None,
                 name=log_dir.name,
+                group=group,
+                tags=tags,
+                notes=notes,
                 settings=wandb.Settings(console="off", quiet=True),  # the terminal shows the progress bar
             )
         self._run.define_metric("*", step_metric="step")
@@ -101,11 +111,9 @@ class WandbSink(Sink):
             self._run.log({key: wandb.Histogram(np_histogram=np.histogram(finite, bins=64)), "step": step})
 
     def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
-        import imageio.v3 as iio
         import wandb
 
-        gif = iio.imwrite("<bytes>", frames, extension=".gif", duration=1000 / fps, loop=0)
-        self._run.log({key: wandb.Video(io.BytesIO(gif), format="gif"), "step": step})
+        self._run.log({key: wandb.Video(io.BytesIO(gif(frames, fps)), format="gif"), "step": step})
 
     def image(self, key: str, image: np.ndarray, step: int) -> None:
         import wandb

@@ -20,6 +20,7 @@ from study.statistics import Average
 from study.style import LineStyle
 from study.summary import Study, is_suite_task
 
+SPEED = "steps_per_second"
 COLUMNS = 4  # panels per row, as in the literature
 PANELS = (  # of one run: column of train.csv, title, unit
     ("actor_loss", "actor loss", ""),
@@ -28,9 +29,21 @@ PANELS = (  # of one run: column of train.csv, title, unit
     ("alpha_loss", "temperature loss", ""),
     ("alpha_value", "temperature", "alpha"),
     ("actor_entropy", "policy entropy", "nats"),
-    ("steps_per_second", "speed", "environment steps / s"),
+    (SPEED, "speed, once updates run", "environment steps / s"),
 )
+INFO = "info_"  # of columns
 TARGETS = {"actor_entropy": "actor_target_entropy"}  # columns drawn in the same panel
+
+
+def without_seeding(train: Columns) -> Columns:
+    """Returns the log with the speed of episodes that had updates only, if there are any.
+
+    Random actions are taken ten times faster, and would flatten the rest; so would the episode in which updates began.
+    """
+    updated = {step for column, *_ in PANELS if column.endswith("_loss") for step in train.get(column, ([], []))[0]}
+    kept = [(step, value) for step, value in zip(*train.get(SPEED, ([], [])), strict=True) if step in updated]
+    kept = kept[1:] if len(kept) > 2 else kept
+    return train | {SPEED: ([step for step, _ in kept], [value for _, value in kept])} if kept else train
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
@@ -158,21 +171,40 @@ def draw_run(folder: Path, references: Sequence[Reference] = (), target: Path | 
     Returns:
         The PNG and the SVG.
     """
-    train, evaluation = read(folder / "train.csv"), read(folder / "eval.csv")
+    train, evaluation = without_seeding(read(folder / "train.csv")), read(folder / "eval.csv")
     logged = [panel for panel in PANELS if panel[0] in train]
-    figure, axes = _grid(len(logged) + 1)
+    infos = info_columns(train, evaluation)
+    figure, axes = _grid(len(logged) + len(infos) + 1)
     if (folder / CONFIG_FILE).exists():
         run = Run(folder, load(folder / CONFIG_FILE))
         state = "" if run.finished else f", unfinished: evaluated at step {run.last_step} of {run.length}"
         figure.suptitle(f"{run.task}, {run.agent}, seed {run.seed}{state}")
     _draw_returns(axes[0], train, evaluation, references)
-    for panel, (column, title, unit) in zip(axes[1:], logged, strict=True):
+    for panel, column in zip(axes[1 + len(logged) :], infos, strict=True):
+        _draw_both(panel, column, train, evaluation)
+        _label_axes(panel, column.removeprefix(INFO))
+    for panel, (column, title, unit) in zip(axes[1 : 1 + len(logged)], logged, strict=True):
         panel.plot(*train[column], linewidth=0.9, color=style.COLOURS[0])
         if TARGETS.get(column) in train:
             panel.plot(*train[TARGETS[column]], linewidth=0.9, color=style.GREYS[1], linestyle="--", label="target")
             panel.legend(fontsize=7, frameon=False)
         _label_axes(panel, title, unit)
     return save(figure, target or folder / "curves")
+
+
+def info_columns(*logs: Columns) -> list[str]:
+    """Returns the columns that come from the environment's `info` (the key `info_keys`)."""
+    return list(dict.fromkeys(column for log in logs for column in log if column.startswith(INFO)))
+
+
+def _draw_both(panel: Axes, column: str, train: Columns, evaluation: Columns) -> None:
+    """Draws a column of both logs."""
+    if column in train:
+        panel.plot(*train[column], linewidth=0.6, color=style.GREYS[2], label="training episode")
+    if column in evaluation:
+        values = evaluation[column]
+        panel.plot(*values, marker="o", markersize=2.5, color=style.COLOURS[0], label="evaluation, mean")
+    panel.legend(fontsize=7, frameon=False)
 
 
 def _draw_returns(panel: Axes, train: Columns, evaluation: Columns, references: Sequence[Reference]) -> None:

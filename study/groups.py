@@ -2,35 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from settings.keys import dotted
+from settings.repetitions import matches, settings_that_matter
 from study import statistics
 from study.runs import Run
 from study.statistics import Average
 
 Values = dict[str, Any]
-# Settings that may differ between repetitions of one experiment: the seed, the machine, what is measured and saved, and
-# the shapes, which come from the task.
-CHANGES_NO_TRAINING_STEP = (
-    *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.obs_shape", "agent.action_dim"),
-    "agent.action_range",
-    *("device", "num_threads", "execution", "replay_storage", "async_envs", "env_timeout_s", "num_train_steps"),
-    *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
-    *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
-)
 FROM_THE_TASK = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "env"),
     *("agent.obs_dim", "agent.obs_shape", "agent.action_dim", "agent.action_range", "logger.*"),
 )
-# Keys that equal another key unless they are set.
-REPEATS = {
-    "replay_buffer.capacity": "replay_buffer_capacity",
-    "replay_buffer.with_replacement": "sample_with_replacement",
-}
 # Values of keys that the configurations of older runs do not have.
 EARLIER_RUNS: Values = {
     "replay_buffer._target_": "replay_buffer.ReplayBuffer",
@@ -78,7 +64,7 @@ class Group:
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Groups runs by task, agent and differing settings; sorted by task, then by the first use of their labels."""
-    settings = {run.folder: _settings_that_matter(run) for run in runs}
+    settings = {run.folder: settings_that_matter(EARLIER_RUNS | dotted(run.config), run.length) for run in runs}
     labels: dict[Path, str] = {}
     for agent in dict.fromkeys(run.agent for run in runs):
         peers = [run for run in runs if run.agent == agent]
@@ -96,20 +82,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
     """Returns each key, except seeds and shapes, whose value differs between runs, with its value in each run."""
     differing = _differing([dotted(run.config) for run in runs])
-    return {key: values for key, values in differing.items() if not _matches(key, FROM_THE_TASK)}
-
-
-def _settings_that_matter(run: Run) -> Values:
-    flat = EARLIER_RUNS | dotted(run.config)
-    for key, original in REPEATS.items():
-        if flat.get(key) == flat.get(original):
-            flat.pop(key, None)
-    for key in ("replay_buffer_capacity", "replay_buffer.capacity"):
-        capacity = flat.get(key)
-        if capacity is not None and capacity >= run.length:
-            flat[key] = "all"  # a buffer that never fills has the same effect in any size
-    ignored = ("env", "agent.name", *CHANGES_NO_TRAINING_STEP)
-    return {key: value for key, value in flat.items() if not _matches(key, ignored)}
+    return {key: values for key, values in differing.items() if not matches(key, FROM_THE_TASK)}
 
 
 def _labels(agent: str, runs: Sequence[Run], settings: Sequence[Values]) -> dict[Path, str]:
@@ -158,7 +131,3 @@ def show(value: Any) -> str:
         arguments = ", ".join(f"{key}={show(child)}" for key, child in value.items() if not key.startswith("_"))
         return f"{str(value['_target_']).rpartition('.')[2]}({arguments})"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _matches(key: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(key, pattern) for pattern in patterns)

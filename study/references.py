@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "references"
+FOLDER = Path(__file__).resolve().parent / "published"  # sources: benchmarks/references/README.md
 SUITE, PIXELS = FOLDER / "suite.csv", FOLDER / "pixels.csv"  # from state, from pixels
 
 

@@ -5,6 +5,8 @@ const NS = "http://www.w3.org/2000/svg";
 const MARGIN = { left: 46, right: 20, top: 8, bottom: 34 };
 const HEIGHT = 230;
 const data = JSON.parse(document.getElementById("data").textContent);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const ink = (colour) => (dark.matches && data.dark[colour]) || colour;
 const hidden = new Set(); // labels switched off in the legend
 
 function svg(name, attributes, parent) {
@@ -112,7 +114,7 @@ class Panel {
     if (banded.length) {
       const up = banded.map((place) => point(line.high)(line.steps[place], place));
       const down = banded.map((place) => point(line.low)(line.steps[place], place)).reverse();
-      svg("polygon", { points: [...up, ...down].join(" "), fill: line.colour, "fill-opacity": 0.18 }, this.picture);
+      svg("polygon", { points: [...up, ...down].join(" "), fill: ink(line.colour), "fill-opacity": 0.18 }, this.picture);
     }
     const fewer = (place) => line.fewer?.[place];
     // A segment is dotted where either end lacks a run; neighbours of one kind are one polyline.
@@ -120,7 +122,7 @@ class Panel {
     const path = (end) => {
       const points = line.steps.slice(start, end + 1).map((step, place) => point(line.values)(step, start + place));
       const dash = dotted ? data.fewer : line.dash;
-      const style = { fill: "none", stroke: line.colour, "stroke-width": line.width, class: "curve" };
+      const style = { fill: "none", stroke: ink(line.colour), "stroke-width": line.width, class: "curve" };
       if (dash.length) style["stroke-dasharray"] = dash.map((length) => length * line.width).join(" ");
       svg("polyline", { ...style, points: points.join(" "), "data-label": line.label }, this.picture);
     };
@@ -134,7 +136,7 @@ class Panel {
     });
     if (line.steps.length) path(line.steps.length - 1);
     if (line.steps.length === 1) {
-      svg("circle", { cx: this.x(line.steps[0]), cy: this.y(line.values[0]), r: 3, fill: line.colour }, this.picture);
+      svg("circle", { cx: this.x(line.steps[0]), cy: this.y(line.values[0]), r: 3, fill: ink(line.colour) }, this.picture);
     }
     for (const end of line.ends ?? []) this.end(end, line);
   }
@@ -142,7 +144,7 @@ class Panel {
   end({ step, value, seed }, line) {
     const [x, y] = [this.x(step), this.y(value)];
     const cross = `M${x - 4},${y - 4}l8,8m0,-8l-8,8`;
-    const mark = svg("path", { d: cross, stroke: line.colour, "stroke-width": 1.6, class: "end" }, this.picture);
+    const mark = svg("path", { d: cross, stroke: ink(line.colour), "stroke-width": 1.6, class: "end" }, this.picture);
     svg("title", {}, mark).textContent = `seed ${seed} is unfinished: ${short(step)} steps`;
   }
 
@@ -161,7 +163,7 @@ class Panel {
       const value = at(line.steps, line.values, step);
       if (value === null) continue;
       const row = html("div", "", this.tip);
-      html("span", "", row, "swatch").style.background = line.colour;
+      html("span", "", row, "swatch").style.background = ink(line.colour);
       const [low, high] = line.low ? [at(line.steps, line.low, step), at(line.steps, line.high, step)] : [null, null];
       const interval = low === null || high === null ? "" : ` [${score(low)}, ${score(high)}]`;
       row.append(`${line.label}: ${score(value)}${interval}`);
@@ -183,9 +185,10 @@ const panels = data.panels.map((panel) => new Panel(panel, document.getElementBy
 for (const { label, colour, dash } of data.legend) {
   const button = html("button", "", document.getElementById("legend"));
   const sample = svg("svg", { width: 28, height: 10, "aria-hidden": "true" }, button);
-  const stroke = { x1: 0, x2: 28, y1: 5, y2: 5, stroke: colour, "stroke-width": 2.5 };
+  const stroke = { x1: 0, x2: 28, y1: 5, y2: 5, stroke: ink(colour), "stroke-width": 2.5 };
   if (dash.length) stroke["stroke-dasharray"] = dash.map((length) => length * 2).join(" ");
-  svg("line", stroke, sample);
+  const drawn = svg("line", stroke, sample);
+  dark.addEventListener("change", () => drawn.setAttribute("stroke", ink(colour)));
   button.append(label);
   button.type = "button";
   button.setAttribute("aria-pressed", "true");
@@ -195,3 +198,5 @@ for (const { label, colour, dash } of data.legend) {
     panels.forEach((panel) => panel.draw());
   });
 }
+
+dark.addEventListener("change", () => panels.forEach((panel) => panel.draw()));

@@ -4,6 +4,7 @@ import base64
 import json
 import math
 import os
+import shlex
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from study import style, tables
-from study.figures import PANELS
+from study.figures import INFO, PANELS, info_columns, without_seeding
 from study.groups import Group, differences, show
 from study.runs import Run, read
 from study.statistics import Average
@@ -42,6 +43,7 @@ def html(study: Study) -> str:
         f"<h2>Settings that differ</h2>{differing}" if differing else "",
         f"<h2>Last videos</h2><div id='videos'>{videos}</div>" if videos else "",
         f"<h2>Runs</h2>{_runs(study, labels)}",
+        f"<h2>Made with</h2>{made}" if (made := _provenance(study)) else "",
     ]
     css, script = ((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     page = [
@@ -70,16 +72,21 @@ def _data(study: Study) -> dict[str, Any]:
     if len(study.runs) == 1:
         panels[0]["title"] += ": mean, and minimum to maximum of its episodes"
         panels[0]["lines"][0] |= _episode_band(study.runs[0])
-        train = read(study.runs[0].folder / "train.csv")
+        train = without_seeding(read(study.runs[0].folder / "train.csv"))
         for column, title, unit in PANELS:
             if column in train:
                 steps, values = train[column]
                 panels.append(_panel(title, unit, [_curve(study.labels[0], study, 1, steps=steps, values=values)]))
+        evaluations = study.runs[0].evaluations
+        for column in info_columns(evaluations):
+            steps, values = evaluations[column]
+            title = f"{column.removeprefix(INFO)}, mean of an evaluation"
+            panels.append(_panel(title, "", [_curve(study.labels[0], study, 2, steps=steps, values=values)]))
     legend = [
         {"label": label, "colour": line_style.colour, "dash": line_style.dash}
         for label, line_style in study.styles.items()
     ]
-    return {"panels": panels, "legend": legend, "fewer": style.FEWER_RUNS}
+    return {"panels": panels, "legend": legend, "fewer": style.FEWER_RUNS, "dark": style.ON_DARK}
 
 
 def _panel(title: str, unit: str, curves: list[dict[str, Any]]) -> dict[str, Any]:
@@ -164,6 +171,27 @@ def _runs(study: Study, labels: dict[Path, str]) -> str:
         shown = [escape(cell) for cell in cells]
         rows.append((*shown[:3], state, *shown[3:]))
     return _table(("task", "agent", "seed", "steps", "last return", "folder"), rows)
+
+
+def _provenance(study: Study) -> str:
+    """A row per process that worked on a run."""
+    top = os.path.commonpath([run.folder.parent for run in study.runs])
+    rows = []
+    for run in study.runs:
+        for entry in run.provenance:
+            packages = entry.get("packages")
+            versions = {"python": entry.get("python")} | (packages if isinstance(packages, dict) else {})
+            command, commit = entry.get("command"), str(entry.get("commit") or tables.BLANK)
+            cells = (
+                os.path.relpath(run.folder, top),
+                commit[:10] + (", changed" if entry.get("changed") else ""),
+                f"{entry.get('started')} to {entry.get('ended') or '?'}",
+                f"{entry.get('gpu') or entry.get('processor')}, threads: {entry.get('threads')}",
+                ", ".join(f"{name} {version}" for name, version in versions.items() if version),
+                shlex.join(map(str, command)) if isinstance(command, list) else tables.BLANK,
+            )
+            rows.append(tuple(map(escape, cells)))
+    return _table(("folder", "commit", "time", "hardware", "versions", "command"), rows, "long") if rows else ""
 
 
 def _video(run: Run, label: str) -> str:

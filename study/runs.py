@@ -1,6 +1,7 @@
 """Reads the folders of runs: their configuration and their logs."""
 
 import csv
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from settings import plain_yaml
-from utils import UserError, one_line
+from utils import UserError, one_line, open_file
 
 CONFIG_FILE = "config.yaml"
 AS_WRITTEN_FILE = ".hydra/config.yaml"
+PROVENANCE_FILE = "provenance.json"
+MOST_BYTES = 10_000_000  # that are read of it
 Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
 
 
@@ -70,6 +73,16 @@ class Run:
     def finished(self) -> bool:
         """Whether the run has its final evaluation. Otherwise it is still training, or has crashed."""
         return self.last_step >= self.length
+
+    @cached_property
+    def provenance(self) -> list[dict[str, Any]]:
+        """What each process of the run was made with (see run/provenance.py); empty if the run did not save it."""
+        try:
+            with open_file(self.folder / PROVENANCE_FILE) as file:
+                entries = json.loads(file.read(MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return []
+        return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
     @property
     def last_video(self) -> Path | None:

@@ -1,7 +1,8 @@
 """Averages over seeds and tasks, with confidence intervals: as in Agarwal et al. 2021 (arXiv 2108.13264).
 
 Per task: the mean over runs. Over tasks: the interquartile mean, the mean of the middle half of all runs' scores.
-Intervals are 95 % percentile bootstrap intervals; over tasks, runs are resampled within each task.
+Intervals are 95 % percentile bootstrap intervals; over tasks, runs are resampled within each task. Of so few runs that
+resamples tell nothing new, the band is the range of the runs (see `has_interval`).
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ class Average:
 
     Attributes:
         value: the mean or the interquartile mean.
-        low, high: the 95 % bootstrap interval; NaN where no task has two runs.
+        low, high: the 95 % bootstrap interval, or with few runs the lowest and highest; NaN where no task has two runs.
         num_runs: how many runs have reached each step.
         total: how many runs there are.
     """
@@ -42,6 +43,15 @@ class Average:
     def at_end(self) -> tuple[float, float, float, int]:
         """Returns value, low, high and number of runs at the last step."""
         return self.value[-1], self.low[-1], self.high[-1], int(self.num_runs[-1])
+
+
+def has_interval(num_runs: Sequence[int]) -> bool:
+    """Whether tasks with so many runs have a 95 % interval.
+
+    Of the 27 equally likely resamples of three runs, one is three times the lowest: more than 2.5 %, so that the
+    bootstrap's interval would be the range. Over several tasks, two runs each make one that is too narrow.
+    """
+    return min(num_runs) >= (4 if len(num_runs) == 1 else 3)
 
 
 def mean(curves: Sequence[Points], steps: Sequence[float] | None = None) -> Average:
@@ -97,6 +107,8 @@ def _with_interval(tasks: list[np.ndarray], statistic: Any) -> np.ndarray:
     repeated = [task for task in tasks if len(task) > 1]
     if not repeated:
         return np.stack([value, np.full_like(value, np.nan), np.full_like(value, np.nan)])
+    if len(tasks) == 1 and not has_interval([len(tasks[0])]):
+        return np.stack([value, tasks[0].min(axis=0), tasks[0].max(axis=0)])
     # The only run of a task is in every resample.
     single = np.concatenate([np.empty((0, len(value))), *(task for task in tasks if len(task) == 1)]).T  # (S, runs)
 

@@ -67,7 +67,10 @@ def summarise(runs: Sequence[Run], with_references: bool) -> Study:
         tasks.setdefault(group.task, []).append(group)
     overall = _overall(tasks)
     published = {task: _published(task, groups) for task, groups in tasks.items()} if with_references else {}
-    return Study(tuple(runs), tasks, overall, published, _notes(runs, tasks, overall))
+    notes = _notes(runs, tasks, overall) + [
+        _no_reference(task, tasks[task]) for task in published if not published[task]
+    ]
+    return Study(tuple(runs), tasks, overall, published, notes)
 
 
 def is_suite_task(task: str) -> bool:
@@ -81,6 +84,18 @@ def _published(task: str, groups: list[Group]) -> list[Reference]:
     files = {references.PIXELS if run.from_pixels else references.SUITE for run in runs}
     curves = [curve.until(last_step) for file in sorted(files) for curve in references.published(file).get(task, [])]
     return [curve for curve in curves if curve.steps]
+
+
+def _no_reference(task: str, groups: list[Group]) -> str:
+    """Why a task has no published curve beside it."""
+    runs = [run for group in groups for run in group.runs]
+    files = {references.PIXELS if run.from_pixels else references.SUITE for run in runs}
+    first = [curve.steps[0] for file in files for curve in references.published(file).get(task, [])]
+    if not first:
+        return f"--reference adds nothing to {task}: there is no published result for it."
+    last_step = max(run.last_step for run in runs)
+    reason = f"published results begin at step {min(first):.0f}, and runs end at {last_step}"
+    return f"--reference adds nothing to {task}: {reason}."
 
 
 def _overall(tasks: dict[str, list[Group]]) -> list[OverallAverage]:

@@ -15,8 +15,10 @@ MARKS = (100_000, 250_000, 500_000, 1_000_000)  # environment steps
 BLANK = "-"
 LEGEND = (
     "Returns of greedy evaluation episodes: per task the mean over runs, over tasks the interquartile mean (IQM) of "
-    "all runs; in brackets its 95 % bootstrap interval. Between two evaluations a run is taken to be linear. "
-    "Final is the last evaluation of the runs that finished; (2/3) is over two runs of three."
+    "all runs; in brackets its 95 % bootstrap interval. With two or three runs of a task, brackets are the lowest and "
+    "the highest run; over tasks with two runs each they are too narrow: neither is a 95 % interval. Between two "
+    "evaluations a run is taken to be linear. Final is the last evaluation of the runs that finished; (2/3) is over "
+    "two runs of three."
 )
 
 

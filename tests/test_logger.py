@@ -1,9 +1,11 @@
 """Logged values arrive in the files."""
 
 import csv
+import math
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,7 @@ def test_values_are_averaged_between_dumps_and_blank_where_missing(tmp_path: Pat
     assert first["episode"] == "1" and first["step"] == "100" and first["critic_loss"] == ""
     assert (second["step"], second["critic_loss"], second["actor_loss"]) == ("200", "1.5", "3.0")
     assert list(first)[:3] == ["episode", "step", "episode_reward"]
-    assert [(e.step, e.value) for e in events(tmp_path).Scalars("train_critic/loss")] == [(200, 1.5)]
+    assert [(e.step, e.value) for e in events(tmp_path).Scalars("train/episode")] == [(100, 1), (200, 2)]
 
 
 def test_a_buffer_that_is_written_over_later_counts_as_it_was(tmp_path: Path) -> None:
@@ -167,12 +169,80 @@ def test_histograms_of_values_layers_and_members(tmp_path: Path) -> None:
     assert only.histogram_value.num == 16 and only.histogram_value.min == 1.0
 
 
-def test_console_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = Logger(tmp_path, {"console": ConsoleSink})
-    for key, value in {"episode": 5, "episode_reward": 123.45678, "duration": 10.12}.items():
-        log.log(f"train/{key}", value, 5000)
-    log.dump(5000)
-    assert capsys.readouterr().out == "| train | E: 5 | S: 5000 | R: 123.4568 | D: 10.1 s\n"
+def console_lines(
+    folder: Path, capsys: pytest.CaptureFixture[str], *dumps: dict[str, float], columns: list[str] | None = None
+) -> list[str]:
+    """What is printed for rows of the log, each with its `step`."""
+    make = ConsoleSink if columns is None else partial(ConsoleSink, columns=columns)
+    log = Logger(folder, {"console": make})
+    for values in dumps:
+        for key in values.keys() - {"step"}:
+            log.log(key, values[key], int(values["step"]))
+        log.dump(int(values["step"]))
+    log.close()
+    log.close()
+    return capsys.readouterr().out.splitlines()
+
+
+SEEDING = {"train/episode": 5, "step": 5000, "train/episode_reward": 123.45678, "train/duration": 10.12}
+LEARNING = {
+    "train/episode": 1000,
+    "step": 1_000_000,
+    "train/episode_reward": -1184.82,
+    "train/duration": 3600.0,
+    "train_critic/loss": 3096.58,
+    "train_actor/loss": 123456.7,
+    "train_alpha/value": 0.098765,
+    "train_actor/entropy": -5.28,
+    "train/mine": 7.0,
+}
+EVALUATED = {"eval/episode": 1000, "step": 990_000, "eval/episode_reward": 0.03125, "eval/episode_reward_std": 259.52}
+
+
+def test_the_console_shows_a_table_whose_columns_line_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert console_lines(tmp_path, capsys, SEEDING, LEARNING, EVALUATED) == [
+        "       episode      step    return  seconds",
+        "train        5      5000     123.5     10.1",
+        "       episode      step    return  critic loss  actor loss    alpha  entropy  seconds",
+        "train     1000   1000000   -1184.8         3097      123457  0.09877   -5.280   3600.0",
+        "eval      1000    990000   0.03125  ± 259.5",
+    ]
+
+
+def test_the_consoles_header_is_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = console_lines(tmp_path, capsys, *[SEEDING] * 41)
+    assert [number for number, line in enumerate(lines) if "episode" in line] == [0, 21, 42]
+
+
+@pytest.mark.parametrize(
+    ("columns", "header"),
+    [
+        ("80", "       episode      step    return  critic loss  actor loss    alpha  entropy"),
+        ("120", "       episode      step    return  critic loss  actor loss    alpha  entropy  seconds"),
+        ("30", "       episode      step    return"),
+    ],
+)
+def test_in_a_narrow_terminal_the_last_columns_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str, header: str
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = console_lines(tmp_path, capsys, LEARNING, EVALUATED)
+    assert lines[0] == header and all(len(line) <= max(int(columns), 35) for line in lines)
+
+
+def test_columns_of_ones_own_on_the_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["train/mine", "episode_reward_std", "nothing", "step"]
+    *table, missing = console_lines(tmp_path, capsys, LEARNING, EVALUATED, columns=asked)
+    assert table == [
+        "       episode      step    return     mine",
+        "train     1000   1000000   -1184.8    7.000",
+        "       episode      step    return     mine      std",
+        "eval      1000    990000   0.03125  ± 259.5    259.5",
+    ]
+    assert missing.startswith("logger.sinks.console.columns=nothing: nothing was logged by that name; there are actor_")
+    assert missing.endswith("episode_reward_std, mine, step")
 
 
 def test_videos_reach_tensorboard_as_animations(tmp_path: Path) -> None:
@@ -182,6 +252,42 @@ def test_videos_reach_tensorboard_as_animations(tmp_path: Path) -> None:
     (image,) = events(tmp_path).Images("eval/video")
     assert (image.width, image.height, image.step) == (24, 16, 7)
     assert image.encoded_image_string[:4] == b"GIF8"
+
+
+def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
+    return sorted((event.step, event.value) for event in events(folder).Scalars(tag))
+
+
+@pytest.mark.parametrize("resumed_after", [None, 2, 3, 4])
+def test_a_curve_is_written_from_its_first_change_on(tmp_path: Path, resumed_after: int | None) -> None:
+    log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
+    values = {"train/late": (7, 7, 7, 8, 8), "train/flat": (3,) * 5, "train/nan": (math.nan, 1, 1, 1, 2)}
+    for step in range(1, 6):
+        for key in values:
+            log.log(key, values[key][step - 1], step)
+        log.log("eval/episode_reward", 50.0, step)
+        log.dump(step)
+        if step == resumed_after:
+            state = log.state_dict()
+            log.log("train/flat", -1, step)  # is cut off again
+            log.dump(step)
+            log.close()
+            log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
+            log.load_state_dict(state)
+    log.close()
+    assert curve(tmp_path, "train/late") == [(1, 7), (3, 7), (4, 8), (5, 8)]
+    assert curve(tmp_path, "train/nan")[-2:] == [(4, 1), (5, 2)]
+    assert curve(tmp_path, "eval/episode_reward") == curve(tmp_path, "Return/evaluation")
+    assert [step for step, _ in curve(tmp_path, "Return/evaluation")] == [1, 2, 3, 4, 5]
+    tags = sorted(events(tmp_path).Tags()["scalars"])
+    assert tags[0] == "Return/evaluation" and "train/flat" not in tags
+
+
+def test_a_forged_state_of_curves_is_refused(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path)
+    with pytest.raises(ValueError, match="train/a: a saved value is not a number"):
+        sink.load_state_dict({"bytes": {}, "constant": {"train/a": ["x", 1, 0.0, 1, 0.0]}})
+    sink.load_state_dict({"bytes": {}})  # of an earlier version
 
 
 def test_a_sink_of_ones_own(tmp_path: Path) -> None:
@@ -282,9 +388,11 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
         folder = tmp_path / f"{seed}-{rate}"
         folder.mkdir()
         log = Logger(folder, {"tensorboard": TensorBoardSink})
-        agent = {"lr": rate, "bound": None, "_target_": "a.B"}
+        agent = {"lr": rate, "bound": None, "_target_": "a.B", "obs_dim": 17, "reward_scale": 1.0}
         buffer = {"_target_": "a.C", "capacity": 9, "seed": seed, "with_replacement": True, "share": 0.5}
-        log.log_settings({"env": "cheetah_run", "seed": seed, "agent": agent, "replay_buffer": buffer})
+        log.log_settings(
+            {"env": "cheetah_run", "seed": seed, "agent": agent, "replay_buffer": buffer, "reward_scale": 1.0}
+        )
         for step, value in ((1000, 1.0), (2000, final)):
             log.log("eval/episode_reward", value, step)
             log.dump(step)
@@ -301,11 +409,13 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
     assert {info.name for info in columns.hparam_infos} == {
         "env",
         "seed",
+        "reward_scale",
         "agent.lr",
         "agent.bound",
         "replay_buffer.share",
     }
     assert {info.name for info in columns.hparam_infos if info.differs} == {"seed", "agent.lr"}
+    assert columns.metric_infos[0].name.tag == "Return/evaluation"
     asked = api_pb2.ListSessionGroupsRequest(slice_size=10, allowed_statuses=[api_pb2.STATUS_UNKNOWN])
     rows = {
         (group.hparams["seed"].number_value, group.hparams["agent.lr"].number_value): metric.value

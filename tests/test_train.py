@@ -210,9 +210,9 @@ def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(
     workspace.run()
     workspace.close()
     said = capsys.readouterr().out
-    assert said.startswith(
-        "Updates run eagerly: the agent makes its updates itself.\nThis run cannot be resumed: ForkA"
-    )
+    first, second, third, *_ = said.splitlines()
+    assert first == f"Folder: {tmp_path}" and second == "Updates run eagerly: the agent makes its updates itself."
+    assert third.startswith("This run cannot be resumed: ForkA")
     assert not (tmp_path / "checkpoints").exists() and (tmp_path / "finished.json").exists()
     with (tmp_path / "train.csv").open() as file:
         assert [row["actor_loss"] != "" for row in csv.DictReader(file)][-1]

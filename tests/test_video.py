@@ -57,6 +57,26 @@ def test_a_video_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("steps", "fps"), [(40, 10), (200, 2.5)])
+def test_a_preview_is_the_video_made_small(tmp_path: Path, steps: int, fps: float) -> None:
+    env = Counter((400, 200))
+    with filming(tmp_path / "1.mp4", 0.1) as recorder:
+        recorder.record(env)
+        for env.level in range(1, steps + 1):
+            recorder.record(env)
+    frames, frames_per_second = recorder.preview()
+    assert frames is not None and frames.shape[1:] == (134, 67, 3) and frames.dtype == np.uint8
+    assert frames_per_second == fps
+    assert frames[:, 0, 0, 0].tolist() == list(range(0, steps + 1, int(10 / fps)))
+
+
+def test_a_video_that_failed_has_no_preview(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    recorder = VideoRecorder(tmp_path / "file/1.mp4", 0.1)
+    recorder.record(Counter())
+    assert recorder.preview()[0] is None
+
+
 def test_a_rendered_task_is_a_picture_that_moves(opengl: None, tmp_path: Path) -> None:
     env = make_env("cheetah_run", seed=1, render=True)
     env.reset(seed=1)

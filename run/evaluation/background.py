@@ -25,7 +25,7 @@ from agent.policy import Policy
 from run import machine
 from run.environments import env_maker
 from run.evaluation.evaluator import Evaluation
-from settings.operating_system import ignore_stop_signals, lower_priority, process_context
+from settings.operating_system import ignore_stop_signals, interrupt_blocked, lower_priority, process_context
 from settings.schema import Settings
 from utils import one_line, set_seed_everywhere
 
@@ -138,7 +138,8 @@ class BackgroundEvaluator:
         context: Any = process_context(["__main__", "envs.make", "run.evaluation.background"])
         self._connection, far_end = context.Pipe()
         process = context.Process(target=serve, args=(far_end, self._task), daemon=True)
-        process.start()
+        with interrupt_blocked():
+            process.start()
         self._process = process
         far_end.close()  # only the process holds it now, so if the process dies, reading here ends with EOFError
 

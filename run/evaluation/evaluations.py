@@ -1,5 +1,6 @@
 """Makes and logs the evaluations that are due. They run in this process or in the background."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from run.evaluation.background import BackgroundEvaluator, LostError
 from run.evaluation.evaluator import Evaluation
 from run.progress import Progress
 from run.stopping import Stopping
+from settings.schema import BY_RETURN
 from utils import require_count
 
 
@@ -56,6 +58,7 @@ class Evaluations:
         background: runs evaluations in the background; None runs all of them in this process.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
         keep_best: saves the best policy so far (see run/saving/best.py), given policy, step and mean return.
+        best_by: what it is the best by: `return`, or a key of `info_keys`.
 
     Attributes:
         prune: decides from the step of a new result whether the run ends with a PrunedError; None never ends it. With
@@ -72,6 +75,7 @@ class Evaluations:
         background: BackgroundEvaluator | None,
         solved_from: float | None,
         keep_best: Callable[[Any, int, float], None] | None,
+        best_by: str = BY_RETURN,
     ):
         self._agent = agent
         self._make_evaluator = make_evaluator
@@ -81,6 +85,7 @@ class Evaluations:
         self._background = background
         self._solved_from = solved_from
         self._keep_best = keep_best
+        self._best_by = best_by
         self.prune: Callable[[int], bool] | None = None
         self._pending: Pending | None = None  # in the background, or interrupted there
 
@@ -89,6 +94,11 @@ class Evaluations:
         """The evaluator of this process."""
         assert self._make_evaluator is not None
         return self._make_evaluator()
+
+    @property
+    def pending_step(self) -> int | None:
+        """The step of the evaluation that has no result yet; None if there is none."""
+        return self._pending.step if self._pending else None
 
     def evaluate(self, is_last: bool = False) -> None:
         """Makes or begins the evaluation that is due, once the previous one has finished.
@@ -156,11 +166,13 @@ class Evaluations:
         """Writes a result's row of the log, counts it, keeps the policy if it is the best, and may prune the run."""
         step, returns, lengths = pending.step, evaluation.returns, evaluation.lengths
         mean_return = float(np.mean(returns))
+        infos = {key: float(np.mean(values)) for key, values in getattr(evaluation, "infos", {}).items()}
+        score = self._score(infos)
         policy = getattr(self._agent, "policy", None)
-        if self._progress.is_best(mean_return) and self._keep_best is not None and policy is not None:
+        if self._progress.is_best(mean_return, score) and self._keep_best is not None and policy is not None:
             evaluated = policy if pending.weights is None else policy.with_weights(pending.weights)
             self._keep_best(evaluated, step, mean_return)
-        if self._progress.evaluated(step, mean_return, self._solved_from):
+        if self._progress.evaluated(step, mean_return, self._solved_from, score):
             tqdm.write(f"Solved at step {step}: {mean_return:.1f} reaches the task's {self._solved_from:g}")
         for key, value in {
             "eval/episode": pending.episode,
@@ -173,11 +185,23 @@ class Evaluations:
             "eval/episode_length_min": min(lengths),
             "eval/episode_length_max": max(lengths),
             "eval/duration": seconds,
+            **{f"eval_info/{key}": value for key, value in infos.items()},
         }.items():
             self._logger.log(key, value, step)
+        preview = getattr(evaluation, "preview", None)  # an evaluator or a logger of the user's own may know no videos
+        if preview is not None and hasattr(self._logger, "log_video"):
+            self._logger.log_video("eval/video", preview, step, evaluation.preview_fps)
         self._logger.dump(step, ty="eval")
         if self.prune is not None and self.prune(step):
             raise PrunedError(step)
+
+    def _score(self, infos: dict[str, float]) -> float:
+        """What evaluations are compared by before their mean returns: 0 for `best_by=return`, -inf without a value."""
+        if self._best_by == BY_RETURN:
+            return 0.0
+        if self._best_by not in infos and self._progress.best_return is None:
+            tqdm.write(f"best_by={self._best_by}: not in the info of this evaluation, so the return decides so far")
+        return infos.get(self._best_by, -math.inf)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the pending evaluation with its weights, from which it is made again."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from envs.episodes import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
+from envs.episodes import EPISODE_INFO, EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
 from settings.types import PositiveInt
 from settings.validated import Validated
 from utils import eval_mode, require_finite
@@ -26,10 +26,16 @@ class Evaluation:
     Attributes:
         returns: the undiscounted return of each episode.
         lengths: the number of environment steps of each episode.
+        infos: by key of `info_keys`, the values of the episodes that have one (see envs.episodes.EpisodeInfo).
+        preview: small frames of the first episode's video (T, H, W, 3), uint8; None if it was not filmed.
+        preview_fps: frames of the preview per simulated second.
     """
 
     returns: list[float]
     lengths: list[int]
+    infos: dict[str, list[float]] = field(default_factory=dict)
+    preview: np.ndarray | None = None
+    preview_fps: float = 0.0
 
 
 @contextmanager
@@ -91,6 +97,7 @@ class Evaluator(Validated):
         """
         returns = [0.0] * self._num_episodes
         lengths = [0] * self._num_episodes
+        infos: list[dict[str, float]] = [{}] * self._num_episodes
         waiting = list(range(self._num_episodes))
         running: dict[int, int] = {}  # index of an environment -> its episode
         obs: dict[int, np.ndarray] = {}
@@ -121,12 +128,15 @@ class Evaluator(Validated):
                     if film and episode == 0:
                         film.record(self._envs[index])
                     if terminated or truncated:
+                        infos[episode] = dict(info.get(EPISODE_INFO, ()))
                         del running[index]
                         if waiting:
                             start_episode(index)
         if film and not film.renders:
             self._video_path = None
-        return Evaluation(returns, lengths)
+        keys = dict.fromkeys(key for values in infos for key in values)
+        by_key = {key: [values[key] for values in infos if key in values] for key in keys}
+        return Evaluation(returns, lengths, by_key, *(film.preview() if film else ()))
 
     def close(self) -> None:
         """Closes the environments."""

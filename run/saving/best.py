@@ -72,6 +72,14 @@ def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
         raise UserError(f"{folder / MANIFEST}: damaged, or not a manifest") from None
 
 
+def step_of(run_folder: Path) -> int | None:
+    """Returns the step of a run's best evaluation; None if no best policy is kept, or its manifest is damaged."""
+    try:
+        return require_count(_read_manifest(run_folder / BEST)["step"], "step")
+    except (OSError, *_NOT_A_MANIFEST):
+        return None
+
+
 def _previous(folder: Path) -> dict[str, Any] | None:
     """Returns the manifest's entry for the policy on the disk; None if there is none, or its files are damaged."""
     try:

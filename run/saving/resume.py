@@ -30,6 +30,7 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "keep_checkpoints": (),
     "save_replay_buffer": (),
     "log_frequency": ("logger.log_frequency",),
+    "logger.sinks.console.columns": (),
     "device": (),
     "execution": (),
     "replay_storage": (),

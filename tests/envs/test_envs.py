@@ -1,5 +1,6 @@
 """Environments by name, and episodes that depend only on their seeds."""
 
+import warnings
 from pathlib import Path
 
 import gymnasium as gym
@@ -31,7 +32,10 @@ def test_names_of_either_family(name: str) -> None:
         ("cheeta_run", "did you mean cheetah_run"),
         ("pendulum-v1", "did you mean Pendulum-v1"),
         ("Pendulum-v99", "no such task"),
-        ("nowhere:Env-v0", "no such task"),
+        (
+            "nowhere:Env-v0",
+            "nowhere cannot be imported .No module named .nowhere..; if it is your own, name .*PYTHONPATH",
+        ),
         ("", "no such task"),
         ("CartPole-v1", "needs a Box"),
         ("ProbeMixed-v0", r"images beside vectors \(camera, speed\)"),
@@ -115,9 +119,20 @@ def test_whether_an_environment_of_ones_own_needs_opengl(tmp_path: Path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=r"env=own_broken:A-v0: own_broken cannot be imported .ZeroDivisionError in"):
         needs_opengl("own_broken:A-v0")
-    for name in ("Nowhere-v0", "own_nowhere:A-v0"):
-        with pytest.raises(UserError, match="no such task"):
+    (tmp_path / "own_empty.py").write_text("import gymnasium\n")
+    (tmp_path / "own_lacking.py").write_text("import nowhere\n")
+    for name, message in {
+        "Nowhere-v0": "no such task",
+        "own_empty:A-v0": r"own_empty can be imported, but does not register A-v0; it has to call gymnasium.register",
+        "probes:ProbeSolvd-v0": r"does not register ProbeSolvd-v0; did you mean probes:ProbeSolved-v0",
+        "own_lacking:A-v0": r"own_lacking cannot be imported .No module named 'nowhere'.$",
+        "Humanoid-v9": "did you mean Humanoid-v5",
+    }.items():
+        with pytest.raises(UserError, match=message):
             needs_opengl(name)
+    with pytest.raises(UserError, match=r"it cannot be built .*; choose Humanoid-v5$"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_env("Humanoid-v3", seed=1)
 
 
 class Takes(HalfCheetahEnv):

@@ -1,6 +1,7 @@
 """A mistake is one line and exit code 2, and nothing is created; everything else composes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,9 @@ from utils import UserError
         ("preset=[cpu,nope]", "preset=nope"),
         ("agent.critic=5", "a group of keys"),
         ("logger.sinks.csv=3", "a group of keys"),
+        ("logger.sinks.console.columns=critic_loss", "logger.sinks.console.columns=critic_loss: it should be a valid"),
+        ("logger.sinks.console.columns=[loss/critic]", "log key 'loss/critic': it has to start with train/"),
+        ("logger.sinks.console.columns=['']", "the name of a column of train.csv or eval.csv goes here"),
         ("agent._target_=agent.sac.Nope", "cannot be imported"),
         ("seed=abc", "valid integer"),
         ("seed=-1", "greater than or equal to 0"),
@@ -166,6 +170,19 @@ def test_the_folder_names_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(run.name.split("_")[0]) == 6 and len(run.parent.name.split(".")) == 3
 
 
+@pytest.mark.parametrize(
+    ("given", "part"), [((), ""), (("experiment=test_exp",), "_test_exp"), (("experiment=b",), "_b")]
+)
+def test_the_default_label_is_in_a_folders_name_only_if_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], part: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    single = prepared_folder("env=Pendulum-v1", "save_video=false", *given)
+    assert single.name.split("_", 1)[1] == f"sac{part}_Pendulum-v1_s1"
+    (override,) = compose.parse([sweep_arguments("-m", "env=Pendulum-v1", "save_video=false", "seed=1,2", *given)[-1]])
+    assert Path(str(override.value())).name.split("_", 1)[1] == f"sweep{part}"
+
+
 def test_a_folder_that_tensorboard_would_not_find_is_one_line_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,9 +203,18 @@ def test_the_command_itself(tmp_path: Path) -> None:
     right = run_command(tmp_path, *TINY)
     assert right.returncode == 0, right.stderr
     assert right.stderr == ""  # no progress bar where there is no terminal
-    assert right.stdout.startswith("| train | E: 1 | S: 40 | R: -")
-    assert all(line.startswith(("| train | ", "| eval  | ")) for line in right.stdout.splitlines()), right.stdout
-    (folder,) = tmp_path.glob("exp/*/*")
+    (folder,) = (path.relative_to(tmp_path) for path in tmp_path.glob("exp/*/*"))
+    first, _, train, evaluated, *last = right.stdout.splitlines()
+    assert first == f"Folder: {folder}"
+    assert train.split()[:3] == ["train", "1", "40"] and evaluated.split()[:3] == ["eval", "1", "40"]
+    mean_return = re.search(r"Finished at step 40: return (\S+); best \1, at step 40$", last[0])
+    assert mean_return and float(evaluated.split()[3]) == pytest.approx(float(mean_return[1]), abs=0.06)
+    assert last[1:] == [
+        f"Folder:   {folder}",
+        f"Watch:    python evaluate.py {folder} --view",
+        f"Evaluate: python evaluate.py {folder}",
+    ]
+    folder = tmp_path / folder
     made = {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
     assert {"train.csv", "eval.csv", "tb", "config.yaml", ".hydra"} <= made
 
@@ -208,14 +234,24 @@ def test_the_command_sweeps(tmp_path: Path, command: Callable[..., int]) -> None
     assert sorted(path.parent.name for path in tmp_path.glob("sweep/*/train.csv")) == ["seed-1", "seed-2"]
 
 
-def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path) -> None:
-    """As a terminal does, to every process: one evaluates meanwhile."""
-    lengths = ("num_train_steps=1000000", "num_seed_steps=1000000", "eval_frequency=500", "eval_in_background=true")
+def test_ctrl_c_while_modules_are_imported_prints_one_line() -> None:
+    code = "from launch import first_check; first_check.look(['env=cheetah_run']); import os, signal; "
+    code += "os.kill(os.getpid(), signal.SIGINT); import torch"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr, ended.stdout) == (130, "\ninterrupted before training began\n", "")
+
+
+@pytest.mark.parametrize(("begins", "rows_before"), [("train", 150), ("eval", 1)], ids=["importing", "evaluating"])
+def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path, begins: str, rows_before: int) -> None:
+    """As a terminal does, to every process: one evaluates meanwhile, or still imports what it needs for that."""
+    # Episodes have 200 steps, so the first evaluation begins 50 rows before the 150th, and the next one waits for it.
+    lengths = ("num_train_steps=1000000", "num_seed_steps=1000000", "eval_frequency=20000", "eval_in_background=true")
     command = [sys.executable, str(ROOT / "train.py"), *TINY, *lengths]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=tmp_path, text=True, env=ONE_THREAD, start_new_session=True, **streams)
     assert process.stdout is not None
-    while not process.stdout.readline().startswith("| eval"):
+    while rows_before:
+        rows_before -= process.stdout.readline().startswith(begins)
         assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=60)  # which waits until nobody has its streams

@@ -159,7 +159,7 @@ ENVIRONMENTS = [  # of one's own, which cannot be built (tests/helpers/probes.py
     ("camera_id=-1", "camera_id=-1"),
     ("agent=drq env=Pendulum-v1 agent/observation_normaliser=running", "it is for vectors, and these are images"),
     ("agent=drq env=Pendulum-v1 replay_buffer_capacity=100_000_000_000", "for frames of 84x84 pixels"),
-    ("env=no_such_package:Env-v0", "no such task"),
+    ("env=no_such_package:Env-v0", "PYTHONPATH=/path/to/folder"),
 ]
 
 OVERRIDES = [  # what Hydra reads, or does not

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import probes
 import pytest
-from runs import rows
+from runs import at_step, rows
+from tqdm import tqdm
 
+from run.evaluation.background import BackgroundEvaluator
 from utils import UserError
 
 
@@ -88,11 +90,13 @@ def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
     accumulator = EventAccumulator(str(tmp_path / "tb"), size_guidance={"histograms": 0})
     accumulator.Reload()
     scalars = {
-        *("train/episode_reward", "train/batch_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
-        *("train_actor/target_entropy", "train_alpha/loss", "train_alpha/value", "eval/episode_reward"),
-        *("train/episode", "train/duration", "eval/episode"),
+        *("train/episode_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
+        *("train_alpha/loss", "train_alpha/value", "eval/episode_reward", "train/episode", "train/duration"),
     }
-    assert scalars <= set(accumulator.Tags()["scalars"])
+    tags = accumulator.Tags()["scalars"]
+    assert scalars <= set(tags)
+    assert not {"train_actor/target_entropy", "train/batch_reward"} & set(tags)  # which are constant here
+    assert sorted(tags)[:2] == ["Return/evaluation", "Return/training"]
     layers = [
         f"{net}fc{i}_{end}"
         for net in ("critic/q1_", "critic/q2_", "actor/")
@@ -116,21 +120,29 @@ def test_a_delayed_actors_histograms_are_not_lost(tmp_path: Path, agent: str) ->
     assert steps["train_critic/q1_hist"] == steps["train_actor/mu_hist"] == [21, 42]
 
 
-def test_an_agent_without_a_temperature_has_a_progress_line_too(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
-    said = []
-    for losses in ({}, {"train_actor/loss": 1.25}, {"train_actor/loss": 1.25, "train_alpha/value": 0.5}):
-        run.loop.begin_episodes(np.ones(1, bool))
-        run.progress.count(np.ones(1), np.ones(1, int))
-        for key, value in losses.items():
-            run.logger.log(key, value, run.step)
-        said.append(run.loop.end_episode(0))
+def test_the_progress_bar_says_when_an_evaluation_is_made_and_how_the_last_one_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(tqdm, "set_postfix_str", lambda bar, text="", refresh=True: said.append(text))
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=15", "eval_frequency=10")
+    run.run()
     run.close()
-    assert said == [
-        "episode 1, 1 steps, return 1.0",
-        "episode 2, 1 steps, return 1.0, actor loss 1.25",
-        "episode 3, 1 steps, return 1.0, actor loss 1.25, alpha 0.500",
-    ]
+    # Episodes of five steps; the last evaluation is that of the end.
+    assert said == ["", "", "evaluating step 10", *["evaluated at 5.0"] * 3, "evaluating step 15", "evaluated at 5.0"]
+
+
+def test_the_progress_bar_names_the_evaluation_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BackgroundEvaluator, "has_answered", False)  # until it is waited for
+    overrides = ("env=probes:ProbeDrawn-v0", "num_train_steps=25", "eval_frequency=10", "eval_in_background=true")
+    run = probes.workspace(tmp_path, *overrides)
+    said: list[str] = []
+    at_step(run, 13, lambda: said.append(run.loop._status()))
+    run.run()
+    run.close()
+    assert said == ["evaluating step 10"] and run.loop._status().startswith("evaluated at ")
 
 
 def test_a_solved_task_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,3 +76,13 @@ def test_hydras_options_are_parsed_where_argparse_looks_into_help_texts(monkeypa
     assert sys.modules["hydra.main"].get_args_parser().parse_args(["--multirun", "seed=1,2"]).multirun
     with pytest.raises(ValueError, match="badly formed"):
         ArgumentParser().add_argument("--lazy", help=object())  # type: ignore[arg-type]  # others are still checked
+
+
+def test_keys_of_a_class_that_the_command_line_names_need_no_plus() -> None:
+    named, key = "agent.critic._target_=my_package.Critic", "agent.critic.extra=3"
+    for overrides in ([named, key], [key, named]):
+        node = compose.plain(compose.compose_config("train", overrides))["agent"]["critic"]
+        assert (node["_target_"], node["extra"]) == ("my_package.Critic", 3)
+    for closed in (["agent.critic.extra=3"], ["agent.actor.extra=3", named]):
+        with pytest.raises(UserError, match="unknown key"):
+            compose.compose_config("train", closed)

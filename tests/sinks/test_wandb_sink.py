@@ -3,7 +3,9 @@
 import importlib.util
 import json
 import os
+import re
 import struct
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +56,8 @@ def history(found: list[Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def sink(log_dir: Path) -> wandb_sink.WandbSink:
-    return wandb_sink.WandbSink(log_dir=log_dir, project="tests", mode="offline")
+def sink(log_dir: Path, **settings: Any) -> wandb_sink.WandbSink:
+    return wandb_sink.WandbSink(log_dir=log_dir, project="tests", mode="offline", **settings)
 
 
 def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
@@ -66,7 +68,8 @@ def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
     monkeypatch.chdir(elsewhere)
     folder = tmp_path / "a_run"
     folder.mkdir()
-    log = Logger(folder, {"wandb": sink}, log_frequency=1)
+    described = partial(sink, group="a study", tags=["fast", "cpu"], notes="Two cores.")
+    log = Logger(folder, {"wandb": described}, log_frequency=1)
     log.log_settings({"env": "cheetah_run", "agent": {"actor_lr": 1e-4, "betas": [0.9, 0.999], "bound": None}})
     for step in (1000, 2000):
         log.log("eval/episode_reward", step / 10, step)
@@ -74,6 +77,7 @@ def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
     log.log_histogram("train_actor/mu_hist", np.array([0.0, 1.0, 1.0, np.nan]), 2000)
     log.log_histogram("train_actor/std_hist", np.array([np.inf]), 2000)  # nothing to show
     log.log_video("eval/video", np.zeros((3, 8, 8, 3), np.uint8), 2000)
+    log.log_image("train/images", np.zeros((8, 16, 3), np.uint8), 2000)
     log.close()
 
     found = records(folder)
@@ -84,11 +88,13 @@ def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
     values = {item.key: json.loads(item.value_json) for update in configs for item in update}
     assert values["env"] == "cheetah_run" and values["agent.actor_lr"] == 1e-4
     assert values["agent.betas"] == [0.9, 0.999] and values["agent.bound"] is None
-    first, second, histogram, video = history(found)
+    assert (run.run_group, list(run.tags), run.notes) == ("a study", ["fast", "cpu"], "Two cores.")
+    first, second, histogram, video, strip = history(found)
     assert first == {"eval/episode_reward": 100, "step": 1000}
     assert second == {"eval/episode_reward": 200, "step": 2000}
     assert sum(histogram["train_actor/mu_hist.values"]) == 3 and histogram["step"] == 2000
     assert video["eval/video._type"] == "video-file" and video["eval/video.path"].endswith(".gif")
+    assert strip["train/images._type"] == "image-file" and strip["train/images.width"] == 16
     (metric,) = (record.metric for record in found if record.metric.glob_name == "*")
     assert metric.step_metric == "step"
     assert list(elsewhere.iterdir()) == []
@@ -116,7 +122,10 @@ def test_it_is_off_by_default_and_one_key_away(tmp_path: Path) -> None:
     on = probes.train(
         tmp_path / "on", "env=ProbeTimeLimit-v0", "log_save_wandb=true", "logger.sinks.wandb.mode=offline"
     )
-    rows = history(records(tmp_path / "on"))
+    found = records(tmp_path / "on")
+    rows = history(found)
+    (group,) = {record.run.run_group for record in found if record.WhichOneof("record_type") == "run"}
+    assert re.fullmatch(r"sac_ProbeTimeLimit-v0_[0-9a-f]{6}", group)
     evaluations = [row for row in rows if "eval/episode_reward" in row]
     assert (evaluations[-1]["step"], evaluations[-1]["eval/episode_reward"]) == (600, on.last_return)
     assert any("train_critic/loss" in row for row in rows)

@@ -1,5 +1,6 @@
 """The report in a real browser: curves, hover, table, videos, nothing from the network, no complaint on the console."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,40 @@ def test_one_runs_report_has_its_losses(browser: Any, tmp_path: Path) -> None:
     assert plot.main([str(run), "--report"]) == 0
     browser.get((run / "report.html").as_uri())
     wait(browser, "return document.querySelectorAll('polyline').length == 3")
-    assert [panel.text.split("\n")[0] for panel in panels(browser)][1:] == ["Q loss", "speed environment steps / s"]
+    assert [panel.text.split("\n")[0] for panel in panels(browser)][1:] == [
+        "Q loss",
+        "speed, once updates run environment steps / s",
+    ]
     assert len(panels(browser)[0].find_elements("css selector", "polygon")) == 1  # its episodes' band
     assert browser.get_log("browser") == []
+
+
+def test_in_the_dark_page_and_curves_are_readable(page: Any) -> None:
+    def colours() -> tuple[str, ...]:
+        script = "return [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color, "
+        script += "...[...document.querySelectorAll('polyline')].map((line) => line.getAttribute('stroke'))]"
+        return tuple(page.execute_script(script))
+
+    light = colours()
+    assert light[0] == "rgb(255, 255, 255)" and "#000000" in light
+    feature = {"name": "prefers-color-scheme", "value": "dark"}
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    try:
+        wait(page, "return ![...document.querySelectorAll('polyline')].some((line) => "
+                   "line.getAttribute('stroke') == '#000000')")  # fmt: skip
+        assert colours()[:2] == ("rgb(22, 24, 28)", "rgb(230, 230, 230)")
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    wait(page, "return document.querySelector('polyline').getAttribute('stroke') == '#0072B2'")
+    assert colours() == light
+
+
+def test_commands_and_commits_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(1000, 1.0)])
+    entry = {"command": ["python", "train.py", HOSTILE], "commit": "abc123", "started": "2026-11-25 04:00"}
+    (run / "provenance.json").write_text(json.dumps([entry]))
+    assert plot.main([str(run), "--report"]) == 0
+    browser.get((run / "report.html").as_uri())
+    cells = [cell.text for cell in browser.find_elements("css selector", "table")[-1].find_elements("tag name", "td")]
+    assert cells[:3] == ["run", "abc123", "2026-11-25 04:00 to ?"] and HOSTILE in cells[-1]
+    assert browser.find_elements("tag name", "b") == []

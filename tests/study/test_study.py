@@ -277,3 +277,39 @@ def test_every_point_is_in_the_csv(tmp_path: Path) -> None:
         "cheetah_run,sac,10000,100,100,100,2",
         "cheetah_run,sac,20000,200,,,1",
     ]
+
+
+def test_few_runs_have_a_range_and_no_interval() -> None:
+    assert [statistics.has_interval(counts) for counts in ([2], [3], [4], [3, 3], [2, 5])] == [0, 0, 1, 1, 0]
+    curves = [([10.0], [value]) for value in (1.0, 2.0, 6.0)]
+    assert statistics.mean(curves).at_end[:3] == (3.0, 1.0, 6.0)
+    four = statistics.mean([*curves, ([10.0], [3.0])])
+    assert 1.0 < four.low[0] < four.value[0] < four.high[0] < 6.0
+
+
+@pytest.mark.parametrize(
+    ("env", "step", "reason"),
+    [
+        ("Pendulum-v1", 50_000, "there is no published result for it"),
+        ("cheetah_run", 5000, "published results begin at step 20000, and runs end at 5000"),
+    ],
+)
+def test_a_reference_that_adds_nothing_says_why(tmp_path: Path, env: str, step: int, reason: str) -> None:
+    make_run(tmp_path / "run", [(step, 1.0)], env=env)
+    found = runs.find([str(tmp_path)])
+    assert summary.summarise(found, True).notes == [f"--reference adds nothing to {env}: {reason}."]
+    assert summary.summarise(found, False).notes == []
+
+
+def test_published_results_are_in_a_package() -> None:
+    folder = Path(runs.__file__).parent
+    assert references.SUITE.is_relative_to(folder) and references.PIXELS.is_relative_to(folder)
+    assert references.SUITE.exists() and references.PIXELS.exists()
+
+
+def test_what_a_run_notes_of_itself_may_be_damaged(tmp_path: Path) -> None:
+    (run,) = runs.find([str(make_run(tmp_path / "run", FLAT))])
+    assert run.provenance == []
+    for text in ("[1]", "{", "{}", "\xff"):
+        (run.folder / "provenance.json").write_text(text, encoding="latin-1")
+        assert runs.Run(run.folder, run.config).provenance == []

@@ -1,0 +1,215 @@
+"""Reports the progress of a sweep while it runs: how many runs are done, the time left, and each run's newest return.
+
+Everything is read from the runs' folders, so it works for every launcher. The process that started the sweep reads
+them in a thread.
+"""
+
+import contextlib
+import csv
+import math
+import re
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from run.saving import folder as run_folder
+from utils import RunError
+
+POLL_S = 2.0  # between looks into the folders
+REPORT_S = 60.0  # between reports, if no run begins or ends
+MOST_LINES = 20  # of runs in one report
+TAIL_BYTES = 16_384  # read from the end of a CSV file
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """What the folder of a run says.
+
+    Attributes:
+        name: of the folder.
+        state: running, finished, pruned or failed.
+        step, total_steps: environment steps so far, and the run's length; 0 if it is not known.
+        last_return: mean return of the newest evaluation; nan before the first.
+    """
+
+    name: str
+    state: str
+    step: int
+    total_steps: int
+    last_return: float
+
+    @property
+    def is_done(self) -> bool:
+        return self.state != "running"
+
+    @property
+    def share(self) -> float:
+        """The share of its steps that the run has made, from 0 to 1."""
+        if self.state in ("finished", "pruned"):
+            return 1.0
+        return min(self.step / self.total_steps, 1.0) if self.total_steps else 0.0
+
+    def line(self) -> str:
+        where = (
+            f"step {self.step} of {self.total_steps}" if self.state == "running" and self.total_steps else self.state
+        )
+        result = "" if math.isnan(self.last_return) else f", return {self.last_return:.1f}"
+        return f"  {self.name}: {where}{result}"
+
+
+class SweepReport:
+    """Follows the runs of a sweep.
+
+    Args:
+        folder: the sweep's.
+        num_runs: the number of its runs; None if a sampler chooses them as it goes.
+    """
+
+    def __init__(self, folder: Path, num_runs: int | None):
+        self._folder = folder
+        self._num_runs = num_runs
+        # Runs of an earlier sweep in this folder do not count until their jobs begin again, which Hydra notes there.
+        self._before = {path: path.stat().st_mtime_ns for path in self._jobs()}
+        self._share_before = {run.name: run.share for run in map(self._status, self._before)}
+        self._started_s = time.monotonic()
+
+    def _jobs(self) -> list[Path]:
+        """The files that Hydra writes when a job begins."""
+        return sorted(self._folder.glob("**/.hydra/overrides.yaml"))
+
+    def runs(self) -> list[RunStatus]:
+        """Returns the runs that have begun, by name."""
+        began = []
+        for path in self._jobs():
+            with contextlib.suppress(FileNotFoundError):
+                if self._before.get(path) != path.stat().st_mtime_ns:
+                    began.append(path)
+        return [self._status(path) for path in began]
+
+    def _status(self, path: Path) -> RunStatus:
+        run = path.parents[1]
+        return _status(run, str(run.relative_to(self._folder)))
+
+    def head(self, runs: list[RunStatus], elapsed_s: float | None = None) -> str:
+        """Returns a line such as `3 of 12 done, 2 running, about 14 minutes left`.
+
+        Args:
+            elapsed_s: seconds since the sweep began; None measures them.
+        """
+        elapsed_s = time.monotonic() - self._started_s if elapsed_s is None else elapsed_s
+        done = [run for run in runs if run.is_done]
+        failed = sum(run.state == "failed" for run in done)
+        counted = f"{len(done)} of {self._num_runs} done" if self._num_runs else f"{len(done)} done"
+        said = [f"{counted} ({failed} failed)" if failed else counted]
+        if len(done) < len(runs):
+            said.append(f"{len(runs) - len(done)} running")
+        made = sum(max(0.0, run.share - self._share_before.get(run.name, 0.0)) for run in runs)
+        if self._num_runs and made > 0 and len(done) < self._num_runs:
+            left = self._num_runs - len(done) - sum(run.share for run in runs if not run.is_done)
+            said.append(f"about {_duration(left / made * elapsed_s)} left")
+        return ", ".join(said)
+
+
+def _status(run: Path, name: str) -> RunStatus:
+    finished = run_folder.finished(run)
+    total_steps = _total_steps(run)
+    if finished is not None:
+        state = "pruned" if run_folder.was_pruned(run) else "finished"
+        return RunStatus(name, state, finished[0], total_steps, finished[1])
+    failed = (run / run_folder.FAILED).exists()
+    step, _ = _last_row(run / "train.csv")
+    _, last_return = _last_row(run / "eval.csv")
+    return RunStatus(name, "failed" if failed else "running", step, total_steps, last_return)
+
+
+def _total_steps(run: Path) -> int:
+    try:
+        found = re.search(r"^num_train_steps: (\d+)$", (run / "config.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+    except (OSError, UnicodeDecodeError):
+        return 0
+    return int(found[1]) if found else 0
+
+
+def _last_row(path: Path) -> tuple[int, float]:
+    """Returns step and return of a CSV file's last whole row; (0, nan) if there is none."""
+    try:
+        with path.open("rb") as file:
+            header = file.readline()
+            start = file.tell()
+            file.seek(max(start, file.seek(0, 2) - TAIL_BYTES))
+            *rows, _ = file.read().split(b"\n")  # behind the last line break is a row that is being written, or nothing
+        names, values = (next(csv.reader([line.decode().rstrip("\r\n")])) for line in (header, rows[-1]))
+        row = dict(zip(names, values, strict=True))
+        return int(row["step"]), float(row["episode_reward"])
+    except (OSError, ValueError, IndexError, KeyError, StopIteration, csv.Error):
+        return 0, math.nan
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "a minute"
+    if minutes < 120:
+        return f"{minutes} minute{'s' * (minutes > 1)}"
+    return f"{round(minutes / 60)} hours"
+
+
+def text(report: SweepReport, runs: list[RunStatus], listed: list[RunStatus]) -> str:
+    """Returns a report: its head, and a line for each of the listed runs, but not for more than MOST_LINES."""
+    lines = [f"Sweep: {report.head(runs)}", *(run.line() for run in listed[:MOST_LINES])]
+    if len(listed) > MOST_LINES:
+        lines.append(f"  and {len(listed) - MOST_LINES} more")
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def reported(folder: Path, num_runs: int | None) -> Iterator[None]:
+    """Reports the sweep in a folder within the block: whenever a run begins or ends, once a minute, and at the end.
+
+    Args:
+        num_runs: see SweepReport.
+    """
+    report, ended = SweepReport(folder, num_runs), threading.Event()
+
+    def follow() -> None:
+        states: dict[str, str] = {}
+        reported_s = time.monotonic()
+        while not ended.wait(POLL_S):
+            runs = report.runs()
+            now = {run.name: run.state for run in runs}
+            if now == states and time.monotonic() - reported_s < REPORT_S:
+                continue
+            if sum(run.is_done for run in runs) == num_runs:  # the last report follows at once
+                continue
+            # Those that run, and those that ended since the last report.
+            tqdm.write(
+                text(report, runs, [run for run in runs if not run.is_done or states.get(run.name) != run.state])
+            )
+            states, reported_s = now, time.monotonic()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    except RunError:
+        _conclude(report, ended, thread)
+        raise
+    except BaseException:  # Ctrl-C: nothing is to be said but that
+        ended.set()
+        raise
+    _conclude(report, ended, thread)
+    tqdm.write(f"Folder:  {folder}\nCompare: python plot.py {shlex.quote(str(folder))} --report")
+
+
+def _conclude(report: SweepReport, ended: threading.Event, thread: threading.Thread) -> None:
+    ended.set()
+    thread.join()
+    runs = report.runs()
+    tqdm.write(text(report, runs, runs))
+    sys.stdout.flush()

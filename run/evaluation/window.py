@@ -1,0 +1,262 @@
+"""Shows a policy live in a window, at the environment's real speed.
+
+Simulations of MuJoCo, which the suite's and Gymnasium's tasks are, are shown by MuJoCo's own viewer; any other
+environment by the window that it opens itself (`render_mode=human`).
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Protocol
+
+import glfw
+import gymnasium as gym
+
+from envs.episodes import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
+from run.environments import env_maker
+from run.evaluation.evaluator import one_thread
+from run.saving.run_policy import RunPolicy
+from utils import UserError, eval_mode, one_line, require_finite
+from video import seconds_per_step
+
+KEYS = "Space pauses, Backspace starts the next episode, closing the window ends"
+PAUSE, RESET = "pause", "reset"
+GLFW_KEYS = {glfw.KEY_SPACE: PAUSE, glfw.KEY_BACKSPACE: RESET}
+PAUSED_S = 0.02  # between two looks at the keys
+CLOSING_S = 10.0  # for MuJoCo's viewer to draw its last frame, at most
+
+
+@dataclass(frozen=True)
+class WatchedEpisode:
+    """One episode that was shown.
+
+    Attributes:
+        number: counted from 1.
+        value: its undiscounted return, of the steps that were shown.
+        length: environment steps.
+        complete: whether it ended by itself, and not by a key or a closed window.
+    """
+
+    number: int
+    value: float
+    length: int
+    complete: bool
+
+
+class Window(Protocol):
+    """A window that shows an environment."""
+
+    def is_open(self) -> bool:
+        """Whether the user has not closed it."""
+
+    def begin(self) -> None:
+        """Called after each reset, which may have changed more than the state."""
+
+    def draw(self, caption: dict[str, str]) -> None:
+        """Shows the environment's state, and the caption's names and values."""
+
+    def pressed(self) -> list[str]:
+        """Returns PAUSE and RESET for the keys pressed since the last call."""
+
+    def close(self) -> None:
+        """Closes it."""
+
+
+class MujocoWindow:
+    """MuJoCo's viewer; its left and right panels open with Tab and Shift+Tab, its help with F1.
+
+    Args:
+        model, data: the simulation, as MuJoCo's own objects.
+
+    Raises:
+        UserError: where no OpenGL window can be opened.
+    """
+
+    def __init__(self, model: Any, data: Any):
+        _require_opengl_window()
+        from mujoco import mjtCamera, viewer  # imported late: mujoco reads MUJOCO_GL (see envs.opengl)
+
+        self._num_terrains = model.nhfield
+        self._keys: list[int] = []
+        others = set(threading.enumerate())
+        try:
+            self._viewer = viewer.launch_passive(
+                model, data, key_callback=self._keys.append, show_left_ui=False, show_right_ui=False
+            )
+        except RuntimeError as error:  # on macOS it needs MuJoCo's own interpreter, mjpython
+            raise UserError(f"--view: MuJoCo's viewer cannot be opened ({one_line(error)})") from error
+        self._threads = set(threading.enumerate()) - others
+        if model.ncam:  # the camera of the videos, which follows what moves; Esc leaves it
+            with self._viewer.lock():
+                self._viewer.cam.type = mjtCamera.mjCAMERA_FIXED
+                self._viewer.cam.fixedcamid = 0
+
+    def is_open(self) -> bool:
+        return bool(self._viewer.is_running())
+
+    def begin(self) -> None:
+        for index in range(self._num_terrains):
+            self._viewer.update_hfield(index)
+
+    def draw(self, caption: dict[str, str]) -> None:
+        self._viewer.set_texts((None, None, "\n".join(caption), "\n".join(caption.values())))
+        self._viewer.sync()
+
+    def pressed(self) -> list[str]:
+        keys, self._keys[:] = list(self._keys), []
+        if keys:  # the viewer resets the simulation itself on Backspace, when it is synchronised: now, not later
+            self._viewer.sync()
+        return [GLFW_KEYS[key] for key in keys if key in GLFW_KEYS]
+
+    def close(self) -> None:
+        self._viewer.close()
+        for thread in self._threads:  # which would crash the process if it ended before them
+            thread.join(CLOSING_S)
+
+
+class HumanWindow:
+    """The window of an environment that draws itself in each step; its keys are read if it is one of pygame's."""
+
+    def __init__(self) -> None:
+        self._open = True
+        self._pressed: list[str] = []
+
+    def is_open(self) -> bool:
+        self._read_events()
+        return self._open
+
+    def begin(self) -> None:
+        """Does nothing: the environment has drawn itself."""
+
+    def draw(self, caption: dict[str, str]) -> None:
+        import pygame
+
+        if pygame.display.get_init():
+            pygame.display.set_caption(", ".join(f"{name} {value}" for name, value in caption.items()))
+
+    def pressed(self) -> list[str]:
+        self._read_events()
+        pressed, self._pressed = self._pressed, []
+        return pressed
+
+    def close(self) -> None:
+        """Does nothing: the environment closes its window."""
+
+    def _read_events(self) -> None:
+        import pygame  # imported late: MuJoCo's tasks do without
+
+        if not pygame.display.get_init():
+            return
+        keys = {pygame.K_SPACE: PAUSE, pygame.K_BACKSPACE: RESET}
+        for event in pygame.event.get((pygame.KEYDOWN, pygame.QUIT)):
+            if event.type == pygame.QUIT:
+                self._open = False
+            elif event.key in keys:
+                self._pressed.append(keys[event.key])
+
+
+def require_display() -> None:
+    """Raises UserError where no window can be opened."""
+    glfw.ERROR_REPORTING = "ignore"  # the error below says it
+    if not glfw.init():
+        name = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
+        reason = f"the display {name} cannot be opened" if name else "there is no display here, DISPLAY is not set"
+        raise UserError(f"--view: {reason}; `--video out.mp4` films instead")
+
+
+def _require_opengl_window() -> None:
+    """Opens a hidden window first, because MuJoCo's viewer ends the process where it cannot open its own."""
+    require_display()
+    glfw.window_hint(glfw.VISIBLE, glfw.FALSE)
+    window = glfw.create_window(16, 16, "", None, None)
+    if not window:
+        raise UserError("--view: this display has no OpenGL; `--video out.mp4` films instead")
+    glfw.destroy_window(window)
+    glfw.default_window_hints()
+
+
+def _simulation_of(env: gym.Env) -> tuple[Any, Any] | None:
+    """The model and the data of an environment that MuJoCo simulates, as MuJoCo's own objects; None for another."""
+    base: Any = env.unwrapped
+    physics = getattr(getattr(base, "_env", None), "physics", None)  # a task of dm_control
+    if physics is not None:
+        return physics.model.ptr, physics.data.ptr
+    model, data = getattr(base, "model", None), getattr(base, "data", None)
+    return (model, data) if type(model).__name__ == "MjModel" and type(data).__name__ == "MjData" else None
+
+
+def open_window(policy: RunPolicy) -> tuple[gym.Env, Window]:
+    """Makes an environment of a policy's run, and a window that shows it.
+
+    Raises:
+        UserError: where no window can be opened.
+    """
+    require_display()
+    env = policy.make_env(False)
+    simulation = _simulation_of(env)
+    if simulation is None:
+        env.close()
+        return env_maker(policy.cfg, "evaluation", human=True)(True), HumanWindow()
+    try:
+        return env, MujocoWindow(*simulation)
+    except UserError:
+        env.close()
+        raise
+
+
+def watch(
+    policy: RunPolicy, env: gym.Env, window: Window, seed: int, num_episodes: int | None, sample: bool
+) -> Iterator[WatchedEpisode]:
+    """Shows episodes one after the other until the window is closed. They begin as those of an evaluation do.
+
+    Args:
+        policy: what acts.
+        env, window: from `open_window`.
+        seed: the seed of the episodes.
+        num_episodes: after as many episodes it ends; None goes on.
+        sample: whether actions are sampled or greedy.
+
+    Yields:
+        Each episode, as it ends.
+    """
+    actor, step = policy.actor, policy.step
+    with ExitStack() as stack:
+        stack.enter_context(one_thread())
+        stack.enter_context(eval_mode(actor))
+        if sample and hasattr(actor, "sampling"):
+            stack.enter_context(actor.sampling(episode_seed(seed, EVAL_ACTIONS_STREAM, step)))
+        for index in count() if num_episodes is None else range(num_episodes):
+            if not window.is_open():
+                return
+            obs, _ = env.reset(seed=episode_seed(seed, EVAL_STREAM, step, index))
+            window.begin()
+            yield _show_episode(policy, env, window, obs, index + 1, sample)
+
+
+def _show_episode(
+    policy: RunPolicy, env: gym.Env, window: Window, obs: Any, number: int, sample: bool
+) -> WatchedEpisode:
+    value, length, paused, complete = 0.0, 0, False, False
+    step_s = seconds_per_step(env, policy.cfg.action_repeat)
+    due_s = time.perf_counter()
+    while window.is_open() and not complete:
+        caption = {"episode": f"{number}", "step": f"{length}", "return": f"{value:.1f}"}
+        window.draw(caption | {"paused": "Space goes on"} if paused else caption)
+        for key in window.pressed():
+            if key == RESET:
+                return WatchedEpisode(number, value, length, complete=False)
+            paused = not paused
+        if paused:
+            time.sleep(PAUSED_S)
+            continue
+        action = policy.actor.act(obs[None], sample=sample)[0]
+        require_finite("action", action)
+        obs, reward, terminated, truncated, info = env.step(action)
+        value, length, complete = value + float(reward), length + info["repeats"], terminated or truncated
+        due_s = max(due_s + step_s, time.perf_counter())  # a late step delays all others, and none is rushed
+        time.sleep(due_s - time.perf_counter() if due_s > time.perf_counter() else 0.0)
+    return WatchedEpisode(number, value, length, complete)

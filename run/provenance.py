@@ -1,0 +1,106 @@
+"""What a run was made with: `provenance.json` in its folder, with an entry for each process that worked on it."""
+
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from settings.operating_system import processor_name
+from utils import open_file, write_atomically
+
+FILE = "provenance.json"
+PACKAGES = ("torch", "numpy", "mujoco", "dm_control", "gymnasium")
+MOST_BYTES = 10_000_000
+GIT_TIMEOUT_S = 10
+
+
+class Provenance:
+    """The entry of this process, written when it begins and again when it ends; a killed one has no end.
+
+    Entries of earlier processes stay. Nothing is read from the file but to keep them, and one that is no list of
+    entries, as a forger could leave, begins anew. A disk that cannot be written does not end a run.
+
+    Args:
+        folder: the run's.
+        device: of the agent.
+        step: environment steps of the run so far.
+    """
+
+    def __init__(self, folder: Path, device: torch.device, step: int):
+        self._path = folder / FILE
+        self._earlier = _entries(self._path)
+        self._entry: dict[str, Any] = {
+            "started": _now(),
+            "ended": None,
+            "from_step": step,
+            "to_step": None,
+            "command": sys.orig_argv,
+            **_commit(Path(__file__).resolve().parents[1]),
+            "python": platform.python_version(),
+            "packages": {name: _version(name) for name in PACKAGES},
+            "system": platform.platform(),
+            "processor": processor_name(),
+            "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+            "threads": torch.get_num_threads(),
+        }
+        self._write()
+
+    def end(self, step: int) -> None:
+        """Adds when the process ended, and after which environment step."""
+        self._entry |= {"ended": _now(), "to_step": step}
+        self._write()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            write_atomically(self._path, json.dumps([*self._earlier, self._entry], indent=1) + "\n")
+
+
+def _entries(path: Path) -> list[Any]:
+    try:
+        with open_file(path) as file:
+            entries = json.loads(file.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return []
+    return entries if isinstance(entries, list) else []
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit(root: Path) -> dict[str, Any]:
+    """Returns the commit of the code, and whether a file that git tracks has changed since; None without git.
+
+    Args:
+        root: the folder of the code. An installed copy may lie in a repository that does not track it, which is none.
+    """
+    # Without GIT_DIR and the like, which git sets for its hooks.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
+        return subprocess.run(
+            command, env=environment, capture_output=True, check=True, timeout=GIT_TIMEOUT_S, text=True
+        ).stdout
+
+    try:
+        git("ls-files", "--error-unmatch", str(Path("run") / Path(__file__).name))
+        commit = git("rev-parse", "HEAD").strip()
+        return {"commit": commit, "changed": bool(git("status", "--porcelain", "--untracked-files=no"))}
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return {"commit": None, "changed": None}
