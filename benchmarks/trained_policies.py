@@ -1,4 +1,4 @@
-"""Writes policies/README.md and docs/img/policies.png from the policies in policies/.
+"""Writes policies/README.md, policies/returns.csv and docs/img/policies.png from the policies in policies/.
 
     python benchmarks/trained_policies.py
 
@@ -27,7 +27,7 @@ COLUMNS = 7
 HEAD = """# Trained policies
 
 One policy for each task of `python benchmarks/suite.py`, trained for {steps} steps: the median of three seeds. Returns
-are means over the ten episodes of its last evaluation.
+are means over the ten episodes of its last evaluation ([returns.csv](returns.csv)).
 
 `python evaluate.py policies/{example}.pt --video out.mp4` repeats these episodes and films the first.
 `python export.py policies/{example}.pt` exports the policy ([docs/EXPORT.md](../docs/EXPORT.md)), and
@@ -35,9 +35,6 @@ are means over the ten episodes of its last evaluation.
 configuration of its run.
 
 ![All policies]({figure})
-
-| task | return |
-| --- | --- |
 """
 
 
@@ -56,16 +53,14 @@ def about(path: Path) -> dict[str, Any]:
 
 def write_table() -> None:
     policies = [about(path) for path in paths()]
-    lines = [
-        f"| [{info['task']}]({info['task']}.pt) | {info['return']['mean']:.0f} ± {info['return']['std']:.0f} |"
-        for info in policies
-    ]
+    lines = [f"{info['task']},{info['return']['mean']:.0f},{info['return']['std']:.0f}" for info in policies]
     head = HEAD.format(
         steps=f"{max(info['step'] for info in policies):,}".replace(",", " "),
         example=policies[0]["task"],
         figure=f"../{FIGURE.relative_to(ROOT)}",
     )
-    (FOLDER / "README.md").write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+    (FOLDER / "README.md").write_text(head, encoding="utf-8")
+    (FOLDER / "returns.csv").write_text("\n".join(["task,mean,std", *lines]) + "\n", encoding="utf-8")
 
 
 def frame(path: Path) -> np.ndarray:

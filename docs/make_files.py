@@ -27,9 +27,8 @@ WORDS_OF_A_STATEMENT = 4
 HEAD = """\
 # Files
 
-This page is made from the docstrings by `python docs/make_files.py`. [CONTRIBUTING.md](../CONTRIBUTING.md) says which
-folder may import which. `config/` has the YAML files, `tests/` mirrors the folders of the code, `benchmarks/` has the
-measurements behind these pages, and [studies](../studies/README.md) those that were made once.
+`python docs/make_files.py` makes this page from the docstrings. [CONTRIBUTING.md](../CONTRIBUTING.md) says which folder
+may import which. `tests/` mirrors these folders; `benchmarks/` and [studies](../studies/README.md) have measurements.
 """
 
 
