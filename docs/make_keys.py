@@ -19,7 +19,7 @@ PRESETS = ROOT / "config" / "preset"
 HEAD = """\
 # Keys
 
-This page is made by `python docs/make_keys.py` from the comments of [config/train.yaml](../config/train.yaml) and
+`python docs/make_keys.py` makes this page from [config/train.yaml](../config/train.yaml) and
 [config/agent/sac.yaml](../config/agent/sac.yaml).
 
 Any key can be set on the command line: `python train.py env=walker_walk agent.batch_size=256`.
@@ -27,8 +27,8 @@ Any key can be set on the command line: `python train.py env=walker_walk agent.b
 follows that key. *Step*, *decision*, *transition* and *update* are defined in [WORDS.md](WORDS.md).
 """
 AGENT_HEAD = """\
-These are the keys of `agent=sac`. The files of the other agents, in [config/agent](../config/agent), name only what
-they change or add ([AGENTS.md](AGENTS.md)). A key with a slash chooses a file: `agent/temperature=fixed`.
+These are the keys of `agent=sac`. The [other agents](../config/agent) name only what they change or add
+([AGENTS.md](AGENTS.md)). A key with a slash chooses a file: `agent/temperature=fixed`.
 """
 PRESET_HEAD = """\
 `preset=cpu` sets several keys at once. `preset=[cpu,tune]` merges two; where both set a key, the later one wins. What
