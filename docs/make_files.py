@@ -28,7 +28,7 @@ HEAD = """\
 # Files
 
 `python docs/make_files.py` makes this page from the docstrings. [CONTRIBUTING.md](../CONTRIBUTING.md) says which folder
-may import which. `tests/` mirrors these folders; `benchmarks/` and [studies](../studies/README.md) have measurements.
+may import which. `tests/` mirrors these folders; `benchmarks/` and [studies](../studies/README.md) measure.
 """
 
 

@@ -1,5 +1,4 @@
-"""Splits the command line into its three kinds of argument: this project's own keys, Hydra's options and the
-overrides."""
+"""Splits the command line by kind of argument: this project's own keys, Hydra's options and the overrides."""
 
 import argparse
 from collections.abc import Callable

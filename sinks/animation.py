@@ -1,4 +1,4 @@
-"""Encodes frames as a GIF, which TensorBoard and Weights & Biases play."""
+"""Encodes frames as a GIF. TensorBoard and Weights & Biases play it."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Shows a policy live in a window, at the environment's real speed.
+"""Shows a policy live in a window. It runs at the environment's real speed.
 
 Simulations of MuJoCo, which the suite's and Gymnasium's tasks are, are shown by MuJoCo's own viewer; any other
 environment by the window that it opens itself (`render_mode=human`).

@@ -1,4 +1,4 @@
-"""Loads what a run has learned, to evaluate or export it: from a checkpoint, its best policy, or an exported policy."""
+"""Loads a trained policy: from a checkpoint, its best policy, or an exported policy, to evaluate or export it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
