@@ -4,6 +4,7 @@ import csv
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
