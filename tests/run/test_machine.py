@@ -40,7 +40,7 @@ def test_a_run_in_bf16_reports_how_much_slower_it_is(
     probes.workspace(tmp_path / "bf16", "env=ProbeTimeLimit-v0", *overrides).close()
     assert sizes == [(48, 24)]
     printed = capsys.readouterr().out
-    assert said in printed and ("bf16" in printed) == bool(said)
+    assert said in printed and ("precision=bf16" in printed) == bool(said)
 
 
 def test_a_matmul_in_bf16_is_compared_with_one_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_a_wrapper_may_be_for_one_kind_alone_and_the_first_is_innermost() -> Non
         "{_target_: gymnasium.wrappers.ClipReward, max_reward: 1, only_in: %s}",
     )
     cfg = composed.settings(ENV, f"env_wrappers=[{first},{second % 'training'}]", "env_kwargs.friction=1")
-    around = ["ActionRepeat", "TransformObservation", "RescaledActions", "ReportErrors"]
+    around = ["EpisodeInfo", "ActionRepeat", "TransformObservation", "RescaledActions", "ReportErrors"]
     inside = ["1.0", "PassiveEnvChecker", "OrderEnforcing", "TimeLimit"]
     inside.remove("PassiveEnvChecker")
     assert layers(cfg, "training") == [*inside, "Noise", "ClipReward", *around]

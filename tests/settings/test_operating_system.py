@@ -26,7 +26,7 @@ def as_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operating_system.platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(operating_system.ctypes, "CDLL", None)  # neither prctl nor mallopt
     monkeypatch.setattr(operating_system, "_CPUINFO", Path("/nowhere"))
-    operating_system.processor_vendor.cache_clear()
+    operating_system._of_processor.cache_clear()
 
 
 @pytest.fixture

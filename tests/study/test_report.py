@@ -1,6 +1,7 @@
 """The report in a real browser: curves, hover, table, videos, nothing from the network, no complaint on the console."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,5 +197,5 @@ def test_commands_and_commits_are_shown_as_text(browser: Any, tmp_path: Path) ->
     assert plot.main([str(run), "--report"]) == 0
     browser.get((run / "report.html").as_uri())
     cells = [cell.text for cell in browser.find_elements("css selector", "table")[-1].find_elements("tag name", "td")]
-    assert cells[:3] == ["run", "abc123", "2026-11-25 04:00 to ?"] and HOSTILE in cells[-1]
+    assert cells[:3] == ["run", "abc123", "2026-11-25 04:00 to ?"] and shlex.quote(HOSTILE) in cells[-1]
     assert browser.find_elements("tag name", "b") == []
