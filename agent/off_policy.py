@@ -3,8 +3,6 @@
 import copy
 from abc import abstractmethod
 from contextlib import nullcontext
-from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,19 +10,19 @@ import torch
 from torch import nn
 
 from agent import Agent
+from agent.acting import Acts
+from agent.averaging import ActorAverage
 from agent.execution.adam import Adam
 from agent.execution.eager import Eager
 from agent.execution.noise import Drawn, Noise
 from agent.execution.rehearsal import Rehearsal, rehearse
-from agent.execution.views import evaluation_view
 from agent.exploration import ExplorationFactory
 from agent.found import Finds, stateful
 from agent.histograms import HistogramInputs, log_histograms
 from agent.networks.encoder import EncoderFactory, ImageShape
 from agent.normalise import ObservationNormaliserFactory, RewardNormaliserFactory
 from agent.observations import AugmentationFactory, observations
-from agent.policy import Policy
-from agent.policy_file import recipe, save_policy
+from agent.policy_file import recipe
 from agent.priorities import hand_back
 from agent.schedule import Schedules
 from replay_buffer import Batch
@@ -37,7 +35,7 @@ ActorFactory = Annotated[Factory, Part("an actor", ("obs_dim", "action_dim"), ("
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
-class OffPolicyAgent(Agent, Finds):
+class OffPolicyAgent(Acts, Agent, Finds):
     """An actor that acts, and an update step on batches; a subclass says which networks, and what step.
 
     docs/NEW_AGENT.md is the page for authors. A subclass's constructor builds `self.actor` and whatever else it learns
@@ -55,10 +53,10 @@ class OffPolicyAgent(Agent, Finds):
         observation_normaliser, reward_normaliser: factories of what is in agent.normalise; None is none.
         exploration: factory of what holds the noise of training's actions (agent.exploration); None is none.
         actor_weight_decay, critic_weight_decay: AdamW's.
+        actor_average_share: the share of the newest actor in its average, which evaluations and saved policies have
+            (agent.averaging); 0 is that they have the newest.
         encoder, augmentation: factories for images (agent.observations); None is none.
     """
-
-    critic: Any  # where there is one
 
     def __init__(
         self,
@@ -75,6 +73,7 @@ class OffPolicyAgent(Agent, Finds):
         exploration: ExplorationFactory | None = None,
         actor_weight_decay: NonNegativeFloat = 0.0,
         critic_weight_decay: NonNegativeFloat = 0.0,
+        actor_average_share: UnitInterval = 0.0,
         encoder: EncoderFactory | None = None,
         augmentation: AugmentationFactory | None = None,
     ):
@@ -83,6 +82,7 @@ class OffPolicyAgent(Agent, Finds):
         self.observations = observations(obs_dim, obs_shape, device, encoder, augmentation, normalised)
         self.batch_size = batch_size
         self.actor_weight_decay, self.critic_weight_decay = actor_weight_decay, critic_weight_decay
+        self.actor_average_share, self.actor_average = actor_average_share, None
         self.schedules = Schedules(discount=discount, reward_scale=reward_scale)
         self.optimizers: dict[str, Adam] = {}
         self._optimized: dict[str, nn.Module] = {}  # the module of each
@@ -143,6 +143,8 @@ class OffPolicyAgent(Agent, Finds):
     ) -> None:
         """Adam for a module's parameters; `step_optimizers` calls it by this name, and so do logs and checkpoints."""
         self._optimized[name] = module
+        if self.actor_average_share and module is getattr(self, "actor", None):
+            self.actor_average = ActorAverage(module, self.actor_average_share)
         self.optimizers[name] = Adam((p for p in module.parameters() if p.requires_grad), lr, betas, weight_decay)
 
     def step_optimizers(self, **losses: torch.Tensor) -> None:
@@ -162,6 +164,8 @@ class OffPolicyAgent(Agent, Finds):
                 part.after_step()
         for normaliser in self._follow_batches:
             normaliser.follow()
+        if self.actor_average is not None and any(self._optimized[name] is self.actor for name in losses):
+            self.actor_average.follow()
 
     def critic_loss(
         self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None
@@ -195,22 +199,7 @@ class OffPolicyAgent(Agent, Finds):
             )
         return self._num_updates
 
-    # Acting and the data.
-
-    @cached_property
-    def policy(self) -> Policy:
-        """What acts: the actor in evaluation mode, whatever the agent's mode, and a critic where choosing takes one."""
-        actor = getattr(self, "actor", None)
-        if actor is None:
-            raise UserError(f"{type(self).__name__}: its constructor builds no self.actor, which is what acts")
-        critic = None if actor.acts_alone else evaluation_view(self.critic)
-        # Its own generator, so that nothing else that draws (an environment, an evaluation) shifts the noise.
-        generator = torch.Generator(self.device).manual_seed(torch.initial_seed())
-        normaliser = self.observation_normaliser
-        return Policy(evaluation_view(actor), self.action_range, self.device, generator, critic, normaliser)
-
-    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
-        return self.policy.act(obs, sample, self.exploration if self.training else None)
+    # The data.
 
     def observe(
         self,
@@ -314,7 +303,3 @@ class OffPolicyAgent(Agent, Finds):
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state, for `load_state_dict`."""
         return copy.deepcopy(self.state_dict())
-
-    def save_policy(self, path: Path) -> None:
-        """Writes the policy alone (see agent.policy_file.load_policy), the critic with it where acting asks it."""
-        save_policy(self.policy, path)

@@ -71,12 +71,14 @@ def set_execution(agent: Any, execution: str, device: torch.device) -> None:
     if isinstance(agent, OffPolicyAgent):
         agent.execution, agent.run_update_step = Eager(), agent.update_step
         if "policy" in vars(agent):  # it is made when it first acts
-            agent.policy.choose = agent.policy.actions
+            for policy in (agent.policy, agent.newest_policy):  # one and the same where weights are not averaged
+                policy.choose = policy.actions
     if "compiled" in execution:
         agent.run_update_step = compiled(agent.update_step)
     if execution == "recorded":
         agent.execution = Recorded()
-        agent.policy.record()
+        for policy in (agent.policy, agent.newest_policy):
+            policy.record()
     if "captured" in execution:
         agent.execution = Captured(CudaGraphs(device))
 

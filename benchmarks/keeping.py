@@ -1,0 +1,144 @@
+"""What keeps the returns that preset=strong has had: candidates on top of it, over eight tasks.
+
+    python benchmarks/keeping.py [--candidates …] [--tasks …] [--seeds 11] [--report]
+
+Every candidate is a list of overrides on top of the preset. A run is evaluated every 12 500 steps with twenty episodes;
+its evaluations are lines of benchmarks/results/keeping.csv, and what is there is not run again, unless the candidate
+has other settings by now. A candidate that trains as the preset does until FORK goes on from the checkpoint that the
+preset's own run has there: the same bytes as from the start, at three eighths of the time. Its evaluations until then
+are the preset's. The other tasks of the suite are not looked at here. With --report nothing is run: a table of what is
+there, of the last evaluation, the best, and the part of the best that the last one is.
+"""
+
+import shutil
+from collections.abc import Sequence
+from itertools import product
+from statistics import mean
+
+import suite
+from omegaconf import OmegaConf
+from records import Records, digest
+from training import ROOT, Curve, Job, curve, done, finish, made_by, options, ours, record_of, recorded
+
+FOLDER = ROOT / "exp" / "benchmarks" / "keeping"
+RUNS = Records(ROOT / "benchmarks" / "results" / "keeping.csv", ("candidate", "task", "seed", "settings"))
+TASKS = (
+    *("cartpole_balance", "finger_turn_easy", "cheetah_run", "acrobot_swingup"),
+    *("reacher_hard", "walker_run", "hopper_stand", "quadruped_walk"),
+)
+STEPS, EVERY, FORK = 100_000, 12_500, 62_500
+BASE = "base"
+
+
+def rates(final: float, start: float = 1e-3) -> tuple[str, ...]:
+    """The three learning rates, held for two thirds of the run, and then on a straight line to `final`."""
+    schedule = f"{{_target_: agent.schedule.Piecewise, points: [[{2 * STEPS // 3}, {start}], [{STEPS}, {final}]]}}"
+    return tuple(f"agent.{part}_lr={schedule}" for part in ("alpha", "actor", "critic"))
+
+
+LATE: dict[str, tuple[str, ...]] = {  # the preset until FORK
+    "rates fall to a tenth": rates(1e-4),
+    "rates fall to a half": rates(5e-4),
+}
+WHOLE: dict[str, tuple[str, ...]] = {
+    BASE: (),
+    "unit lengths, slow targets, rates of 3e-4": (
+        *(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic")),
+        *(f"agent.{part}_lr=3e-4" for part in ("alpha", "actor", "critic")),
+        "agent.critic_tau=0.005",
+    ),
+    "weight decay of critics, 1e-2": ("agent.critic_weight_decay=1e-2",),
+}
+CANDIDATES = {BASE: WHOLE[BASE], **LATE, **WHOLE}
+
+Key = tuple[str, str, int]  # candidate, task, seed
+
+
+def job(candidate: str, task: str, seed: int) -> Job:
+    name = "".join(letter if letter.isalnum() else "_" for letter in candidate)
+    overrides = ["preset=strong", *CANDIDATES[candidate], f"num_train_steps={STEPS}", f"eval_frequency={EVERY}"]
+    overrides.append("num_eval_episodes=20")
+    keep = STEPS // EVERY if candidate == BASE else 1
+    return ours(FOLDER / f"{name}__{task}_s{seed}", task, seed, overrides, EVERY, keep)
+
+
+def settings(candidate: str) -> str:
+    """A digest of what the candidate sets."""
+    return digest([CANDIDATES.get(candidate), suite.settings()])
+
+
+def found() -> dict[Key, Curve]:
+    """The runs whose candidates have the settings that they had then."""
+    return {
+        (candidate, task, int(seed)): run
+        for (candidate, task, seed, made), run in RUNS.read().items()
+        if made == settings(candidate)
+    }
+
+
+def fork(candidate: str, task: str, seed: int) -> None:
+    """Makes the candidate's folder from that of the preset's run, as it was at FORK."""
+    target, source = job(candidate, task, seed), job(BASE, task, seed)
+    if target.folder.exists() and recorded(target) == made_by(target):
+        return
+    shutil.rmtree(target.folder, ignore_errors=True)
+    shutil.copytree(source.folder, target.folder)
+    (target.folder / target.result).unlink()
+    for path in (target.folder / "checkpoints").glob("step_*"):
+        if int(path.name.removeprefix("step_")) > FORK:
+            shutil.rmtree(path)
+    config = target.folder / "config.yaml"
+    changed = OmegaConf.merge(OmegaConf.load(config), OmegaConf.from_dotlist(list(CANDIDATES[candidate])))
+    OmegaConf.save(changed, config)
+    record_of(target).write_text(made_by(target), encoding="utf-8")
+
+
+def run(keys: Sequence[Key]) -> None:
+    def keep(index: int) -> None:
+        candidate, task, seed = keys[index]
+        RUNS.add((*keys[index], settings(candidate)), curve(job(candidate, task, seed).folder))
+
+    for candidate, task, seed in keys:
+        if candidate in LATE and not done(job(candidate, task, seed)):
+            fork(candidate, task, seed)
+    finish([job(*key) for key in keys], after=keep)
+
+
+def report(candidates: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> None:
+    """Of each candidate on each task: last / best, means over its seeds; then over the tasks that it has."""
+    runs = found()
+    print(f"| candidate | {' | '.join(tasks)} | last | best | last / best | runs | seconds |")
+    print("|" + " --- |" * (len(tasks) + 6))
+    for candidate in candidates:
+        of_task = {task: [runs[candidate, task, s] for s in seeds if (candidate, task, s) in runs] for task in tasks}
+        last = [mean(run.returns[-1] for run in of) for of in of_task.values() if of]
+        best = [mean(max(run.returns) for run in of) for of in of_task.values() if of]
+        if not last:
+            continue
+        pairs = iter(zip(last, best, strict=True))
+        cells = ["{:.0f} / {:.0f}".format(*next(pairs)) if of else "" for of in of_task.values()]
+        taken = mean(run.seconds[-1] for of in of_task.values() for run in of)
+        count = sum(map(len, of_task.values()))
+        cells += [f"{mean(last):.0f}", f"{mean(best):.0f}", f"{mean(last) / mean(best):.3f}", f"{count}"]
+        print(f"| {candidate} | {' | '.join(cells)} | {taken:.0f} |")
+
+
+def main() -> None:
+    parser = options(__doc__, TASKS, (11,))
+    parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--report", action="store_true")
+    args = parser.parse_args()
+    if not args.report:
+        there = found()
+        missing = [
+            (candidate, task, seed)
+            for seed, candidate, task in product(args.seeds, args.candidates, args.tasks)
+            if (candidate, task, seed) not in there
+        ]
+        run([key for key in missing if key[0] == BASE])  # the others may go on from there
+        run([key for key in missing if key[0] != BASE])
+    report(args.candidates, args.tasks, args.seeds)
+
+
+if __name__ == "__main__":
+    main()
