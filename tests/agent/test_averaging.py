@@ -56,7 +56,7 @@ def test_it_is_the_plain_mean_at_first_and_then_moves_by_its_share() -> None:
 
 
 def test_weights_of_unit_length_have_an_average_of_unit_length() -> None:
-    agent = trained(make_agent(*CROSSQ, *UNIT, AVERAGED), 8)
+    agent = trained(make_agent(*CROSSQ, *UNIT, AVERAGED, "agent.actor_lr=0.3"), 8)  # far apart
     weights = [layer.weight for layer in agent.actor_average.network.modules() if isinstance(layer, Linear)]
     assert weights
     for weight in weights:  # (in, out)
