@@ -13,6 +13,7 @@ there, of the last evaluation, the best, and the part of the best that the last 
 import shutil
 from collections.abc import Sequence
 from itertools import product
+from operator import itemgetter
 from statistics import mean
 
 import suite
@@ -48,6 +49,10 @@ WHOLE: dict[str, tuple[str, ...]] = {
         "agent.critic_tau=0.005",
     ),
     "weight decay of critics, 1e-2": ("agent.critic_weight_decay=1e-2",),
+    "average, 0.0005": ("agent.actor_average_share=0.0005",),
+    "average, 0.001": ("agent.actor_average_share=0.001",),
+    "average, 0.0005, rates fall to a tenth": ("agent.actor_average_share=0.0005", *rates(1e-4)),
+    "average, 0.001, rates fall to a tenth": ("agent.actor_average_share=0.001", *rates(1e-4)),
 }
 CANDIDATES = {BASE: WHOLE[BASE], **LATE, **WHOLE}
 
@@ -105,22 +110,27 @@ def run(keys: Sequence[Key]) -> None:
 
 
 def report(candidates: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> None:
-    """Of each candidate on each task: last / best, means over its seeds; then over the tasks that it has."""
+    """Of each candidate on each task: last / best, means over seeds. The means behind are over all of its runs, beside
+    the last of the preset's on the same tasks with the same seeds."""
     runs = found()
-    print(f"| candidate | {' | '.join(tasks)} | last | best | last / best | runs | seconds |")
-    print("|" + " --- |" * (len(tasks) + 6))
+    print(f"| candidate | {' | '.join(tasks)} | last | the preset's | best | last / best | runs | seconds |")
+    print("|" + " --- |" * (len(tasks) + 7))
     for candidate in candidates:
-        of_task = {task: [runs[candidate, task, s] for s in seeds if (candidate, task, s) in runs] for task in tasks}
-        last = [mean(run.returns[-1] for run in of) for of in of_task.values() if of]
-        best = [mean(max(run.returns) for run in of) for of in of_task.values() if of]
-        if not last:
+        mine = {
+            key[1:]: run for key, run in runs.items() if key[0] == candidate and key[1] in tasks and key[2] in seeds
+        }
+        if not mine:
             continue
-        pairs = iter(zip(last, best, strict=True))
-        cells = ["{:.0f} / {:.0f}".format(*next(pairs)) if of else "" for of in of_task.values()]
-        taken = mean(run.seconds[-1] for of in of_task.values() for run in of)
-        count = sum(map(len, of_task.values()))
-        cells += [f"{mean(last):.0f}", f"{mean(best):.0f}", f"{mean(last) / mean(best):.3f}", f"{count}"]
-        print(f"| {candidate} | {' | '.join(cells)} | {taken:.0f} |")
+        last, best = ({key: of(run.returns) for key, run in mine.items()} for of in (itemgetter(-1), max))
+        preset = [runs[BASE, *key].returns[-1] for key in mine if (BASE, *key) in runs]
+        of_task = {task: [key for key in mine if key[0] == task] for task in tasks}
+        cells = [
+            f"{mean(last[key] for key in keys):.0f} / {mean(best[key] for key in keys):.0f}" if keys else ""
+            for keys in of_task.values()
+        ]
+        cells += [f"{mean(last.values()):.0f}", f"{mean(preset):.0f}" if len(preset) == len(mine) else ""]
+        cells += [f"{mean(best.values()):.0f}", f"{mean(last.values()) / mean(best.values()):.3f}", f"{len(mine)}"]
+        print(f"| {candidate} | {' | '.join(cells)} | {mean(run.seconds[-1] for run in mine.values()):.0f} |")
 
 
 def main() -> None:
