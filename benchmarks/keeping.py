@@ -82,13 +82,14 @@ def found() -> dict[Key, Curve]:
 
 
 def fork(candidate: str, task: str, seed: int) -> None:
-    """Makes the candidate's folder from that of the preset's run, as it was at FORK."""
+    """Makes the candidate's folder from that of the preset's run, as it was at FORK, if it is there."""
     target, source = job(candidate, task, seed), job(BASE, task, seed)
-    if target.folder.exists() and recorded(target) == made_by(target):
+    is_begun = target.folder.exists() and recorded(target) == made_by(target)
+    if is_begun or not (source.folder / "checkpoints" / f"step_{FORK}").exists():
         return
     shutil.rmtree(target.folder, ignore_errors=True)
     shutil.copytree(source.folder, target.folder)
-    (target.folder / target.result).unlink()
+    (target.folder / target.result).unlink(missing_ok=True)
     for path in (target.folder / "checkpoints").glob("step_*"):
         if int(path.name.removeprefix("step_")) > FORK:
             shutil.rmtree(path)
