@@ -109,6 +109,7 @@ def _agent(path: Path, cfg: Settings, shapes: Shapes, device: torch.device) -> t
         agent.load_state_dict(state)
     except Exception as error:  # whatever a state says that is not this agent's
         raise UserError(f"{found.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
+    agent.train(False)  # so that it acts as it was evaluated, which in training it need not
     return agent, found.step, found.path
 
 

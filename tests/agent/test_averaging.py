@@ -16,6 +16,7 @@ from agent.execution.choose import set_execution
 from agent.networks.mlp import Linear
 from agent.off_policy import OffPolicyAgent
 from agent.policy_file import load_policy
+from run import trained as trained_run
 from utils import UserError, eval_mode
 
 SHARE = 0.25
@@ -106,7 +107,7 @@ def test_it_goes_on_from_its_state() -> None:
 
 
 @pytest.mark.parametrize("beside", ["true", "false"])
-def test_a_run_that_died_goes_on_to_the_same_evaluations_and_best_policy(tmp_path: Path, beside: str) -> None:
+def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: Path, beside: str) -> None:
     run = (
         *("env=probes:ProbeDrawn-v0", "num_train_steps=160", "num_seed_steps=40", "num_threads=1", AVERAGED),
         *("eval_frequency=50", "checkpoint_frequency=30"),
@@ -118,6 +119,12 @@ def test_a_run_that_died_goes_on_to_the_same_evaluations_and_best_policy(tmp_pat
     assert_same(dying, straight)
     best = [load_policy(folder / "checkpoints/best/policy.pt").weights() for folder in (straight, dying)]
     assert same(*best)
+    played = trained_run.load(dying, "cpu", ["probes"])
+    env = played.make_env(False)
+    obs, _ = env.reset(seed=0)
+    env.close()
+    assert np.array_equal(played.actor.act(obs), load_policy(played.path / "policy.pt").act(obs))
+    assert not np.array_equal(played.actor.act(obs), played.actor.newest_policy.act(obs))
 
 
 class Joined(OffPolicyAgent):
