@@ -1,11 +1,13 @@
 # make train          train, on cheetah_run by default; ARGS="env=walker_walk seed=3" is passed on
 # make test           run the tests
+# make format         format the code, and write docs/KEYS.md and docs/FILES.md
 # make check          formatter, linter, type checker, layering test
-# make thorough   the tests that take longer: every agent with every part, compiled, started twice (six minutes)
-# make cluster-test   sweeps through joblib, submitit and Ray, with a killed run, a preempted run and a lost node (two minutes)
+# make ci             what has to pass before a change lands, on every machine: check, test, crash-test
+# make thorough       the tests that take longer: every agent with every part, compiled, started twice (six minutes)
+# make cluster-test   sweeps through joblib, submitit and Ray, with a killed run, a preempted run, a lost node (two minutes)
 # make crash-test     kill runs at random instants, resume them and compare every byte; MINUTES=5 for five minutes
 # make soak           a run of 100 000 steps whose memory and open files must not grow
-# make bench          speed beside Stable-Baselines3, SBX and the machine itself (eight minutes; builds .venv-bench for them)
+# make bench          speed compared with Stable-Baselines3 and SBX (eight minutes; builds .venv-bench for them)
 # make profile        a profiler's trace of ten updates, for Perfetto or TensorBoard
 # make gpu-check      the tests that need a GPU, and the speed of training on it (under eight minutes)
 #
@@ -26,7 +28,7 @@ SMALL := $(if $(AGENT),$(if $(FROM_PIXELS),pixels_cpu,$(if $(filter $(FITS_CPU),
 RESUMED := $(filter-out resume=auto,$(filter resume=%,$(ARGS)))
 DEFAULTS := $(if $(RESUMED)$(filter preset=%,$(ARGS))$(filter-out 0,$(HAS_GPU)),,preset=$(SMALL))
 
-.PHONY: train test thorough cluster-test check bench profile crash-test soak gpu gpu-check
+.PHONY: train test thorough cluster-test format check ci bench profile crash-test soak gpu gpu-check
 .DEFAULT_GOAL := train
 
 train: $(VENV)/train.stamp
@@ -43,11 +45,20 @@ cluster-test: $(VENV)/dev.stamp
 thorough: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m thorough
 
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/python docs/make_keys.py
+	$(BIN)/python docs/make_files.py
+
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layering.py
+
+ci: check test
+	$(MAKE) crash-test MINUTES=1 ARGS="--result /dev/null"
 
 bench: $(VENV)/train.stamp .venv-bench/stamp
 	$(BIN)/python benchmarks/speed.py

@@ -1,12 +1,12 @@
 """Evaluates a checkpoint: `python evaluate.py exp/<day>/<run>`, or `.../checkpoints/step_<number>` for an older one.
 
-`--best` plays the policy that was evaluated best during training. A policy's file is played too
-(`python evaluate.py policies/cheetah_run.pt`), and filmed if you say where: `--video out.mp4`.
+`--best` evaluates the policy of the best evaluation during training. The file of a policy can be evaluated too
+(`python evaluate.py policies/cheetah_run.pt`); it is filmed with `--video out.mp4`.
 
-Prints the return of each episode and films the first one. Without `--seed`, it plays the same episodes as the
-evaluation during training at that step. It needs neither the replay buffer nor a GPU.
+Prints the return of each episode and films the first one. Without `--seed`, the episodes are those of the evaluation
+during training at that step. Neither the replay buffer nor a GPU is needed.
 
-`--dataset cheetah/expert-v0` records the episodes as a data set of Minari's (docs/DATA.md).
+`--dataset cheetah/expert-v0` records the episodes as a Minari data set (docs/DATA.md).
 """
 
 import argparse
@@ -20,9 +20,11 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 
-from envs.recorded import Recorder, Recording
-from run import best, dataset, machine, packed, trained, trust
-from run.evaluator import Evaluator
+from envs import opengl
+from envs.episodes import Recorder, Recording
+from run.data import minari_writer
+from run.evaluation.evaluator import Evaluator
+from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
 from utils import EnvError, RunError, UserError, one_line
 
@@ -37,38 +39,39 @@ def evaluate(
     sample: bool | None = None,
     dataset_id: str | None = None,
 ) -> list[float]:
-    """Plays episodes with the policy of a checkpoint.
+    """Evaluates the policy of a checkpoint.
 
     Args:
-        path: the folder of a run (its newest whole checkpoint is used) or a checkpoint in it; `checkpoints/best` is
-            the policy that was evaluated best. Or a policy's file (see run/packed.py).
-        num_episodes: None for as many as in training.
-        seed: seed of the episodes; None for the seed of the run.
+        path: the folder of a run (its newest complete checkpoint is used) or a checkpoint in it; `checkpoints/best` is
+            the policy of the best evaluation. Or the file of a policy (see run/saving/policy_bundle.py).
+        num_episodes: the number of episodes; None is the run's num_eval_episodes.
+        seed: the seed of the episodes; None is the run's seed.
         device: as the key of that name.
-        film: where to write the video of the first episode; None films nothing.
-        trusted: packages whose classes the run's configuration may name beside this project's.
-        sample: whether actions are sampled or greedy; None is as in training's evaluations.
-        dataset_id: of the data set that the episodes are written to; None writes none.
+        film: the file for the video of the first episode; None films nothing.
+        trusted: packages, besides this project's, whose classes the run's configuration may name.
+        sample: whether actions are sampled or greedy; None is the run's eval_sample.
+        dataset_id: the id of a data set to write the episodes to; None writes none.
 
     Returns:
         The episodes' returns.
 
     Raises:
-        UserError: if there is no whole checkpoint, or it does not fit the run's configuration, or the data set cannot
-            be written.
+        UserError: if there is no complete checkpoint, if it does not fit the run's configuration, or if the data set
+            cannot be written.
     """
     if dataset_id is not None:
-        dataset.require_new(dataset_id)
-    played = trained.load(path, device, trusted, renders=film is not None)
-    if film is not None and not machine.can_film(played.renders):
+        minari_writer.require_new(dataset_id)
+    policy = run_policy.load(path, device, trusted, renders=film is not None)
+    if film is not None and not policy.renders:
+        print(opengl.NO_OPENGL)
         film = None
-    cfg = played.cfg
-    sampled = cfg.eval_sample if sample is None else sample
+    cfg = policy.cfg
+    sample = cfg.eval_sample if sample is None else sample
     recordings: list[Recording] = []
     began_ns = time.time_ns()
 
     def make_env(renders: bool) -> gym.Env:
-        env = played.make_env(renders)
+        env = policy.make_env(renders)
         return env if dataset_id is None else Recorder(env, recordings)
 
     evaluator = Evaluator(
@@ -77,19 +80,19 @@ def evaluate(
         num_episodes or cfg.num_eval_episodes,
         (lambda step: film) if film is not None else None,
         cfg.action_repeat,
-        sample=sampled,
+        sample=sample,
     )
     try:
-        returns, lengths = dataclasses.astuple(evaluator.evaluate(played.actor, played.step))
+        returns, lengths = dataclasses.astuple(evaluator.evaluate(policy.actor, policy.step))
     finally:
         evaluator.close()
     for episode, (value, length) in enumerate(zip(returns, lengths, strict=True), start=1):
         print(f"episode {episode}: return {value:.4f}, {length} steps")
-    print(f"{played.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
+    print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     if film is not None and film.exists() and film.stat().st_mtime_ns >= began_ns:
         print(film)
     if dataset_id is not None:
-        print(dataset.write(dataset_id, recordings, played, sampled))
+        print(minari_writer.write(dataset_id, recordings, policy, sample))
     return returns
 
 
@@ -110,7 +113,7 @@ def main() -> int:
         "--video", type=Path, default=None, help="default: <run folder>/video/evaluate.mp4; a policy's file: none"
     )
     parser.add_argument("--no-video", action="store_true", help="do not film")
-    parser.add_argument("--dataset", default=None, metavar="ID", help="record them, such as cheetah/expert-v0")
+    parser.add_argument("--dataset", default=None, metavar="ID", help="record a data set, such as cheetah/expert-v0")
     parser.add_argument(
         "--trust",
         action="append",
@@ -120,8 +123,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     path = (arguments.path / best.BEST if arguments.best else arguments.path).resolve()
-    beside = None if packed.is_file(path) else trained.run_folder_of(path) / "video" / "evaluate.mp4"
-    film = None if arguments.no_video else arguments.video or beside
+    default = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
+    film = None if arguments.no_video else arguments.video or default
     try:
         require_posix()
         if arguments.episodes is not None and arguments.episodes < 1:
@@ -144,7 +147,7 @@ def main() -> int:
     except (UserError, RunError) as error:
         print(f"evaluate.py: {one_line(error)}", file=sys.stderr)
         if isinstance(error, EnvError) and error.__cause__:
-            traceback.print_exception(error.__cause__)  # its author needs it
+            traceback.print_exception(error.__cause__)  # for the author of the environment
         return 2 if isinstance(error, UserError) else 3
     return 0
 

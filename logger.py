@@ -1,4 +1,4 @@
-"""Scalars in, averages out, to whatever sinks the configuration names (see sinks/)."""
+"""Averages the values that are logged, and passes them to the sinks of the configuration (see sinks/)."""
 
 import copy
 from pathlib import Path
@@ -7,58 +7,60 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from settings.checked import Checked
-from settings.nested import dotted
-from settings.types import Factory, NonNegativeInt, Part
+from settings.keys import dotted
+from settings.types import Factory, Interface, NonNegativeInt
+from settings.validated import Validated
 from sinks.sink import GROUPS, Row, Sink, group_of
 from utils import Every, require_count
 
-SinkFactory = Annotated[Factory, Part("a sink", ("log_dir",), ("dump", "close"))]
+SinkFactory = Annotated[Factory, Interface("a sink", ("log_dir",), ("dump", "close"))]
 
 
 class Meter:
-    """A running sum; tensors are added where they lie and fetched only when asked for."""
+    """A running sum. Tensors are summed on their device, and not copied to the host before they are needed."""
 
     def __init__(self) -> None:
         self.total: Any = 0
         self.count = 0
 
     def add(self, value: Any, n: int) -> None:
-        self.total = value + self.total  # not in place: `value` may be a buffer that the next update overwrites
+        self.total = value + self.total  # not in place: the next update may overwrite `value`
         self.count += n
 
 
 def fetch(meters: dict[str, Meter]) -> Row:
-    """The meters' averages, all tensors of a device in one copy from it; a single int stays one."""
+    """Averages meters, with one copy to the host per device. A single int stays an int."""
     totals = {key: meter.total for key, meter in meters.items()}
     tensors = {key: total.float() for key, total in totals.items() if isinstance(total, torch.Tensor)}
     for device in {total.device for total in tensors.values()}:
-        here = {key: total for key, total in tensors.items() if total.device == device}
-        totals |= dict(zip(here, torch.stack(list(here.values())).tolist(), strict=True))
+        on_device = {key: total for key, total in tensors.items() if total.device == device}
+        totals |= dict(zip(on_device, torch.stack(list(on_device.values())).tolist(), strict=True))
     return {key: totals[key] if meter.count == 1 else totals[key] / meter.count for key, meter in meters.items()}
 
 
-def _number(total: Any) -> Any:
-    """A saved meter's sum."""
+def _restored_meter(total: Any, count: Any, key: str) -> Meter:
+    """A meter from a saved state, which may be damaged or forged."""
     if not isinstance(total, int | float | torch.Tensor):
         raise ValueError(f"a meter's sum is {type(total).__name__}")
-    return total
+    meter = Meter()
+    meter.add(total, require_count(count, key))
+    return meter
 
 
-def _spread(keys: tuple[str, ...], bundle: Meter, meters: dict[str, Meter]) -> None:
-    """Adds what was summed as one tensor to the meters of its keys."""
+def _unbundle(keys: tuple[str, ...], bundle: Meter, meters: dict[str, Meter]) -> None:
+    """Adds the elements of a summed tensor to the meters of its keys."""
     for key, total in zip(keys, bundle.total, strict=True):
         meters.setdefault(key, Meter()).add(total, bundle.count)
 
 
-class Logger(Checked):
-    """Averages what is logged between dumps and hands it to the sinks.
+class Logger(Validated):
+    """Averages what is logged between dumps and passes it to the sinks.
 
     Args:
-        log_dir: the run's folder; it is made if it is not there.
-        sinks: factories by name, each called with `log_dir`; null switches one off.
+        log_dir: the run's folder, which is created if it does not exist.
+        sinks: factories by name, each called with `log_dir`; null disables a sink.
         log_frequency: steps between histograms.
-        log_every_steps: steps between points of TensorBoard's scalar curves; 0 is at dumps.
+        log_every_steps: steps between points of TensorBoard's scalar curves; 0 adds one per dump.
     """
 
     def __init__(
@@ -75,12 +77,12 @@ class Logger(Checked):
         self._histograms_due = Every(log_frequency)
         self._due: dict[str, Every] = {}
         self._meters: dict[str, Meter] = {}
-        self._bundles: dict[tuple[str, ...], Meter] = {}  # of values that came together, summed as one tensor
-        self._fine_meters: dict[str, Meter] = {}  # since the last point of the finer curve, by key
+        self._bundles: dict[tuple[str, ...], Meter] = {}  # values of one `log_all`, summed as one tensor
+        self._fine_meters: dict[str, Meter] = {}  # since the last point of the curves of log_every_steps
         self._fine_due: dict[str, Every] = {}
 
     def log_settings(self, config: dict[str, Any]) -> None:
-        """The run's configuration, nested, for the sinks that show it; once, before anything is logged."""
+        """Passes the run's nested configuration to the sinks, once, before anything is logged."""
         for sink in self.sinks.values():
             sink.settings(dotted(config))
 
@@ -89,10 +91,10 @@ class Logger(Checked):
 
         Args:
             key: `train...` or `eval...` (see sinks/sink.py).
-            value: a number, or a detached tensor of one element, which is not waited for.
+            value: a number, or a tensor of one element, whose result is not waited for.
             step: environment steps so far.
-            n: how many values `value` is the sum of.
-            log_frequency: log only where a multiple of this many steps was crossed.
+            n: the number of values that `value` is the sum of.
+            log_frequency: log only if a multiple of this many steps was crossed.
         """
         if log_frequency > 1 and not self._crossed(key, step, log_frequency):
             return
@@ -100,38 +102,32 @@ class Logger(Checked):
             value = value.detach().reshape(())
         meter = self._meters.get(key)
         if meter is None:
-            group_of(key)  # refuses a key without a group
+            group_of(key)  # raises for a key without a group
             meter = self._meters[key] = Meter()
         meter.add(value, n)
         if self._every_steps:
             self._fine_meters.setdefault(key, Meter()).add(value, n)
             if self._fine_due.setdefault(key, Every(self._every_steps))(step):
-                self._scalars({key: self._fine_meters.pop(key)}, step)
+                self._send_scalars(fetch({key: self._fine_meters.pop(key)}), step)
 
     def log_all(self, values: dict[str, Any], step: int) -> None:
-        """As `log` of each, keys of one group; the tensors (detached scalars of one device) cost one addition."""
-        together = {} if self._every_steps else {k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
+        """As `log` for each key of one group; all tensors (detached scalars of one device) cost one addition."""
+        tensors = {} if self._every_steps else {k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
         for key, value in values.items():
-            if key not in together:
+            if key not in tensors:
                 self.log(key, value, step)
-        if together:
-            meter = self._bundles.setdefault(tuple(together), Meter())
-            meter.add(torch.stack(list(together.values())), 1)
-
-    def _unbundle(self, group: str) -> None:
-        """Splits bundles into a meter a key, at their group's dump: an earlier split would change rounding."""
-        for keys in [keys for keys in self._bundles if group_of(keys[0]) == group]:
-            _spread(keys, self._bundles.pop(keys), self._meters)
+        if tensors:
+            self._bundles.setdefault(tuple(tensors), Meter()).add(torch.stack(list(tensors.values())), 1)
 
     def log_param(
         self, key: str, module: Any, step: int, log_frequency: int | None = None, member: int | None = None
     ) -> None:
-        """Histograms of a layer's weight and bias (`_w`, `_b`) and of their gradients (`_w_g`, `_b_g`).
+        """Logs histograms of a layer's weight and bias (`_w`, `_b`) and of their gradients (`_w_g`, `_b_g`).
 
         Args:
             key: such as `train_critic/q1_fc0`.
-            module: has `weight` and perhaps `bias`.
-            member: the row of an ensemble's parameters; None for a layer of its own.
+            module: an object with `weight` and perhaps `bias`.
+            member: the index in an ensemble's parameters; None if the layer is not an ensemble.
         """
         for name, suffix in (("weight", "w"), ("bias", "b")):
             parameter = getattr(module, name, None)
@@ -143,7 +139,7 @@ class Logger(Checked):
                     self.log_histogram(f"{key}_{ending}", values, step, log_frequency)
 
     def log_histogram(self, key: str, histogram: Any, step: int, log_frequency: int | None = None) -> None:
-        """A histogram of a tensor's or array's values; `log_frequency` defaults to the logger's."""
+        """Logs a histogram of a tensor or an array; `log_frequency` defaults to the logger's."""
         frequency = self._frequency if log_frequency is None else log_frequency
         if frequency != 1 and not self._crossed(key, step, frequency):
             return
@@ -154,12 +150,12 @@ class Logger(Checked):
             sink.histogram(key, values.reshape(-1), step)
 
     def log_video(self, key: str, frames: Any, step: int, fps: float = 30.0) -> None:
-        """Frames (T, H, W, 3), uint8, for the sinks that show videos."""
+        """Logs frames (T, H, W, 3), uint8."""
         for sink in self.sinks.values():
             sink.video(key, np.asarray(frames, np.uint8), fps, step)
 
     def log_image(self, key: str, image: Any, step: int) -> None:
-        """A picture (H, W, 3), uint8, for the sinks that show pictures."""
+        """Logs an image (H, W, 3), uint8."""
         values = image.cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image, np.uint8)
         for sink in self.sinks.values():
             sink.image(key, values, step)
@@ -172,45 +168,42 @@ class Logger(Checked):
         return self._due.setdefault(key, Every(frequency))(step)
 
     def dump(self, step: int, save: bool = True, ty: str | None = None) -> Row:
-        """Ends a row: averages every meter of group `ty` (both groups if None), writes and clears them.
+        """Ends a row: averages the meters of group `ty` (both groups if None), writes the averages, clears the meters.
 
-        With `save=False` they are cleared unwritten.
+        Args:
+            save: False clears the meters without writing.
 
         Returns:
-            What was written, by log key.
+            The averages by log key.
         """
         written: Row = {}
         for group in GROUPS if ty is None else (ty,):
-            self._unbundle(group)
+            # Bundles are split only here: an earlier split would change the order of additions, and so the rounding.
+            for bundle_keys in [keys for keys in self._bundles if group_of(keys[0]) == group]:
+                _unbundle(bundle_keys, self._bundles.pop(bundle_keys), self._meters)
             keys = [key for key in self._meters if group_of(key) == group]
             meters = {key: self._meters.pop(key) for key in keys}
             fine = {key: self._fine_meters.pop(key) for key in keys if key in self._fine_meters}
             if not save or not meters:
                 continue
             row = fetch(meters)
-            if self._every_steps:
-                self._scalars(fine, step)
-            else:
-                self._to_sinks_scalars(row, step)
+            self._send_scalars(fetch(fine) if self._every_steps else row, step)
             for sink in self.sinks.values():
                 sink.dump(group, row, step)
             written |= row
         return written
 
     def peek(self) -> Row:
-        """What a dump of every group would average now; nothing is written or cleared."""
+        """Returns the averages that a dump of both groups would write now, without writing or clearing."""
         meters = {key: copy.copy(meter) for key, meter in self._meters.items()}
         for keys, bundle in self._bundles.items():
-            _spread(keys, bundle, meters)
+            _unbundle(keys, bundle, meters)
         return fetch(meters)
 
-    def _scalars(self, meters: dict[str, Meter], step: int) -> None:
-        if meters:
-            self._to_sinks_scalars(fetch(meters), step)
-
-    def _to_sinks_scalars(self, row: Row, step: int) -> None:
-        for sink in self.sinks.values():
-            sink.scalars(row, step)
+    def _send_scalars(self, row: Row, step: int) -> None:
+        if row:
+            for sink in self.sinks.values():
+                sink.scalars(row, step)
 
     def close(self) -> None:
         """Flushes and closes every sink."""
@@ -218,42 +211,40 @@ class Logger(Checked):
             sink.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Unfinished meters, what fired when, and where each sink's log ends."""
+        """Returns the meters since the last dump, the steps of the frequencies, and where each sink's log ends."""
 
         def plain(meters: dict[str, Meter]) -> dict[str, tuple[Any, int]]:
             return {key: (meter.total, meter.count) for key, meter in meters.items()}
 
-        def fired(due: dict[str, Every]) -> dict[str, tuple[int, int]]:
+        def steps(due: dict[str, Every]) -> dict[str, tuple[int, int]]:
             return {key: (every.frequency, every.last_step) for key, every in due.items()}
 
         return {
             "meters": plain(self._meters),
             "bundles": [(list(keys), bundle.total, bundle.count) for keys, bundle in self._bundles.items()],
             "fine_meters": plain(self._fine_meters),
-            "due": fired(self._due),
-            "fine_due": fired(self._fine_due),
+            "due": steps(self._due),
+            "fine_due": steps(self._fine_due),
             "histograms_due": self._histograms_due.state_dict(),
             "sinks": {name: sink.state_dict() for name, sink in self.sinks.items()},
         }
 
     def lost(self, state: dict[str, Any]) -> dict[Path, str]:
-        """The sinks' files that are gone or damaged since the state was taken, and what is wrong with each."""
-        there = {name: sink for name, sink in self.sinks.items() if name in state["sinks"]}
-        return {path: wrong for name, sink in there.items() for path, wrong in sink.lost(state["sinks"][name]).items()}
+        """Returns the sinks' files that are missing or damaged since the state was taken, with what is wrong."""
+        faults: dict[Path, str] = {}
+        for name, sink in self.sinks.items():
+            if name in state["sinks"]:
+                faults |= sink.lost(state["sinks"][name])
+        return faults
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` returned; the sinks, whose files are cut back, come last."""
+        """Restores a state. The sinks, which cut back their files, are restored last."""
 
         def meters(plain: dict[str, tuple[Any, int]]) -> dict[str, Meter]:
-            restored = {key: Meter() for key in plain}
-            for key, (total, count) in plain.items():
-                restored[key].add(_number(total), require_count(count, key))
-            return restored
+            return {key: _restored_meter(total, count, key) for key, (total, count) in plain.items()}
 
         self._meters = meters(state["meters"])
-        self._bundles = {tuple(keys): Meter() for keys, _, _ in state["bundles"]}
-        for keys, total, count in state["bundles"]:
-            self._bundles[tuple(keys)].add(_number(total), require_count(count, "count"))
+        self._bundles = {tuple(keys): _restored_meter(total, count, "count") for keys, total, count in state["bundles"]}
         self._fine_meters = meters(state["fine_meters"])
         for name, restored in (("due", self._due), ("fine_due", self._fine_due)):
             restored.clear()

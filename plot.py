@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from study.run_figure import draw_run
+from study import figures, report, runs, summary, tables
+from study.figures import draw_run
 from utils import UserError, write_atomically
 
 __all__ = ["draw_run"]
@@ -33,23 +34,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Path | None) -> list[Path]:
-    """Draws the runs in `paths`; returns the files written.
+    """Draws the runs in `paths` and returns the files written.
 
     Raises:
         UserError: for a path without runs, logs that cannot be read, or a folder that cannot be written.
     """
-    from study import figures, report, runs, summary, tables  # not before: at a run's end nobody waits for scipy
-
-    found = runs.find(paths)
-    study = summary.summarise(found, with_references)
-    if not study.any_evaluation and len(found) > 1:
-        raise UserError(f"{' '.join(paths)}: no evaluation in any of the {len(found)} runs yet")
-    folders = [str(run.folder) for run in found]
-    folder = out or (found[0].folder if len(found) == 1 else Path(os.path.commonpath(folders)) / "study")
+    study_runs = runs.find(paths)
+    study = summary.summarise(study_runs, with_references)
+    if len(study_runs) > 1 and not any(run.last_step for run in study_runs):
+        raise UserError(f"{' '.join(paths)}: no evaluation in any of the {len(study_runs)} runs yet")
+    folders = [str(run.folder) for run in study_runs]
+    folder = out or (study_runs[0].folder if len(study_runs) == 1 else Path(os.path.commonpath(folders)) / "study")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if len(found) == 1:
-            written = draw_run(found[0].folder, study.references.get(found[0].task, []), folder / "curves")
+        if len(study_runs) == 1:
+            written = draw_run(study_runs[0].folder, study.references.get(study_runs[0].task, []), folder / "curves")
         else:
             written = figures.save(figures.draw_tasks(study), folder / "curves")
             if study.overall:

@@ -1,4 +1,4 @@
-"""Transitions in one numpy array: packed rows, so that a batch is one gather and one copy to the device."""
+"""The replay buffer: transitions as packed rows of one array, so a batch is one gather and one copy to the device."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -6,21 +6,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from settings.checked import Checked
 from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
+from settings.validated import Validated
 from utils import UserError, require_count
 
-CHUNK_BYTES = 2**23  # of rows that `chunks` gives at once
+CHUNK_BYTES = 2**23  # the size of what `chunks` yields
 
 
 class Batch(NamedTuple):
-    """What `sample` returns, on the buffer's device.
+    """A batch of transitions, on the buffer's device.
 
-    Shapes and dtypes: obs and next_obs (B, *obs_shape), float32 or, for images, uint8; action (B, |A|) float32;
-    reward (B, 1) float32; discount (B, 1) float32, 0 where the episode terminated (a time limit is no termination), 1
-    elsewhere. Of k steps in one row (see replay/n_step.py) reward is their discounted sum, and gamma^(k-1) stands for
-    the 1.
+    Attributes:
+        obs, next_obs: (B, *obs_shape), float32 or, for images, uint8.
+        action: (B, |A|), float32.
+        reward: (B, 1), float32; in a row of k steps (replay/n_step.py), their discounted sum.
+        discount: (B, 1), float32: 0 where the episode terminated (a time limit is no termination), else 1, or
+            gamma^(k-1) in a row of k steps.
     """
 
     obs: torch.Tensor
@@ -31,16 +33,16 @@ class Batch(NamedTuple):
 
     @property
     def weight(self) -> torch.Tensor | None:
-        """None: the rows were drawn uniformly. A WeightedBatch has importance weights here."""
+        """None: the rows were drawn uniformly. A WeightedBatch has importance weights (B,)."""
         return None
 
     @property
     def index(self) -> torch.Tensor | None:  # type: ignore[override]
-        """None; a WeightedBatch has its row numbers here."""
+        """None. A WeightedBatch has row numbers (B,)."""
         return None
 
     def weighted(self, weight: np.ndarray, index: np.ndarray) -> "WeightedBatch":
-        """The same rows with importance weights (B,) and row numbers (B,), which are copied to their device."""
+        """The same rows with importance weights (B,) and row numbers (B,), copied to their device."""
         weights = torch.tensor(weight, dtype=torch.float32, device=self.reward.device)
         return WeightedBatch(*self, weights, torch.tensor(index, dtype=torch.int64, device=self.reward.device))
 
@@ -48,7 +50,9 @@ class Batch(NamedTuple):
 class WeightedBatch(NamedTuple):
     """A Batch whose rows were not drawn uniformly.
 
-    With weight (B,) float32, which multiplies a row's loss, and index (B,) int64, for `update_priorities`.
+    Attributes:
+        weight: (B,), float32: factors on the rows' losses.
+        index: (B,), int64: row numbers, for `update_priorities`.
     """
 
     obs: torch.Tensor
@@ -61,12 +65,10 @@ class WeightedBatch(NamedTuple):
 
 
 class Ring:
-    """The newest `capacity` rows of float32, packed; bytes lie in as many floats as hold them.
-
-    The rows' pages are touched only as the ring fills.
+    """A ring buffer of float32 rows. Memory is taken from the system only as the ring fills.
 
     Args:
-        capacity: rows kept.
+        capacity: rows; the newest ones stay.
         width: floats in a row.
     """
 
@@ -74,15 +76,13 @@ class Ring:
         self.capacity = capacity
         self._width = width
         self._rows = np.zeros((capacity, width), np.float32)
-        self.num_added = 0  # ever; the newest lies in row (num_added - 1) % capacity
+        self.num_added = 0  # since the start; the newest row is (num_added - 1) % capacity
 
     def __len__(self) -> int:
         return min(self.num_added, self.capacity)
 
     def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Rows `start` to `stop`, counted from the first ever added, a few megabytes at a time.
-
-        Views, not copies: a buffer of gigabytes is written to disk without a second one in memory.
+        """Yields rows [start, stop), counted from the first ever added, as views of a few megabytes.
 
         Raises:
             ValueError: if they are not all in the ring.
@@ -91,19 +91,18 @@ class Ring:
             raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
         at_once = max(1, CHUNK_BYTES // (4 * self._width))
         while start < stop:
-            row = start % self.capacity
-            rows = self._rows[row : min(row + at_once, row + stop - start, self.capacity)]
+            first = start % self.capacity
+            rows = self._rows[first : min(first + at_once, first + stop - start, self.capacity)]
             yield rows
             start += len(rows)
 
     def put_chunk(self, start: int, rows: np.ndarray) -> None:
-        """Puts rows where `start` and following belong; `load_state_dict` then counts them."""
-        places = np.arange(start, start + len(rows)) % self.capacity
-        self._rows[places] = rows
+        """Stores the rows that were added as number `start` and following; `load_state_dict` then counts them."""
+        self._rows[np.arange(start, start + len(rows)) % self.capacity] = rows
 
     @property
     def rows(self) -> np.ndarray:
-        """(capacity, row_width), the memory itself."""
+        """The memory itself, (capacity, row_width)."""
         return self._rows
 
     @property
@@ -112,16 +111,16 @@ class Ring:
         return self._width
 
 
-class ReplayBuffer(Ring, Checked):
-    """A ring of the newest `capacity` transitions.
+class ReplayBuffer(Ring, Validated):
+    """A replay buffer of the newest `capacity` transitions.
 
-    A row is `obs | action | reward | discount | next_obs` in float32; a uint8 observation as its bytes.
+    A row is `obs | action | reward | discount | next_obs` in float32; observations of uint8 are stored as bytes.
 
     Args:
-        obs_shape: of one observation; one dimension is stored as float32, more as uint8.
-        action_shape: of one action, (|A|,).
-        capacity: transitions kept.
-        device: where batches go.
+        obs_shape: of one observation: vectors are float32, images uint8.
+        action_shape: (|A|,).
+        capacity: transitions.
+        device: of the batches.
         seed: of the generator that draws the batches.
         with_replacement: whether a transition may come twice in a batch.
 
@@ -157,11 +156,11 @@ class ReplayBuffer(Ring, Checked):
 
     @property
     def rings(self) -> dict[str, Ring]:
-        """What a checkpoint saves row by row (see replay/on_disk.py), by name."""
+        """The rings that a checkpoint saves (replay/on_disk.py), by name."""
         return {"rows": self}
 
     def spans(self, state: dict[str, Any]) -> dict[str, tuple[int, int]]:
-        """Of each ring, what a checkpoint with this state has to hold: from which row ever added to which."""
+        """The rows [start, stop) of each ring that a checkpoint with this state has to hold."""
         num_added = require_count(state["num_added"], "num_added")
         return {"rows": (max(0, num_added - self.capacity), num_added)}
 
@@ -175,15 +174,15 @@ class ReplayBuffer(Ring, Checked):
         done_no_max: bool,
         discount: float = 1.0,
     ) -> None:
-        """Stores one transition, over the oldest one when the ring is full.
+        """Stores one transition; a full buffer drops its oldest one.
 
         Args:
             obs, next_obs: (*obs_shape).
             action: (|A|,), in the agent's range.
-            reward: of this step, unscaled.
-            done: whether the episode ended here, for whatever reason. One-step targets do not ask.
-            done_no_max: whether it *terminated*; a time limit does not, so its last step bootstraps.
-            discount: of k steps in one, gamma^(k-1); the target multiplies by gamma once more.
+            reward: unscaled.
+            done: whether the episode ended; this buffer does not need it.
+            done_no_max: whether the episode *terminated*; after a time limit the target bootstraps.
+            discount: gamma^(k-1) for a row of k steps; the target multiplies by gamma once more.
         """
         row = self._rows[self.num_added % self.capacity]
         self._put_obs(row, 0, obs)
@@ -200,14 +199,14 @@ class ReplayBuffer(Ring, Checked):
             row[start : start + self._obs_dim] = obs
 
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Row numbers (B,) of the next batch, drawn uniformly, and no weights.
+        """Draws the row numbers (B,) of the next batch, uniformly; None stands for no weights.
 
-        A subclass that draws in another way overrides this and returns importance weights (B,) with every batch.
+        Override it to draw in another way, with importance weights (B,) for every batch.
         """
         return self._draw(batch_size), None
 
     def sample(self, batch_size: int) -> Batch | WeightedBatch:
-        """Draws transitions (see `choose`).
+        """Draws a batch (see `choose`).
 
         Raises:
             ValueError: if nothing has been stored or, without replacement, less than a batch.
@@ -217,9 +216,9 @@ class ReplayBuffer(Ring, Checked):
         return batch if weight is None else batch.weighted(weight, rows)
 
     def stage(self, batch_size: int) -> None:
-        """The host's part of a sample: draws, and sends the rows to a place on the device that stays where it is.
+        """The host's half of `sample`: draws rows and sends them to memory on the device that stays in place.
 
-        `stage`, then `staged`, is one `sample` in two halves; a captured CUDA graph replays the second.
+        `staged` is the device's half, which a captured CUDA graph can replay.
 
         Raises:
             ValueError: as `sample`.
@@ -228,25 +227,24 @@ class ReplayBuffer(Ring, Checked):
         if self._staged is None or len(self._staged) != batch_size:
             self._staged = torch.empty(batch_size, self._width, device=self.device)
         self._send(rows, self._staged)
-        self._stage_marks(rows, weight)
+        self._stage_weights(rows, weight)
 
     def staged(self) -> Batch | WeightedBatch:
-        """The device's part: views of the rows that `stage` sent, which the next `stage` overwrites."""
+        """The device's half of `sample`: views of the rows that `stage` sent; the next `stage` overwrites them."""
         assert self._staged is not None, "stage(batch_size) comes first"
-        return self._marked(self._unpack(self._staged))
+        return self._with_staged_weights(self._unpack(self._staged))
 
-    def _stage_marks(self, rows: np.ndarray, weight: np.ndarray | None) -> None:
-        """Sends weights and row numbers to a place that stays where it is."""
+    def _stage_weights(self, rows: np.ndarray, weight: np.ndarray | None) -> None:
         if weight is not None:
             self._staged_weight.resize_(len(rows)).copy_(torch.from_numpy(weight))
             self._staged_index.resize_(len(rows)).copy_(torch.from_numpy(rows))
 
-    def _marked(self, batch: Batch) -> Batch | WeightedBatch:
+    def _with_staged_weights(self, batch: Batch) -> Batch | WeightedBatch:
         return WeightedBatch(*batch, self._staged_weight, self._staged_index) if len(self._staged_weight) else batch
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """Those that `staged` draws from on the device."""
+        """The generators on the device that `staged` draws from."""
         return []
 
     def _draw(self, batch_size: int) -> np.ndarray:
@@ -261,11 +259,11 @@ class ReplayBuffer(Ring, Checked):
         return self._unpack(torch.from_numpy(self._rows.take(indices, axis=0)).to(self.device))
 
     def _send(self, indices: np.ndarray, packed: torch.Tensor) -> None:
-        """Copies rows into `packed`, (B, width), on the device."""
+        """Copies rows to `packed`, (B, width), on the device."""
         packed.copy_(torch.from_numpy(self._rows.take(indices, axis=0)))
 
     def _unpack(self, packed: torch.Tensor) -> Batch:
-        """Rows (B, width) as views of them."""
+        """A batch of views of packed rows (B, width)."""
         obs, action, reward, discount, next_obs = packed.split(self._widths, dim=1)
         if self._as_bytes:
             obs, next_obs = self._as_images(obs), self._as_images(next_obs)
@@ -275,11 +273,11 @@ class ReplayBuffer(Ring, Checked):
         return columns.contiguous().view(torch.uint8)[:, : self._obs_dim].reshape(-1, *self._obs_shape)
 
     def stored(self, start: int, stop: int) -> Batch:
-        """Transitions `start` to `stop`, counted from the first ever added, as one batch of copies."""
+        """Transitions [start, stop), counted from the first ever added, as a batch of copies."""
         return self._unpack(torch.from_numpy(np.concatenate(list(self.chunks(start, stop)))))
 
     def state_dict(self) -> dict[str, Any]:
-        """The count of transitions ever added and the generator's state; the rows come in `chunks`."""
+        """The counts and the generator's state; the rows themselves come from `chunks`."""
         return {
             "num_added": self.num_added,
             "capacity": self.capacity,
@@ -288,7 +286,7 @@ class ReplayBuffer(Ring, Checked):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` returned; the rows are there already, by `put_chunk`."""
+        """Restores what `state_dict` returned, after `put_chunk` has restored the rows."""
         saved = state["capacity"], state["row_width"]
         if saved != (self.capacity, self._width):
             raise ValueError(f"{saved[0]} rows of {saved[1]} do not fit {self.capacity} rows of {self._width}")
@@ -298,23 +296,21 @@ class ReplayBuffer(Ring, Checked):
 
 def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tuple[int, int]:
     obs_dim = int(np.prod(obs_shape))
-    obs_width = obs_dim if len(obs_shape) == 1 else -(-obs_dim // 4)
+    obs_width = obs_dim if len(obs_shape) == 1 else -(-obs_dim // 4)  # four bytes to a float
     return obs_width, 2 * obs_width + int(np.prod(action_shape)) + 2
 
 
 def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int) -> int:
-    """Bytes that the rows of a full buffer occupy."""
+    """The size of a full buffer's rows, in bytes."""
     return 4 * _row_width(obs_shape, action_shape)[1] * capacity
 
 
 def require_memory(
-    obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, said: str | None = None
+    obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, cause: str | None = None
 ) -> None:
-    """Raises UserError, which `said` begins, if the rows of a full buffer would not fit into the memory free now."""
-    asked, available = nbytes(obs_shape, action_shape, capacity), available_bytes()
-    if asked > available:
-        fits = available * capacity // asked
-        said = said or f"replay_buffer_capacity={capacity}"
-        raise UserError(
-            f"{said}: {asked:,} bytes are asked for and {available:,} are available; {fits} transitions would fit"
-        )
+    """Raises UserError if the rows of a full buffer exceed the free memory; `cause` begins the message."""
+    needed, available = nbytes(obs_shape, action_shape, capacity), available_bytes()
+    if needed > available:
+        fits = available * capacity // needed
+        cause = cause or f"replay_buffer_capacity={capacity}"
+        raise UserError(f"{cause}: {needed:,} bytes are needed, {available:,} are free; {fits} transitions would fit")

@@ -1,6 +1,6 @@
-"""Small helpers with no home of their own: errors, seeds, eval mode, soft updates, whole files, `Every`.
+"""Helpers that the whole project shares: errors, nested states, files, seeds, eval mode, soft updates, `Every`.
 
-What needs torch imports it when it is called: it takes a second, and a command line is checked before.
+Functions that need torch import it when they are called, because command lines are checked before torch is imported.
 """
 
 import io
@@ -8,10 +8,11 @@ import math
 import os
 import random
 import stat
+import sys
 import traceback
 import zipfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,24 +25,29 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class UserError(Exception):
-    """A mistake of the caller's: its message is one line that names the key, the value and what would be right."""
+    """A mistake of the user. The message is one line that names the key, the value and what would be right."""
 
 
 def one_line(message: BaseException | str) -> str:
-    """A message, or an error's, without its line breaks."""
+    """Removes the line breaks of a message or of an error's message."""
     return " ".join(str(message).split())
 
 
+def print_error(error: Exception) -> None:
+    """Prints how a command ends: one line on standard error, which begins with the command's name."""
+    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+
+
 class RunError(Exception):
-    """A fault that ends a run and loses nothing: its message is one line that says what was wrong."""
+    """A fault that ends a run without losing saved data. The message is one line."""
 
 
 class EnvError(RunError):
-    """A fault of an environment's own code, whose traceback is worth printing.
+    """An exception in the code of an environment, whose traceback is printed too.
 
     Args:
         message: one line.
-        trace: that traceback, where the code ran in another process; here it is that of the `__cause__`.
+        trace: the traceback, if the code ran in another process; otherwise the `__cause__` has it.
     """
 
     def __init__(self, message: str, trace: str = ""):
@@ -50,34 +56,10 @@ class EnvError(RunError):
 
     @property
     def trace(self) -> str:
-        """What its code raised, as Python prints it; "" if it raised nothing."""
-        here = traceback.format_exception(self.__cause__) if self.__cause__ else []
-        return self._trace or "".join(here)
-
-
-class PrunedError(Exception):
-    """Ends a run early because other trials of its study did better.
-
-    Args:
-        step: of the evaluation after which it ends.
-    """
-
-    def __init__(self, step: int):
-        super().__init__(f"pruned at step {step}")
-        self.step = step
-
-
-class Stopped(KeyboardInterrupt):
-    """A signal ended the run after its state was saved. Like Ctrl-C, it ends a sweep too.
-
-    Args:
-        message: one line.
-        exit_code: of the process.
-    """
-
-    def __init__(self, message: str, exit_code: int):
-        super().__init__(message)
-        self.exit_code = exit_code
+        """The traceback as Python prints it; "" if the environment raised no exception."""
+        if self._trace or self.__cause__ is None:
+            return self._trace
+        return "".join(traceback.format_exception(self.__cause__))
 
 
 def set_seed_everywhere(seed: int) -> None:
@@ -90,7 +72,7 @@ def set_seed_everywhere(seed: int) -> None:
 
 
 def require_finite(what: str, values: np.ndarray) -> None:
-    """Raises RunError, naming the first element that is no finite float32."""
+    """Raises RunError for an element that is not a finite float32, with its index."""
     finite = np.abs(values) <= FLOAT32_MAX  # false for nan
     if not finite.all():
         where = np.argwhere(~finite)[0]
@@ -98,14 +80,14 @@ def require_finite(what: str, values: np.ndarray) -> None:
 
 
 def require_finite_losses(row: dict[str, float]) -> None:
-    """Raises RunError for a row of a log with a loss that is not finite."""
+    """Raises RunError if a loss in a row of the log is not finite."""
     for key, value in row.items():
         if key.endswith("loss") and not math.isfinite(value):
             raise RunError(f"{key} is {value}")
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """What a nested state is made of in the end, by dotted name, in its order."""
+    """Yields the leaves of nested dictionaries, lists and tuples with their dotted names, in order."""
     if isinstance(state, dict | list | tuple):
         for key, child in state.items() if isinstance(state, dict) else enumerate(state):
             yield from leaves(child, f"{name}.{key}" if name else str(key))
@@ -114,7 +96,7 @@ def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def non_finite(state: Any, name: str) -> str | None:
-    """The dotted name of the first tensor with an element that is not finite in a nested state; None if all are."""
+    """Returns the dotted name of the first tensor in a nested state that is not finite; None if all are."""
     import torch
 
     for leaf_name, leaf in leaves(state, name):
@@ -124,7 +106,7 @@ def non_finite(state: Any, name: str) -> str | None:
 
 
 def not_plain(state: Any, name: str) -> str | None:
-    """The dotted name of the first value in a nested state that is neither a tensor nor plain; None if all are."""
+    """Returns the dotted name of the first leaf that is neither a tensor nor a plain value; None if there is none."""
     import torch
 
     plain = (torch.Tensor, bool, int, float, str, type(None))
@@ -132,25 +114,16 @@ def not_plain(state: Any, name: str) -> str | None:
 
 
 def to_np(tensor: "torch.Tensor") -> np.ndarray:
-    """A tensor's values as an array on the host, without its gradient."""
+    """Copies a tensor to a NumPy array on the host."""
     return tensor.detach().cpu().numpy()
 
 
-def eval_mode(*agents: Any) -> AbstractContextManager[None]:
-    """Switches agents (anything with `.training` and `.train(bool)`) to evaluation and back."""
-    return _mode(False, agents)
-
-
-def train_mode(*agents: Any) -> AbstractContextManager[None]:
-    """Switches agents to training and back."""
-    return _mode(True, agents)
-
-
 @contextmanager
-def _mode(training: bool, agents: tuple[Any, ...]) -> Iterator[None]:
+def eval_mode(*agents: Any) -> Iterator[None]:
+    """Switches agents (any object with `.training` and `.train(bool)`) to evaluation and back."""
     before = [agent.training for agent in agents]
     for agent in agents:
-        agent.train(training)
+        agent.train(False)
     try:
         yield
     finally:
@@ -159,7 +132,7 @@ def _mode(training: bool, agents: tuple[Any, ...]) -> Iterator[None]:
 
 
 class SoftUpdate:
-    """Moves a target network towards another in place: `target += tau * (net - target)`, in one multi-tensor call."""
+    """Moves a target network towards a network in place, `target += tau * (net - target)`, in one multi-tensor call."""
 
     def __init__(self, net: "torch.nn.Module", target_net: "torch.nn.Module"):
         self._net: list[torch.Tensor] = list(net.parameters())
@@ -173,12 +146,12 @@ class SoftUpdate:
 
 
 def soft_update_params(net: "torch.nn.Module", target_net: "torch.nn.Module", tau: float) -> None:
-    """One `SoftUpdate`, where it is not made in every step."""
+    """Makes one soft update; for one in every step, a `SoftUpdate` is faster."""
     SoftUpdate(net, target_net)(tau)
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file so that a reader, or a crash, sees either the old content or the new."""
+    """Writes a text file so that it has either the old or the new content, also after a crash."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -191,7 +164,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def sync(path: Path) -> None:
-    """Returns when a file, or a folder's list of names, is on the disk itself."""
+    """Flushes a file, or a folder's list of names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -199,69 +172,38 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def refuse_links(folder: Path) -> None:
-    """Looks through a folder that is going to be read or written as a run's, and may be a stranger's.
-
-    A link in it could lead a write, or the cutting back of a log, to any file of the user's. Against somebody who puts
-    one there later, while the run goes on, nothing here helps: they can write into the folder anyway.
-
-    Raises:
-        UserError: for a symbolic link, a file with a second name outside of the checkpoints (which are never written in
-            place), or what is neither file nor folder. Tools that link within their own folder may do so.
-    """
-    for name, folders, files in os.walk(folder):
-        inside = Path(name).relative_to(folder).parts
-        own = any(part in LINK_THEMSELVES for part in inside)
-        for path in (Path(name, entry) for entry in [*folders, *files]):
-            try:
-                found = path.lstat()
-            except OSError:  # gone since: a checkpoint that was replaced
-                continue
-            if stat.S_ISLNK(found.st_mode):
-                if own and path.resolve().is_relative_to(folder.resolve()):
-                    continue
-                raise UserError(f"{path}: a link; in a run's folder none is followed, so put the file itself there")
-            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-                raise UserError(f"{path}: neither a file nor a folder, which no run writes")
-            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 and not own and "checkpoints" not in inside:
-                raise UserError(f"{path}: a file with a second name (a hard link), which would change too; copy it")
-
-
-LINK_THEMSELVES = ("wandb", ".submitit")
-
-
 def open_file(path: str | Path) -> io.BufferedReader:
-    """Opens a file for reading; a pipe or a device, which could keep one waiting for ever, is an OSError."""
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
+    """Opens a file for reading; raises OSError for a pipe or a device, whose reader could wait forever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(22, "not a file", str(path))
-    return os.fdopen(number, "rb")
+    return os.fdopen(descriptor, "rb")
 
 
 def load_plain(path: str | Path, device: str = "cpu") -> Any:
-    """A file of torch.save's: tensors and plain values, no code.
+    """Reads a file that torch.save wrote, with tensors and plain values only: no code is run.
 
     Raises:
-        Exception: of torch's, whatever it says of a file that is damaged or holds more (pickle.UnpicklingError).
+        Exception: any that torch raises for a damaged file or one with other objects (pickle.UnpicklingError).
     """
     import torch
 
     with open_file(path) as file:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as parts:
-                unpacked = sum(part.file_size for part in parts.infolist())
-            if unpacked > os.fstat(file.fileno()).st_size:  # torch.save does not compress
+                unpacked_bytes = sum(part.file_size for part in parts.infolist())
+            if unpacked_bytes > os.fstat(file.fileno()).st_size:  # torch.save does not compress
                 raise ValueError("it would grow when it is unpacked")
         file.seek(0)
         return torch.load(file, map_location=device, weights_only=True)
 
 
 def require_count(value: Any, what: str) -> int:
-    """A counter of a saved state, which may be damaged or forged.
+    """Returns a counter of a saved state, which may be damaged or forged.
 
     Raises:
-        ValueError: for anything but a whole number from 0 that numpy and torch can count with.
+        ValueError: unless the value is an int from 0 to 2**62.
     """
     if type(value) is not int or not 0 <= value < 2**62:
         raise ValueError(f"{what} is {one_line(repr(value))[:40]}, not a count")
@@ -269,7 +211,7 @@ def require_count(value: Any, what: str) -> int:
 
 
 class Every:
-    """Says when a multiple of `frequency` was crossed since it was last asked (0 or less: never)."""
+    """Whether a multiple of `frequency` was crossed since the last call; never for a frequency of 0 or less."""
 
     def __init__(self, frequency: int, start: int = 0):
         self.frequency = frequency

@@ -1,4 +1,4 @@
-"""Frames in; an mp4 that a browser plays at the task's real speed out."""
+"""Writes rendered episodes as mp4 files that browsers play at the task's real speed."""
 
 import errno
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ FPS = 30
 
 
 def seconds_per_step(env: Any, action_repeat: int) -> float:
-    """The simulated (or displayed) time that one `env.step` covers, in seconds."""
+    """Returns the simulated (or displayed) time of one `env.step`, in seconds."""
     dt = getattr(env.unwrapped, "dt", None)
     if dt is None:
         dt = 1.0 / env.metadata.get("render_fps", FPS)
@@ -21,13 +21,16 @@ def seconds_per_step(env: Any, action_repeat: int) -> float:
 
 
 class VideoRecorder:
-    """Writes one episode, 30 frames for each second that it covers.
+    """Writes one episode at 30 frames per simulated second.
 
-    A frame is rendered only where the video needs one; a task slower than 30 steps a second shows frames twice.
+    A frame is rendered only if the video needs it; a task with fewer than 30 steps per second repeats frames.
 
     Args:
-        path: of the mp4 (H.264), which appears when it is whole.
+        path: the mp4 (H.264), which appears when it is complete.
         seconds_per_step: simulated time between two calls of `record`.
+
+    Attributes:
+        renders: False once the environment has failed to render.
     """
 
     def __init__(self, path: Path, seconds_per_step: float):
@@ -41,7 +44,7 @@ class VideoRecorder:
         self.renders = True
 
     def record(self, env: Any) -> None:
-        """Called after the reset and after each step. A video that cannot be written is given up, with a line."""
+        """Adds the current frame; call it after the reset and after each step. Failures are printed, not raised."""
         if not self._failed:
             try:
                 self._record(env)
@@ -49,21 +52,22 @@ class VideoRecorder:
                 self._give_up(error)
 
     def _record(self, env: Any) -> None:
-        due = int(self._steps * self._seconds_per_step * FPS + 1e-6) + 1 - self._frames
+        num_frames = int(self._steps * self._seconds_per_step * FPS + 1e-6) + 1 - self._frames
         self._steps += 1
-        if due <= 0:
+        if num_frames <= 0:
             return
         try:
             frame = np.asarray(env.render())
             if frame.ndim != 3 or frame.dtype != np.uint8:
                 raise TypeError(f"render gave {frame.dtype} of shape {frame.shape}, and no picture")
-        except Exception as error:  # somebody's environment
+        except Exception as error:  # any exception of a user's environment
             self.renders = False
             self._failed = True
             self.discard()
-            print(f"No videos: this environment does not render ({type(error).__name__}: {_said(error)})", flush=True)
+            reason = " ".join(str(error).split()) or "no reason given"
+            print(f"No videos: this environment does not render ({type(error).__name__}: {reason})", flush=True)
             return
-        frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 wants even sizes
+        frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 needs even sizes
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = imageio.get_writer(
@@ -74,12 +78,12 @@ class VideoRecorder:
                 macro_block_size=2,
                 ffmpeg_log_level="error",
             )
-        for _ in range(due):
+        for _ in range(num_frames):
             self._writer.append_data(frame)
-        self._frames += due
+        self._frames += num_frames
 
     def save(self) -> None:
-        """Ends the file and gives it its name."""
+        """Completes the file and moves it to its path."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -97,34 +101,30 @@ class VideoRecorder:
         print(f"No {self._path}: it could not be written ({error.strerror or 'ffmpeg stopped'})", flush=True)
 
     def discard(self) -> None:
-        """Ends without a video."""
+        """Deletes the incomplete file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
             self._partial.unlink(missing_ok=True)
 
 
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split()) or "no reason given"
-
-
 def _require_whole(path: Path) -> None:
-    """Raises OSError unless an mp4's boxes fill the file, its index among them: ffmpeg says nothing of a full disk."""
-    kinds, at, size = [], 0, path.stat().st_size
+    """Raises OSError unless the boxes of an mp4, with its index, fill the file: ffmpeg does not report a full disk."""
+    kinds, offset, size = [], 0, path.stat().st_size
     with path.open("rb") as file:
-        while at < size:
-            file.seek(at)
+        while offset < size:
+            file.seek(offset)
             header = file.read(16)
             length = int.from_bytes(header[:4], "big")
             kinds.append(header[4:8])
-            at += int.from_bytes(header[8:16], "big") if length == 1 else max(length, 8)
-    if at != size or b"moov" not in kinds:
+            offset += int.from_bytes(header[8:16], "big") if length == 1 else max(length, 8)
+    if offset != size or b"moov" not in kinds:
         raise OSError(errno.EIO, "the file was cut short")
 
 
 @contextmanager
 def filming(path: Path, seconds_per_step: float) -> Iterator[VideoRecorder]:
-    """A recorder whose video is saved if all goes well, and leaves nothing behind otherwise."""
+    """Yields a recorder whose video is saved, or deleted if an exception is raised."""
     recorder = VideoRecorder(path, seconds_per_step)
     try:
         yield recorder

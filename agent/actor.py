@@ -1,8 +1,4 @@
-"""Policies: a Gaussian, or a mixture of them, squashed by tanh.
-
-A distribution samples from noise that is given to it (standard normal, `actor.noise_dim` numbers a row), so that an
-update is a function of tensors alone. `u` is an action before the squashing, `a = tanh(u)`.
-"""
+"""Actors: networks from observations to a Gaussian, or a mixture of Gaussians, squashed by tanh."""
 
 from typing import Literal
 
@@ -11,30 +7,30 @@ from torch import nn
 
 from agent.networks.distributions import SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
-from agent.networks.residual import NetworkFactory, build
-from settings.checked import Checked
+from agent.networks.residual import NetworkFactory, build_network
 from settings.types import Bounds, Depth, PositiveFloat, PositiveInt
+from settings.validated import Validated
 
 LogStdLimit = Literal["tanh", "clamp"]
 
 
 def limit_log_std(s: torch.Tensor, bounds: tuple[float, float], limit: LogStdLimit) -> torch.Tensor:
-    """A network's output as a log-deviation within bounds: squashed into them by tanh, or clamped hard."""
+    """Limits a network's output to the bounds of log_std, smoothly by tanh or by clamping."""
     lo, hi = bounds
     return 0.5 * (lo + hi) + 0.5 * (hi - lo) * torch.tanh(s) if limit == "tanh" else s.clamp(lo, hi)
 
 
-class DiagGaussianActor(nn.Module, Checked):
-    """An MLP from an observation to a SquashedNormal.
+class DiagGaussianActor(nn.Module, Validated):
+    """Maps an observation to a SquashedNormal.
 
     Args:
         obs_dim, action_dim: widths of observation and action.
-        hidden_dim, hidden_depth: of the hidden layers.
-        log_std_bounds: (lo, hi) of the log-deviation.
-        log_std_limit: `tanh` squashes it into them, lo + (hi - lo) / 2 * (tanh(s) + 1); `clamp` cuts it off.
+        hidden_dim, hidden_depth: width and number of hidden layers.
+        log_std_bounds: (lo, hi) of log_std.
+        log_std_limit: `tanh` gives lo + (hi - lo) / 2 * (tanh(s) + 1) of an output s; `clamp` clamps s.
         tanh_mu: squash mu before sampling too; the greedy action then stays below tanh(1) = 0.76.
-        init, last_init_bound: of the layers and of the last one (see agent.mlp).
-        network: factory of another network than the MLP (see agent.networks).
+        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
+        network: factory of a network (agent.networks.residual); None is the plain MLP.
     """
 
     def __init__(
@@ -57,7 +53,7 @@ class DiagGaussianActor(nn.Module, Checked):
         self.log_std_limit: LogStdLimit = log_std_limit
         self.tanh_mu = tanh_mu
         shape = obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape, key="agent.actor.network")
 
     def forward(self, obs: torch.Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
@@ -65,13 +61,11 @@ class DiagGaussianActor(nn.Module, Checked):
         return SquashedNormal(torch.tanh(mu) if self.tanh_mu else mu, log_std=log_std)
 
 
-class GaussianMixtureActor(nn.Module, Checked):
-    """An MLP from an observation to a SquashedMixture; its head is K (2 |A| + 1) wide.
-
-    With one component it gives a SquashedNormal.
+class GaussianMixtureActor(nn.Module, Validated):
+    """Maps an observation to a SquashedMixture or, with one component, to a SquashedNormal.
 
     Args:
-        num_components: K. The rest as for DiagGaussianActor.
+        num_components: K. The others are those of DiagGaussianActor.
     """
 
     def __init__(
@@ -95,7 +89,7 @@ class GaussianMixtureActor(nn.Module, Checked):
         self.log_std_limit: LogStdLimit = log_std_limit
         out_dim = num_components * (2 * action_dim + 1)
         shape = obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape, key="agent.actor.network")
 
     def forward(self, obs: torch.Tensor) -> SquashedMixture | SquashedNormal:
         head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)

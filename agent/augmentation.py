@@ -1,20 +1,20 @@
-"""Augmentation: the images of a batch as an update sees them, each in several views that mean the same."""
+"""Augmentation of images: several randomly changed views of each image of a batch."""
 
 import torch
 
-from settings.checked import Checked
 from settings.types import NonNegativeInt, PositiveInt
+from settings.validated import Validated
 
 
-class RandomShift(Checked):
-    """Shifts an image by up to `pad` pixels each way, its border repeated (DrQ, arXiv 2004.13649).
+class RandomShift(Validated):
+    """Shifts images at random, repeating their borders (DrQ, arXiv 2004.13649).
 
-    All channels of a row, so all frames of a stack, are shifted alike; each row and each view by itself.
+    All frames of a stack are shifted alike; each row and each view has its own shift.
 
     Args:
-        pad: pixels. An image is padded by so many on each side and cropped to its size at a random place.
-        num_views: views of each image. A target is the mean over those of the next observation, and the critics'
-            losses at those of the observation are added up.
+        pad: maximum random shift, in pixels.
+        num_views: views of each image. Targets are means over the views of the next observation; the critics' losses
+            are summed over the views of the observation.
     """
 
     def __init__(self, pad: NonNegativeInt = 4, num_views: PositiveInt = 2):
@@ -22,11 +22,11 @@ class RandomShift(Checked):
         self.num_views = num_views
 
     def __call__(self, images: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-        """Shifted images, view after view, (num_views * B, C, H, W), in memory channels last.
+        """Returns shifted images, view after view, (num_views * B, C, H, W), channels last in memory.
 
         Args:
-            images: (B, C, H, W), of any type.
-            uniform: from [0, 1), (2, num_views, B): which of the 2 pad + 1 places, down and across.
+            images: (B, C, H, W), of any dtype.
+            uniform: numbers in [0, 1), (2, num_views, B), that choose among the 2 pad + 1 shifts down and across.
         """
         count, channels, height, width = images.shape
         down, across = (uniform * (2 * self.pad + 1)).long().unsqueeze(-1) - self.pad  # (num_views, B, 1) each
@@ -34,7 +34,7 @@ class RandomShift(Checked):
         rows, columns = (rows + down).clamp(0, height - 1), (columns + across).clamp(0, width - 1)
         image = torch.arange(count, device=images.device)[:, None]
         pixel = ((image * height + rows) * width).unsqueeze(-1) + columns.unsqueeze(-2)  # (num_views, B, H, W)
-        # A pixel with all its channels is one piece of memory: four times as fast as element by element on a CPU.
+        # Gathering pixels with all their channels is four times as fast on a CPU as gathering single elements.
         pixels = images.permute(0, 2, 3, 1).reshape(-1, channels)
         shifted = pixels.index_select(0, pixel.flatten())
         return shifted.view(self.num_views * count, height, width, channels).permute(0, 3, 1, 2)

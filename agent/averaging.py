@@ -1,7 +1,7 @@
-"""The average of an actor's weights over its updates, which is evaluated and saved in the place of the newest ones.
+"""The average of an actor's weights over its updates, evaluated and saved instead of the newest weights.
 
-An actor's last steps move it about what they have found; their mean is nearer to it (Polyak and Juditsky 1992; of
-networks arXiv 1803.05407). Training does not know of the average: acting and updates have the newest weights.
+Noisy gradient steps scatter the weights around a good actor, and their mean is closer to it (Polyak and Juditsky 1992;
+for networks arXiv 1803.05407). Training does not use the average: acting and updates have the newest weights.
 """
 
 import copy
@@ -10,25 +10,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from agent.execution.parts import AfterStep
-from agent.found import parts
 from agent.policy import Policy
+from agent.toolkit.hooks import AfterStep
 
 
 class ActorAverage:
-    """A copy of an actor that follows it: average <- average + share * (weights - average) after each of its updates.
+    """A copy of an actor: average <- average + share * (weights - average) after each of the actor's updates.
 
-    The first 1 / share updates have their plain mean, in which the weights of the start are no more than any others.
-    The running statistics of a normalisation are averaged with the weights, and what an actor does to its weights after
-    a step, such as putting them back to unit length, is done to their average.
+    Until 1 / share updates, it is the plain mean of the weights after each update, so that the initial weights do not
+    dominate it. Running statistics of batch normalisation are averaged like weights. Layers that change their weights
+    after a step (AfterStep: unit lengths) do the same to the average.
 
     Args:
-        actor: whose average it is; its tensors change in place.
-        share: of the newest weights in the average, above 0.
+        actor: its tensors are updated in place.
+        share: of the newest weights in the average, in (0, 1].
 
     Attributes:
         network: the average, a module in evaluation mode.
-        newest: what acts in training, once it has been asked for.
+        newest: the policy of the newest weights, built when it is first needed.
     """
 
     def __init__(self, actor: nn.Module, share: float):
@@ -37,21 +36,21 @@ class ActorAverage:
         self._share = share
         pairs = list(zip(_tensors(self.network), _tensors(actor), strict=True))
         self._averaged = [(average, newest) for average, newest in pairs if newest.is_floating_point()]
-        self._counts = [(ours, theirs) for ours, theirs in pairs if not theirs.is_floating_point()]
-        self._after_step = parts([self.network], AfterStep)
-        self._num_updates = torch.zeros((), device=pairs[0][0].device)  # a tensor: recorded updates count it too
+        self._copied = [(copied, newest) for copied, newest in pairs if not newest.is_floating_point()]
+        self._after_step = [layer for layer in self.network.modules() if isinstance(layer, AfterStep)]
+        self._num_updates = torch.zeros((), device=pairs[0][0].device)  # a tensor, which recorded updates count up
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Called after each update of the actor, and after its statistics have followed their batch."""
+        """Called after each update of the actor, when its running statistics have been updated too."""
         self._num_updates += 1
         share = self._num_updates.reciprocal().clamp_(min=self._share)
         for average, newest in self._averaged:
             average.lerp_(newest, share)
-        for ours, theirs in self._counts:
-            ours.copy_(theirs)
-        for part in self._after_step:
-            part.after_step()
+        for copied, newest in self._copied:
+            copied.copy_(newest)
+        for layer in self._after_step:
+            layer.after_step()
 
     def state_dict(self) -> dict[str, Any]:
         return {"network": self.network.state_dict(), "num_updates": self._num_updates}

@@ -6,26 +6,26 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from agent.execution.parts import Draws
 from agent.networks.encoder import FromImages
 from agent.networks.heads import HeadFactory, ScalarHead
 from agent.networks.mlp import Init, mlp
-from agent.networks.residual import NetworkFactory, build
-from settings.checked import Checked
+from agent.networks.residual import NetworkFactory, build_network
+from agent.toolkit.hooks import Draws
 from settings.types import Depth, PositiveFloat, PositiveInt
+from settings.validated import Validated
 from utils import UserError
 
 
-class CriticEnsemble(nn.Module, Checked):
-    """`num_critics` independent networks on [o, a], as one batched product.
+class CriticEnsemble(nn.Module, Validated):
+    """`num_critics` independent Q networks, computed in batched matmuls.
 
     Args:
         obs_dim, action_dim: widths of observation and action.
-        hidden_dim, hidden_depth: of each member's hidden layers.
-        num_critics: members; their minimum is what targets and the actor use.
-        init, last_init_bound: of the layers and of the last one (see agent.mlp).
-        network: factory of another network than the MLP (see agent.networks).
-        head: factory of what the outputs mean (see agent.heads); null is values.
+        hidden_dim, hidden_depth: width and number of each member's hidden layers.
+        num_critics: N, the number of members.
+        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
+        network: factory of a network (agent.networks.residual); None is the plain MLP.
+        head: factory of the outputs' meaning and loss (agent.networks.heads); None is ScalarHead.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class CriticEnsemble(nn.Module, Checked):
         super().__init__()
         self.head = ScalarHead() if head is None else head()
         shape = obs_dim + action_dim, hidden_dim, self.head.out_dim, hidden_depth, num_critics, init, last_init_bound
-        self.trunk = build(network, *shape, key="agent.critic.network")
+        self.trunk = build_network(network, *shape, key="agent.critic.network")
 
     def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """All members' values, (N, B, 1); `q1, q2 = critic(obs, action)` unpacks the two of a double critic."""
+        """The members' Q values, (N, B, 1)."""
         return self.head.values(self.trunk(obs, action))
 
     def outputs(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """What the head makes values, targets and losses of, (N, B, head.out_dim)."""
+        """The raw outputs, (N, B, head.out_dim), which the head turns into values, targets and losses."""
         return self.trunk(obs, action)
 
 
@@ -58,14 +58,14 @@ DoubleQCritic = partial(CriticEnsemble, num_critics=2)
 
 
 class RandomSubset(Draws):
-    """The outputs of some of an ensemble's members, drawn anew before each update; the others are not computed.
+    """The outputs of a random subset of an ensemble, drawn anew before each update (REDQ, arXiv 2101.05982).
 
     Args:
         critic: the ensemble.
-        count: how many.
+        count: members in the subset.
 
     Raises:
-        UserError: if there are fewer.
+        UserError: if the ensemble has fewer members.
     """
 
     def __init__(self, critic: CriticEnsemble | FromImages, count: int):
@@ -79,27 +79,26 @@ class RandomSubset(Draws):
         self._members = torch.arange(count, device=self._chances.device)
 
     def rehearse(self) -> None:
-        """There is nothing to note: it draws the same for every update."""
+        """Nothing to note: every update needs one subset."""
 
     def draw(self, generator: torch.Generator) -> None:
-        """Which members, for the update to come."""
-        # Not torch.multinomial, which may look at the weights it is given, and a GPU would be waited for.
+        # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
         self._members.copy_(self._chances.uniform_(generator=generator).topk(self._count).indices)
 
     def __call__(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """(count, B, head.out_dim)."""
+        """The outputs of the subset, (count, B, head.out_dim)."""
         tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())
-        chosen = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
-        return functional_call(self._trunk, chosen, (obs if self._encode is None else self._encode(obs), action))
+        subset = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
+        return functional_call(self._trunk, subset, (obs if self._encode is None else self._encode(obs), action))
 
 
-class ValueNetwork(nn.Module, Checked):
+class ValueNetwork(nn.Module, Validated):
     """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1).
 
     Args:
         obs_dim: width of the observation.
-        hidden_dim, hidden_depth: of the hidden layers.
-        init, last_init_bound: of the layers and of the last one (see agent.mlp).
+        hidden_dim, hidden_depth: width and number of hidden layers.
+        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
     """
 
     def __init__(

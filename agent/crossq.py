@@ -1,9 +1,9 @@
 """Soft actor-critic whose critics see both ends of a transition in one batch (CrossQ, arXiv 1902.05605).
 
-Batch normalisation needs batches that are all of one kind. The pairs (o, a) come from the buffer, (o', a') from the
-policy; joined in one batch of 2B, both are normalised by the same statistics, and the values at (o', a') can serve as
-targets as they are, without a slow copy of the critics. With one, and an actor that sees both ends too, it is
-FlashSAC's update (arXiv 2604.04539); YAML says which.
+Batch normalisation needs one distribution of inputs, but the pairs (o, a) come from the buffer and (o', a') from the
+policy. Joined in one batch of 2B, both are normalised by the same statistics, and the values at (o', a') serve as
+targets without a slow copy of the critics. With target critics, and an actor that sees both ends too, the update is
+FlashSAC's (arXiv 2604.04539); the YAML chooses.
 """
 
 import copy
@@ -11,31 +11,36 @@ from typing import Any, Literal
 
 import torch
 
-from agent.execution.noise import Noise
-from agent.execution.views import evaluation_view, frozen_view
-from agent.histograms import HistogramInputs
-from agent.off_policy import Metrics
-from agent.soft_actor import SoftActorAgent
-from replay_buffer import Batch
-from settings.types import PositiveInt, Schedule, UnitInterval
-from utils import SoftUpdate
+from agent.api import (
+    Batch,
+    HistogramInputs,
+    Metrics,
+    Noise,
+    PositiveInt,
+    Schedule,
+    SoftActorAgent,
+    SoftUpdate,
+    UnitInterval,
+    evaluation_view,
+    frozen_view,
+)
 
 
 class CrossQAgent(SoftActorAgent):
-    """Critics on joined batches, a squashed Gaussian actor, a temperature; slow target critics or none.
+    """Critics on joined batches, a squashed Gaussian actor and a temperature; with or without target critics.
 
-    In an update the critics are in training mode on the joined batch, the actor on its own; where one serves the other
-    (the actions at o', the values that the actor maximises), by its running statistics.
+    The critics' loss runs the critics in training mode, and the actor's loss the actor. The actions at o', and the
+    values that the actor maximises, come from networks in evaluation mode, with their running statistics.
 
     Args:
-        actor_batch: the observations that normalise the actor's batch: `obs`, or `both` ends of the transitions. Its
-            loss is taken at `obs` alone.
-        critic_tau: the share of the online critics that moves into their targets; None is no targets.
-        critic_target_update_frequency: updates between two such moves.
-        soft_actor: what every soft actor-critic has (agent.soft_actor.SoftActorAgent).
+        actor_batch: the observations that normalise the actor's batch: `obs`, or `both` ends of the transitions. The
+            actor's loss is taken at `obs` alone.
+        critic_tau: step size of the target critics towards the critics, per target update; None is no targets.
+        critic_target_update_frequency: updates between two target updates.
+        soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 
     Raises:
-        UserError: for a mixture policy, whose samples carry no gradient.
+        UserError: for a mixture policy, whose samples have no gradient.
     """
 
     supports_prioritised_replay = True
@@ -60,24 +65,26 @@ class CrossQAgent(SoftActorAgent):
             self.soft_update = SoftUpdate(self.critic, self.critic_target)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Critics, then actor and temperature, then the targets; alpha is the value before its step."""
-        alpha = self.alpha
+        """Steps critics, then actor and temperature, then moves the targets, if there are any."""
+        alpha = self.alpha  # the value before its step, in both losses
         joint_obs = torch.cat([batch.obs, batch.next_obs])  # (2B, obs_dim)
-        metrics, seen = self._update_critic(batch, joint_obs, noise, alpha)
+        metrics, outputs = self._update_critic(batch, joint_obs, noise, alpha)
         if self.due(self.actor_update_frequency):
-            rows, one = len(batch.obs) // self.observations.num_views, self.observations.first_view
-            obs, num_rows = (one(joint_obs, ends=2), rows) if self.actor_sees_both else (one(batch.obs), None)
-            actor_metrics, actor_seen = self.update_actor_and_temperature(obs, noise, alpha, num_rows)
+            if self.actor_sees_both:
+                obs = self.observations.first_view(joint_obs, ends=2)
+                num_rows: int | None = len(obs) // 2
+            else:
+                obs, num_rows = self.observations.first_view(batch.obs), None
+            actor_metrics, actor_outputs = self.update_actor_and_temperature(obs, noise, alpha, num_rows)
             metrics |= actor_metrics
-            seen |= actor_seen
+            outputs |= actor_outputs
         if self.critic_target is not None and self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)
-        return metrics, seen
+        return metrics, outputs
 
     def _update_critic(
         self, batch: Batch, joint_obs: torch.Tensor, noise: Noise, alpha: torch.Tensor
     ) -> tuple[Metrics, HistogramInputs]:
-        head = self.critic.head
         with torch.no_grad():
             next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)
             next_action, next_log_prob = self.evaluated_actor(batch.next_obs).rsample_with_log_prob(next_noise)
@@ -87,8 +94,5 @@ class CrossQAgent(SoftActorAgent):
             if self.critic_target is not None:
                 next_outputs = self.critic_target.outputs(joint_obs, joint_action).chunk(2, dim=1)[1]
             cost = alpha * next_log_prob
-            target = head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs, cost)
-        loss = self.critic_loss(outputs, target, batch.weight)
-        self.step_optimizers(critic=loss)
-        seen: HistogramInputs = {"q": head.values(outputs.detach()), **self.priorities(batch, outputs, target)}
-        return {"train_critic/loss": loss.detach()}, seen
+            target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs, cost)
+        return self.step_critic(batch, outputs, target)

@@ -1,4 +1,4 @@
-"""Exploration: noise that is held for several steps, so that a policy tries one thing for longer than an instant."""
+"""Exploration noise that is held for several steps, so that a policy explores in longer moves."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -6,58 +6,58 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from settings.checked import Checked
-from settings.types import Factory, Part, PositiveFloat, PositiveInt
+from settings.types import Factory, Interface, PositiveFloat, PositiveInt
+from settings.validated import Validated
 
-ExplorationFactory = Annotated[Factory, Part("exploration noise", ("device",), ("__call__", "release"))]
+ExplorationFactory = Annotated[Factory, Interface("exploration noise", ("device",), ("__call__", "release"))]
 
 
-class HeldNoise(Checked):
-    """Each environment's policy noise stays the same for n steps, n from a zeta law that is cut off (arXiv 2604.04539).
+class HeldNoise(Validated):
+    """Holds each environment's standard normal noise for n steps, n from a truncated zeta distribution.
 
-    P(n) is proportional to n^-exponent for n from 1 to max_steps. The mean and the deviation of the action still follow
-    the observation in every step; what is held is the standard normal that is put into them.
+    P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard
+    deviation of the action still follow the observation in every step.
 
     Args:
-        device: where the policy acts.
-        exponent: of the law; the larger, the shorter.
-        max_steps: the most steps that noise is held for.
+        device: of the noise.
+        exponent: of the distribution; a larger one gives shorter times.
+        max_steps: the longest time.
     """
 
     def __init__(self, device: torch.device, exponent: PositiveFloat = 2.0, max_steps: PositiveInt = 16):
         self._device = device
         weights = np.arange(1.0, max_steps + 1) ** -exponent
-        self._up_to = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …; the last is 1
-        # Its own, and not seeded as the policy's is: the times would be made of the same numbers as the noise.
+        self._cdf = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …, without the last, 1
+        # Seeded differently from the policy's generator: otherwise times and noise came from the same numbers.
         seed = int(np.random.SeedSequence([torch.initial_seed(), 1]).generate_state(1)[0])
         self._generator = torch.Generator().manual_seed(seed)
         self._steps_left = np.zeros(0, int)  # (num_envs,)
         self._noise = torch.zeros(0, device=device)  # (num_envs, noise_dim)
 
     def __call__(self, draw: Callable[[int], torch.Tensor], num_envs: int) -> torch.Tensor:
-        """The noise of this step, (num_envs, noise_dim); of another number of environments than before, all anew.
+        """Returns the noise of this step, (num_envs, noise_dim); a new number of environments starts afresh.
 
         Args:
-            draw: standard normal for so many rows, (rows, noise_dim).
-            num_envs: environments that act, always in the same order.
+            draw: draws standard normal noise (rows, noise_dim) for a number of rows.
+            num_envs: environments that act, in an order that stays the same.
         """
         if len(self._steps_left) != num_envs:
             self._steps_left = np.zeros(num_envs, int)
-        over = np.flatnonzero(self._steps_left == 0)
-        if len(over):
-            fresh = draw(len(over))
-            if len(over) == num_envs:
+        expired = np.flatnonzero(self._steps_left == 0)
+        if len(expired):
+            fresh = draw(len(expired))
+            if len(expired) == num_envs:
                 self._noise = fresh
             else:
-                for index, row in zip(over.tolist(), fresh, strict=True):
+                for index, row in zip(expired.tolist(), fresh, strict=True):
                     self._noise[index] = row
-            uniform = torch.rand(len(over), dtype=torch.float64, generator=self._generator).numpy()
-            self._steps_left[over] = 1 + np.searchsorted(self._up_to, uniform, side="right")
+            uniform = torch.rand(len(expired), dtype=torch.float64, generator=self._generator).numpy()
+            self._steps_left[expired] = 1 + np.searchsorted(self._cdf, uniform, side="right")
         self._steps_left -= 1
         return self._noise
 
     def release(self, ended: np.ndarray) -> None:
-        """Holds nothing over from one episode to the next; `ended` is a mask, (num_envs,)."""
+        """Draws new noise in the next step where an episode has ended; `ended` is a mask (num_envs,)."""
         if len(self._steps_left) == len(ended):
             self._steps_left[ended] = 0
 

@@ -1,6 +1,6 @@
-"""A policy's greedy actions as a graph that runs where this project, or torch, is not.
+"""Exports a policy's greedy actions as a graph for machines without this project: ONNX or TorchScript.
 
-Two formats: ONNX, which onnxruntime runs, and TorchScript. Both take a batch of any size.
+Both formats take batches of any size.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ _ANY_BATCH = {INPUT: {0: torch.export.Dim("batch")}}
 
 
 class Greedy(nn.Module):
-    """Observations in, as the environment gives them; the policy's greedy actions in the environment's bounds out.
+    """Maps an environment's observations to greedy actions within the environment's bounds.
 
-    What scales observations, and the critic of a policy that asks one, are parts of it.
+    It includes the observation normaliser and the critic, if the policy has them.
 
     Args:
         policy: acts in [-1, 1].
@@ -32,7 +32,7 @@ class Greedy(nn.Module):
 
     def __init__(self, policy: Policy, low: np.ndarray, high: np.ndarray):
         super().__init__()
-        self.networks = nn.ModuleDict(policy.networks)  # so that their weights are found
+        self.networks = nn.ModuleDict(policy.networks)  # registers their weights
         self.lowest: torch.Tensor
         self.halves: torch.Tensor
         self.register_buffer("lowest", torch.tensor(low, dtype=torch.float32))
@@ -40,16 +40,16 @@ class Greedy(nn.Module):
         self._policy = policy
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """(B, obs_dim) -> (B, *the shape of an action), float32."""
+        """(B, obs_dim) -> (B, *action_shape), float32."""
         action = self._policy.actions([obs])[0]
         return self.lowest + (action.reshape(-1, *self.lowest.shape) + 1.0) * self.halves
 
 
 def write_onnx(greedy: Greedy, example: np.ndarray, path: Path) -> None:
-    """Writes one file, the weights in it.
+    """Writes one file that includes the weights.
 
     Args:
-        example: observations (B, obs_dim).
+        example: observations (B, obs_dim) to export with.
     """
     with torch.no_grad(), _quiet():
         torch.onnx.export(
@@ -66,19 +66,19 @@ def write_onnx(greedy: Greedy, example: np.ndarray, path: Path) -> None:
 
 
 def write_torchscript(greedy: Greedy, example: np.ndarray, path: Path) -> None:
-    """As `write_onnx`."""
+    """Writes one file that includes the weights; see write_onnx."""
     inputs = torch.from_numpy(example)
     with torch.no_grad(), _quiet():
         plain = torch.export.export(greedy.eval(), (inputs,), dynamic_shapes=_ANY_BATCH).module()
         traced = torch.jit.trace(plain, inputs, check_trace=False)
-        program = io.BytesIO()  # torch would take the path for UTF-8, whatever the locale says
+        program = io.BytesIO()  # given a path, torch would encode it as UTF-8, whatever the locale
         torch.jit.save(torch.jit.freeze(traced.eval()), program)
     path.write_bytes(program.getvalue())
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch says of its own exporter, and of packages that it would know operations of."""
+    """Silences torch's messages about its own exporter and about optional packages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""The equations, as pure functions of tensors. Noise comes in with the samples; nothing here draws or stores.
+"""The equations, as pure functions of tensors: they draw nothing and store nothing.
 
 Shapes: B transitions, N critics. Rewards, values and log-probabilities are (B, 1), critics' values (N, B, 1); losses
 are scalars. Equations: [L] arXiv 1812.05905 (a learned temperature), [V] arXiv 1801.01290 (a value network), [T] arXiv
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 
 def minimum(q: torch.Tensor) -> torch.Tensor:
-    """min_i Q_i(o, a), (N, B, 1) -> (B, 1); of equal values the gradient is one critic's."""
+    """min_i Q_i(o, a), (N, B, 1) -> (B, 1); the gradient of equal values goes to one critic."""
     return q.min(dim=0).values
 
 
@@ -30,12 +30,11 @@ def q_target(reward: torch.Tensor, discount: torch.Tensor, next_value: torch.Ten
     """y = r + gamma (1 - d) V'(o').  [V] (8); with V'(o') = min_i Q'_i(o', a') - alpha log pi(a'|o'), [L] (3), (5)
 
     Args:
-        reward, discount: (B, 1); discount is 0 where the episode terminated, else 1. Of k steps in one row, reward is
-            their discounted sum and discount is gamma^(k-1).
-        next_value: (B, 1), or several samples of it, (B, M).
+        reward, discount: (B, 1), as in replay_buffer.Batch.
+        next_value: (B, 1), or (B, M) samples of it.
 
     Returns:
-        As `next_value`. Call it without gradients: the target is a constant.
+        The target, in the shape of `next_value`. Call it without gradients: the target is a constant.
     """
     return torch.addcmul(reward, discount, next_value, value=gamma)
 
@@ -43,19 +42,19 @@ def q_target(reward: torch.Tensor, discount: torch.Tensor, next_value: torch.Ten
 def value_target(
     q: torch.Tensor, log_prob: torch.Tensor, alpha: torch.Tensor, log_prior: torch.Tensor | float
 ) -> torch.Tensor:
-    """Q(o, a) - alpha log pi(a|o) + log p(a), a ~ pi(o), all (B, 1); Q is min_i Q_i there.  [V] (3), (5)"""
+    """Q(o, a) - alpha log pi(a|o) + log p(a), a ~ pi(o), all (B, 1); Q is min_i Q_i in the paper.  [V] (3), (5)"""
     return q - alpha * log_prob + log_prior
 
 
 def squared_error(
     values: torch.Tensor, target: torch.Tensor, weight: float = 1.0, importance: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """weight * sum_i mean_B (values_i - target)^2; critics' (N, B, 1) are summed over N, a value (B, 1) is one.
+    """weight * sum_i mean_B (values_i - target)^2, for critics' values (N, B, 1) or one value (B, 1).
 
     [L] (5) and [V] (5), (7) have a weight of 1/2; pytorch_sac has 1.
 
     Args:
-        importance: each row's weight in mean_B, (B,), constants; None is 1. The mean is over B, not over their sum.
+        importance: (B,), constant weights of the rows in mean_B, which still divides by B; None is 1.
     """
     if importance is not None:
         return (importance.unsqueeze(-1) * (values - target).square()).sum() * (weight / target.numel())
@@ -64,7 +63,7 @@ def squared_error(
 
 
 def td_error(values: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """mean_i |expected - values_i|, (B,): critics' values (N, B, 1), and the mean of what they regress on, (B, 1)."""
+    """mean_i |expected - values_i|, (B,), of critics' values (N, B, 1) and their expected target (B, 1)."""
     return (expected - values).abs().mean(0).squeeze(-1)
 
 
@@ -72,8 +71,8 @@ def actor_loss(log_prob: torch.Tensor, q: torch.Tensor, alpha: torch.Tensor) -> 
     """mean_B (alpha log pi(a|o) - Q(o, a)), a ~ pi(o) reparameterised, alpha constant.  [L] (7), [V] (12)
 
     Args:
-        log_prob, q: (B, 1), of the same sampled actions; q is the minimum over critics, or the first, plus log p(a)
-            where the prior is not uniform.
+        log_prob, q: (B, 1), of the same sampled actions; q is reduced over critics, plus log p(a) if the prior is not
+            uniform.
     """
     return (alpha * log_prob - q).mean()
 
@@ -113,9 +112,9 @@ def log_normal_prior(action: torch.Tensor) -> torch.Tensor:
 
 
 def truncated_pool(quantiles: torch.Tensor, drop_per_critic: int) -> torch.Tensor:
-    """All critics' quantiles, (N, B, K), in one pool without its N drop_per_critic largest: (B, N (K - drop)), sorted.
+    """Pools all critics' quantiles (N, B, K) and drops the N drop_per_critic largest: (B, N (K - drop)), sorted.
 
-    [T] (9): against overestimation.
+    [T] (9), against overestimation.
     """
     num_critics, _, num_quantiles = quantiles.shape
     pool = quantiles.transpose(0, 1).flatten(1).sort(dim=1).values
@@ -127,18 +126,18 @@ def quantile_huber(
 ) -> torch.Tensor:
     """sum_i mean_B,k,m |tau_k - 1[delta < 0]| huber(delta), delta = target_m - quantile_ik, tau_k = (k + 1/2) / K.
 
-    [T] (11), (12), with the Huber loss's change from square to line at 1.
+    [T] (11), (12); the Huber loss is linear beyond 1.
 
     Args:
         quantiles: (N, B, K).
         target: samples of the return, (B, M), constants.
-        importance: as for `squared_error`.
+        importance: see `squared_error`.
     """
     count = quantiles.shape[-1]
     tau = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
     total = quantiles.new_zeros(())
-    for of_critic in quantiles:  # one after the other: B K M differences are as many as a cache holds
-        delta = target.unsqueeze(1) - of_critic.unsqueeze(2)  # (B, K, M)
+    for critic_quantiles in quantiles:  # one critic at a time: B K M differences fit into a cache
+        delta = target.unsqueeze(1) - critic_quantiles.unsqueeze(2)  # (B, K, M)
         clipped = delta.detach().clamp(-1, 1)
         weight = torch.where(delta.detach() < 0, 1 - tau[:, None], tau[:, None])
         if importance is not None:
@@ -149,17 +148,17 @@ def quantile_huber(
 
 
 def project_to_bins(probabilities: torch.Tensor, returns: torch.Tensor, bounds: tuple[float, float]) -> torch.Tensor:
-    """Moves probability mass from where it lies to evenly spread bins: to the two next to it, the nearer the more.
+    """Projects a distribution onto evenly spaced bins: each point's mass goes to its two neighbours, linearly.
 
-    Mass is kept, and the mean too as long as all lies within the bounds; what lies beyond goes to the last bin.
+    The total mass is kept, and the mean if all points lie within the bounds; points beyond go to the outermost bin.
     (arXiv 1707.06887, (7))
 
     Args:
-        probabilities, returns: (B, K), of points and where they lie.
-        bounds: the centres of the first and of the last bin.
+        probabilities, returns: (B, K), mass and position of the points.
+        bounds: centres of the first and the last bin.
     """
     (low, high), last = bounds, probabilities.shape[-1] - 1
-    place = (returns.clamp(low, high) - low) * (last / (high - low))  # in bins
+    place = (returns.clamp(low, high) - low) * (last / (high - low))  # in units of bins
     below = place.floor().clamp(max=last - 1)
     above_share = (place - below) * probabilities
     index = below.long()
@@ -169,11 +168,7 @@ def project_to_bins(probabilities: torch.Tensor, returns: torch.Tensor, bounds: 
 
 
 def cross_entropy(logits: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None) -> torch.Tensor:
-    """sum_i mean_B -sum_k target_k log softmax(logits_i)_k; logits (N, B, K), target (B, K), constants.
-
-    Args:
-        importance: as for `squared_error`.
-    """
+    """sum_i mean_B -sum_k target_k log softmax(logits_i)_k; logits (N, B, K), target (B, K), constants."""
     if importance is not None:
         target = importance.unsqueeze(-1) * target
     return -(torch.log_softmax(logits, -1) * target).sum() / len(target)

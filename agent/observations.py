@@ -1,6 +1,6 @@
-"""What an agent's networks are given: vectors as they are, or images through an encoder, in views for an update.
+"""Observations as networks take them: vectors, or images with an encoder and augmented views.
 
-An algorithm asks for what it needs and does not know which of the two it has. With vectors nothing is computed here.
+An algorithm calls the same methods for both; for vectors they return their arguments.
 """
 
 from functools import partial
@@ -8,23 +8,19 @@ from typing import Annotated, Any
 
 import torch
 
-from agent.execution.noise import Noise
-from agent.execution.views import frozen_view
 from agent.networks.encoder import EncoderFactory, FromImages, ImageShape
+from agent.toolkit.frozen import frozen_view
+from agent.toolkit.noise import Noise
 from replay_buffer import Batch, WeightedBatch
-from settings.types import Factory, Part
+from settings.types import Factory, Interface
 from utils import UserError
 
-AugmentationFactory = Annotated[Factory, Part("an augmentation of images", (), ("__call__",))]
-SHOWN = 4  # rows of a batch, for a person to look at
+AugmentationFactory = Annotated[Factory, Interface("an augmentation of images", (), ("__call__",))]
+SHOWN = 4  # rows of a batch that are logged as images
 
 
 class Vectors:
-    """Observations that networks take as they are.
-
-    Args:
-        obs_dim: their width.
-    """
+    """Observations that are vectors of width obs_dim."""
 
     num_views = 1
 
@@ -32,43 +28,43 @@ class Vectors:
         self.shapes: dict[str, Any] = {"obs_dim": obs_dim}
 
     def factory(self, network: Factory) -> Factory:
-        """Of a network that takes these observations, called with `shapes`; from that of one that takes vectors."""
+        """Turns the factory of a network for vectors into one for these observations, called with `shapes`."""
         return network
 
     def share(self, network: Any, learns_encoder: bool) -> None:
-        """Joins a network that was built so with the others of its agent."""
+        """Lets a network that was built in this way share the convolutions of its agent."""
 
     def views(self, batch: Batch, noise: Noise) -> Batch:
-        """The rows that an update sees, (num_views * B)."""
+        """The batch with num_views * B rows: the augmented views of each transition."""
         return batch
 
     def features(self, obs: torch.Tensor) -> torch.Tensor:
-        """What networks may be given instead of observations, so that no work is done twice: constants."""
+        """Detached features that networks take in place of observations, so that convolutions run once."""
         return obs
 
     def first_view(self, obs: torch.Tensor, ends: int = 1) -> torch.Tensor:
-        """`features` of one view of each observation, (ends * B, ...).
+        """`features` of the first view of each observation, (ends * B, ...).
 
         Args:
-            ends: whether the rows are those of one end of the transitions, or of both, one after the other.
+            ends: 1 for obs or next_obs alone, 2 for both, concatenated.
         """
         return obs
 
     def mean_of_views(self, target: torch.Tensor) -> torch.Tensor:
-        """Targets (num_views * B, ...), each the mean over the views of its transition."""
+        """Replaces targets (num_views * B, ...) by their means over the views of each transition."""
         return target
 
     def shown(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What of the observations (num_views * B, ...) an update shows a person."""
+        """Histogram inputs from the observations (num_views * B, ...) of an update."""
         return {}
 
 
 class Images(Vectors):
-    """Images, uint8, with convolutions that the networks share; one network's loss trains them.
+    """Observations that are images, uint8, with convolutions that the agent's networks share.
 
     Args:
         encoder: factory of the encoders (agent.networks.encoder).
-        augmentation: factory of what makes views (agent.augmentation); None is the images as they are.
+        augmentation: factory of the augmentation (agent.augmentation); None is one view, the image itself.
         obs_shape: (C, H, W).
         device: of the networks.
     """
@@ -99,8 +95,8 @@ class Images(Vectors):
         count, rows = self.num_views, len(batch.obs)
         obs, next_obs = (self._augment(images, noise.uniform(2, count, rows)) for images in (batch.obs, batch.next_obs))
         action, reward, discount = (tensor.repeat(count, 1) for tensor in (batch.action, batch.reward, batch.discount))
-        seen = batch._replace(obs=obs, action=action, reward=reward, next_obs=next_obs, discount=discount)
-        return seen._replace(weight=seen.weight.repeat(count)) if isinstance(seen, WeightedBatch) else seen
+        views = batch._replace(obs=obs, action=action, reward=reward, next_obs=next_obs, discount=discount)
+        return views._replace(weight=views.weight.repeat(count)) if isinstance(views, WeightedBatch) else views
 
     def features(self, obs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
@@ -128,17 +124,17 @@ def observations(
     augmentation: AugmentationFactory | None,
     normalised: bool,
 ) -> Vectors:
-    """What an agent has, of its arguments.
+    """Chooses between Vectors and Images.
 
     Args:
-        normalised: whether a normaliser of observations is asked for.
+        normalised: whether the agent has an observation normaliser.
 
     Raises:
-        UserError: for images without an encoder, or parts for images where there are vectors.
+        UserError: for images without an encoder or with a normaliser, and for vectors with an encoder or augmentation.
     """
     if obs_shape is None:
-        for key, part in (("encoder", encoder), ("augmentation", augmentation)):
-            if part is not None:
+        for key, factory in (("encoder", encoder), ("augmentation", augmentation)):
+            if factory is not None:
                 raise UserError(
                     f"agent.{key}: it is for images, and this environment gives vectors; from_pixels=true renders it"
                 )

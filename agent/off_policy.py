@@ -1,60 +1,53 @@
-"""What agents that learn from a replay buffer share: acting, the shell around an update, histograms, state."""
+"""Agents that learn from a replay buffer: a subclass brings networks and an update step, this class the rest."""
 
-import copy
 from abc import abstractmethod
 from contextlib import nullcontext
 from typing import Annotated, Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from agent import Agent
-from agent.acting import Acts
-from agent.averaging import ActorAverage
-from agent.execution.adam import Adam
-from agent.execution.eager import Eager
-from agent.execution.noise import Drawn, Noise
+from agent.acting import ActingAgent
+from agent.execution.eager import Eager, Result
 from agent.execution.rehearsal import Rehearsal, rehearse
 from agent.exploration import ExplorationFactory
-from agent.found import Finds, stateful
-from agent.histograms import HistogramInputs, log_histograms
 from agent.networks.encoder import EncoderFactory, ImageShape
 from agent.normalise import ObservationNormaliserFactory, RewardNormaliserFactory
 from agent.observations import AugmentationFactory, observations
 from agent.policy_file import recipe
-from agent.priorities import hand_back
 from agent.schedule import Schedules
+from agent.toolkit.histograms import HistogramInputs, log_histograms
+from agent.toolkit.noise import DrawnNoise, Noise
+from agent.toolkit.priorities import return_priorities
 from replay_buffer import Batch
-from settings.types import Betas, Factory, NonNegativeFloat, Part, PositiveInt, Schedule, UnitInterval
+from settings.types import Factory, Interface, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import UserError, require_count
 
-LearningRate = NonNegativeFloat | Schedule
-CriticFactory = Annotated[Factory, Part("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
-ActorFactory = Annotated[Factory, Part("an actor", ("obs_dim", "action_dim"), ("forward",))]
+CriticFactory = Annotated[Factory, Interface("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
+ActorFactory = Annotated[Factory, Interface("an actor", ("obs_dim", "action_dim"), ("forward",))]
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
-class OffPolicyAgent(Acts, Agent, Finds):
-    """An actor that acts, and an update step on batches; a subclass says which networks, and what step.
+class OffPolicyAgent(ActingAgent):
+    """An agent with an actor and an update step on batches; docs/NEW_AGENT.md is the page for authors.
 
-    docs/NEW_AGENT.md is the page for authors. A subclass's constructor builds `self.actor` and whatever else it learns
-    with as attributes, and names an optimizer for each module that learns (`add_optimizer`). Modules, optimizers and
-    everything else with a `state_dict` are found, and so is what draws, what follows a step and what follows a batch.
+    The constructor of a subclass builds `self.actor` and its other networks (`build`), and adds an optimizer for each
+    module that learns (`add_optimizer`). An update is `update`, which draws a batch and `draw_noise` on the host, and
+    `compute_update` on the device, which calls the author's `update_step`.
 
     Args:
         obs_dim, action_dim: widths of observation and action.
         action_range: (low, high) that actions are clamped to.
-        device: where networks and batches live.
+        device: of networks and batches.
         obs_shape: (C, H, W) where observations are images, uint8; None where they are vectors.
         discount: gamma.
-        reward_scale: rewards are multiplied by it before the losses see them.
-        batch_size: B, transitions an update.
-        observation_normaliser, reward_normaliser: factories of what is in agent.normalise; None is none.
-        exploration: factory of what holds the noise of training's actions (agent.exploration); None is none.
+        reward_scale: factor on the rewards that the losses see.
+        batch_size: B, transitions per update.
+        observation_normaliser, reward_normaliser: factories of normalisers (agent.normalise); None is none.
+        exploration: factory of the noise of training's actions (agent.exploration); None draws it anew in each step.
         actor_weight_decay, critic_weight_decay: AdamW's.
-        actor_average_share: the share of the newest actor in its average, which evaluations and saved policies have
-            (agent.averaging); 0 is that they have the newest.
+        actor_average_share: share of the newest weights in the average of the actor that is evaluated and saved
+            (agent.averaging); 0 evaluates and saves the newest weights.
         encoder, augmentation: factories for images (agent.observations); None is none.
     """
 
@@ -77,23 +70,21 @@ class OffPolicyAgent(Acts, Agent, Finds):
         encoder: EncoderFactory | None = None,
         augmentation: AugmentationFactory | None = None,
     ):
+        super().__init__(actor_average_share)
         self.obs_dim, self.action_dim, self.action_range, self.device = obs_dim, action_dim, action_range, device
         normalised = observation_normaliser is not None
         self.observations = observations(obs_dim, obs_shape, device, encoder, augmentation, normalised)
         self.batch_size = batch_size
         self.actor_weight_decay, self.critic_weight_decay = actor_weight_decay, critic_weight_decay
-        self.actor_average_share, self.actor_average = actor_average_share, None
         self.schedules = Schedules(discount=discount, reward_scale=reward_scale)
-        self.optimizers: dict[str, Adam] = {}
-        self._optimized: dict[str, nn.Module] = {}  # the module of each
-        self.execution: Any = Eager()  # see agent/execution/choose.py
-        self.run_update_step = self.update_step  # or that, compiled
-        self.phase: tuple[Any, ...] = ()  # how each part that has phases computes now
-        self.pattern: dict[int, bool] = {}  # by each frequency that update_step asks about: is it due now?
-        self._num_updates = 0
+        self.execution: Any = Eager()  # or recorded, or captured: see run/execution.py
+        self.compiled_step: Any = None  # torch.compile of update_step, if it is asked for
+        self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
+        self.pattern: dict[int, bool] = {}  # frequency -> whether it is due in this update
         self.rehearsing = False  # see agent/execution/rehearsal.py
+        self._num_updates = 0
         self._inside_update = self._histograms_due = False
-        self._rehearsals: dict[int, Rehearsal] = {}  # by batch size
+        self._rehearsal: Rehearsal | None = None
         self.observation_normaliser: Any = None
         if observation_normaliser:
             self.observation_normaliser = observation_normaliser(obs_dim=obs_dim).to(device)
@@ -105,26 +96,26 @@ class OffPolicyAgent(Acts, Agent, Finds):
 
     @abstractmethod
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """One update from given tensors alone.
+        """Computes losses and steps optimizers, from given tensors alone.
 
-        Python runs in the first updates only, until the operations are recorded or captured (agent/execution). So what
-        changes with time is a tensor, is asked of `due`, or is one of `self.schedules`; `execution=eager` runs every
-        line every time, for a breakpoint or a print. What the first update can find wrong about it, it says.
+        Python runs in the first updates only, until the operations are recorded or captured (agent/execution). So
+        whatever changes with time is a tensor, is on a schedule (`self.schedules`) or asks `self.due`. The first update
+        checks this as far as it can. With `execution=eager` every line runs every time, for a breakpoint or a print.
 
         Args:
-            batch: as the losses see it, normalised and scaled (see replay_buffer.Batch and WeightedBatch).
-            noise: random numbers, in the shapes that it is asked for.
+            batch: normalised and scaled (see replay_buffer.Batch and WeightedBatch).
+            noise: random numbers in the shapes that the step asks for.
 
         Returns:
-            Scalar tensors to average, by log key, and what histograms and priorities are made of; all detached.
+            Metrics by log key, and the inputs of histograms and priorities; all detached.
         """
 
     def build(self, factory: Factory, takes_action: bool = True, learns_encoder: bool = False) -> Any:
-        """A network that a YAML node describes, from its shapes, on the device.
+        """Builds a network from a YAML node, on the device.
 
         Args:
-            takes_action: whether it is told `action_dim`.
-            learns_encoder: whether its loss trains the convolutions, which the other networks have as constants.
+            takes_action: whether the factory is called with `action_dim`.
+            learns_encoder: whether this network's loss trains the convolutions, which are constants in the others.
         """
         factory = self.observations.factory(factory)
         shapes = self.observations.shapes | ({"action_dim": self.action_dim} if takes_action else {})
@@ -133,65 +124,38 @@ class OffPolicyAgent(Acts, Agent, Finds):
         self.observations.share(network, learns_encoder)
         return network
 
-    def add_optimizer(
-        self,
-        name: str,
-        module: nn.Module,
-        lr: LearningRate,
-        betas: Betas = (0.9, 0.999),
-        weight_decay: NonNegativeFloat = 0.0,
-    ) -> None:
-        """Adam for a module's parameters; `step_optimizers` calls it by this name, and so do logs and checkpoints."""
-        self._optimized[name] = module
-        if self.actor_average_share and module is getattr(self, "actor", None):
-            self.actor_average = ActorAverage(module, self.actor_average_share)
-        self.optimizers[name] = Adam((p for p in module.parameters() if p.requires_grad), lr, betas, weight_decay)
+    def due(self, frequency: int) -> bool:
+        """Whether something that happens every `frequency` updates is due in this update."""
+        if self.rehearsing or frequency not in self.pattern:
+            self.pattern[frequency] = self.rehearsing or self._num_updates % frequency == 0
+        return self.pattern[frequency]
 
-    def step_optimizers(self, **losses: torch.Tensor) -> None:
-        """A gradient step of each named optimizer on its loss, all from the values before any step.
-
-        Only the named modules' gradients are computed, in one backward pass: no loss may depend on the parameters of
-        another one's module. What follows a step then follows.
-        """
-        optimizers = [self.optimizers[name] for name in losses]
-        parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
-        gradients = torch.autograd.grad(tuple(losses.values()), parameters)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-        for name, optimizer in zip(losses, optimizers, strict=True):
-            optimizer.step()
-            for part in self._after_step[name]:
-                part.after_step()
-        for normaliser in self._follow_batches:
-            normaliser.follow()
-        if self.actor_average is not None and any(self._optimized[name] is self.actor for name in losses):
-            self.actor_average.follow()
+    def step_critic(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+        """Makes a step of the optimizer "critic" on `critic_loss`; returns the loss, Q values and priorities."""
+        loss = self.critic_loss(outputs, target, batch.weight)
+        self.step_optimizers(critic=loss)
+        q = self.critic.head.values(outputs.detach())
+        return {"train_critic/loss": loss.detach()}, {"q": q, **self.priorities(batch, outputs, target)}
 
     def critic_loss(
         self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """The head's, with the batch's weights; at several views added up, with the mean of their targets."""
+        """The loss of the critic's head, with row weights (B,); views of images are summed, with mean targets."""
         weights = () if weight is None else (weight,)
         loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target), *weights)
         return loss if self.observations.num_views == 1 else self.observations.num_views * loss
 
     def priorities(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> HistogramInputs:
-        """Each row's TD error, for a replay buffer that draws by priority; nothing for one that draws uniformly."""
+        """The TD error of each row, for a replay buffer that draws by priority; {} for one that draws uniformly."""
         if not isinstance(batch.index, torch.Tensor):
             return {}
         error = self.critic.head.td_error(outputs.detach(), self.observations.mean_of_views(target))
         error = error.unflatten(0, (self.observations.num_views, -1)).mean(0)
         return {"priorities": error.float(), "index": batch.index.clone()}  # a copy: the next batch overwrites it
 
-    def due(self, frequency: int) -> bool:
-        """Whether what happens every `frequency` updates happens in this one."""
-        if self.rehearsing or frequency not in self.pattern:
-            self.pattern[frequency] = self.rehearsing or self._num_updates % frequency == 0
-        return self.pattern[frequency]
-
     @property
     def num_updates(self) -> int:
-        """Updates made so far. Not for update_step: what is recorded would go on with the number of that time."""
+        """Updates made so far. Do not read it in `update_step`: a recorded update would keep the recorded value."""
         if self._inside_update:
             raise UserError(
                 f"{type(self).__name__}.update_step reads num_updates, which a recorded update would freeze; ask "
@@ -199,7 +163,7 @@ class OffPolicyAgent(Acts, Agent, Finds):
             )
         return self._num_updates
 
-    # The data.
+    # Incoming data.
 
     def observe(
         self,
@@ -210,12 +174,13 @@ class OffPolicyAgent(Acts, Agent, Finds):
         terminated: np.ndarray,
         truncated: np.ndarray,
     ) -> None:
-        if self.observation_normaliser is not None:  # what the networks may be given, as often as it lies in the buffer
+        done = terminated | truncated
+        if self.observation_normaliser is not None:  # each observation counts as often as it lies in the replay buffer
             self.observation_normaliser.observe(np.concatenate([obs, next_obs]))
         if self.reward_normaliser is not None:
-            self.reward_normaliser.observe(reward, terminated | truncated, self.schedules.discount)
+            self.reward_normaliser.observe(reward, done, self.schedules.discount)
         if self.exploration is not None:
-            self.exploration.release(terminated | truncated)
+            self.exploration.release(done)
 
     def train(self, training: bool = True) -> None:
         super().train(training)
@@ -225,48 +190,53 @@ class OffPolicyAgent(Acts, Agent, Finds):
     # An update.
 
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
-        for follower in self._follow_steps:
+        # Schedules and phases are Python's: they are set before the update, which may run without Python.
+        for follower in self._step_followers:
             follower.set_step(step)
-        self.phase = tuple(part.enter_phase() for part in self._phased)
-        metrics, seen = self.execution(self, replay_buffer)
-        hand_back(self, replay_buffer, seen)
+        self.phase = tuple(layer.enter_phase() for layer in self._phased)
+        # The execution samples a batch, draws the noise and computes the update, or replays a recording of it.
+        metrics, outputs = self.execution(self, replay_buffer)
+        return_priorities(self, replay_buffer, outputs)
         logger.log_all(metrics, step)
+        # Histograms wait for an update in which everything was due.
         self._histograms_due |= logger.histograms_due(step)
-        if self._histograms_due and metrics.keys() >= self._rehearsals[self.batch_size].metrics:  # every part learnt
-            log_histograms(seen, self._optimized, logger, step)
+        if self._histograms_due and self._rehearsal is not None and metrics.keys() >= self._rehearsal.metrics:
+            log_histograms(outputs, self._optimized, logger, step)
             self._histograms_due = False
-        self._count_updates(self._num_updates + 1)
+        self._set_num_updates(self._num_updates + 1)
 
-    def draw(self, batch: Batch) -> list[torch.Tensor]:
-        """The random numbers of the update on this batch, for `compute`; the first of a process rehearses."""
-        if self.batch_size not in self._rehearsals:
-            self._rehearsals = {self.batch_size: rehearse(self, batch)}
-        for part in self._draw:
-            part.draw(self.policy.generator)
-        return self._rehearsals[self.batch_size].plan.draw(self.device, self.policy.generator)
+    def draw_noise(self, batch: Batch) -> DrawnNoise:
+        """Draws the random numbers of the update on this batch, on the host; the first update is rehearsed before."""
+        if self._rehearsal is None or self._rehearsal.batch_size != self.batch_size:
+            self._rehearsal = rehearse(self, batch)
+        for layer in self._drawing:
+            layer.draw(self.policy.generator)
+        plan = self._rehearsal.plan
+        return DrawnNoise(plan, plan.draw(self.device, self.policy.generator))
 
-    def compute(self, batch: Batch, numbers: list[torch.Tensor]) -> tuple[Metrics, HistogramInputs]:
-        """What an update does on the device, from a batch and the numbers that were drawn for it."""
-        return self.run_on(batch, Drawn(self._rehearsals[self.batch_size].plan, numbers))
-
-    def run_on(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """The update step on a batch as the losses see it; what is stored and logged is raw."""
-        seen = self.observations.views(batch, noise)
-        if self.observation_normaliser is not None:
-            obs, next_obs = self.observation_normaliser(seen.obs), self.observation_normaliser(seen.next_obs)
-            seen = seen._replace(obs=obs, next_obs=next_obs)
-        reward = seen.reward if self.reward_normaliser is None else self.reward_normaliser(seen.reward)
-        seen = seen._replace(reward=self.schedules.reward_scale * reward)
-        # No cache of casts: one that a captured graph filled would be read after its memory was reused.
+    def compute_update(self, batch: Batch, noise: Noise) -> Result:
+        """Everything that an update does on the device: prepares the batch and runs `update_step`."""
+        prepared = self._prepare(batch, noise)
+        step = self.update_step if self.rehearsing or self.compiled_step is None else self.compiled_step
+        # No cache of casts: one that was filled while a graph was captured would be read after its memory was reused.
         dtype = self.autocast_dtype
         self._inside_update = True
         try:
             with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
-                metrics, inputs = self.run_update_step(seen, noise)
+                metrics, outputs = step(prepared, noise)
         finally:
             self._inside_update = False
-        metrics["train/batch_reward"] = batch.reward.mean()
-        return metrics, {**inputs, **self.observations.shown(seen.obs)}  # type: ignore[typeddict-item]
+        metrics["train/batch_reward"] = batch.reward.mean()  # as stored, before normalising and scaling
+        return metrics, {**outputs, **self.observations.shown(prepared.obs)}
+
+    def _prepare(self, batch: Batch, noise: Noise) -> Batch:
+        """The batch as the losses see it: views of images, normalised observations, scaled rewards."""
+        batch = self.observations.views(batch, noise)
+        if self.observation_normaliser is not None:
+            obs, next_obs = self.observation_normaliser(batch.obs), self.observation_normaliser(batch.next_obs)
+            batch = batch._replace(obs=obs, next_obs=next_obs)
+        reward = batch.reward if self.reward_normaliser is None else self.reward_normaliser(batch.reward)
+        return batch._replace(reward=self.schedules.reward_scale * reward)
 
     def why_eager(self) -> str:
         if not self.schedules.changing:
@@ -274,32 +244,21 @@ class OffPolicyAgent(Acts, Agent, Finds):
         names = ", ".join(f"agent.{name}" for name in self.schedules.changing)
         return f"{names} on a schedule would be frozen in it"
 
-    def _count_updates(self, num_updates: int) -> None:
+    def _set_num_updates(self, num_updates: int) -> None:
         self._num_updates = num_updates
         self.pattern = {frequency: num_updates % frequency == 0 for frequency in self.pattern}
 
     # State.
 
     def _stateful(self) -> dict[str, Any]:
-        _ = self.policy  # which is made when it is first asked for
-        return stateful(self)
+        _ = self.policy  # built when it is first read, and part of the state
+        return super()._stateful()
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            **{name: part.state_dict() for name, part in self._stateful().items()},
-            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
-            "num_updates": self._num_updates,
-            "histograms_due": self._histograms_due,
-        }
+        counts = {"num_updates": self._num_updates, "histograms_due": self._histograms_due}
+        return super().state_dict() | counts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, part in self._stateful().items():
-            part.load_state_dict(state[name])
-        for name, optimizer in self.optimizers.items():
-            optimizer.load_state_dict(state["optimizers"][name])
-        self._count_updates(require_count(state["num_updates"], "num_updates"))
+        super().load_state_dict(state)
+        self._set_num_updates(require_count(state["num_updates"], "num_updates"))
         self._histograms_due = state["histograms_due"]
-
-    def snapshot(self) -> dict[str, Any]:
-        """A copy of the state, for `load_state_dict`."""
-        return copy.deepcopy(self.state_dict())

@@ -1,4 +1,4 @@
-"""A policy alone, saved and loaded without running foreign code."""
+"""Saves a policy alone, and loads it without running untrusted code: a file names only this project's networks."""
 
 import hashlib
 import json
@@ -16,15 +16,13 @@ from agent.policy import Policy
 from utils import UserError, load_plain, open_file
 
 FORMAT = "policy-2"
-
-
 HERE = Path(__file__).resolve().parent
 
-Recipe = dict[str, Any]  # how to build a network again: {"target": its class's dotted name, "kwargs": plain values}
+Recipe = dict[str, Any]  # {"target": dotted name of a network's class, "kwargs": plain values and recipes}
 
 
 def recipe(factory: Any, **shapes: Any) -> Recipe:
-    """How to build a network again: its class by name, and the plain values, or the recipes of parts, it was given."""
+    """How to rebuild what a factory builds: the name of its class, and its arguments, factories as recipes."""
     kwargs: dict[str, Any] = {}
     while isinstance(factory, partial):
         factory, kwargs = factory.func, {**factory.keywords, **kwargs}
@@ -38,24 +36,25 @@ def save_policy(policy: Policy, path: Path) -> None:
     Raises:
         UserError: for a network that `load_policy` would refuse.
     """
-    parts = {}
+    networks = {}
     for name, network in policy.networks.items():
-        made = getattr(network, "recipe", None)
-        if made is None:
+        network_recipe = getattr(network, "recipe", None)
+        if network_recipe is None:
             raise UserError(f"{path}: {type(network).__name__} was not made by the agent's `build`, which keeps how")
-        _factory(made, path)
-        parts["observation_normaliser" if name == "normaliser" else name] = made | {"weights": network.state_dict()}
-    torch.save({"format": FORMAT, "networks": parts, "action_range": list(policy.action_range)}, path)
+        _factory(network_recipe, path)  # refuses what load_policy would refuse
+        key = "observation_normaliser" if name == "normaliser" else name
+        networks[key] = network_recipe | {"weights": network.state_dict()}
+    torch.save({"format": FORMAT, "networks": networks, "action_range": list(policy.action_range)}, path)
 
 
 def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
-    """Rebuilds a saved policy; it needs no buffer, no configuration and no GPU.
+    """Rebuilds a saved policy, without a configuration.
 
     Raises:
-        UserError: for a file that cannot be read, is no policy of this format, names a network that is not ours, or is
-            not what the manifest of its checkpoint's folder says.
+        UserError: if the file cannot be read, is no policy of this format, names a network that is not this project's,
+            or differs from the manifest in its folder.
     """
-    _require_as_signed(Path(path))
+    _require_manifest_digest(Path(path))
     try:
         saved = load_plain(path, device)
     except Exception as error:
@@ -69,46 +68,47 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
             raise ValueError("the lower bound comes first")
     except UserError:
         raise
-    except Exception as error:  # whatever a network says of arguments and weights that are not its own
+    except Exception as error:  # a network may raise anything for wrong arguments and weights
         raise UserError(f"{path}: not a whole policy ({type(error).__name__})") from None
     generator = torch.Generator(device).manual_seed(seed)
     critic, normaliser = networks.get("critic"), networks.get("observation_normaliser")
     return Policy(actor, (low, high), torch.device(device), generator, critic, normaliser)
 
 
-def _require_as_signed(path: Path) -> None:
-    """In a checkpoint's folder, a file has to be what the manifest there says.
+def _require_manifest_digest(path: Path) -> None:
+    """Checks a file in a checkpoint's folder against the manifest.
 
     Raises:
-        UserError: if it is not, or the manifest cannot be read.
+        UserError: if it differs, or the manifest cannot be read.
     """
     manifest = path.parent / "manifest.json"
     if not manifest.exists():
         return
     try:
         with open_file(manifest) as file:
-            said = json.loads(file.read())
-        if "manifest" not in said:
-            return  # of something else
-        told = [said["manifest"], said["manifest"].get("before") or {"parts": {}}]  # see run/best.py
-        expected = [one["parts"].get(path.stem) for one in told]
+            content = json.loads(file.read())
+        if "manifest" not in content:
+            return  # a manifest of something else
+        # The best policy's manifest has that of the policy before, too (run/saving/best.py).
+        versions = [content["manifest"], content["manifest"].get("before") or {"parts": {}}]
+        expected = [version["parts"].get(path.stem) for version in versions]
         with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path}: cannot be held against {manifest.name} ({type(error).__name__})") from None
+        raise UserError(f"{path}: cannot be compared with {manifest.name} ({type(error).__name__})") from None
     if digest not in expected:
         raise UserError(f"{path}: has changed since {manifest.name} beside it was written")
 
 
 def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
-    """A network with its weights; first without memory, as arguments and weights may not have to do with each other."""
+    """Builds a network with its weights; first without memory, since forged arguments may ask for any amount."""
     make, weights = _factory(part, path), part["weights"]
-    if any(depth > len(weights) for depth in _depths(part)):
+    if any(depth > len(weights) for depth in _depths(part)):  # even without memory, each layer takes time
         raise ValueError("more layers than there are weights")
     try:
         with torch.device("meta"):
             shapes = {name: _shape(value) for name, value in make().state_dict().items()}
-    except UserError as error:  # an argument that the network refuses, of a file, and not of the user's
+    except UserError as error:  # the network refuses an argument, which is the file's mistake, not the user's
         raise ValueError(error) from None
     if shapes != {name: _shape(value) for name, value in weights.items()}:
         raise ValueError("weights of other shapes")
@@ -120,7 +120,7 @@ def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
 
 
 def _depths(part: Recipe) -> Iterator[int]:
-    """The numbers of layers that a recipe asks for."""
+    """All `hidden_depth` of a recipe and the recipes in it."""
     for name, value in part["kwargs"].items():
         if name == "hidden_depth":
             yield value
@@ -136,22 +136,22 @@ def _bytes(value: Any) -> int:
     return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
 
 
-def _factory(made: Recipe, path: str | Path) -> partial[nn.Module]:
-    """What `recipe` was made of; parts of a network are factories in their turn."""
-    kwargs = {
-        name: _factory(value, path) if isinstance(value, dict) else value for name, value in made["kwargs"].items()
-    }
-    return partial(_network_class(made["target"], path), **kwargs)
+def _factory(network_recipe: Recipe, path: str | Path) -> partial[nn.Module]:
+    """The factory that `recipe` describes; recipes in it become factories, too."""
+    kwargs = network_recipe["kwargs"].items()
+    kwargs = {name: _factory(value, path) if isinstance(value, dict) else value for name, value in kwargs}
+    return partial(_network_class(network_recipe["target"], path), **kwargs)
 
 
 def _network_class(target: str, path: str | Path) -> type[nn.Module]:
-    """A network class that a file of this project's agent package defines; nothing else that a name could reach."""
+    """The network class of this name, if a file of the agent package defines it; nothing else is imported or called."""
     module, _, name = target.rpartition(".")
-    package, *parts = module.split(".")
-    is_ours = package == "agent" and all(part.isidentifier() for part in parts)
-    found = None
-    if is_ours and HERE.joinpath(*parts).with_suffix(".py").is_file():
-        found = getattr(import_module(module), name, None)
-    if not (isinstance(found, type) and issubclass(found, nn.Module) and found.__module__ == module):
+    package, *names = module.split(".")
+    network_class = None
+    is_ours = package == "agent" and all(part.isidentifier() for part in names)
+    if is_ours and HERE.joinpath(*names).with_suffix(".py").is_file():
+        network_class = getattr(import_module(module), name, None)
+    is_network = isinstance(network_class, type) and issubclass(network_class, nn.Module)
+    if network_class is None or not is_network or network_class.__module__ != module:
         raise UserError(f"{path}: it needs {target}, which is not one of this project's networks")
-    return found
+    return network_class

@@ -1,34 +1,38 @@
-"""Soft actor-critic with a temperature (arXiv 1812.05905): critics, their slow targets, an actor."""
+"""Soft actor-critic with a temperature (arXiv 1812.05905)."""
 
 import copy
 from typing import Any
 
 import torch
 
+from agent.api import (
+    Batch,
+    HistogramInputs,
+    Metrics,
+    Noise,
+    PositiveInt,
+    Schedule,
+    SoftActorAgent,
+    SoftUpdate,
+    UnitInterval,
+    frozen_view,
+    refuse_batch_norm,
+)
 from agent.critic import RandomSubset
-from agent.execution.noise import Noise
-from agent.execution.views import frozen_view
-from agent.histograms import HistogramInputs
-from agent.networks.batch_norm import refuse_batch_norm
-from agent.off_policy import Metrics
-from agent.soft_actor import SoftActorAgent
-from replay_buffer import Batch
-from settings.types import PositiveInt, Schedule, UnitInterval
-from utils import SoftUpdate
 
 
 class SACAgent(SoftActorAgent):
-    """An ensemble of critics, a squashed Gaussian actor, a learned (or fixed, or falling) temperature.
+    """An ensemble of critics with slow targets, a squashed Gaussian actor and a temperature.
 
     Args:
-        critic_tau: the share of the online critics that moves into their targets.
-        critic_target_update_frequency: updates between two such moves.
-        num_target_critics: how many target critics, drawn anew for every update, a target is made of; None is all.
-        soft_actor: what every soft actor-critic has (agent.soft_actor.SoftActorAgent).
+        critic_tau: step size of the target critics towards the critics, per target update.
+        critic_target_update_frequency: updates between two target updates.
+        num_target_critics: target critics per target, drawn anew for every update; None is all.
+        soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 
     Raises:
-        UserError: for a mixture policy, whose samples carry no gradient, for more target critics than there are, or for
-            batch normalisation, which has to see both halves of what it normalises at once (see agent.crossq).
+        UserError: for a mixture policy, whose samples have no gradient; for more target critics than critics; for batch
+            normalisation, which needs both ends of a transition in one batch (agent.crossq).
     """
 
     supports_prioritised_replay = True
@@ -53,28 +57,23 @@ class SACAgent(SoftActorAgent):
             self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Critics, then actor and temperature, then the targets; alpha is the value before its step."""
-        alpha = self.alpha
-        metrics, seen = self._update_critic(batch, noise, alpha)
+        """Steps critics, then actor and temperature, then moves the targets."""
+        alpha = self.alpha  # the value before its step, in both losses
+        metrics, outputs = self._update_critic(batch, noise, alpha)
         if self.due(self.actor_update_frequency):
             obs = self.observations.first_view(batch.obs)
-            actor_metrics, actor_seen = self.update_actor_and_temperature(obs, noise, alpha)
+            actor_metrics, actor_outputs = self.update_actor_and_temperature(obs, noise, alpha)
             metrics |= actor_metrics
-            seen |= actor_seen
+            outputs |= actor_outputs
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)
-        return metrics, seen
+        return metrics, outputs
 
     def _update_critic(self, batch: Batch, noise: Noise, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
-        head = self.critic.head
         with torch.no_grad():
             next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)
             next_action, next_log_prob = self.actor(batch.next_obs).rsample_with_log_prob(next_noise)
             next_q = self.target_outputs(batch.next_obs, next_action)
             cost = alpha * next_log_prob
-            target = head.target(batch.reward, batch.discount, self.schedules.discount, next_q, cost)
-        outputs = self.critic.outputs(batch.obs, batch.action)
-        loss = self.critic_loss(outputs, target, batch.weight)
-        self.step_optimizers(critic=loss)
-        seen: HistogramInputs = {"q": head.values(outputs.detach()), **self.priorities(batch, outputs, target)}
-        return {"train_critic/loss": loss.detach()}, seen
+            target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_q, cost)
+        return self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)

@@ -1,7 +1,7 @@
 """Soft actor-critic with a value network (arXiv 1801.01290): critics bootstrap from a slow copy of V.
 
-Two systems in one file, told apart by YAML: the original of 2018 (fixed temperature, mixture policies, likelihood-ratio
-gradient) and the later one with a learned temperature and delayed policy updates.
+The YAML chooses between the original of 2018 (fixed temperature, mixture policies, likelihood-ratio gradient) and the
+later form with a learned temperature and delayed policy updates.
 """
 
 import copy
@@ -9,49 +9,49 @@ from typing import Annotated, Any, Literal
 
 import torch
 
-from agent import losses
-from agent.execution.noise import Noise
-from agent.execution.views import frozen_view
-from agent.histograms import HistogramInputs
-from agent.networks.batch_norm import refuse_batch_norm
-from agent.networks.heads import ScalarHead
-from agent.off_policy import LearningRate, Metrics
-from agent.soft_actor import SoftActorAgent
-from replay_buffer import Batch
-from settings.types import (
+from agent.api import (
+    Batch,
     Betas,
     Factory,
+    HistogramInputs,
+    Interface,
+    LearningRate,
+    Metrics,
+    Noise,
     NonNegativeFloat,
-    Part,
     PositiveFloat,
     PositiveInt,
     Schedule,
+    SoftActorAgent,
+    SoftUpdate,
     UnitInterval,
+    UserError,
+    frozen_view,
+    losses,
+    refuse_batch_norm,
 )
-from utils import SoftUpdate, UserError
+from agent.networks.heads import ScalarHead
 
-ValueFactory = Annotated[Factory, Part("a value network", ("obs_dim",), ("forward",))]
+ValueFactory = Annotated[Factory, Interface("a value network", ("obs_dim",), ("forward",))]
 
 
 class SACVAgent(SoftActorAgent):
-    """Critics, a value network and its slow copy, an actor of any kind, a temperature.
-
-    All losses are taken from the values before any step.
+    """Critics, a value network with a slow copy, any actor, and a temperature.
 
     Args:
         value: factory of the value network, called with `obs_dim`.
-        value_lr, value_betas: of its optimizer; its weight decay is the critics'.
-        critic_tau: the share of the value network that moves into its slow copy.
-        critic_target_update_frequency: updates between two such moves.
-        squared_error_weight: of the Q and V losses; the original has 1/2.
-        policy_gradient: `reparameterised`, or `likelihood_ratio`, which serves any policy.
+        value_lr, value_betas: of its optimizer, which has the critics' weight decay.
+        critic_tau: step size of the slow copy towards the value network, per target update.
+        critic_target_update_frequency: updates between two target updates.
+        squared_error_weight: factor on the Q and V losses; the original has 1/2.
+        policy_gradient: `reparameterised`, or `likelihood_ratio`, which works for any policy.
         action_prior: p(a), `uniform` or a unit `normal`.
-        output_regularisation: the weight on the squared outputs of the actor.
-        soft_actor: what every soft actor-critic has (agent.soft_actor.SoftActorAgent).
+        output_regularisation: weight on the actor's squared outputs.
+        soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 
     Raises:
-        UserError: for a reparameterised mixture, whose choice of a component has no such gradient, for critics of
-            anything but values, or for batch normalisation.
+        UserError: for a reparameterised mixture, whose choice of a component has no gradient; for critics with another
+            head than values; for batch normalisation.
     """
 
     def __init__(
@@ -92,8 +92,9 @@ class SACVAgent(SoftActorAgent):
         self.add_optimizer("value", self.value, value_lr, value_betas, self.critic_weight_decay)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Every loss, then every step, then the slow copy of V."""
+        """Computes all losses, then steps all optimizers, then moves the slow copy of V."""
         obs, num_views = self.observations.features(batch.obs), self.observations.num_views
+        # Values before any step.
         dist, action, log_prob = self._sample(obs, noise)
         q_of_action = self.frozen_critic(obs, action)
         v = self.value(obs)
@@ -106,9 +107,10 @@ class SACVAgent(SoftActorAgent):
             target = self.observations.mean_of_views(target)
             v_target = losses.value_target(self.critic.head.reduction(q_of_action), log_prob, alpha, log_prior)
 
+        # Losses.
         critic_loss = losses.squared_error(q, target, num_views * self.squared_error_weight)
         value_loss = losses.squared_error(v, v_target, self.squared_error_weight)
-        to_step = {"critic": critic_loss, "value": value_loss}
+        step_losses = {"critic": critic_loss, "value": value_loss}
         entropy = -log_prob.detach().mean()
         metrics: Metrics = {
             "train_critic/loss": critic_loss.detach(),
@@ -117,21 +119,20 @@ class SACVAgent(SoftActorAgent):
             **self._diagnostics(q.detach(), v.detach(), target),
         }
         if self.due(self.actor_update_frequency):
-            to_step["actor"] = self._actor_loss(
-                dist, self.q_reduction(q_of_action), v.detach(), log_prob, log_prior, alpha
-            )
-            metrics["train_actor/loss"] = to_step["actor"].detach()
+            reduced_q = self.q_reduction(q_of_action)
+            step_losses["actor"] = self._actor_loss(dist, reduced_q, v.detach(), log_prob, log_prior, alpha)
+            metrics["train_actor/loss"] = step_losses["actor"].detach()
         if self.learns_temperature:
-            to_step["alpha"] = self.temperature_loss(entropy)
-            metrics["train_alpha/loss"] = to_step["alpha"].detach()
+            step_losses["alpha"] = self.temperature_loss(entropy)
+            metrics["train_alpha/loss"] = step_losses["alpha"].detach()
 
-        self.step_optimizers(**to_step)
+        self.step_optimizers(**step_losses)
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)
         return metrics, {"q": q.detach(), "mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
 
     def _sample(self, obs: torch.Tensor, noise: Noise) -> tuple[Any, torch.Tensor, torch.Tensor]:
-        """The distribution, an action (B, |A|) and its log-density (B, 1), as the policy gradient needs them."""
+        """A distribution, an action (B, |A|) and its log-density (B, 1), with the graph of the policy gradient."""
         dist, numbers = self.actor(obs), noise.normal(len(obs), self.actor.noise_dim)
         if self.policy_gradient == "reparameterised":
             return dist, *dist.rsample_with_log_prob(numbers)
@@ -149,7 +150,7 @@ class SACVAgent(SoftActorAgent):
     ) -> torch.Tensor:
         if self.policy_gradient == "likelihood_ratio":
             loss = losses.likelihood_ratio_loss(log_prob, q, v, alpha, log_prior)
-        else:  # V is a constant here: it shifts the loss that is shown, and nothing else
+        else:  # V is a constant: it shifts the logged loss and has no gradient
             loss = losses.actor_loss(log_prob, q - v + log_prior, alpha)
         if self.output_regularisation:
             loss = loss + losses.output_regulariser(dist.mu, dist.log_std, self.output_regularisation)

@@ -1,13 +1,13 @@
-"""Values that follow the training step: pure functions of it, so that resuming at a step resumes the value."""
+"""Schedules: values as pure functions of the environment step, so that resuming at a step resumes the value."""
 
 import math
 
-from agent.execution.parts import FollowsSteps
-from settings.checked import Checked
+from agent.toolkit.hooks import FollowsSteps
 from settings.types import Points, PositiveFloat, PositiveInt, Schedule
+from settings.validated import Validated
 
 
-class Linear(Checked):
+class Linear(Validated):
     """From `start` to `final` in a straight line over `steps` steps, and `final` from then on."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
@@ -17,7 +17,7 @@ class Linear(Checked):
         return self.start + (self.final - self.start) * min(step / self.steps, 1.0)
 
 
-class Cosine(Checked):
+class Cosine(Validated):
     """From `start` to `final` along half a cosine over `steps` steps, and `final` from then on."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
@@ -28,7 +28,7 @@ class Cosine(Checked):
         return self.final + (self.start - self.final) * (1 + math.cos(math.pi * done)) / 2
 
 
-class Exponential(Checked):
+class Exponential(Validated):
     """final + (start - final) exp(-step / decay)."""
 
     def __init__(self, start: float, final: float, decay: PositiveFloat):
@@ -38,7 +38,7 @@ class Exponential(Checked):
         return self.final + (self.start - self.final) * math.exp(-step / self.decay)
 
 
-class Piecewise(Checked):
+class Piecewise(Validated):
     """Straight lines through (step, value) points in the order of their steps; constant before and after them."""
 
     def __init__(self, points: Points):
@@ -54,7 +54,7 @@ class Piecewise(Checked):
 
 
 class Schedules(FollowsSteps):
-    """An agent's numbers that may be on a schedule; read as attributes.
+    """The numbers of an agent that may be on a schedule, read as attributes.
 
     >>> schedules = Schedules(discount=0.99, reward_scale=Linear(1.0, 10.0, steps=1000))
     >>> schedules.set_step(500)
@@ -68,7 +68,7 @@ class Schedules(FollowsSteps):
         self.add(**values)
 
     def add(self, **values: float | Schedule) -> None:
-        """More of them."""
+        """Adds numbers by name."""
         self._schedules |= {name: value for name, value in values.items() if callable(value)}
         self.__dict__.update({name: value for name, value in values.items() if not callable(value)})
         self.set_step(self._step)
@@ -79,13 +79,13 @@ class Schedules(FollowsSteps):
         return list(self._schedules)
 
     def set_step(self, step: int) -> None:
-        """Gives every number on a schedule its value at this environment step."""
+        """Sets every number on a schedule to its value at this environment step."""
         self._step = step
         for name, schedule in self._schedules.items():
             self.__dict__[name] = schedule(step)
 
     def __getattr__(self, name: str) -> float:
-        raise AttributeError(name)  # only for names that are not there; says to type checkers that all are numbers
+        raise AttributeError(name)  # called for missing names alone; tells type checkers that attributes are numbers
 
     def state_dict(self) -> dict[str, int]:
         return {"step": self._step}

@@ -1,40 +1,41 @@
-"""What soft actor-critics share: an actor that maximises Q and its entropy, critics, and a temperature."""
+"""The base class of soft actor-critics: critics, a temperature, and an actor that maximises Q and entropy."""
 
 from typing import Annotated, Any, Literal
 
 import torch
 
 from agent import losses
-from agent.execution.noise import Noise
-from agent.histograms import HistogramInputs
-from agent.off_policy import ActorFactory, CriticFactory, LearningRate, Metrics, OffPolicyAgent
-from settings.types import Betas, Factory, NonNegativeFloat, Part, PositiveInt, Schedule
+from agent.components import LearningRate
+from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent
+from agent.toolkit.histograms import HistogramInputs
+from agent.toolkit.noise import Noise
+from settings.types import Betas, Factory, Interface, NonNegativeFloat, PositiveInt, Schedule
 from utils import UserError
 
-TemperatureFactory = Annotated[Factory, Part("a temperature", ("init_temperature",), ("forward", "parameters"))]
+TemperatureFactory = Annotated[Factory, Interface("a temperature", ("init_temperature",), ("forward", "parameters"))]
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
 
 class SoftActorAgent(OffPolicyAgent):
-    """The networks, optimizers and numbers of a soft actor-critic; a subclass says what the critics regress on.
+    """The networks, optimizers and actor update of a soft actor-critic; a subclass computes the critics' targets.
 
-    Numbers may be on a schedule of the environment step (agent.schedule) where the type says so. The defaults are those
-    of config/agent/sac.yaml, for use as a library.
+    Arguments of type Schedule may be on a schedule of the environment step (agent.schedule). The defaults are those of
+    config/agent/sac.yaml, for use as a library.
 
     Args:
         critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
         temperature: factory of the temperature, called with `init_temperature`.
         init_temperature: alpha at the start.
         learnable_temperature: whether a learned temperature is adjusted at all.
-        target_entropy: what it is adjusted towards; `auto` is action_dim times the next.
-        target_entropy_per_dim: see there.
+        target_entropy: the entropy that a learned temperature keeps; `auto` is action_dim * target_entropy_per_dim.
+        target_entropy_per_dim: target entropy per action dimension, used if `target_entropy` is `auto`.
         alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
-        actor_update_frequency: updates between two of the actor.
+        actor_update_frequency: updates between two updates of the actor.
         actor_q: what the actor maximises: the `min` or the `mean` over the critics, or the `first` of them.
-        off_policy: what every such agent has (agent.off_policy.OffPolicyAgent).
+        off_policy: arguments of agent.off_policy.OffPolicyAgent.
     """
 
-    frozen_critic: Any  # a view of the critic, which the actor maximises and does not change; a subclass says which
+    frozen_critic: Any  # the view of the critic that the actor maximises; a subclass builds it
 
     def __init__(
         self,
@@ -72,23 +73,23 @@ class SoftActorAgent(OffPolicyAgent):
 
     @property
     def alpha(self) -> torch.Tensor:
-        """The temperature now, a constant scalar tensor of its own."""
+        """The current temperature: a detached scalar, copied, so that a step of the temperature leaves it as it is."""
         return self.temperature().detach().clone()
 
     def require_reparameterised(self, where: str) -> None:
-        """Raises UserError for a mixture policy, whose samples carry no gradient."""
+        """Raises UserError for a mixture policy, whose samples have no gradient."""
         if not self.actor.acts_alone:
             raise UserError(f"{where} has no gradient for a mixture; choose agent=sac_2018, or one component")
 
     def update_actor_and_temperature(
         self, obs: torch.Tensor, noise: Noise, alpha: torch.Tensor, num_rows: int | None = None
     ) -> tuple[Metrics, HistogramInputs]:
-        """One step of both, from the values before either's.  arXiv 1812.05905 (7), (18)
+        """Makes one step of actor and temperature, both from the values before.  arXiv 1812.05905 (7), (18)
 
         Args:
-            obs: (B, obs_dim), all of which the actor sees.
+            obs: (B, obs_dim), the actor's batch.
             alpha: the temperature before its step, scalar.
-            num_rows: the loss is taken at so many of the first rows; None is at all.
+            num_rows: the losses are taken at the first rows alone; None is all.
         """
         dist = self.actor(obs)
         if num_rows is not None:
@@ -97,19 +98,19 @@ class SoftActorAgent(OffPolicyAgent):
         loss = losses.actor_loss(log_prob, self.q_reduction(self.frozen_critic(obs, action)), alpha)
         entropy = -log_prob.detach().mean()
         metrics: Metrics = {"train_actor/loss": loss.detach(), **self.entropy_metrics(entropy, alpha)}
-        to_step = {"actor": loss}
+        step_losses = {"actor": loss}
         if self.learns_temperature:
-            to_step["alpha"] = self.temperature_loss(entropy)
-            metrics["train_alpha/loss"] = to_step["alpha"].detach()
-        self.step_optimizers(**to_step)
+            step_losses["alpha"] = self.temperature_loss(entropy)
+            metrics["train_alpha/loss"] = step_losses["alpha"].detach()
+        self.step_optimizers(**step_losses)
         return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
 
     def temperature_loss(self, entropy: torch.Tensor) -> torch.Tensor:
-        """Of the policy's mean entropy, a constant."""
+        """The temperature's loss, from the policy's mean entropy, detached."""
         return losses.temperature_loss(self.temperature.multiplier(), entropy, self.schedules.target_entropy)
 
     def entropy_metrics(self, entropy: torch.Tensor, alpha: torch.Tensor) -> Metrics:
-        """What is logged of the policy's entropy and its weight."""
+        """The metrics of the policy's entropy and its temperature."""
         return {
             "train_actor/target_entropy": torch.full_like(entropy, self.schedules.target_entropy),
             "train_actor/entropy": entropy,

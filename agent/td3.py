@@ -6,21 +6,33 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from agent.execution.noise import Noise
-from agent.execution.views import frozen_view
-from agent.histograms import HistogramInputs
-from agent.networks.batch_norm import refuse_batch_norm
-from agent.networks.mlp import Init
-from agent.networks.residual import NetworkFactory, build
-from agent.off_policy import ActorFactory, CriticFactory, LearningRate, Metrics, OffPolicyAgent
-from replay_buffer import Batch
-from settings.checked import Checked
-from settings.types import Betas, Depth, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
-from utils import SoftUpdate
+from agent.api import (
+    ActorFactory,
+    Batch,
+    Betas,
+    CriticFactory,
+    Depth,
+    HistogramInputs,
+    Init,
+    LearningRate,
+    Metrics,
+    NetworkFactory,
+    Noise,
+    NonNegativeFloat,
+    OffPolicyAgent,
+    PositiveInt,
+    Schedule,
+    SoftUpdate,
+    UnitInterval,
+    Validated,
+    build_network,
+    frozen_view,
+    refuse_batch_norm,
+)
 
 
 class NoisyAction(NamedTuple):
-    """An action (B, |A|), and the deviation of the noise that is added to it in training."""
+    """An action (B, |A|), and the standard deviation of the noise that is added to it in training."""
 
     action: torch.Tensor
     std: float
@@ -32,13 +44,12 @@ class NoisyAction(NamedTuple):
         return self.action + self.std * noise  # acting clamps it to the action range
 
 
-class DeterministicActor(nn.Module, Checked):
-    """An MLP from an observation to an action, squashed by tanh.
+class DeterministicActor(nn.Module, Validated):
+    """Maps an observation to an action, squashed by tanh.
 
     Args:
-        hidden_dim, hidden_depth: of the hidden layers.
-        exploration_std: deviation of the noise on the actions of training.
-        init, network: as for agent.actor.DiagGaussianActor.
+        exploration_std: standard deviation of the noise on the actions of training.
+        The others are those of agent.actor.DiagGaussianActor.
     """
 
     acts_alone = True  # the greedy action needs no critic
@@ -56,7 +67,7 @@ class DeterministicActor(nn.Module, Checked):
         super().__init__()
         self.noise_dim, self.exploration_std = action_dim, exploration_std
         shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, None
-        self.trunk = build(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape, key="agent.actor.network")
 
     def forward(self, obs: torch.Tensor) -> NoisyAction:
         return NoisyAction(torch.tanh(self.trunk(obs)), self.exploration_std)
@@ -68,10 +79,10 @@ class TD3Agent(OffPolicyAgent):
     Args:
         critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
         actor_lr, actor_betas, critic_lr, critic_betas: of the two Adam optimizers.
-        actor_update_frequency: updates between two of the actor and of all targets.
-        critic_tau: the share of each network that moves into its target.
-        target_noise_std, target_noise_clip: of the noise on the target's actions.
-        off_policy: what every such agent has (agent.off_policy.OffPolicyAgent).
+        actor_update_frequency: updates between two updates of the actor and of all targets.
+        critic_tau: step size of the targets towards their networks, per target update.
+        target_noise_std, target_noise_clip: standard deviation and limit of the noise on the target's actions.
+        off_policy: arguments of agent.off_policy.OffPolicyAgent.
     """
 
     supports_prioritised_replay = True
@@ -104,17 +115,14 @@ class TD3Agent(OffPolicyAgent):
         self.add_optimizer("critic", self.critic, critic_lr, critic_betas, self.critic_weight_decay)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Critics; then, every `actor_update_frequency` updates, the actor and all targets.  Algorithm 1"""
-        head, clip = self.critic.head, self.target_noise_clip
+        """Steps the critics; every `actor_update_frequency` updates also the actor and all targets.  Algorithm 1"""
+        clip = self.target_noise_clip
         with torch.no_grad():
             smoothing = (self.target_noise_std * noise.normal(*batch.action.shape)).clamp(-clip, clip)
             next_action = (self.actor_target(batch.next_obs).action + smoothing).clamp(*self.action_range)
             next_outputs = self.critic_target.outputs(batch.next_obs, next_action)
-            target = head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)
-        outputs = self.critic.outputs(batch.obs, batch.action)
-        critic_loss = self.critic_loss(outputs, target, batch.weight)
-        self.step_optimizers(critic=critic_loss)
-        metrics: Metrics = {"train_critic/loss": critic_loss.detach()}
+            target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)
+        metrics, outputs = self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)
         if self.due(self.actor_update_frequency):
             obs = self.observations.first_view(batch.obs)
             actor_loss = -self.frozen_critic(obs, self.actor(obs).action)[0].mean()
@@ -122,4 +130,4 @@ class TD3Agent(OffPolicyAgent):
             metrics["train_actor/loss"] = actor_loss.detach()
             for soft_update in self.soft_updates:
                 soft_update(self.schedules.critic_tau)
-        return metrics, {"q": head.values(outputs.detach()), **self.priorities(batch, outputs, target)}
+        return metrics, outputs

@@ -1,4 +1,4 @@
-"""The temperature: the weight alpha of the entropy in SAC's objective. Learned, fixed, or falling with the step."""
+"""The temperature alpha, the weight of the entropy in SAC's objective: learned, fixed or on a schedule."""
 
 import math
 from typing import Literal
@@ -6,25 +6,25 @@ from typing import Literal
 import torch
 from torch import nn
 
-from agent.execution.parts import AfterStep, FollowsSteps
 from agent.schedule import Exponential
-from settings.checked import Checked
+from agent.toolkit.hooks import AfterStep, FollowsSteps
 from settings.types import NonNegativeFloat, PositiveFloat, Schedule
+from settings.validated import Validated
 from utils import UserError
 
 
-class LearnedTemperature(nn.Module, AfterStep, Checked):
+class LearnedTemperature(nn.Module, AfterStep, Validated):
     """A parameter that the agent adjusts towards its target entropy (arXiv 1812.05905, section 5).
 
     Args:
         init_temperature: alpha at the start.
-        form: what is learned, and what multiplies the entropy's error in the loss.
-            `exp`: log alpha is learned, alpha multiplies, as in (18).
-            `log`: log alpha is learned and multiplies, so the step does not shrink with alpha.
-            `direct`: alpha is learned and multiplies, kept at 0 or above.
+        form: the parameter, and the factor on the entropy's error in the loss.
+            `exp`: the parameter is log alpha, the factor alpha, as in (18).
+            `log`: parameter and factor are log alpha, so steps do not shrink with alpha.
+            `direct`: parameter and factor are alpha, which is kept at 0 or above.
 
     Raises:
-        UserError: for a start at 0 in a form that takes its logarithm.
+        UserError: for a start at 0, unless the form is `direct`.
     """
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule, form: Literal["exp", "log", "direct"] = "exp"):
@@ -40,18 +40,18 @@ class LearnedTemperature(nn.Module, AfterStep, Checked):
         return self.parameter if self.form == "direct" else self.parameter.exp()
 
     def multiplier(self) -> torch.Tensor:
-        """What multiplies the entropy's error in the temperature's loss."""
+        """The factor on the entropy's error in the temperature's loss."""
         return self.parameter.exp() if self.form == "exp" else self.parameter
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """alpha is never below 0."""
+        """Keeps alpha at 0 or above."""
         if self.form == "direct":
             self.parameter.clamp_(min=0)
 
 
-class FixedTemperature(nn.Module, FollowsSteps, Checked):
-    """alpha stays, or follows a schedule of the environment step; it has nothing to learn."""
+class FixedTemperature(nn.Module, FollowsSteps, Validated):
+    """An alpha that is constant, or follows a schedule of the environment step."""
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):
         super().__init__()
@@ -65,7 +65,7 @@ class FixedTemperature(nn.Module, FollowsSteps, Checked):
         return self.alpha
 
     def set_step(self, step: int) -> None:
-        """Gives alpha its value at this environment step."""
+        """Sets alpha to its value at this environment step."""
         if self.schedule is not None:
             self.alpha.fill_(self.schedule(step))
 
@@ -78,7 +78,7 @@ class ExponentialTemperature(FixedTemperature):
 
 
 def _number(init_temperature: NonNegativeFloat | Schedule, temperature: str) -> float:
-    """Of a temperature that follows no schedule."""
+    """`init_temperature`, for a temperature that cannot follow a schedule."""
     if callable(init_temperature):
         raise UserError(f"agent.init_temperature: a schedule needs agent/temperature=fixed, not {temperature}")
     return init_temperature

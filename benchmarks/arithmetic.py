@@ -1,25 +1,25 @@
-"""How much an agent computes: the products of an update, counted as they are made."""
+"""Counts the floating-point operations of an update of an agent."""
 
 from collections.abc import Sequence
 
 from torch.utils.flop_counter import FlopCounterMode
 from update_worker import ours
 
-UPDATES = 6  # in which every delay comes round
+UPDATES = 6  # a multiple of every update frequency
 
 
 def gflop(overrides: Sequence[str]) -> float:
-    """Of an update of cheetah_run's sizes, in 1e9 additions and multiplications: the mean over all its delays."""
-    from agent.networks import products
+    """Returns the mean cost of an update at cheetah_run's sizes, in 1e9 additions and multiplications."""
+    from agent.networks import matmul
 
-    asks_onednn = products._by_onednn
-    products._by_onednn = lambda *product: False  # whose products are not counted
+    asks_onednn = matmul._prefers_onednn
+    matmul._prefers_onednn = lambda *shapes: False  # torch's counter does not see matmuls by oneDNN
     try:
         update = ours([*overrides, "execution=eager", "device=cpu"])
-        update()  # which tries one first
+        update()  # the first update is rehearsed
         with FlopCounterMode(display=False) as counter:
             for _ in range(UPDATES):
                 update()
     finally:
-        products._by_onednn = asks_onednn
+        matmul._prefers_onednn = asks_onednn
     return counter.get_total_flops() / UPDATES / 1e9

@@ -1,21 +1,23 @@
-"""How fast the code here is beside that of a commit: an update, the start, and the run that `make train` makes.
+"""Compares the speed of this checkout with that of a commit: an update, the start, and the run of `make train`.
 
     python benchmarks/before_after.py <commit> [--parts update,start,training,run] [--seeds 1 2 3] [--rounds 20]
 
-Both sides have the same interpreter and the same overrides, the commit's in a worktree, and take turns, so that what
-else the machine does falls on both alike. `update`: one of SAC with 256 units and batches of 256, fp32, two threads;
-with .venv-bench (`make bench` makes it) Stable-Baselines3 and SBX take turns too. `start`: from the command to the
-first environment step, and to the answer to a mistyped key. `run`: `preset=fast` on cheetah_run, videos on: wall time,
-the training (the episodes' durations, which leave evaluations out, but not what those beside it take from it), and the
-final return; a few minutes a side and seed. `training`: a decision of that run with no evaluation beside it, in turns
-of 250 of them. Adds its parts to benchmarks/results/before_after.json.
+Both sides have the same interpreter and the same overrides (the commit is checked out in a worktree) and take turns, so
+that other load on the machine affects both alike.
+
+    update     one update of SAC, 256 units, batches of 256, fp32, two threads; Stable-Baselines3 and SBX take turns
+               too if there is a .venv-bench (`make bench` builds it)
+    start      from the command to the first environment step, and to the message about a mistyped key
+    training   a decision of `preset=fast` on cheetah_run without evaluations, in turns of 250 decisions
+    run        the whole of that run with videos, a few minutes per side and seed: wall time, training (the durations of
+               the episodes, without evaluations but with their load on the machine), the final return
+
+Updates its parts of benchmarks/results/before_after.json.
 """
 
 import argparse
 import csv
-import datetime
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,25 +27,26 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from machine import processor
+from machine import circumstances
 from same_bytes import worktree
 from speed import PEERS, ROOT, Worker, in_turns, ratio, start_s, updates_of
 
-# A whole training, held in front of an environment step until it is asked for more: the mean seconds of as many.
-STEPS_WHEN_ASKED = """
+# Runs train.py and stops it before an environment step until a number of steps is read from standard input; then
+# prints the mean seconds of these steps.
+STEPS_ON_REQUEST = """
 import os, runpy, sys, time
 import gymnasium as gym
-answers, sys.stdout = sys.stdout, open(os.devnull, "w")  # what a run says is not asked for
-step, asked, left, began = gym.vector.SyncVectorEnv.step, 1, 3000, 0.0
-def held(self, actions):
-    global asked, left, began
+answers, sys.stdout = sys.stdout, open(os.devnull, "w")  # without the output of the run
+step, count, left, began = gym.vector.SyncVectorEnv.step, 1, 3000, 0.0
+def paced(self, actions):
+    global count, left, began
     if left == 0:
-        print([(time.perf_counter() - began) / asked], file=answers, flush=True)
-        left = asked = int(sys.stdin.readline())
+        print([(time.perf_counter() - began) / count], file=answers, flush=True)
+        left = count = int(sys.stdin.readline())
         began = time.perf_counter()
     left -= 1
     return step(self, actions)
-gym.vector.SyncVectorEnv.step = held
+gym.vector.SyncVectorEnv.step = paced
 runpy.run_path("train.py", run_name="__main__")
 """
 RESULT = ROOT / "benchmarks" / "results" / "before_after.json"
@@ -63,22 +66,22 @@ def update(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def start(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
-    asked: dict[str, Callable[[Path], float]] = {
+    timers: dict[str, Callable[[Path], float]] = {
         "first_step_s": lambda checkout: start_s(checkout, "fast"),
         "answer_s": answer_s,
     }
-    found = {}
-    for name, seconds in asked.items():
-        of_side: dict[str, list[float]] = {side: [] for side in sides}
+    medians = {}
+    for name, timer in timers.items():
+        times: dict[str, list[float]] = {side: [] for side in sides}
         for _ in range(7):
             for side, checkout in sides.items():
-                of_side[side].append(seconds(checkout))
-        found[name] = {side: round(median(values), 2) for side, values in of_side.items()}
-    return found
+                times[side].append(timer(checkout))
+        medians[name] = {side: round(median(seconds), 2) for side, seconds in times.items()}
+    return medians
 
 
 def answer_s(checkout: Path) -> float:
-    """Seconds to the line that says what is wrong with a key."""
+    """Returns the seconds to the message about a mistyped key."""
     began = time.perf_counter()
     command = [sys.executable, "train.py", "preset=fast", "agent.actor_lrr=1"]
     code = subprocess.run(command, cwd=checkout, capture_output=True).returncode
@@ -87,14 +90,14 @@ def answer_s(checkout: Path) -> float:
 
 
 def run(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
-    of_side: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    runs: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
     for seed in args.seeds:
         for side in sorted(sides, reverse=seed % 2 == 0):
-            of_side[side].append(one_run(sides[side], seed))
-            print(f"seed {seed}, {side}: {of_side[side][-1]}", file=sys.stderr, flush=True)
-    pairs = list(zip(of_side["before"], of_side["after"], strict=True))
+            runs[side].append(one_run(sides[side], seed))
+            print(f"seed {seed}, {side}: {runs[side][-1]}", file=sys.stderr, flush=True)
+    pairs = list(zip(runs["before"], runs["after"], strict=True))
     ratios = {key: round(median(b[key] / a[key] for a, b in pairs), 3) for key in ("wall_s", "training_s")}
-    return {"seeds": args.seeds, "ratios": ratios} | of_side
+    return {"seeds": args.seeds, "ratios": ratios} | runs
 
 
 def one_run(checkout: Path, seed: int) -> dict[str, float]:
@@ -126,7 +129,7 @@ def training(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
 def trainer(checkout: Path, folder: Path) -> Worker:
     never = [f"{key}=1_000_000" for key in ("num_train_steps", "eval_frequency")]
     rest = ["replay_buffer_capacity=80_000", "num_eval_episodes=1", "save_video=false", f"hydra.run.dir={folder}"]
-    return Worker([sys.executable, "-c", STEPS_WHEN_ASKED, "preset=fast", *never, *rest], checkout)
+    return Worker([sys.executable, "-c", STEPS_ON_REQUEST, "preset=fast", *never, *rest], checkout)
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -145,19 +148,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     args = parser.parse_args()
     if unknown := set(args.parts) - set(PARTS):
-        parser.error(f"--parts: no {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        parser.error(f"--parts: no {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
     with (
         tempfile.TemporaryDirectory(prefix="before_after_") as folder,
-        worktree(args.commit, Path(folder) / "commit") as there,
+        worktree(args.commit, Path(folder) / "commit") as commit,
     ):
-        measured = {name: PARTS[name]({"before": there, "after": ROOT}, args) for name in args.parts}
+        measured = {name: PARTS[name]({"before": commit, "after": ROOT}, args) for name in args.parts}
     record = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
-    record |= {
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "machine": f"{processor()}, {os.cpu_count()} cores",
-        "commit": args.commit,
-        **measured,
-    }
+    record |= circumstances() | {"commit": args.commit} | measured
     RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(measured))
 

@@ -1,11 +1,11 @@
-"""Kills real runs at random instants, resumes them until they are done, and compares every byte with undisturbed runs.
+"""Kills runs at random instants, resumes them until they finish, and compares every byte with undisturbed runs.
 
     python benchmarks/crash_test.py --minutes 1 [--seed 7] [--only pendulum ring]
 
-A run is a process of its own, killed with SIGKILL (one time in five SIGTERM) and started again by the same command,
-`train.py resume=auto ...`, or by `resume=<folder>`. Most are forked from this process, which has imported everything
-already, so that a second holds more of a run and less of Python's start; every tenth is a fresh interpreter. What is
-compared is in same_run.py. Half the kills wait for a checkpoint to be under way. Prints a line a scenario and writes a
+Each start of a run is a process, which gets SIGKILL (or SIGTERM, one time in five) and is started again by the same
+command, `train.py resume=auto …`, or by `resume=<folder>`. Most processes are forked from this one, which has imported
+everything, so that more kills fit into a minute; every tenth is a new interpreter. Half of the kills wait until a
+checkpoint is being written. benchmarks/same_run.py compares the results. Prints one line per scenario and writes a
 summary.
 """
 
@@ -27,18 +27,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-os.environ.update(OMP_NUM_THREADS="1", MUJOCO_GL="disabled")  # a fork is safe while there is one thread
+os.environ.update(OMP_NUM_THREADS="1", MUJOCO_GL="disabled")  # forking is safe with one thread only
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import torch  # noqa: E402
-import torch._dynamo  # noqa: E402  two seconds, which an optimizer would take later
-from same_run import result, same  # noqa: E402
-from torch.utils import tensorboard  # noqa: E402, F401  so that the forked runs have it
+import torch._dynamo  # noqa: E402  takes two seconds; the forked runs would need them too
+from same_bytes import same  # noqa: E402
+from same_run import result  # noqa: E402
+from torch.utils import tensorboard  # noqa: E402, F401  as above
 
 import envs.make  # noqa: E402, F401
-from run import checkpoint  # noqa: E402
-from run import folder as run_folder  # noqa: E402
+from run.saving import checkpoint  # noqa: E402
+from run.saving import folder as run_folder  # noqa: E402
 from run.stopping import EXIT_SAVED  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "crash_test.json"
@@ -68,25 +69,25 @@ SCENARIOS: dict[str, list[str]] = {
         *(PENDULUM, "agent=drq", "image_size=16", "image_pad=2", "replay_buffer_capacity=150", "n_step=2"),
         *("agent.encoder.strides=[2,1]", "agent.encoder.channels=4", "log_frequency=200", "action_repeat=4"),
     ],
-    "beside": [PENDULUM, "num_train_steps=900", "eval_in_background=true"],
+    "background": [PENDULUM, "num_train_steps=900", "eval_in_background=true"],
     "reacher_easy": ["env=reacher_easy", "num_train_steps=1100", "action_repeat=2", "num_eval_episodes=1"],
 }
 
 
 @dataclass
 class Outcome:
-    """What happened in one scenario."""
+    """The counts of one scenario."""
 
-    runs: int = 0  # compared with the undisturbed one
+    runs: int = 0  # finished, and compared with the undisturbed run
     sigkills: int = 0
     sigterms: int = 0
-    inside_a_write: int = 0  # of the SIGKILLs: half a checkpoint was there
+    during_a_write: int = 0  # SIGKILLs that left half a checkpoint
     fresh_interpreters: int = 0
     faults: list[str] = field(default_factory=list)
 
 
 class Run:
-    """A training run in a folder, started as often as it takes."""
+    """A training run in a folder, started until it is finished."""
 
     def __init__(self, folder: Path, overrides: list[str]):
         self.folder = folder
@@ -94,10 +95,11 @@ class Run:
         self._log = folder.with_suffix(".txt")
 
     def start(self, fresh: bool = False, by_folder: bool = False) -> int:
-        """Starts a process, by `resume=<folder>` where there is something to resume and that is asked for.
+        """Starts a process and returns its id.
 
-        Returns:
-            Its id.
+        Args:
+            fresh: as a new interpreter; otherwise forked.
+            by_folder: by `resume=<folder>` if there is a checkpoint; otherwise by `resume=auto`.
         """
         by_folder = by_folder and bool(checkpoint.newest_first(self.folder))
         arguments = [f"resume={self.folder}"] if by_folder else self._auto
@@ -125,13 +127,13 @@ class Run:
     def is_finished(self) -> bool:
         return (self.folder / run_folder.FINISHED).exists()
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
         return " / ".join(lines[-3:])
 
 
 def wait(process: int, seconds: float) -> int | None:
-    """The exit code (negative: the signal), or None if the process still runs after so many seconds."""
+    """Returns the exit code (negative: the signal), or None if the process still runs after `seconds`."""
     until_s = time.perf_counter() + seconds
     while True:
         ended, status = os.waitpid(process, os.WNOHANG)
@@ -143,11 +145,11 @@ def wait(process: int, seconds: float) -> int | None:
 
 
 def undisturbed(run: Run) -> tuple[float, float]:
-    """Runs to the end; returns the seconds of a forked run, and those that a fresh interpreter takes to get as far."""
+    """Runs to the end; returns the seconds of the forked run and those a new interpreter needs for its imports."""
     started_s = time.perf_counter()
     code = wait(run.start(), 600)
     if code != 0:
-        raise SystemExit(f"the undisturbed run ended with {code}: {run.last_words()}")
+        raise SystemExit(f"the undisturbed run ended with {code}: {run.last_output()}")
     whole_s = time.perf_counter() - started_s
     started_s = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import train, envs.make"], cwd=ROOT, check=True)
@@ -155,7 +157,7 @@ def undisturbed(run: Run) -> tuple[float, float]:
 
 
 def is_writing(run: Run) -> bool:
-    """Whether half a checkpoint is there, of a process that writes it or was killed."""
+    """Returns whether there is half a checkpoint, being written or left by a killed process."""
     folder = run.folder / checkpoint.FOLDER
     return any(folder.glob(".step_*")) or any(folder.glob("*/.part.rows"))
 
@@ -163,15 +165,15 @@ def is_writing(run: Run) -> bool:
 def wait_for_a_write(run: Run) -> None:
     """Returns when the process begins to write a checkpoint, or after two seconds."""
     until_s = time.perf_counter() + 2
-    while is_writing(run) and time.perf_counter() < until_s:  # one that a killed process left, or that is under way
+    while is_writing(run) and time.perf_counter() < until_s:  # an older one
         time.sleep(0.0005)
     while not is_writing(run) and time.perf_counter() < until_s and not run.is_finished():
         time.sleep(0.0005)
 
 
 def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, outcome: Outcome, until_s: float) -> bool:
-    """Kills and resumes until the run is done, without kills once the time is over; returns whether that went well."""
-    span_s = 0.2 * whole_s  # in which a kill falls; longer while nothing gets done in it
+    """Kills and resumes the run until it is finished, without kills after `until_s`; returns whether it succeeded."""
+    span_s = 0.2 * whole_s  # a kill falls within it; it grows while no new checkpoint is reached
     while True:
         fresh = chance.random() < 0.1
         outcome.fresh_interpreters += fresh
@@ -191,23 +193,23 @@ def disturb(run: Run, whole_s: float, import_s: float, chance: random.Random, ou
             span_s *= 1.3 if checkpoint.newest_first(run.folder)[:1] == before else 0.9
             if number == signal.SIGKILL:
                 outcome.sigkills += 1
-                outcome.inside_a_write += is_writing(run)
+                outcome.during_a_write += is_writing(run)
             else:
                 outcome.sigterms += 1
             if code in (-number, EXIT_SAVED):
                 continue
         if code != 0:
-            outcome.faults.append(f"exit code {code}: {run.last_words()}")
+            outcome.faults.append(f"exit code {code}: {run.last_output()}")
         return code == 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=None, help="chooses the instants; printed if not given")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the instants; random if not given, and printed")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
-    parser.add_argument("--keep", action="store_true", help="keep the folders, to look into a fault")
-    parser.add_argument("--result", type=Path, default=RESULT, help="where the summary goes")
+    parser.add_argument("--keep", action="store_true", help="keep the folders")
+    parser.add_argument("--result", type=Path, default=RESULT, help="file of the summary")
     arguments = parser.parse_args()
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
@@ -216,7 +218,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="crash_test_"))
     outcomes = {name: Outcome() for name in chance.sample(arguments.only, len(arguments.only))}
     expected: dict[str, dict[str, Any]] = {}
-    lasts: dict[str, tuple[float, float]] = {}
+    durations: dict[str, tuple[float, float]] = {}
     try:
         while time.perf_counter() < until_s:
             for name, outcome in outcomes.items():
@@ -224,13 +226,13 @@ def main() -> None:
                     break
                 if name not in expected:
                     straight = Run(folder / f"{name}_straight", SCENARIOS[name])
-                    lasts[name] = undisturbed(straight)
+                    durations[name] = undisturbed(straight)
                     expected[name] = result(straight.folder)
                 run = Run(folder / f"{name}_{outcome.runs}", SCENARIOS[name])
-                if disturb(run, *lasts[name], chance, outcome, until_s):
+                if disturb(run, *durations[name], chance, outcome, until_s):
                     outcome.runs += 1
                     got = result(run.folder)
-                    outcome.faults += [f"{what} differs" for what in got if not same(got[what], expected[name][what])]
+                    outcome.faults += [f"{part} differs" for part in got if not same(got[part], expected[name][part])]
                 if outcome.faults:
                     print(f"{name}: {outcome.faults[-1]} ({run.folder})", flush=True)
                     arguments.keep = True
@@ -245,10 +247,10 @@ def main() -> None:
 
 def report(seed: int, minutes: float, outcomes: dict[str, Outcome], path: Path) -> None:
     for name, outcome in outcomes.items():
-        unharmed = "every byte the same" if outcome.runs else "no time for it"
+        unharmed = "every byte the same" if outcome.runs else "not run, no time left"
         verdict = "DIFFERS: " + "; ".join(outcome.faults) if outcome.faults else unharmed
         print(
-            f"{name:17} {outcome.runs:3} runs, {outcome.sigkills:3} SIGKILL ({outcome.inside_a_write} inside a write), "
+            f"{name:17} {outcome.runs:3} runs, {outcome.sigkills:3} SIGKILL ({outcome.during_a_write} during a write), "
             f"{outcome.sigterms:3} SIGTERM, {outcome.fresh_interpreters} in a fresh interpreter: {verdict}"
         )
     kills = sum(outcome.sigkills for outcome in outcomes.values())

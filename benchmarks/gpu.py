@@ -1,10 +1,10 @@
-"""Times whole training on a GPU: updates captured, compiled and captured, and eager, in one run.
+"""Measures whole trainings on a GPU with captured, compiled and eager updates: `make gpu-check`.
 
     python benchmarks/gpu.py
 
-cheetah_run at full size (1024 units, batches of 1024, one update a step; flash_sac and drq at their own), logs on,
-evaluation and videos off. Each variant trains in a process of its own, the variants in turn, twice. Writes
-benchmarks/results/gpu.json (the machine, the versions, every number) and prints, last, its summary as one line of JSON.
+cheetah_run at full size (1024 units, batches of 1024, one update per step; flash_sac and drq at their own sizes), with
+logs, without evaluations and videos. The variants take turns, each in its own process, twice. Writes
+benchmarks/results/gpu.json (machine, versions, every number); the last line of output is the summary as JSON.
 """
 
 import datetime
@@ -32,11 +32,11 @@ VARIANTS = {
     "captured_tf32_flash_sac": ["execution=captured", "precision=tf32", "agent=flash_sac"],
     "captured_tf32_drq": [
         *("execution=captured", "precision=tf32", "agent=drq", "replay_buffer_capacity=20_000"),
-        "replay_storage=device",  # actions are held for four steps, so a step here is a quarter of a decision
+        "replay_storage=device",  # actions are held for four steps: a step is a quarter of a decision
     ],
 }
 ROUNDS = 2
-WARM_UP_EPISODES = 2  # of 1000 steps: the seed policy's, and one in which updates are warmed up and captured
+WARM_UP_EPISODES = 2  # of 1000 steps: one of random actions, one in which updates are warmed up and captured
 EPISODES = 8
 TIMED_UPDATES = 300
 NO_EVALUATION = 10**9
@@ -48,15 +48,15 @@ TRAINING = [
 
 
 def measure(overrides: list[str]) -> dict[str, Any]:
-    """Trains once. Steps/s are from the end of one episode to the end of another: resets, logs and dumps included."""
+    """Trains once and returns the speed from the end of one episode to the end of another, with resets and logs."""
     from settings import compose
-    from settings.check import check
+    from settings.schema import check
     from train import Workspace
 
     cfg = check(compose.plain(compose.compose_config("train", overrides)))
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(cfg, Path(folder))
-        ends: list[tuple[int, float]] = []  # of the training episodes: step, time
+        ends: list[tuple[int, float]] = []  # step and time at the end of each training episode
         dump = workspace.logger.dump
 
         def timed_dump(step: int, save: bool = True, ty: str | None = None) -> Any:
@@ -78,7 +78,7 @@ def measure(overrides: list[str]) -> dict[str, Any]:
 
 
 def _update_ms(workspace: Any) -> float:
-    """One update after another, with nothing between them: milliseconds each."""
+    """Returns the milliseconds of an update, with nothing between updates."""
     _wait(workspace.agent.device)
     started_s = time.perf_counter()
     for _ in range(TIMED_UPDATES):
@@ -93,19 +93,19 @@ def _wait(device: torch.device) -> None:
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, float]:
-    """Medians over the rounds, and each variant's speed over the eager one's."""
-    found: dict[str, float] = {}
+    """Returns medians over the rounds, and the speed of each variant divided by that of eager updates."""
+    summary: dict[str, float] = {}
     for name in VARIANTS:
-        of_name = [run for run in runs if run["variant"] == name]
-        found[f"{name}_steps_per_second"] = statistics.median(run["steps_per_second"] for run in of_name)
-        found[f"{name}_update_ms"] = statistics.median(run["update_ms"] for run in of_name)
-    eager = found["eager_tf32_steps_per_second"]
+        variant_runs = [run for run in runs if run["variant"] == name]
+        summary[f"{name}_steps_per_second"] = statistics.median(run["steps_per_second"] for run in variant_runs)
+        summary[f"{name}_update_ms"] = statistics.median(run["update_ms"] for run in variant_runs)
+    eager = summary["eager_tf32_steps_per_second"]
     for name in VARIANTS:
-        found[f"{name}_vs_eager"] = found[f"{name}_steps_per_second"] / eager
+        summary[f"{name}_vs_eager"] = summary[f"{name}_steps_per_second"] / eager
     plain = [name for name in VARIANTS if "tf32" in name and not name.endswith(("flash_sac", "drq"))]
-    fastest = max(found[f"{name}_steps_per_second"] for name in plain)
-    found["minutes_for_1e6_steps_tf32"] = 1e6 / fastest / 60
-    return {key: round(value, 4) for key, value in found.items()}
+    fastest = max(summary[f"{name}_steps_per_second"] for name in plain)
+    summary["minutes_for_1e6_steps_tf32"] = 1e6 / fastest / 60
+    return {key: round(value, 4) for key, value in summary.items()}
 
 
 def machine() -> dict[str, Any]:
@@ -124,15 +124,15 @@ def main() -> int:
         print(json.dumps(measure(sys.argv[2:])))
         return 0
     if not torch.cuda.is_available():
-        print("benchmarks/gpu.py: it needs an NVIDIA GPU, and torch finds none here", file=sys.stderr)
+        print("benchmarks/gpu.py: needs an NVIDIA GPU, and torch finds none", file=sys.stderr)
         return 2
     runs = []
     for number in range(ROUNDS):
         for name, overrides in VARIANTS.items():
             command = [sys.executable, __file__, "measure", *TRAINING, *overrides]
-            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-            runs.append({"variant": name, "round": number, **json.loads(done.stdout.splitlines()[-1])})
-            print(f"{name}: {runs[-1]['steps_per_second']:.0f} steps/s, {runs[-1]['update_ms']:.3f} ms an update")
+            process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+            runs.append({"variant": name, "round": number, **json.loads(process.stdout.splitlines()[-1])})
+            print(f"{name}: {runs[-1]['steps_per_second']:.0f} steps/s, {runs[-1]['update_ms']:.3f} ms per update")
     summary = summarise(runs)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(

@@ -3,8 +3,8 @@
 python benchmarks/picture.py exp/<day>/<run> docs/img/trained_run.png
 """
 
+import argparse
 import csv
-import sys
 from pathlib import Path
 
 import imageio.v3 as iio
@@ -34,7 +34,7 @@ def main(run: Path, target: Path, num_frames: int = 6) -> None:
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     for place in range(num_frames):
-        moment = len(frames) // 4 + place * 5  # a sixth of a second apart, once the motion is under way
+        moment = len(frames) // 4 + place * 5  # a sixth of a second apart, from a quarter of the video on
         axes = figure.add_subplot(grid[place // (num_frames // 2), 2 + place % (num_frames // 2)])
         axes.imshow(frames[moment])
         axes.set_title(f"{moment / 30:.2f} s", fontsize=8)
@@ -44,4 +44,7 @@ def main(run: Path, target: Path, num_frames: int = 6) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="folder of a run with a video")
+    parser.add_argument("target", type=Path, help="the png file")
+    main(**vars(parser.parse_args()))

@@ -1,8 +1,8 @@
-"""A profiler's trace of ten updates: `make profile ARGS="agent.batch_size=256 agent.critic.hidden_dim=256"`.
+"""Records a profiler's trace of ten updates: `make profile ARGS="agent.batch_size=256"`.
 
-Writes exp/profile/<host>.<time>.pt.trace.json, which opens in https://ui.perfetto.dev and, with
-`tensorboard --logdir exp/profile`, in TensorBoard's profiler plug-in, and prints what took the most time. The arguments
-are train.py's.
+The arguments are train.py's. Prints the operations that take most time, and writes
+exp/profile/<host>.<time>.pt.trace.json for https://ui.perfetto.dev or TensorBoard's profiler plug-in
+(`tensorboard --logdir exp/profile`).
 """
 
 import sys

@@ -1,12 +1,12 @@
-"""Whether the code here trains to the same bytes as a commit does, wherever its modules are.
+"""Checks whether this checkout trains to the same bytes as a commit, even if its modules have moved.
 
     python benchmarks/same_bytes.py <commit> [--agents sac,crossq] [--steps 3000] [--jobs 2] [--keep FOLDER]
 
-Every agent is trained by `train.py` in a worktree of the commit and in this checkout as it is, eager and recorded, in
-one environment and in three, with the same overrides and the same interpreter. Compared are train.csv and eval.csv
-without the columns that measure time, and the policy in the newest checkpoint: its range of actions, and its networks'
-weights by name, whatever their classes are called. Nothing of the project is imported, since its modules may have
-moved in between. Prints a table with a row an agent; seconds and what is done so far go to the standard error.
+Trains every agent by `train.py` in a worktree of the commit and in this checkout, eager and recorded, in one
+environment and in three, with the same overrides and the same interpreter. Compares train.csv and eval.csv without the
+columns that measure time, and the policy in the newest checkpoint: its action range, and its networks' weights by name.
+Imports nothing of the project, whose modules may have moved. Prints a table with one row per agent; progress goes to
+standard error.
 """
 
 import argparse
@@ -36,17 +36,20 @@ SMALL = [
     *("save_video=false", "save_figure=false", "log_save_tb=false"),
     *("agent.batch_size=32", "agent.critic.hidden_dim=32", "agent.actor.hidden_dim=32"),
 ]
+PIXELS = ["image_size=40", "agent.encoder.channels=8", "agent.encoder.feature_dim=16", "updates_per_step=0.5"]
 MORE = {
     "sac_v": ["agent.value.hidden_dim=32"],
     "sac_2018": ["agent.value.hidden_dim=32"],
     "redq": ["updates_per_step=2"],
     "droq": ["updates_per_step=2"],
+    "drq": PIXELS,
+    "drq_norm": PIXELS,
     "crossq": ["agent.critic.network.norm.renorm_after=200", "agent.actor.network.norm.renorm_after=200"],
 }
 
 
 class Case(NamedTuple):
-    """One training, on one of the two sides."""
+    """One training run on one side."""
 
     agent: str
     execution: str
@@ -58,18 +61,18 @@ class Case(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A training's folder, and, if it failed, where and the last line of its output."""
+    """A training run that has ended."""
 
     folder: Path
-    failure: str | None
+    failure: str | None  # the side and the last line of output, if it failed
 
 
 @contextmanager
 def worktree(commit: str, folder: Path) -> Iterator[Path]:
-    """The commit's files in a folder, for as long as it takes."""
+    """Checks a commit out into a folder, and removes it at the end of the context."""
     git = ["git", "-C", str(ROOT), "worktree"]
     if subprocess.run([*git, "add", "--quiet", "--detach", str(folder), commit]).returncode:
-        sys.exit(2)  # git has said why
+        sys.exit(2)  # git has printed the reason
     try:
         yield folder
     finally:
@@ -77,7 +80,7 @@ def worktree(commit: str, folder: Path) -> Iterator[Path]:
 
 
 def agents(checkout: Path) -> set[str]:
-    return {path.stem for path in (checkout / "config" / "agent").glob("*.yaml")}
+    return {path.stem for path in (checkout / "config" / "agent").glob("[!_]*.yaml")}
 
 
 def overrides(case: Case, steps: int) -> list[str]:
@@ -87,11 +90,13 @@ def overrides(case: Case, steps: int) -> list[str]:
 
 
 def train(case: Case, checkout: Path, folder: Path, steps: int) -> Ended:
-    """Runs a training to its end; what it says goes into a file beside its folder."""
+    """Runs a training to its end; its output goes into a file beside its folder."""
     run = folder / str(case).replace(" ", "_")
     log = run.with_suffix(".log")
     command = [sys.executable, "train.py", *overrides(case, steps), f"hydra.run.dir={run}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MUJOCO_GL": "disabled"}
+    # Frames are only the same if both sides render with the same software.
+    renderer = "osmesa" if MORE.get(case.agent) is PIXELS else "disabled"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MUJOCO_GL": renderer}
     began_s = time.perf_counter()
     try:
         with log.open("w") as file:
@@ -111,13 +116,13 @@ def last_line(log: Path) -> str:
 
 
 def difference(a: Ended, b: Ended) -> str:
-    """`same`, or what differs first, or the failure of one that failed."""
+    """Returns `same`, or the first difference, or the failure of a run."""
     failure = b.failure or a.failure
     if failure:
         return failure
     try:
         return next(differences(a.folder, b.folder), "same")
-    except Exception as fault:  # a file that is not there or is not what it was: this cell's matter alone
+    except Exception as fault:  # a missing or unreadable file fails this cell only
         return f"failed: {type(fault).__name__}: {fault}"
 
 
@@ -131,7 +136,7 @@ def differences(a: Path, b: Path) -> Iterator[str]:
 
 
 def timeless(path: Path) -> list[list[str]]:
-    """A CSV file's rows, the header first, without the columns that measure time."""
+    """Returns the rows of a CSV file, header first, without the columns that measure time."""
     with path.open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     if not rows:
@@ -158,12 +163,12 @@ def first_unequal(a: Sequence[str], b: Sequence[str]) -> str:
 
 
 def newest_checkpoint(folder: Path) -> Path:
-    found = [path for path in (folder / "checkpoints").iterdir() if re.fullmatch(r"step_\d+", path.name)]
-    return max(found, key=lambda path: int(path.name.removeprefix("step_")))
+    checkpoints = [path for path in (folder / "checkpoints").iterdir() if re.fullmatch(r"step_\d+", path.name)]
+    return max(checkpoints, key=lambda path: int(path.name.removeprefix("step_")))
 
 
 def of_policies(a: dict[str, Any], b: dict[str, Any]) -> Iterator[str]:
-    """Their classes' names, which are in the files too, may differ."""
+    """Yields differences of action range and weights; the classes' names, which the files have too, may differ."""
     if a["action_range"] != b["action_range"]:
         yield f"policy action_range {a['action_range']} != {b['action_range']}"
     networks_a, networks_b = a["networks"], b["networks"]
@@ -175,24 +180,30 @@ def of_policies(a: dict[str, Any], b: dict[str, Any]) -> Iterator[str]:
         if list(weights_a) != list(weights_b):
             yield f"policy {network} weights " + first_unequal(list(weights_a), list(weights_b))
             return
-        yield from (f"policy {network} {name}" for name in weights_a if not equal(weights_a[name], weights_b[name]))
+        yield from (f"policy {network} {name}" for name in weights_a if not same(weights_a[name], weights_b[name]))
 
 
-def equal(a: Any, b: Any) -> bool:
-    """To the last bit; a normaliser's state holds plain numbers too."""
-    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
-        return type(a) is type(b) and a == b
-    return a.dtype == b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+def same(a: Any, b: Any) -> bool:
+    """Returns whether two values, which may be nested, are equal to the last bit."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b or (a != a and b != b)  # nan
 
 
 def row(agent: str, ended: dict[Case, Future[Ended]]) -> list[str]:
-    """A cell a setting, here against there, and one for the executions here against each other."""
+    """Returns one cell per setting, which compares both sides, and one that compares eager and recorded here."""
     runs = {case: future.result() for case, future in ended.items() if case.agent == agent}
     cells = [difference(*(runs[Case(agent, *setting, side)] for side in (THERE, HERE))) for setting in SETTINGS]
     between = {
         n: difference(*(runs[Case(agent, execution, n, HERE)] for execution in ("eager", "recorded"))) for n in (1, 3)
     }
-    return [*cells, next((f"x {n}: {found}" for n, found in between.items() if found != "same"), "same")]
+    return [*cells, next((f"x {n}: {text}" for n, text in between.items() if text != "same"), "same")]
 
 
 def line(cells: Sequence[str]) -> str:
@@ -200,31 +211,31 @@ def line(cells: Sequence[str]) -> str:
 
 
 def compare(names: Sequence[str], there: Path, folder: Path, steps: int, jobs: int) -> list[str]:
-    """Trains everything and prints the table, each row once its runs are done; returns its cells."""
+    """Runs all trainings, prints each row of the table when its runs are done, and returns the cells."""
     checkouts = {THERE: there, HERE: ROOT}
     cases = [Case(name, *setting, side) for name in names for setting in SETTINGS for side in checkouts]
     headings = [f"{execution} x {num_envs}" for execution, num_envs in SETTINGS]
     print(line(["agent", *headings, "recorded = eager"]), line(["---"] * 6), sep="\n", flush=True)
     pool = ThreadPoolExecutor(jobs)
-    found = []
+    all_cells = []
     try:
         ended = {case: pool.submit(train, case, checkouts[case.side], folder, steps) for case in cases}
         for name in names:
             cells = row(name, ended)
             print(line([name, *cells]), flush=True)
-            found += cells
+            all_cells += cells
     finally:
         pool.shutdown(cancel_futures=True)
-    return found
+    return all_cells
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
-    parser.add_argument("--agents", type=lambda names: names.split(","), help="all that both have, unless given")
+    parser.add_argument("--agents", type=lambda names: names.split(","), help="default: all that both sides have")
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
-    parser.add_argument("--keep", type=Path, help="an empty or new folder, which the runs are kept in")
+    parser.add_argument("--keep", type=Path, help="a new or empty folder for the runs")
     arguments = parser.parse_args()
     if arguments.keep and arguments.keep.exists() and any(arguments.keep.iterdir()):
         parser.error(f"{arguments.keep} is not empty")

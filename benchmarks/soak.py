@@ -1,9 +1,9 @@
-"""A long run in which nothing may grow: memory after the buffer is full, open files, and no row may be missing.
+"""Checks that a long run does not grow: memory once the replay buffer is full, open files; and that no row is missing.
 
     python benchmarks/soak.py [--steps 100000]
 
-Trains tiny networks on Pendulum-v1 with TensorBoard, checkpoints and evaluations, in a process that is looked at from
-outside. Prints what it found and writes benchmarks/results/soak.json; the exit code is 1 if anything grew.
+Trains tiny networks on Pendulum-v1 with TensorBoard, checkpoints and evaluations, and samples the process from outside.
+Prints a summary and writes it to benchmarks/results/soak.json; the exit code is 1 if anything grew or is missing.
 """
 
 import argparse
@@ -22,11 +22,11 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "soak.json"
 EPISODE = 200  # steps of Pendulum-v1
-MAY_GROW_BYTES = 4_000_000  # what an allocator does with pieces of its own
+MAY_GROW_BYTES = 4_000_000  # fragmentation in the allocator
 
 
 class Sample(NamedTuple):
-    """What the process held when the log was at a step."""
+    """Memory and open files of the process at one step of the log."""
 
     step: int
     resident_bytes: int
@@ -49,13 +49,13 @@ def overrides(steps: int, folder: Path) -> list[str]:
 
 
 def last_step(log: Path) -> int:
-    """The step of a log's last whole row; 0 if there is none."""
+    """Returns the step of the last whole row of a log; 0 if there is none."""
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     return int(lines[-1].split(",")[1]) if len(lines) > 1 and lines[-1].count(",") == lines[0].count(",") else 0
 
 
 def watch(steps: int, folder: Path) -> list[Sample]:
-    """Runs the training and looks at it twice a second."""
+    """Runs the training and samples its process twice a second."""
     command = [sys.executable, "train.py", *overrides(steps, folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     samples = []
@@ -63,10 +63,10 @@ def watch(steps: int, folder: Path) -> list[Sample]:
         training = psutil.Popen(command, cwd=ROOT, stdout=output, stderr=output, env=environment)
         while training.poll() is None:
             try:
-                held = training.memory_info().rss, training.num_fds()
+                usage = training.memory_info().rss, training.num_fds()
             except psutil.Error:
                 break
-            samples.append(Sample(last_step(folder / "train.csv"), *held))
+            samples.append(Sample(last_step(folder / "train.csv"), *usage))
             time.sleep(0.5)
         code = training.wait()
     if code:
@@ -75,24 +75,24 @@ def watch(steps: int, folder: Path) -> list[Sample]:
 
 
 def faults(steps: int, folder: Path, early: list[Sample], late: list[Sample]) -> list[str]:
-    """What grew, and what is missing."""
-    found = []
+    """Returns a line for everything that grew or is missing."""
+    lines = []
     grown = max(sample.resident_bytes for sample in late) - max(sample.resident_bytes for sample in early)
     if grown > MAY_GROW_BYTES:
-        found.append(f"{grown:,} bytes more resident at the end")
+        lines.append(f"{grown:,} bytes more resident at the end")
     if max(sample.open_files for sample in late) > max(sample.open_files for sample in early):
-        found.append("more open files at the end")
+        lines.append("more open files at the end")
     with (folder / "train.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     if [int(row["step"]) for row in rows] != list(range(EPISODE, steps + 1, EPISODE)):
-        found.append("rows of train.csv are missing")
+        lines.append("rows of train.csv are missing")
     with (folder / "eval.csv").open(newline="", encoding="utf-8") as file:
         evaluated = [int(row["step"]) for row in csv.DictReader(file)]
     if evaluated != list(range(steps // 20, steps + 1, steps // 20)):
-        found.append("rows of eval.csv are missing")
+        lines.append("rows of eval.csv are missing")
     if len(list((folder / "checkpoints").glob("step_*"))) != 2:
-        found.append("more checkpoints than are to be kept")
-    return found
+        lines.append("not exactly two checkpoints were kept")
+    return lines
 
 
 def main() -> None:
@@ -104,7 +104,7 @@ def main() -> None:
         samples = watch(steps, folder)
         early = [sample for sample in samples if 0.2 * steps <= sample.step < 0.4 * steps]  # the buffer is full at 0.1
         late = [sample for sample in samples if sample.step >= 0.8 * steps]
-        found = faults(steps, folder, early, late)
+        problems = faults(steps, folder, early, late)
     finally:
         shutil.rmtree(folder.parent)
     summary = {
@@ -114,11 +114,11 @@ def main() -> None:
         },
         "open_files": {name: max(s.open_files for s in part) for name, part in (("early", early), ("late", late))},
         "samples": len(samples),
-        "faults": found,
+        "faults": problems,
     }
     print(json.dumps(summary, indent=1))
     RESULT.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    sys.exit(bool(found))
+    sys.exit(bool(problems))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How fast an update and a whole run are, beside Stable-Baselines3, SBX and the machine itself: `make bench`.
+"""Measures the speed of updates and of whole runs, compared with Stable-Baselines3, SBX and bare matmuls: `make bench`.
 
-Each system lives in a process of its own and works only when it is its turn, round after round, so that what else the
-machine does falls on all alike. A ratio is the median over rounds of the ratio of the two medians within a round.
-Writes benchmarks/results/speed.json; the last line of its output is one JSON object.
+Each system has a process of its own and works only in its turn, round after round, so that other load on the machine
+affects all alike. A ratio is the median over rounds of the ratio of the two medians within a round. Writes
+benchmarks/results/speed.json; the last line of output is one JSON object.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from run.machine import bf16_time_ratio
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".venv-bench" / "bin" / "python"
 WHOLE = ROOT / "benchmarks" / "whole_training.py"
-Times = dict[str, list[float]]  # system -> median seconds an update, by round
+Times = dict[str, list[float]]  # system -> median seconds of an update in each round
 
 
 class Worker:
-    """A command that waits for its turn: it says when it is there, and answers each count with a list of seconds."""
+    """A process that prints a line when it is ready, and answers each count on its input with a list of seconds."""
 
     def __init__(self, command: list[str], folder: Path = ROOT):
         pipe = subprocess.PIPE
@@ -46,7 +46,7 @@ class Worker:
         return line
 
     def median_s(self, num_updates: int) -> float:
-        """Of so many updates, the first fifth of them left out: the caches are another system's."""
+        """Returns the median time of an update, without the first fifth, when caches hold other data."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{num_updates}\n")
         self._process.stdin.flush()
@@ -59,27 +59,27 @@ class Worker:
 
 
 def updates_of(system: str, units: int, precision: str, checkout: Path = ROOT) -> Worker:
-    """Of one system at one size; its code is that of a checkout."""
+    """Starts the updates of one system at one size, with the code of `checkout`."""
     python = str(PEERS) if system in ("sb3", "sbx") else sys.executable
     worker = str(checkout / "benchmarks" / "update_worker.py")
     return Worker([python, worker, system, str(units), str(units), precision])
 
 
-def compare(units: int, rounds: int, updates_a_turn: int, with_bf16: bool) -> Times:
+def compare(units: int, rounds: int, updates_per_turn: int, with_bf16: bool) -> Times:
     names = ["floor", "ours", "sb3", "sbx", *(["ours bf16"] if with_bf16 else [])]
     workers = {name: updates_of(name.split()[0], units, "bf16" if "bf16" in name else "fp32") for name in names}
-    return in_turns(workers, rounds, updates_a_turn)
+    return in_turns(workers, rounds, updates_per_turn)
 
 
-def in_turns(workers: dict[str, Worker], rounds: int, updates_a_turn: int) -> Times:
-    """Rounds of turns; who begins moves on by one in each. Closes the workers."""
+def in_turns(workers: dict[str, Worker], rounds: int, updates_per_turn: int) -> Times:
+    """Lets the workers take turns, beginning with another one in each round, and closes them."""
     names = list(workers)
     for worker in workers.values():
-        worker.median_s(max(2, updates_a_turn // 5))
+        worker.median_s(max(2, updates_per_turn // 5))
     times: Times = {name: [] for name in names}
     for i in range(rounds):
         for name in names[i % len(names) :] + names[: i % len(names)]:
-            times[name].append(workers[name].median_s(updates_a_turn))
+            times[name].append(workers[name].median_s(updates_per_turn))
     for worker in workers.values():
         worker.close()
     return times
@@ -98,7 +98,7 @@ runpy.run_path("train.py", run_name="__main__")
 
 
 def start_s(checkout: Path = ROOT, preset: str = "cpu") -> float:
-    """Seconds from `python train.py preset=...` to its first environment step."""
+    """Returns the seconds from `python train.py preset=...` to its first environment step."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", TO_THE_FIRST_STEP, f"preset={preset}", f"hydra.run.dir={folder}/run"]
         began = time.time()
@@ -114,8 +114,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
-    product_ratio = bf16_time_ratio(1024, 1024)  # of a matrix product alone; emulated, an update would take seconds
-    with_bf16 = product_ratio < 3
+    matmul_ratio = bf16_time_ratio(1024, 1024)  # where bf16 is emulated, an update would take seconds
+    with_bf16 = matmul_ratio < 3
     sizes = {256: compare(256, args.rounds, 100, with_bf16), 1024: compare(1024, args.rounds, 10, with_bf16)}
     output = subprocess.run([sys.executable, str(WHOLE)], check=True, stdout=subprocess.PIPE, text=True).stdout
     whole = json.loads(output.splitlines()[-1])
@@ -125,7 +125,7 @@ def main() -> None:
         "update_256_fp32_vs_sbx": ratio(sizes[256], "ours", "sbx"),
         "update_1024_fp32_vs_floor": ratio(sizes[1024], "ours", "floor"),
         "update_1024_fp32_vs_sbx": ratio(sizes[1024], "ours", "sbx"),
-        "product_1024_bf16_vs_fp32": round(product_ratio, 3),
+        "product_1024_bf16_vs_fp32": round(matmul_ratio, 3),
         "train_overhead": whole["train_overhead"],
     }
     if with_bf16:
@@ -153,12 +153,12 @@ def main() -> None:
     }
     (ROOT / "benchmarks" / "results" / "speed.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for size, systems in record["update_ms"].items():
-        print(f"an update at {size}, milliseconds (median of rounds, lowest round):")
+        print(f"milliseconds of an update, {size} (median over rounds, lowest round):")
         for name, ms in systems.items():
             print(f"  {name:10} {ms['median']:8.2f} {ms['lowest']:8.2f}")
-    print("a step of training, milliseconds:", whole["step_ms"])
+    print("milliseconds of a step of training:", whole["step_ms"])
     print("evaluation and logging, share of a run's time:", whole["share_of_evaluation_and_logging"])
-    print("from the command to the first environment step, seconds:", record["start_s"])
+    print("seconds from the command to the first environment step:", record["start_s"])
     print(json.dumps(ratios))
 
 

@@ -1,12 +1,11 @@
-"""The suite's 28 benchmark tasks after 100 000 environment steps, three seeds, beside every published method.
+"""Trains the suite's 28 benchmark tasks for 100 000 environment steps with three seeds, and compares published methods.
 
     python benchmarks/suite.py [--tasks …] [--seeds 1 2 3] [--report]
 
-A run has one core, and there are as many at a time as there are cores. Killed and called again, it goes on where it
-was, within a run too. A finished run is four lines in benchmarks/results/suite/returns.csv (evaluations of ten
-episodes, and the seconds of training until each); what is there is not run again, wherever its folder went, unless the
-preset has other settings by now. The policy of a task's median seed goes to policies/. With --report nothing is run:
-the table, and docs/img/suite.png, of what is there.
+One run per core, as many at a time as there are cores. An interrupted study continues where it was, also within a run.
+A finished run is four lines of benchmarks/results/suite/returns.csv (evaluations of ten episodes, seconds of training)
+and is not repeated unless the preset has changed. The policy of each task's median seed is saved in policies/. --report
+only writes the table and docs/img/suite.png.
 """
 
 import csv
@@ -20,8 +19,9 @@ import matplotlib
 import numpy as np
 import trained_policies
 import yaml
+from machine import circumstances
 from records import Records, digest
-from training import ROOT, Curve, Job, circumstances, curve, finish, mean_and_spread, options, ours
+from training import ROOT, Curve, Job, curve, finish, mean_and_spread, options, ours
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -45,30 +45,30 @@ SHOWN = {"SAC (SimBa repo)": "#8d99ae", "XQC": "#2a9d8f", "SimbaV2 (2)": "#30638
 OURS = "#d1495b"
 
 Published = dict[str, dict[str, dict[int, float]]]  # method -> task -> step -> mean return
-Found = dict[str, dict[int, dict[int, float]]]  # task -> seed -> step -> return
+Returns = dict[str, dict[int, dict[int, float]]]  # task -> seed -> step -> return
 
 
 def published() -> tuple[dict[str, str], Published]:
-    """The group of each task, and what was published of it."""
+    """Returns the group of each task (easy or hard), and the published returns."""
     groups: dict[str, str] = {}
-    found: Published = {}
+    published_returns: Published = {}
     with REFERENCES.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             groups[row["task"]] = row["group"]
-            at_step = found.setdefault(row["method"], {}).setdefault(row["task"], {})
+            at_step = published_returns.setdefault(row["method"], {}).setdefault(row["task"], {})
             at_step[int(row["env_step"])] = float(row["mean_return"])
-    return groups, found
+    return groups, published_returns
 
 
 @cache
 def settings() -> str:
-    """A digest of what the preset sets."""
+    """Returns a digest of the preset's settings."""
     return digest(yaml.safe_load((ROOT / "config" / "preset" / f"{PRESET}.yaml").read_text(encoding="utf-8")))
 
 
 def recorded() -> dict[tuple[str, int], Curve]:
-    """The runs of returns.csv that were made with these settings, by task and seed."""
-    return {(task, int(seed)): run for (task, seed, made), run in RETURNS.read().items() if made == settings()}
+    """Returns the recorded runs that were made with the preset's present settings, by task and seed."""
+    return {(task, int(seed)): run for (task, seed, digest_), run in RETURNS.read().items() if digest_ == settings()}
 
 
 def job(task: str, seed: int) -> Job:
@@ -77,28 +77,27 @@ def job(task: str, seed: int) -> Job:
 
 
 def keep_median(task: str) -> None:
-    """Puts the policy of the median seed, of those that are finished, into policies/."""
+    """Saves the policy of the median seed among the finished ones in policies/."""
     seeds = of_tasks(recorded())[task]
     final = sorted(seeds, key=lambda seed: seeds[seed][STEPS])
     folder = job(task, final[(len(final) - 1) // 2]).folder
-    if folder.exists():  # not where the study goes on in another place
+    if folder.exists():  # absent if the run was made on another machine
         trained_policies.keep(task, folder)
 
 
-def of_tasks(runs: dict[tuple[str, int], Curve]) -> Found:
-    found: Found = {}
+def of_tasks(runs: dict[tuple[str, int], Curve]) -> Returns:
+    returns: Returns = {}
     for (task, seed), run in runs.items():
-        found.setdefault(task, {})[seed] = dict(zip(map(int, run.steps), run.returns, strict=True))
-    return found
+        returns.setdefault(task, {})[seed] = dict(zip(map(int, run.steps), run.returns, strict=True))
+    return returns
 
 
-def middle_half(values: Sequence[float]) -> float:
-    """The interquartile mean."""
+def interquartile_mean(values: Sequence[float]) -> float:
     return float(of_scores([[value] for value in values]).value[-1])
 
 
-def table(title: str, tasks: Sequence[str], ours_: Found, others: Published) -> list[str]:
-    """Lines: mean and interquartile mean over tasks, each method's and ours, at half and at all of the steps."""
+def table(title: str, tasks: Sequence[str], ours_: Returns, others: Published) -> list[str]:
+    """Returns a table of means and interquartile means over tasks after half and after all of the steps."""
     lines = [f"| {title} | mean, {STEPS // 2} | mean, {STEPS} | interquartile mean |", "| --- | --- | --- | --- |"]
     if all(task in ours_ for task in tasks):
         final = [[seeds[s][STEPS] for s in sorted(seeds)] for seeds in (ours_[task] for task in tasks)]
@@ -113,15 +112,14 @@ def table(title: str, tasks: Sequence[str], ours_: Found, others: Published) -> 
     for method, of_task in others.items():
         if all(STEPS in of_task.get(task, {}) for task in tasks):
             final_means = [of_task[task][STEPS] for task in tasks]
-            halves = [of_task[task].get(STEPS // 2, np.nan) for task in tasks]
-            lines.append(
-                f"| {method} | {np.mean(halves):.0f} | {mean(final_means):.0f} | {middle_half(final_means):.0f} |"
-            )
+            half = float(np.mean([of_task[task].get(STEPS // 2, np.nan) for task in tasks]))
+            middle = interquartile_mean(final_means)
+            lines.append(f"| {method} | {half:.0f} | {mean(final_means):.0f} | {middle:.0f} |")
     return lines
 
 
-def below_plain_sac(ours_: Found, others: Published) -> str:
-    """A line: the tasks on which the better of plain SAC's codes is ahead by more than our seeds differ."""
+def below_plain_sac(ours_: Returns, others: Published) -> str:
+    """Names the tasks on which the better SAC implementation is ahead by more than our standard deviation."""
     behind: dict[str, float] = {}
     for task, seeds in ours_.items():
         final = [points[STEPS] for points in seeds.values()]
@@ -132,19 +130,19 @@ def below_plain_sac(ours_: Found, others: Published) -> str:
 
 
 def arithmetic() -> str:
-    """A line: the products of an environment step, ours and those of the sizes that others have."""
+    """Returns a line: GFLOP per environment step of the preset, and of other methods' sizes."""
     from arithmetic import gflop
 
     from settings import compose
 
     run = compose.plain(compose.compose_config("train", list(ARITHMETIC["ours"])))
-    shares = {"ours": run["updates_per_step"] / run["action_repeat"]}  # the others': two updates in two steps
-    found = {name: gflop(overrides) * shares.get(name, 1.0) for name, overrides in ARITHMETIC.items()}
-    return "GFLOP of an environment step: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+    shares = {"ours": run["updates_per_step"] / run["action_repeat"]}  # the others make two updates in two steps
+    costs = {name: gflop(overrides) * shares.get(name, 1.0) for name, overrides in ARITHMETIC.items()}
+    return "GFLOP of an environment step: " + ", ".join(f"{name} {value:.2f}" for name, value in costs.items())
 
 
-def draw(tasks: Sequence[str], ours_: Found, others: Published) -> None:
-    """A panel a task: the seeds and their mean, and the published means."""
+def draw(tasks: Sequence[str], ours_: Returns, others: Published) -> None:
+    """Draws one panel per task: our seeds, their mean, and published means."""
     figure, axes = plt.subplots(4, 7, figsize=(17, 9), layout="constrained", sharex=True)
     for axis, task in zip(axes.flat, tasks, strict=False):
         for method, color in SHOWN.items():
@@ -176,24 +174,24 @@ def draw(tasks: Sequence[str], ours_: Found, others: Published) -> None:
 def report() -> None:
     groups, others = published()
     runs = recorded()
-    found = of_tasks(runs)
+    returns = of_tasks(runs)
     easy = sorted(task for task, group in groups.items() if group == "easy")
     hard = sorted(task for task, group in groups.items() if group == "hard")
-    everyone = [task for task in easy if all(STEPS in of.get(task, {}) for of in others.values())]
+    common = [task for task in easy if all(STEPS in of.get(task, {}) for of in others.values())]
     sparse = [task for task in easy if task.startswith("cartpole") and task.endswith("sparse")]
     parts = {
-        f"the {len(everyone)} that all report": everyone,
-        f"these and {' and '.join(sparse)}": [*everyone, *sparse],
+        f"the {len(common)} that all report": common,
+        f"these and {' and '.join(sparse)}": [*common, *sparse],
     }
     parts |= {f"the {len(hard)} hard ones": hard}
-    lines = [below_plain_sac(found, others), ""]
-    lines += itertools.chain.from_iterable([*table(name, tasks, found, others), ""] for name, tasks in parts.items())
+    lines = [below_plain_sac(returns, others), ""]
+    lines += itertools.chain.from_iterable([*table(name, tasks, returns, others), ""] for name, tasks in parts.items())
     lines += ["| task | seeds | ours | " + " | ".join(SHOWN) + " |", "| --- | --- | --- |" + " --- |" * len(SHOWN)]
     for task in [*easy, *hard]:
-        final = [points[STEPS] for points in found.get(task, {}).values()]
+        final = [points[STEPS] for points in returns.get(task, {}).values()]
         cells = [mean_and_spread(final) if final else ""]
-        there = [others[method].get(task, {}).get(STEPS) for method in SHOWN]
-        cells += ["" if value is None else f"{value:.0f}" for value in there]
+        published_finals = [others[method].get(task, {}).get(STEPS) for method in SHOWN]
+        cells += ["" if value is None else f"{value:.0f}" for value in published_finals]
         lines.append(f"| {task} | {len(final)} | {' | '.join(cells)} |")
     seconds = [run.seconds[-1] for run in runs.values()]
     if seconds:
@@ -205,7 +203,7 @@ def report() -> None:
     print("\n".join(lines))
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    draw([*easy, *hard], found, others)
+    draw([*easy, *hard], returns, others)
 
 
 def main() -> None:
@@ -214,9 +212,9 @@ def main() -> None:
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
     if not args.report:
-        there = recorded()
-        missing = [key for key in itertools.product(args.tasks, args.seeds) if key not in there]
-        missing.sort(key=lambda key: key[1])  # every task once, before any twice
+        done = recorded()
+        missing = [key for key in itertools.product(args.tasks, args.seeds) if key not in done]
+        missing.sort(key=lambda key: key[1])  # the first seed of every task comes first
 
         def keep(index: int) -> None:
             task, seed = missing[index]

@@ -1,7 +1,6 @@
-"""Whole trainings for the benchmarks that compare them: one to a core, and their curves over seconds of training."""
+"""Runs whole trainings, one per core, and reads their returns over steps and over seconds of training."""
 
 import argparse
-import datetime
 import hashlib
 import os
 import queue
@@ -15,11 +14,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import torch
-from machine import processor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -27,49 +24,34 @@ from study.runs import read
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Nothing that takes time and is not training, evaluations apart.
+# Nothing but training and evaluations takes time.
 BARE = ("device=cpu", "num_threads=1", "save_video=false", "save_figure=false", "checkpoint_frequency=0")
 
 
 def options(doc: str, tasks: Sequence[str], seeds: Sequence[int] = (1, 2, 3)) -> argparse.ArgumentParser:
-    """A benchmark's command line: its tasks and its seeds."""
+    """Returns a parser with the options --tasks and --seeds."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=tasks)
     parser.add_argument("--seeds", type=int, nargs="+", default=seeds)
     return parser
 
 
-def circumstances() -> dict[str, Any]:
-    """How a result came about: the command as it was given, the day, the machine."""
-    return {
-        "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
-        "date": str(datetime.date.today()),
-        "machine": f"{processor()}, {os.cpu_count()} cores, a run on each",
-        "torch": torch.__version__,
-    }
-
-
 class Job(NamedTuple):
-    """A training: a command that writes its folder, what is there once it is done, and whether it goes on there."""
+    """A training run as a command."""
 
     folder: Path
-    command: list[str]
-    result: str = "finished.json"
-    goes_on: bool = False
+    command: list[str]  # writes the folder
+    result: str = "finished.json"  # a file or folder in it that exists once the command is done
+    resumes: bool = False  # whether the command continues an interrupted run
 
 
 def done(job: Job) -> bool:
-    """Whether it has been made to its end, by this command and with these YAML files."""
+    """Returns whether the job has finished, with its present command and the present YAML files."""
     return (job.folder / job.result).exists() and recorded(job) == made_by(job)
 
 
-def has_result(job: Job) -> bool:
-    """Whether its folder holds a run by this command that has ended, whatever the YAML files said then."""
-    return (job.folder / job.result).exists() and recorded(job).partition("\n")[0] == made_by(job).partition("\n")[0]
-
-
 def recorded(job: Job) -> str:
-    """What made the folder that is there."""
+    """Returns the command and the digest of the run in the folder; empty if there is none."""
     record = record_of(job)
     return record.read_text(encoding="utf-8") if record.exists() else ""
 
@@ -79,10 +61,10 @@ def record_of(job: Job) -> Path:
 
 
 def made_by(job: Job) -> str:
-    """The command, and a digest of the YAML files that it reads."""
+    """Returns the command and a digest of the YAML files that it reads."""
     files = sorted((ROOT / "config").rglob("*.yaml"))
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-    return f"{shlex.join(['python', *job.command[1:]])}\nconfig {digest}\n"  # whatever it is called as
+    return f"{shlex.join(['python', *job.command[1:]])}\nconfig {digest}\n"  # without the path of the interpreter
 
 
 def ours(
@@ -93,65 +75,65 @@ def ours(
     checkpoint_frequency: int = 0,
     keep_checkpoints: int = 1,
 ) -> Job:
-    """One of our runs; with checkpoints it goes on where it was."""
+    """Returns a run of train.py; if it writes checkpoints, it can be interrupted and continued."""
     run = [f"env={task}", f"seed={seed}", *overrides, *BARE, f"hydra.run.dir={folder}"]
     if checkpoint_frequency:
         run += [f"checkpoint_frequency={checkpoint_frequency}", f"keep_checkpoints={keep_checkpoints}", "resume=auto"]
-    return Job(folder, [sys.executable, "train.py", *run], goes_on=checkpoint_frequency > 0)
+    return Job(folder, [sys.executable, "train.py", *run], resumes=checkpoint_frequency > 0)
 
 
 def finish(jobs: Sequence[Job], after: Callable[[int], object] = lambda index: None) -> None:
-    """Runs the jobs that are not done, in order, each alone on a core.
+    """Runs the jobs that are not done, in order, as many at a time as there are cores, each bound to one core.
 
     Args:
-        jobs: trainings.
-        after: called with the index of each that is done, one at a time.
+        jobs: the runs.
+        after: called with the index of each finished job, one call at a time.
 
     Raises:
-        RuntimeError: for one that failed; those that had begun are finished first.
+        RuntimeError: a job failed. No job is started after a failure; running ones are finished first.
     """
     cores: queue.Queue[int] = queue.Queue()
     for core in sorted(os.sched_getaffinity(0)):
         cores.put(core)
     failed: list[str] = []
-    turn = threading.Lock()
+    lock = threading.Lock()
 
-    def one(index: int) -> None:
+    def run_if_missing(index: int) -> None:
         job = jobs[index]
         if not failed and not done(job):
             run(job)
         if done(job):
-            with turn:
+            with lock:
                 after(index)
 
     def run(job: Job) -> None:
         core = cores.get()
-        if not job.goes_on or recorded(job) != made_by(job):
+        if not job.resumes or recorded(job) != made_by(job):
             shutil.rmtree(job.folder, ignore_errors=True)
         log = job.folder.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         record_of(job).write_text(made_by(job), encoding="utf-8")
         began_s = time.perf_counter()
         try:
-            with log.open("a" if job.goes_on else "w") as file:
+            with log.open("a" if job.resumes else "w") as file:
                 bound = ["taskset", "-c", str(core), *job.command]
                 code = subprocess.run(bound, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT).returncode
         finally:
             cores.put(core)
         if code:
             failed.append(str(log))
-            if not job.goes_on:
+            if not job.resumes:
                 record_of(job).unlink()
         print(f"{job.folder.name}: exit code {code}, {time.perf_counter() - began_s:.0f} s", flush=True)
 
     with ThreadPoolExecutor(cores.qsize()) as pool:
-        list(pool.map(one, range(len(jobs))))
+        list(pool.map(run_if_missing, range(len(jobs))))
     if failed:
-        raise RuntimeError(f"a training failed; its last words are in {', '.join(failed)}")
+        raise RuntimeError(f"a run failed; its output is in {', '.join(failed)}")
 
 
 class Curve(NamedTuple):
-    """A run's evaluations: environment steps, seconds of training until then, mean returns."""
+    """The evaluations of a run: environment steps, seconds of training until then, mean returns."""
 
     steps: list[float]
     seconds: list[float]
@@ -159,18 +141,18 @@ class Curve(NamedTuple):
 
 
 def curve(folder: Path) -> Curve:
-    """Of one of our runs, whose episodes' durations leave evaluations out."""
+    """Reads the evaluations of a run; the durations of training episodes do not include evaluations."""
     training, evaluations = read(folder / "train.csv"), read(folder / "eval.csv")
     episodes = list(zip(*training["duration"], strict=True))
     steps, returns = evaluations["episode_reward"]
     return Curve(steps, [sum(taken for at, taken in episodes if at <= step) for step in steps], returns)
 
 
-def at(found: Curve, seconds: float) -> float:
-    """The return after so many seconds, on the line between two evaluations; 0 at the start."""
-    return float(np.interp(seconds, [0.0, *found.seconds], [0.0, *found.returns]))
+def at(run: Curve, seconds: float) -> float:
+    """Returns the return after `seconds` of training, interpolated between evaluations; 0 at the start."""
+    return float(np.interp(seconds, [0.0, *run.seconds], [0.0, *run.returns]))
 
 
 def mean_and_spread(values: Sequence[float]) -> str:
-    """For a table; one value has no spread."""
+    """Formats mean and standard deviation for a table; a single value has no standard deviation."""
     return f"{np.mean(values):.0f} ± {stdev(values):.0f}" if len(values) > 1 else f"{values[0]:.0f}"

@@ -1,11 +1,11 @@
-"""Makes updates of one system when asked, and says how long each took; benchmarks/speed.py asks several in turn.
+"""Makes updates of one system on request and reports their times; benchmarks/speed.py lets several take turns.
 
     update_worker.py SYSTEM UNITS BATCH PRECISION
 
-Reads a count from standard input, makes as many updates, and prints their seconds as one JSON list; and again, until
-the input ends. Every system gets cheetah_run's sizes, two hidden layers, the same rates and a full buffer, and draws
-its own batches. The `floor` makes the 16 products of (batch, units) by (units, units) that an update cannot do without,
-by the faster library.
+Reads a count from standard input, makes as many updates, prints their seconds as a JSON list, and repeats until the
+input ends. Every system has cheetah_run's sizes, two hidden layers, the same learning rates and a full replay buffer,
+and samples its own batches. `floor` makes only the 16 matmuls of (batch, units) by (units, units) that an update needs,
+with the faster library.
 """
 
 import json
@@ -25,7 +25,7 @@ Update = Callable[[], object]
 
 
 def floor(units: int, batch: int, precision: str) -> Update:
-    from agent.networks.products import LARGE_OF_COLUMNS, product
+    from agent.networks.matmul import LARGE_OF_COLUMNS, fast_matmul
 
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x, gradient = (torch.randn(batch, units).to(dtype) for _ in range(2))
@@ -33,11 +33,11 @@ def floor(units: int, batch: int, precision: str) -> Update:
 
     def update() -> None:
         for _ in range(8):  # forward: actor 2, target critics 2, critics 4
-            product(x, weight)
+            fast_matmul(x, weight)
         for _ in range(3):  # weights' gradients: critics 2, actor 1
-            product(x.t(), gradient, least=LARGE_OF_COLUMNS)
+            fast_matmul(x.t(), gradient, least=LARGE_OF_COLUMNS)
         for _ in range(5):  # inputs' gradients: critics 4, actor 1
-            product(gradient, weight.t())
+            fast_matmul(gradient, weight.t())
 
     return update
 
@@ -51,15 +51,16 @@ def ours(overrides: list[str]) -> Update:
 
 
 def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
-    """An agent on cheetah_run's sizes, or images with its number of actions, and a buffer that is full."""
-    from agent.execution.choose import choose_execution, set_execution
+    """Builds an agent of cheetah_run's sizes, or for images with six actions, and a full replay buffer."""
     from replay.frames import FrameBuffer
     from replay_buffer import ReplayBuffer
-    from run.build import build_agent
+    from run.agents import build_agent
+    from run.env_spec import EnvSpec
+    from run.execution import choose_execution, set_execution
     from run.machine import resolve_device, set_precision
     from settings import compose
-    from settings.check import check
     from settings.operating_system import keep_freed_memory
+    from settings.schema import check
 
     cfg = check(compose.plain(compose.compose_config("train", overrides)))
     device = resolve_device(cfg.device)
@@ -67,10 +68,8 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
         torch.set_num_threads(cfg.num_threads)
     keep_freed_memory()
     precision = set_precision(cfg.precision, device)
-    shapes: dict[str, Any] = {"obs_dim": OBS_DIM, "action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
     image = (3 * cfg.frame_stack, cfg.image_size, cfg.image_size)
-    shapes |= {"obs_shape": image} if cfg.from_pixels else {}
-    agent = build_agent(cfg, shapes, device)
+    agent = build_agent(cfg, EnvSpec(image if cfg.from_pixels else (OBS_DIM,), (ACTION_DIM,)), device)
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
     set_execution(agent, choose_execution(cfg.execution, agent, device)[0], device)
     if cfg.from_pixels:
@@ -78,7 +77,7 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
         buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, frame_stack=cfg.frame_stack)
     else:
         buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device)
-    for obs, action, reward, next_obs in films(image, capacity) if cfg.from_pixels else transitions():
+    for obs, action, reward, next_obs in image_transitions(image, capacity) if cfg.from_pixels else transitions():
         buffer.add(obs, action, reward, next_obs, False, False)
     return agent, buffer
 
@@ -96,7 +95,7 @@ def transitions() -> Any:
     return zip(obs, actions, rewards, obs[1:], strict=False)
 
 
-def films(image: tuple[int, ...], count: int) -> Any:
+def image_transitions(image: tuple[int, ...], count: int) -> Any:
     random = np.random.default_rng(0)
     obs = random.integers(0, 256, image, np.uint8)
     for _ in range(count):
@@ -106,11 +105,11 @@ def films(image: tuple[int, ...], count: int) -> Any:
 
 
 def peer(make: Any, **kwargs: Any) -> Any:
-    """A peer's agent on spaces of cheetah_run's sizes, its buffer full."""
+    """Builds an agent of another library with cheetah_run's sizes and a full replay buffer."""
     import gymnasium as gym
     from stable_baselines3.common.logger import configure
 
-    class Sizes(gym.Env):  # never stepped: its spaces are what is asked of it
+    class Sizes(gym.Env):  # only its spaces are used
         observation_space = gym.spaces.Box(-np.inf, np.inf, (OBS_DIM,), np.float32)
         action_space = gym.spaces.Box(-1.0, 1.0, (ACTION_DIM,), np.float32)
 
@@ -126,7 +125,7 @@ def peer(make: Any, **kwargs: Any) -> Any:
 
 
 def sb3(units: int, batch: int, precision: str) -> Update:
-    """Two updates a call, which is how its targets can move at every second; the time of a call is halved."""
+    """Makes two updates per call, so that targets can move at every second update; the time is halved."""
     from stable_baselines3 import SAC
 
     networks = {"net_arch": [units, units]}
@@ -135,7 +134,7 @@ def sb3(units: int, batch: int, precision: str) -> Update:
 
 
 def sbx(units: int, batch: int, precision: str) -> Update:
-    """One update a call; its targets move at every one, which it leaves no choice about."""
+    """Makes one update per call; SBX moves its targets at every update."""
     from sbx import SAC
 
     model = peer(SAC, batch_size=batch, policy_kwargs={"net_arch": [units, units]})

@@ -1,15 +1,15 @@
-"""Where the time of a training run goes: cheetah_run, 256 units, batches of 256, logs on, evaluation and video off.
+"""Measures where the time of a run goes: cheetah_run, 256 units, batches of 256, with logs, without evaluations.
 
-Runs the Workspace that train.py runs. In a first run, blocks of steps take turns with blocks of updates alone, of
-environment steps alone, and of one of each, all within a second or two, so that what else the machine does falls on all
-alike; in a second one a clock is around what the loop calls. Prints one JSON object:
+benchmarks/speed.py starts it. In a first run, blocks of training steps take turns with blocks of updates alone, of
+environment steps alone, and of one of each, within a second or two, so that other load on the machine affects all
+alike. In a second run, the calls of the loop are timed. Prints one JSON object:
 
-    step_ms         median milliseconds of a step of the loop, and of its parts
-    train_overhead  a whole step over an update and an environment step alone, each timed by itself, caches warm
-    train_overhead_in_turns   the same where the two take turns, as in training, and find the caches full of the other
-    share_of_evaluation_and_logging   of a run's time at the default frequencies, video off
+    step_ms         median milliseconds of a step of the loop and of its parts
+    train_overhead  a training step divided by an update and an environment step, each repeated alone with warm caches
+    train_overhead_in_turns   the same, where the two alternate, as in training, and evict each other's data
+    share_of_evaluation_and_logging   of the time of a run at the default frequencies, without video
 
-The first two ratios are medians over blocks of the ratio of medians within them.
+The first two ratios are medians over blocks of the ratio of medians within a block.
 """
 
 import json
@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from envs.make import make_env
 from settings import compose
-from settings.check import check
+from settings.schema import check
 from train import Workspace
 
 NUM_STEPS, SEED_STEPS = 4000, 500
-BLOCK, SETTLE = 120, 20  # steps of a block, and those of its beginning that do not count: the caches are another's
+BLOCK, SETTLE = 120, 20  # steps of a block, and those at its beginning that do not count (the caches hold other data)
 OVERRIDES = [
     "env=cheetah_run",
     "agent.batch_size=256",
@@ -47,7 +47,7 @@ DEFAULT_EVAL_FREQUENCY = 10_000
 
 
 class Clock:
-    """Wraps methods of objects and keeps how long each call took."""
+    """Wraps methods of objects and records the time of each call."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
@@ -66,7 +66,7 @@ class Clock:
 
 
 @contextmanager
-def made_workspace() -> Iterator[Workspace]:
+def workspace_of_a_run() -> Iterator[Workspace]:
     cfg = check(compose.plain(compose.compose_config("train", OVERRIDES)))
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(cfg, Path(folder))
@@ -75,7 +75,7 @@ def made_workspace() -> Iterator[Workspace]:
 
 
 def repeat(call: Callable[[], Any]) -> list[float]:
-    """Seconds of each call in a block of them."""
+    """Returns the seconds of each call in a block."""
     seconds = []
     for _ in range(BLOCK):
         began_s = time.perf_counter()
@@ -85,7 +85,7 @@ def repeat(call: Callable[[], Any]) -> list[float]:
 
 
 def overheads(workspace: Workspace) -> tuple[float, float]:
-    """A whole step over update and environment step alone, and over the two taking turns."""
+    """Returns train_overhead and train_overhead_in_turns."""
     env = make_env("cheetah_run", seed=1)
     inner = workspace.envs.step
     began_s: list[float] = []
@@ -104,7 +104,7 @@ def overheads(workspace: Workspace) -> tuple[float, float]:
 
     def step(actions: Any) -> Any:
         began_s.append(time.perf_counter())
-        if workspace.step <= SEED_STEPS + SETTLE:  # no updates yet, or their recording
+        if workspace.step <= SEED_STEPS + SETTLE:  # no updates yet, or they are being recorded
             began_s.clear()
         elif len(began_s) > BLOCK:
             whole = [b - a for a, b in pairwise(began_s)]
@@ -122,7 +122,7 @@ def overheads(workspace: Workspace) -> tuple[float, float]:
 
 
 def step_parts(workspace: Workspace) -> dict[str, float]:
-    """Median milliseconds of a step of the loop, and of its parts."""
+    """Returns step_ms."""
     clock = Clock()
     clock.around(workspace.agent, "act", "acting")
     clock.around(workspace.envs, "step", "environment")
@@ -146,9 +146,9 @@ def step_parts(workspace: Workspace) -> dict[str, float]:
 
 
 def main() -> None:
-    with made_workspace() as workspace:
+    with workspace_of_a_run() as workspace:
         overhead, in_turns = overheads(workspace)
-    with made_workspace() as workspace:
+    with workspace_of_a_run() as workspace:
         milliseconds = step_parts(workspace)
     per_evaluation = milliseconds.pop("evaluation of 10 episodes")
     logging = milliseconds["logging, an update"] + milliseconds["logging, an episode"] / 1000

@@ -14,14 +14,14 @@ from dmc2gym.wrappers import ActionRepeat, rescale_actions
 
 __all__ = ["ActionRepeat", "load", "make", "rescale_actions"]
 
-_FLAT = "observations"  # dm_control's name for all of them as one vector
+_FLAT = "observations"  # dm_control's key of the flat observation
 
-absl_logging.set_verbosity(absl_logging.ERROR)  # MuJoCo's notes on deprecated XML in the suite's own models
+absl_logging.set_verbosity(absl_logging.ERROR)  # silences warnings about deprecated XML in the suite's models
 
 
 class _SuiteTask(gym.Wrapper):
-    """The observation as one float32 vector, and in `info` what pytorch_sac's users read there: the physics state and
-    the discount."""
+    """Returns the observation as one float32 vector, and `info` as pytorch_sac does: the physics state and the
+    discount."""
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
@@ -29,11 +29,11 @@ class _SuiteTask(gym.Wrapper):
         self._physics = task.physics
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, task.observation_spec()[_FLAT].shape, np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, _ = self.env.reset(seed=seed, options=options)
         return obs[_FLAT].astype(np.float32), {"internal_state": self._physics.get_state(), "discount": 1.0}
 
-    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict]:
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         info = {"internal_state": self._physics.get_state(), "discount": info["timestep.discount"]}
         return obs[_FLAT].astype(np.float32), float(reward), terminated, truncated, info
@@ -50,14 +50,12 @@ def load(
     environment_kwargs: dict[str, Any] | None = None,
     task_kwargs: dict[str, Any] | None = None,
 ) -> gym.Env:
-    """One suite task as it is: float32 observations (obs_dim,), in dm_control's own order, actions within the task's
-    own bounds, and no limit but its own. The arguments are those of `make`.
+    """Builds one suite task with its own action bounds and time limit, and float32 observations (obs_dim,) in
+    dm_control's order. The arguments are those of `make`.
     """
-    from dm_control import suite  # not before: it looks for OpenGL when it is imported, and takes a second
+    from dm_control import suite  # imported late: it reads MUJOCO_GL, and takes a second
 
-    with contextlib.redirect_stdout(
-        io.StringIO()
-    ):  # without labmaze, it prints that tasks outside the suite are missing
+    with contextlib.redirect_stdout(io.StringIO()):  # without labmaze, shimmy prints which other tasks are missing
         from shimmy.dm_control_compatibility import DmControlCompatibilityV0
 
     task = suite.load(
@@ -97,19 +95,19 @@ def make(
     Args:
         domain_name: the suite's domain, such as "cheetah".
         task_name: the domain's task, such as "run".
-        seed: seeds the task's construction (the `lqr` tasks draw their model there) and its episodes
-            until `reset(seed=...)` does.
-        visualize_reward: colours the rendering by reward.
+        seed: seeds the construction of the task (`lqr` tasks draw their model then), and its episodes until
+            `reset(seed=...)` seeds them.
+        visualize_reward: colour the rendering by reward.
         from_pixels: observations are rendered images instead of state vectors.
-        height, width: of rendered frames, in pixels.
+        height, width: size of rendered frames, in pixels.
         camera_id: the camera that renders.
-        frame_skip: control steps one action is held for; their rewards are summed.
+        frame_skip: control steps for which each action is held; their rewards are summed.
         episode_length: control steps after which an episode is truncated; None leaves it to the task.
-        environment_kwargs: passed on to `suite.load`.
+        environment_kwargs: passed to `suite.load`.
         time_limit: the task's own limit, in simulated seconds; reaching it truncates and never terminates.
             Defaults to the task's; the `lqr` tasks, which have none, get `episode_length` control steps.
         channels_first: pixel observations are (3, H, W); otherwise (H, W, 3).
-        task_kwargs: passed on to `suite.load`, which passes them on to the task.
+        task_kwargs: passed to the task.
 
     Returns:
         An environment with float32 observations (obs_dim,), in dm_control's own order, or uint8 images, and
@@ -127,12 +125,12 @@ def make(
     )
     env = ActionRepeat(env, frame_skip)
     if from_pixels:
-        rendered, shape = env, (3, height, width) if channels_first else (height, width, 3)
+        state_env, shape = env, (3, height, width) if channels_first else (height, width, 3)
 
-        def frame(_: Any) -> np.ndarray:
-            picture: Any = rendered.render()
-            return np.ascontiguousarray(picture.transpose(2, 0, 1)) if channels_first else picture
+        def render(_: Any) -> np.ndarray:
+            frame: Any = state_env.render()
+            return np.ascontiguousarray(frame.transpose(2, 0, 1)) if channels_first else frame
 
-        env = TransformObservation(env, frame, gym.spaces.Box(0, 255, shape, np.uint8))
+        env = TransformObservation(env, render, gym.spaces.Box(0, 255, shape, np.uint8))
     env = rescale_actions(env)
     return env if episode_length is None else TimeLimit(env, max_episode_steps=math.ceil(episode_length / frame_skip))

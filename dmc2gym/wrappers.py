@@ -1,4 +1,4 @@
-"""Wrappers for any Gymnasium environment: hold an action for several steps, and act in [-1, 1]."""
+"""Wrappers for any Gymnasium environment: actions held for several steps, and actions in [-1, 1]."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TransformAction
 
-UNBOUNDED = 1e6  # a bound of this size or more is no bound at all: `lqr` says 1e10, others say infinity
+UNBOUNDED = 1e6  # larger bounds count as none: `lqr` has 1e10, others infinity
 
 
 class ActionRepeat(gym.Wrapper):
-    """Holds each action for `repeat` steps and sums their rewards; stops early where the episode ends.
+    """Holds each action for `repeat` steps and sums their rewards; stops when the episode ends.
 
-    `info["repeats"]` says how many steps were taken, those of another one inside it counted.
+    `info["repeats"]` is the number of steps taken, including those of another ActionRepeat inside.
     """
 
     def __init__(self, env: gym.Env, repeat: int):
@@ -22,26 +22,25 @@ class ActionRepeat(gym.Wrapper):
         self.repeat = repeat
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        total = 0.0
-        taken = 0
+        total, steps = 0.0, 0
         for _ in range(self.repeat):
             obs, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
-            taken += info.get("repeats", 1)
+            steps += info.get("repeats", 1)
             if terminated or truncated:
                 break
-        return obs, total, terminated, truncated, {**info, "repeats": taken}
+        return obs, total, terminated, truncated, {**info, "repeats": steps}
 
 
 class OwnActions:
-    """An environment's own actions, and how those in [-1, 1] map onto them.
+    """An environment's own action space, and the linear map between its bounds and [-1, 1].
 
     Args:
-        space: of the environment; a bound that is none counts as -1 or 1.
+        space: the action space; a missing bound counts as -1 or 1.
 
     Attributes:
-        low, high: the bounds, float64, in the space's shape.
-        space, dtype: of its actions.
+        low, high: the bounds, float64, in the shape of the space.
+        space, dtype: the action space and its dtype.
 
     Raises:
         ValueError: if a lower bound is not below its upper one.
@@ -55,31 +54,31 @@ class OwnActions:
         self._half = (self.high - self.low) / 2
 
     def are_within(self, low: np.ndarray, high: np.ndarray) -> bool:
-        """Whether another space of actions has these bounds."""
+        """Whether another action space has the same bounds."""
         return low.shape == self.low.shape and np.allclose(_bounds(low, high), (self.low, self.high))
 
     def of(self, action: np.ndarray) -> np.ndarray:
-        """(|A|,) in [-1, 1] -> the environment's own."""
+        """Maps an action (|A|,) in [-1, 1] to the environment's own."""
         scaled = self.low + (np.asarray(action, np.float64).reshape(self.low.shape) + 1.0) * self._half
         return scaled.astype(self.dtype)
 
-    def inverse(self, own: np.ndarray) -> np.ndarray:
-        """Actions of the environment's own, (T, *shape) -> (T, |A|), float32 in [-1, 1]."""
-        scaled = (np.asarray(own, np.float64) - self.low) / self._half - 1.0
-        return scaled.reshape(len(own), -1).clip(-1.0, 1.0).astype(np.float32)
+    def inverse(self, own_actions: np.ndarray) -> np.ndarray:
+        """Maps the environment's own actions (T, *shape) to (T, |A|), float32 in [-1, 1]."""
+        scaled = (np.asarray(own_actions, np.float64) - self.low) / self._half - 1.0
+        return scaled.reshape(len(own_actions), -1).clip(-1.0, 1.0).astype(np.float32)
 
 
 def _bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of an action space, -1 and 1 where there are none."""
+    """The bounds as float64, with -1 and 1 for missing ones."""
     finite_low = np.where(low <= -UNBOUNDED, -1.0, low).astype(np.float64)
     return finite_low, np.where(high >= UNBOUNDED, 1.0, high).astype(np.float64)
 
 
 class RescaledActions(TransformAction):
-    """Takes actions in [-1, 1], float32 and flat, whatever the bounds and the shape of the env's action Box.
+    """Takes flat float32 actions in [-1, 1], for any bounds and shape of the environment's own action Box.
 
     Attributes:
-        own_actions: those of the environment itself.
+        own_actions: the map to the environment's own actions.
 
     Raises:
         ValueError: if a lower bound is not below its upper one.

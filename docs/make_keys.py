@@ -4,12 +4,13 @@ settings/keys.py reads the comments.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from settings.keys import Key, Table, header, tables  # noqa: E402
+from settings.keys import Table, header, tables  # noqa: E402
 
 PAGE = ROOT / "docs" / "KEYS.md"
 TRAIN, AGENT = ROOT / "config" / "train.yaml", ROOT / "config" / "agent" / "sac.yaml"
@@ -18,8 +19,8 @@ PRESETS = ROOT / "config" / "preset"
 HEAD = """\
 # Keys
 
-This page is made from the configuration by `python docs/make_keys.py`. To change it, edit the comments of
-[config/train.yaml](../config/train.yaml) and [config/agent/sac.yaml](../config/agent/sac.yaml).
+This page is made by `python docs/make_keys.py` from the comments of [config/train.yaml](../config/train.yaml) and
+[config/agent/sac.yaml](../config/agent/sac.yaml).
 
 Any key can be set on the command line: `python train.py env=walker_walk agent.batch_size=256`.
 `python train.py --cfg job` prints every key with the value that a run would use. A default such as *= num_train_steps*
@@ -31,37 +32,34 @@ they change or add ([AGENTS.md](AGENTS.md)). A key with a slash chooses a file: 
 """
 PRESET_HEAD = """\
 `preset=cpu` sets several keys at once. `preset=[cpu,tune]` merges two; where both set a key, the later one wins. What
-you set on the command line wins over both.
+you set on the command line wins over both. Each file says more.
 """
 
 
 def main() -> int:
-    """The command; returns its exit code."""
+    """Writes or checks the page; returns the exit code."""
     parser = argparse.ArgumentParser(description="Writes docs/KEYS.md from the configuration.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is stale")
-    wanted = page()
+    text = page()
     if not parser.parse_args().check:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    print("docs/KEYS.md is stale; run: python docs/make_keys.py", file=sys.stderr)
-    return 1
+        PAGE.write_text(text, encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+        print("docs/KEYS.md is stale; run: python docs/make_keys.py", file=sys.stderr)
+        return 1
+    return 0
 
 
 def page() -> str:
-    """The whole page, as the configuration has it now."""
+    """Returns the page for the present configuration."""
     parts = [HEAD]
     parts += [_section(table) for table in tables(TRAIN)]
     parts += ["## The agent\n", AGENT_HEAD]
     parts += [_section(table, "###") for table in tables(AGENT, "agent")]
     parts += ["## Presets\n", PRESET_HEAD]
-    presets = [Key(path.stem, "", header(path)) for path in sorted(PRESETS.glob("*.yaml"))]
-    parts += [
-        "\n".join(
-            ["| preset | |", "| --- | --- |", *(f"| `{key.name}` | {_cell(key.explanation)} |" for key in presets)]
-        )
-    ]
+    parts += ["| preset | |\n| --- | --- |"]
+    for path in sorted(PRESETS.glob("*.yaml")):
+        first_sentence = re.split(r"(?<=[.?!]) ", header(path), maxsplit=1)[0]
+        parts += [f"| [{path.stem}](../config/preset/{path.name}) | {_cell(first_sentence)} |"]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 

@@ -1,85 +1,64 @@
-"""The arguments of an environment: which there are, and whether those that are given are among them."""
+"""Checks `env_kwargs`, the arguments of an environment, against the signature of its class."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from settings.hints import Parameter, fit, is_plain, parameters
+from settings.signatures import Parameter, fit, is_plain, parameters
 from utils import UserError
 
-RENDERING = "render_mode"  # which the run sets, as it films
+RENDER_MODE = "render_mode"  # set by the run, which renders videos
 
 
-def known(make: Callable[..., Any], but: tuple[str, ...] = ()) -> dict[str, Parameter]:
-    """What a class or a function can be called with, as far as its signature says.
-
-    Args:
-        but: parameters that are not for the user.
-    """
+def known(make: Callable[..., Any], excluded: tuple[str, ...] = ()) -> dict[str, Parameter]:
+    """Returns the parameters of an environment's class or function, except the excluded ones."""
     try:
         found = parameters(make)
-    except (NameError, TypeError, ValueError):  # a hint that only a type checker can follow
-        found = {}
-        for call in _calls(make):
-            listed = inspect.signature(call).parameters.values()
-            found = {one.name: Parameter(Any, one.default, True) for one in listed if not _collects(one)} | found
-            if not _hands_on(call):
-                break
-    return {name: parameter for name, parameter in found.items() if name not in (*but, "self")}
+    except (NameError, TypeError, ValueError):  # hints that only a type checker can evaluate
+        found = parameters(make, with_hints=False)
+    return {name: parameter for name, parameter in found.items() if name not in excluded}
 
 
 def takes_more(make: Callable[..., Any]) -> bool:
-    """Whether it takes keywords that neither its own signature nor that of a base class names."""
-    calls = _calls(make)
-    return bool(calls) and all(map(_hands_on, calls))
+    """Whether an environment takes keywords that no signature names: all its constructors pass `**keywords` on."""
+    calls = [make]
+    if inspect.isclass(make):
+        calls = [vars(owner)["__init__"] for owner in make.__mro__[:-1] if "__init__" in vars(owner)]
+    kinds = [{parameter.kind for parameter in inspect.signature(call).parameters.values()} for call in calls]
+    return bool(kinds) and all(inspect.Parameter.VAR_KEYWORD in call_kinds for call_kinds in kinds)
 
 
-def _calls(make: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """A function, or of a class each `__init__` that its keywords may go on to."""
-    if not inspect.isclass(make):
-        return [make]
-    return [vars(owner)["__init__"] for owner in make.__mro__[:-1] if "__init__" in vars(owner)]
-
-
-def _hands_on(function: Callable[..., Any]) -> bool:
-    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(function).parameters.values())
-
-
-def _collects(parameter: inspect.Parameter) -> bool:
-    return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-
-
-def fitted(env: str, there: Mapping[str, Parameter], given: Mapping[str, Any], more: bool = False) -> dict[str, Any]:
-    """The given arguments as the environment's hints have them: an int for 1e6, a tuple for a list.
+def fitted(env: str, known: Mapping[str, Parameter], kwargs: Mapping[str, Any], more: bool = False) -> dict[str, Any]:
+    """Converts `env_kwargs` to the environment's type hints: an int for 1e6, a tuple for a list.
 
     Args:
-        env: its name.
-        there: the arguments that it has.
-        given: `env_kwargs`.
-        more: whether it may have others, too.
+        env: the task, for messages.
+        known: the environment's parameters.
+        kwargs: the arguments.
+        more: whether unknown arguments are passed on.
 
     Raises:
-        UserError: for an argument that there is not, naming those there are; and for one that does not fit.
+        UserError: for an unknown argument, with the names of the known ones; and for a value of the wrong type.
     """
-    return {key: _fitted(env, there, key, value, more) for key, value in given.items()}
+    return {key: _fitted(env, known, key, value, more) for key, value in kwargs.items()}
 
 
-def _fitted(env: str, there: Mapping[str, Parameter], key: str, value: Any, more: bool) -> Any:
-    said = f"env_kwargs.{key}={value}"
-    if key == RENDERING:
-        raise UserError(f"{said}: the run itself renders its videos; the key for them is save_video")
-    if key not in there and not more:
-        raise UserError(f"{said}: env={env} has no such argument; {names(there)}")
-    parameter = there.get(key)
+def _fitted(env: str, known: Mapping[str, Parameter], key: str, value: Any, more: bool) -> Any:
+    setting = f"env_kwargs.{key}={value}"
+    if key == RENDER_MODE:
+        raise UserError(f"{setting}: the run itself renders its videos; the key for them is save_video")
+    if key not in known and not more:
+        raise UserError(f"{setting}: env={env} has no such argument; {listed(known)}")
+    parameter = known.get(key)
     if parameter is None or value == parameter.default or not is_plain(parameter.hint):
         return value
     try:
         return fit(parameter.hint, value)
     except ValueError as error:
-        raise UserError(f"{said}: {error}") from None
+        raise UserError(f"{setting}: {error}") from None
 
 
-def names(there: Mapping[str, Parameter]) -> str:
-    """In words, which arguments there are."""
-    listed = ", ".join(sorted(name for name in there if name != RENDERING))
-    return f"there are {listed}" if listed else "there are none"
+def listed(known: Mapping[str, Parameter]) -> str:
+    """Lists the arguments of an environment, for a message."""
+    names = ", ".join(sorted(name for name in known if name != RENDER_MODE))
+    return f"there are {names}" if names else "there are none"

@@ -1,10 +1,10 @@
-"""The names that tasks have. Needs neither dm_control nor torch: a name is looked at before they are imported."""
+"""The names of tasks. Imports neither dm_control nor torch: names are checked before these are imported."""
 
 import difflib
 
 from utils import UserError
 
-_TASKS = {  # of the DeepMind Control Suite, by domain
+_TASKS = {  # domain of the DeepMind Control Suite -> its tasks
     "acrobot": "swingup swingup_sparse",
     "ball_in_cup": "catch",
     "cartpole": "balance balance_sparse swingup swingup_sparse two_poles three_poles",
@@ -28,9 +28,9 @@ _TASKS = {  # of the DeepMind Control Suite, by domain
 SUITE_TASKS = {f"{domain}_{task}": (domain, task) for domain, tasks in _TASKS.items() for task in tasks.split()}
 
 
-def unknown(name: str) -> str:
-    """What is said of a name that neither the suite nor Gymnasium knows."""
-    import gymnasium as gym  # not before: the suite's tasks do without, and it takes a while
+def unknown_task(name: str) -> str:
+    """Returns the message for a name that neither the suite nor Gymnasium has."""
+    import gymnasium as gym  # imported late: it is slow, and suite tasks do not need it here
 
     ids = [spec for spec in gym.registry if "/" not in spec]
     by_lower = {known.lower(): known for known in [*SUITE_TASKS, *ids]}
@@ -40,10 +40,12 @@ def unknown(name: str) -> str:
 
 
 def require_known(name: str) -> None:
-    """Raises UserError for a name that cannot be one; of a name with a package only that package can tell."""
+    """Raises UserError for an unknown name; a name with a package is checked when that package is imported."""
     if name in SUITE_TASKS or ":" in name or "/" in name:
         return
-    import gymnasium as gym  # not before: see above
+    import gymnasium as gym  # imported late, as above
 
-    if not any(name in (spec.id, spec.name) for spec in gym.registry.values()):  # without a version it is the newest
-        raise UserError(unknown(name))
+    if not any(
+        name in (spec.id, spec.name) for spec in gym.registry.values()
+    ):  # an id without a version means the newest
+        raise UserError(unknown_task(name))

@@ -1,4 +1,4 @@
-"""Which OpenGL MuJoCo renders with. It is settled once, before dm_control is imported, which reads it then."""
+"""Chooses the OpenGL backend of MuJoCo once, before dm_control is imported and reads the choice."""
 
 import ctypes
 import os
@@ -20,13 +20,13 @@ mujoco.Renderer(model, 16, 16).render()
 
 
 def choose(wanted: bool) -> bool:
-    """Sets MUJOCO_GL to a backend that renders here, before `envs.make` is imported; later calls repeat the answer.
+    """Sets MUJOCO_GL to a backend that works on this machine. Once `envs.make` is imported, it only repeats the answer.
 
-    A backend is tried in a child process, because one that fails takes its process with it. A backend the user chose
-    is the only one tried.
+    Each backend is tried in a child process, because a failing one can crash its process. If the user has set
+    MUJOCO_GL, only that backend is tried.
 
     Args:
-        wanted: whether anything will be rendered; if not, no backend is looked for.
+        wanted: whether anything will be rendered; if not, no backend is tried.
 
     Returns:
         Whether rendering works.
@@ -38,7 +38,7 @@ def choose(wanted: bool) -> bool:
         return False
     chosen = os.environ.get(VARIABLE)
     if sys.platform == "darwin" and chosen is None:
-        return True  # macOS has its own OpenGL, which needs no name
+        return True  # macOS has only its own OpenGL
     for backend in [chosen] if chosen else ["egl", "osmesa"]:
         environment = os.environ | {VARIABLE: backend}
         probe = subprocess.run([sys.executable, "-c", _PROBE], env=environment, capture_output=True, check=False)
@@ -50,11 +50,11 @@ def choose(wanted: bool) -> bool:
 
 
 def load_triton_before_mesa() -> None:
-    """Loads Triton's library, if there is one, so that its LLVM is in the process before Mesa's.
+    """Loads Triton's library, if it is installed, so that its LLVM is in the process before Mesa's.
 
-    torch's CUDA build brings Triton, which `torch.compile` and some optimizers import. Once Mesa has drawn, even on a
-    machine without a GPU, loading Triton ends in a segmentation fault; the other way round both work. The library alone
-    takes a fiftieth of a second; importing its package would take ten times that.
+    torch's CUDA build installs Triton, which `torch.compile` and some optimizers import. If Mesa has rendered before,
+    loading Triton is a segmentation fault, even on a machine without a GPU; the other order works. Loading only the
+    library takes 20 ms, importing the whole package ten times as long.
     """
     if os.environ.get(VARIABLE) == DISABLED or "dm_control" in sys.modules:
         return

@@ -1,66 +1,138 @@
-"""Tasks of the DeepMind Control Suite, built with the user's arguments. Imports dm_control."""
+"""Makes tasks of the DeepMind Control Suite. The only file that imports dm_control as it is imported itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 from dm_control import suite
 from dm_control.rl.control import Environment, PhysicsError
 
+import dmc2gym
 from envs import arguments
-from envs.flat import where
+from envs.adapter import EPISODE_LENGTH, Pixels, Wrap, adapt, stack_frames, wrap
+from envs.errors import error_with_place
 from envs.names import SUITE_TASKS
 from utils import RunError, UserError, one_line
 
+VIDEO_SIZE = 256  # pixels
+SHADOW_SIZE = 1024  # pixels
 
-class Simulated(gym.Wrapper):
-    """Turns physics that have diverged into a RunError."""
+
+def make(
+    name: str,
+    seed: int,
+    action_repeat: int,
+    render: bool,
+    kwargs: Mapping[str, Any],
+    wrappers: Sequence[Wrap],
+    pixels: Pixels,
+) -> gym.Env:
+    """As `envs.make.make_env`, for a suite task."""
+    size, camera = (pixels.size, pixels.camera_of(SUITE_TASKS[name][0])) if pixels.rendered else (VIDEO_SIZE, 0)
+    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
+    options: dict[str, Any] = {
+        "seed": seed,
+        "visualize_reward": render and not pixels.rendered,
+        "height": size,
+        "width": size,
+        "camera_id": camera,
+    }
+    if wrappers:  # the user's come before actions are held and rescaled
+        env = _build(dmc2gym.load, name, kwargs, options)
+    else:
+        options |= {"frame_skip": action_repeat, "episode_length": limit, "from_pixels": pixels.rendered}
+        env = _build(dmc2gym.make, name, kwargs, options)
+    if pixels.rendered:
+        _require_camera(env, camera, name)
+    if pixels.rendered or render:
+        _speed_up_rendering(env, max(size, VIDEO_SIZE), multisample=pixels.rendered)
+    if wrappers:
+        env = adapt(wrap(env, name, wrappers), name, action_repeat, limit, pixels)
+    elif pixels.rendered:
+        env = stack_frames(env, pixels.stack)
+    return VideoFrames(env, VIDEO_SIZE, camera) if pixels.rendered else env
+
+
+def _build(make_task: Callable[..., gym.Env], name: str, kwargs: Mapping[str, Any], options: dict[str, Any]) -> gym.Env:
+    """Builds a task.
+
+    Args:
+        make_task: dmc2gym.load or dmc2gym.make.
+        kwargs: the user's arguments of the task and its environment.
+        options: the other arguments of `make_task`.
+
+    Raises:
+        UserError: for an unknown argument, or if the task needs OpenGL and there is none.
+    """
+    domain, task = SUITE_TASKS[name]
+    of_task = arguments.known(getattr(suite, domain).SUITE[task], ("random", "environment_kwargs"))
+    of_environment = arguments.known(Environment, ("physics", "task", "time_limit", "flat_observation"))
+    fitted = arguments.fitted(name, of_environment | of_task, kwargs)
+    task_kwargs = {key: value for key, value in fitted.items() if key in of_task}
+    environment_kwargs = {key: value for key, value in fitted.items() if key not in of_task}
+    try:
+        env = make_task(domain, task, task_kwargs=task_kwargs, environment_kwargs=environment_kwargs, **options)
+    except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
+        raise UserError(f"env={name}: it cannot be built here ({error}); it may need OpenGL") from error
+    except (TypeError, ValueError) as error:
+        if not kwargs:
+            raise
+        shown = ", ".join(f"env_kwargs.{key}={value}" for key, value in kwargs.items())
+        raise UserError(f"env={name}: it cannot be built with {shown} ({error_with_place(error)})") from error
+    return ReportDivergence(env, name)
+
+
+class ReportDivergence(gym.Wrapper):
+    """Raises RunError if the physics simulation diverges."""
 
     def __init__(self, env: gym.Env, name: str):
         super().__init__(env)
         self._name = name
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         try:
             return self.env.step(action)
         except PhysicsError as error:
             raise RunError(f"env={self._name}: {one_line(error)}") from None
 
 
-def build(make: Callable[..., gym.Env], name: str, kwargs: Mapping[str, Any], ours: dict[str, Any]) -> gym.Env:
-    """Builds a task of the suite.
+class VideoFrames(gym.Wrapper):
+    """Renders a task from pixels in another size than that of its observations.
 
     Args:
-        make: dmc2gym.load or dmc2gym.make.
-        name: of the task.
-        kwargs: the user's arguments for the task and its environment.
-        ours: the other arguments of `make`.
-
-    Raises:
-        UserError: for an argument that neither takes, or where the task needs OpenGL and there is none.
+        size: height and width, in pixels.
+        camera_id: the camera.
     """
-    given = _arguments(name, kwargs)
-    try:
-        return Simulated(make(*SUITE_TASKS[name], **given, **ours), name)
-    except RuntimeError as error:  # quadruped_escape renders its terrain while it is built
-        raise UserError(f"env={name}: it cannot be built here ({error}); it may need OpenGL") from error
-    except (TypeError, ValueError) as error:
-        if not kwargs:
-            raise
-        raise UserError(f"env={name}: it cannot be built with {_shown(kwargs)} ({where(error)})") from error
+
+    def __init__(self, env: gym.Env, size: int, camera_id: int):
+        super().__init__(env)
+        self._kwargs = {"height": size, "width": size, "camera_id": camera_id}
+
+    def render(self) -> Any:
+        return self.env.unwrapped._env.physics.render(**self._kwargs)  # type: ignore[attr-defined]
 
 
-def _arguments(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A suite task's own arguments, and those of the environment that each of them builds."""
-    domain, task = SUITE_TASKS[name]
-    of_task = arguments.known(getattr(suite, domain).SUITE[task], ("random", "environment_kwargs"))
-    of_environment = arguments.known(Environment, ("physics", "task", "time_limit", "flat_observation"))
-    given = arguments.fitted(name, of_environment | of_task, kwargs)
-    return {
-        "task_kwargs": {key: value for key, value in given.items() if key in of_task},
-        "environment_kwargs": {key: value for key, value in given.items() if key not in of_task},
-    }
+def _require_camera(env: gym.Env, camera_id: int, name: str) -> None:
+    count = env.unwrapped._env.physics.model.ncam  # type: ignore[attr-defined]
+    if camera_id >= count:
+        env.close()
+        raise UserError(
+            f"camera_id={camera_id}: env={name} has {count} cameras, from 0 on; choose one of them, or auto"
+        )
 
 
-def _shown(kwargs: Mapping[str, Any]) -> str:
-    return ", ".join(f"env_kwargs.{key}={value}" for key, value in kwargs.items())
+def _speed_up_rendering(env: gym.Env, largest: int, multisample: bool) -> None:
+    """Halves the time of rendering on a CPU (docs/PERFORMANCE.md).
+
+    By default frames are drawn into a buffer of 640 x 480 pixels, and shadows into one of 2048 x 2048. With smaller
+    buffers no byte of a 64 x 64 frame changes by more than 1.
+
+    Args:
+        largest: height and width of the largest frame that will be rendered, in pixels.
+        multisample: whether a pixel is the mean of four samples. Videos do without, which is hardly visible.
+    """
+    visual = env.unwrapped._env.physics.model.vis  # type: ignore[attr-defined]
+    visual.quality.shadowsize = min(visual.quality.shadowsize, SHADOW_SIZE)
+    visual.global_.offwidth = visual.global_.offheight = largest
+    if not multisample:
+        visual.quality.offsamples = 0

@@ -2,8 +2,8 @@
 
     python examples/deploy.py exp/<day>/<run>/export/policy.onnx --episodes 10
 
-It acts at the task's own rate, as a robot would have to; `--fast` does not wait. It prints each episode's return and
-the milliseconds that a call of the policy takes. It imports nothing of this project: copy it and put your robot in.
+It acts at the control rate of the task, as on a robot; `--fast` does not wait. It prints the return of each episode and
+the duration of a call of the policy. It imports nothing of this project: copy it and connect your robot.
 """
 
 import argparse
@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it sends usage data otherwise, and keeps files at home
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
 import onnxruntime
 
 FORMAT = "policy-export-1"
-EPISODE_STEPS = 1000  # where the task sets no limit of its own: some of the suite's, and of Gymnasium's
-MOST_BYTES = 2**20  # of the JSON
+EPISODE_STEPS = 1000  # for tasks without a limit of their own
+MOST_JSON_BYTES = 2**20
 
 
 class RefusedError(Exception):
-    """What is wrong, in one line."""
+    """Ends the program with one line."""
 
 
 class SuiteTask:
@@ -84,15 +84,15 @@ def task(name: str, seed: int) -> Any:
             if name == f"{domain}_{task_name}":
                 return SuiteTask(domain, task_name, seed)
     except ImportError:
-        pass  # one of Gymnasium's, then
+        pass  # then only Gymnasium's tasks can be made
     try:
         return GymnasiumTask(name, seed)
-    except Exception as error:  # whatever Gymnasium says of a name, or an environment of its arguments
+    except Exception as error:  # any exception of Gymnasium or the environment
         raise RefusedError(f"{name}: no such task here ({one_line(error)})") from None
 
 
 def contents(path: Path, most: int = -1) -> bytes:
-    """Of a file; not of a pipe, which could keep one waiting for ever."""
+    """Reads a file, but not a pipe, which could wait forever."""
     if not path.is_file():
         raise FileNotFoundError(2, "No such file", str(path))
     with path.open("rb") as file:
@@ -100,11 +100,11 @@ def contents(path: Path, most: int = -1) -> bytes:
 
 
 def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
-    """An exported policy and what it is of. The two files may be a stranger's: nothing in them is run but the graph."""
-    beside = path.with_name(f"{path.name}.json")
+    """Reads a policy and its description. The files may be untrusted: nothing in them is run but the graph."""
+    json_path = path.with_name(f"{path.name}.json")
     try:
-        about, data = json.loads(contents(beside, MOST_BYTES)), contents(path)
-        fits = {
+        about, data = json.loads(contents(json_path, MOST_JSON_BYTES)), contents(path)
+        checks = {
             "format": about["format"] == FORMAT,
             "kind": about["kind"] == "onnx",
             "task": isinstance(about["task"], str),
@@ -119,43 +119,45 @@ def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
     except OSError as error:
         raise RefusedError(f"{error.filename}: {error.strerror}; export.py writes a graph and a .json") from None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise RefusedError(f"{beside}: not what export.py writes ({one_line(error)[:80]})") from None
-    if not all(fits.values()):
-        wrong = ", ".join(name for name, is_right in fits.items() if not is_right)
-        raise RefusedError(f"{beside}: not what export.py writes of {path.name} ({wrong})")
+        raise RefusedError(f"{json_path}: not what export.py writes ({one_line(error)[:80]})") from None
+    if not all(checks.values()):
+        wrong = ", ".join(name for name, is_right in checks.items() if not is_right)
+        raise RefusedError(f"{json_path}: not what export.py writes of {path.name} ({wrong})")
     if about["input"].get("dtype") != "float32":
-        raise RefusedError(f"{path}: takes images, and this example plays tasks by their vectors")
+        raise RefusedError(f"{path}: takes images, and this example only handles vectors")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # of one row, a second thread would only wait
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # enough for one observation
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        made = session.run([about["output"]["name"]], {about["input"]["name"]: np.zeros((1, *shape), np.float32)})[0]
-    except Exception as error:  # whatever onnxruntime says of a graph
+        actions = session.run([about["output"]["name"]], {about["input"]["name"]: np.zeros((1, *shape), np.float32)})[0]
+    except Exception as error:  # any exception of onnxruntime
         raise RefusedError(f"{path}: cannot be run ({one_line(error)[:120]})") from None
-    if made.shape[1:] != action_shape:
-        raise RefusedError(f"{path}: gives actions of shape {made.shape[1:]}, and not those that {beside.name} says")
+    if actions.shape[1:] != action_shape:
+        raise RefusedError(
+            f"{path}: gives actions of shape {actions.shape[1:]}, not of {action_shape} as in {json_path.name}"
+        )
     return about, session
 
 
-def play(about: dict[str, Any], session: Any, env: Any, waits: bool) -> tuple[float, list[float]]:
-    """One episode; returns its return, and the milliseconds of each call."""
+def run_episode(about: dict[str, Any], session: Any, env: Any, waits: bool) -> tuple[float, list[float]]:
+    """Runs one episode. Returns its return, and the duration of each call of the policy in ms."""
     name, repeat, dtype = about["input"]["name"], about["action_repeat"], np.dtype(about["action_dtype"])
     period_s = repeat / about["control_rate_hz"]
-    obs, total, steps, over, calls_ms = env.reset(), 0.0, 0, False, []
+    obs, total, steps, done, calls_ms = env.reset(), 0.0, 0, False, []
     if obs.shape != tuple(about["input"]["shape"][1:]):
         raise RefusedError(
             f"{about['task']}: its observations are {obs.shape} here, the policy's {about['input']['shape'][1:]}"
         )
     due_s = time.perf_counter()
-    while not over and steps < env.limit:
+    while not done and steps < env.limit:
         began_s = time.perf_counter()
         action = session.run(None, {name: obs[None]})[0][0].astype(dtype)
         calls_ms.append(1000 * (time.perf_counter() - began_s))
         for _ in range(repeat):
-            obs, reward, over = env.step(action)
+            obs, reward, done = env.step(action)
             total, steps = total + reward, steps + 1
-            if over:
+            if done:
                 break
         due_s += period_s
         if waits:
@@ -188,7 +190,7 @@ def main() -> int:
         env = task(name, arguments.seed)
         returns, calls_ms = [], []
         for episode in range(1, arguments.episodes + 1):
-            total, taken_ms = play(about, session, env, not arguments.fast)
+            total, taken_ms = run_episode(about, session, env, not arguments.fast)
             returns.append(total)
             calls_ms += taken_ms
             print(f"episode {episode}: return {total:.4f}", flush=True)

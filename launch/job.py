@@ -1,44 +1,71 @@
-"""What a job of Hydra's is: a run that begins, one that goes on, or one of a sweep's."""
+"""One run: a new one, one of a sweep's, or one that continues."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from hydra._internal.callbacks import Callbacks
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
-from hydra.types import RunMode
-from omegaconf import DictConfig
+from hydra.core.utils import JobStatus, run_job
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig, open_dict
 
 from launch import sweep
+from launch.preflight import PreparedRun
 from launch.pruning import Trial
-from run import checkpoint, resume
-from run import folder as run_folder
+from run.saving import checkpoint, resume
+from run.saving import folder as run_folder
+from run.workspace import train
 from settings import compose
-from settings.check import Settings, check
-
-# A run's settings and folder, whether to `resume` it from a checkpoint or `reuse` a folder without one, and `prune`.
-Start = Callable[..., float]
+from settings.schema import Settings, check
 
 
-def run(config: DictConfig, start: Start) -> float:
-    """Hydra's job: one run in the folder that Hydra made.
+def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
+    """Trains a run whose parts are built, as a job of Hydra's: it writes `.hydra/` and sets up Python's logging.
+
+    Hydra would compose the configuration again; it gets the one that was composed and checked.
+
+    Args:
+        may_continue: take the folder of a run that ended before its first checkpoint.
+    """
+    config = run.config
+    with open_dict(config.hydra):
+        config.hydra.run.dir = str(run.folder)
+        config.hydra.mode = RunMode.RUN
+    callbacks = Callbacks(config)
+    name = config.hydra.job.config_name
+    callbacks.on_run_start(config=config, config_name=name)
+    trial = Trial.of_process()
+    prune = partial(trial.is_worse, run.folder, run.cfg) if trial else None
+    result = run_job(
+        task_function=lambda _: train(run.cfg, run.folder, prune, reuse=may_continue, parts=run.parts),
+        config=config,
+        job_dir_key="hydra.run.dir",
+        job_subdir_key=None,
+        hydra_context=HydraContext(config_loader=compose.loader(), callbacks=callbacks),
+    )
+    callbacks.on_run_end(config=config, config_name=name, job_return=result)
+    if result.status is JobStatus.FAILED:
+        raise result._return_value  # `return_value` would print a line of Hydra's first
+
+
+def run_in_sweep(config: DictConfig) -> float:
+    """Hydra's job: one run of a sweep, in the folder that Hydra made.
 
     Args:
         config: as Hydra composed it.
-        start: runs it.
 
     Returns:
-        The mean return of the final evaluation; in a sweep nan for a run that failed.
+        The mean return of the final evaluation; nan for a run that failed.
     """
     hydra_config = HydraConfig.get()
-    folder = Path(hydra_config.runtime.output_dir)
-    if hydra_config.mode != RunMode.MULTIRUN:
-        return _in_folder(config, folder, start)
     os.chdir(hydra_config.runtime.cwd)  # where relative names in the settings count from; a worker may be elsewhere
+    folder = Path(hydra_config.runtime.output_dir)
     fixed = hydra_config.job.config.override_dirname.exclude_keys
     swept = [_shown(one) for one in compose.parse(list(hydra_config.overrides.task)) if one.key_or_group not in fixed]
-    return sweep.guarded(lambda: _in_folder(config, folder, start), folder, swept)
+    return sweep.guarded(lambda: _in_folder(config, folder), folder, swept)
 
 
 def _shown(override: Override) -> str:
@@ -47,34 +74,44 @@ def _shown(override: Override) -> str:
     return f"{override.get_key_element()}={value}" if isinstance(value, str) else str(override.input_line)
 
 
-def _in_folder(config: DictConfig, folder: Path, start: Start) -> float:
+def _in_folder(config: DictConfig, folder: Path) -> float:
     hydra_config = HydraConfig.get()
     values = compose.plain(config)
     auto, trusted = values.pop("resume", None) == compose.AUTO, values.pop("trust", [])
     overrides = [text for text in hydra_config.overrides.task if not text.startswith(("+resume=", "+trust="))]
     added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
     overrides += [compose.searching(added)] if added else []
-    name = hydra_config.job.config_name
+    name = hydra_config.job.config_name or "train"
     begun = auto and bool(checkpoint.newest_first(folder))
-    cfg = resume.settings_of(folder, overrides, name or "train", trusted) if begun else check(values)
-    in_sweep = hydra_config.mode == RunMode.MULTIRUN
-    if begun and (last_return := _already_finished(cfg, folder, pruned_too=in_sweep)) is not None:
+    cfg = resume.settings_of(folder, overrides, name, trusted) if begun else check(values)
+    if begun and (last_return := _already_finished(cfg, folder, pruned_too=True)) is not None:
         return last_return
     trial = Trial.of_job(hydra_config)
     launcher = hydra_config.launcher.get("_target_")
-    if in_sweep and launcher in sweep.POOLS:
+    if launcher in sweep.POOLS:
         command = [f"--config-name={name}", "resume=auto", *(f"trust={package}" for package in trusted), *overrides]
         command += ["hydra.mode=RUN", f"hydra.run.dir={compose.quoted(str(folder))}"]
         environment = trial.environment() if trial else {}
         return sweep.in_own_process(command, folder, cfg, launcher, Path(hydra_config.sweep.dir), environment)
-    prune = trial and partial(trial.is_worse, folder, cfg)
-    return start(cfg, folder, prune=prune, **({"resume": True} if begun else {"reuse": auto}))
+    prune = partial(trial.is_worse, folder, cfg) if trial else None
+    return train(cfg, folder, prune=prune, **({"resume": True} if begun else {"reuse": auto}))
 
 
 def continue_run(
-    folder: Path, overrides: list[str], config_name: str | None, trusted: Sequence[str], start: Start
+    folder: Path,
+    overrides: list[str],
+    config_name: str = "train",
+    trusted: Sequence[str] = (),
+    without: Sequence[str] = (),
 ) -> float:
     """Continues the run in a folder, unless it is finished.
+
+    Args:
+        folder: the run's.
+        overrides: of its configuration.
+        config_name: of the configuration that they are overrides of.
+        trusted: packages whose classes its saved configuration may name.
+        without: damaged parts to continue without (see run/saving/damaged.py).
 
     Returns:
         The mean return of the final evaluation.
@@ -82,16 +119,16 @@ def continue_run(
     Raises:
         UserError: if there is nothing to continue, or an override would change what the run means.
     """
-    cfg = resume.settings_of(folder, overrides, config_name or "train", trusted)
+    cfg = resume.settings_of(folder, overrides, config_name, trusted)
     last_return = _already_finished(cfg, folder)
-    return start(cfg, folder, resume=True) if last_return is None else last_return
+    return train(cfg, folder, resume=True, without=without) if last_return is None else last_return
 
 
 def _already_finished(cfg: Settings, folder: Path, pruned_too: bool = False) -> float | None:
-    """The final return of a run that has nothing left to do, said in a line; None for any other.
+    """The final return of a run that has nothing left to do, printed in a line; None for any other.
 
     Args:
-        pruned_too: whether a pruned run counts as one of them.
+        pruned_too: whether a pruned run is finished.
     """
     finished = run_folder.finished(folder)
     pruned = pruned_too and run_folder.was_pruned(folder)

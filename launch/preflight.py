@@ -1,182 +1,152 @@
-"""Every run that is asked for, checked before a folder is made."""
+"""What a command line asks for, checked before a folder is made; a single run's parts are built here, once."""
 
-import traceback
-from collections.abc import Callable, Sequence
+import contextlib
+import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from agent.execution.choose import choose_execution
-from launch import engines
-from launch.asked import Asked, output_folder, read
-from run import buffers, build, environments, machine, memory, preloaded
-from run import folder as run_folder
-from run.environments import PLACES, env_maker
-from run.shapes import Shapes, shapes_of, zeros
-from settings import saved
-from settings.check import ONLY_IN, Settings
+from launch import launchers
+from launch.request import LaunchRequest, Runs, output_folder
+from run import machine
+from run.build import Parts, build
+from run.saving import folder as run_folder
+from settings import plain_yaml
 from settings.compose import AUTO, parse, plain, quoted
+from settings.schema import Settings
 from sinks import wandb as wandb_sink
 from sinks.tensorboard import require_utf8
-from utils import EnvError, UserError, one_line
+from utils import UserError
 
 
-def check_machine(runs: list[Settings]) -> None:
-    """Builds what can be wrong about the runs on this machine, and throws it away.
+class PreparedRun(NamedTuple):
+    """A run that can begin: its configuration with Hydra's node, its settings, its folder and its parts."""
+
+    config: DictConfig
+    cfg: Settings
+    folder: Path
+    parts: Parts
+
+
+def prepare_run(request: LaunchRequest) -> PreparedRun:
+    """Checks one run by building its parts, and then claims its folder.
 
     Raises:
-        UserError: for a device, a task or a buffer that cannot be had here.
+        UserError: at the first mistake; nothing is created then.
     """
-    for cfg in runs:
-        machine.set_precision(cfg.precision, machine.resolve_device(cfg.device))
-        if cfg.log_save_wandb:
-            wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
-    seen: set[str] = set()  # what was read through
-    machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video or cfg.from_pixels) for cfg in runs))
-    for cfg in runs:
-        shapes, own_actions = _spaces(cfg)
-        buffers.require_memory(cfg, shapes)
-        memory.require_memory(cfg, shapes, machine.resolve_device(cfg.device))
-        agent = _acting_agent(cfg, shapes)
-        buffers.build_n_step(cfg)
-        _check_preloaded(cfg, shapes, own_actions, seen)
-        execution, _ = choose_execution(cfg.execution, agent, machine.resolve_device(cfg.device))
-        _check_buffer(cfg, shapes, agent, execution)
-        build.build_seed_policy(cfg, agent, shapes, torch.device("cpu"))
-
-
-def _spaces(cfg: Settings) -> tuple[Shapes, Any]:
-    """The shapes of the environments to train in, which those to evaluate in have to share, and their own actions.
-
-    One that is learned from by its rendering has to render.
-    """
-    environments.import_envs(cfg, films=False)
-    found: list[Shapes] = []
-    own_actions: list[Any] = []
-    for place in PLACES:
-        if not found or any(ONLY_IN in node for node in cfg.env_wrappers):
-            env = env_maker(cfg, place)(False)
-            found.append(shapes_of(env.observation_space, env.action_space))
-            own_actions.append(env.get_wrapper_attr("own_actions"))
-            try:
-                if cfg.from_pixels:
-                    env.reset(seed=cfg.seed)
-            except EnvError as error:
-                raise UserError(f"from_pixels=true: {error}") from error
-            finally:
-                env.close()
-    if found[0] != found[-1]:
-        said = "; in ".join(
-            f"{place} {shapes['obs_dim']} observations and {shapes['action_dim']} actions"
-            for place, shapes in zip(PLACES, found, strict=True)
-        )
-        raise UserError(f"env_wrappers: with {ONLY_IN}, the environments' shapes differ: in {said}")
-    return found[0], own_actions[0]
-
-
-def _acting_agent(cfg: Settings, shapes: Shapes) -> Any:
-    """An agent that could be built, and has acted: what its parts cannot do together shows here, and not in the run."""
-    done = "be built"
+    assert request.runs is not None
+    (cfg,) = request.runs.settings()
+    _require_wandb(cfg)
+    parts = build(cfg)
     try:
-        agent = build.build_agent(cfg, shapes, torch.device("cpu"))
-        done = "act"
-        agent.act(zeros(shapes)[None])
-        return agent
-    except UserError:
-        raise
-    except Exception as error:  # whatever a class of the user's raises
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"
-        raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {done} ({said})") from error
-
-
-def _check_preloaded(cfg: Settings, shapes: Shapes, own_actions: Any, seen: set[str]) -> None:
-    """Reads what is to be preloaded through; what several runs of a sweep name, once."""
-    for source in preloaded.require(cfg, shapes, own_actions):
-        if source.said not in seen:
+        for source in parts.preloaded.sources():
             source.check()
-        seen.add(source.said)
+        folder, named = _folder(request, "hydra.run.dir", [cfg])
+        may_continue = request.line.resume == AUTO
+        folder = run_folder.claim(folder, "hydra.run.dir", may_exist=named, may_continue=may_continue)
+    except BaseException:
+        parts.close()
+        raise
+    return PreparedRun(request.runs.config, cfg, folder, parts)
 
 
-def _check_buffer(cfg: Settings, shapes: Shapes, agent: Any, execution: str) -> None:
-    if cfg.replay_storage != "auto":  # which always finds something, and would start a GPU here to look
-        buffers.choose_storage(cfg, shapes, machine.resolve_device(cfg.device))
-    if not buffers.has_our_buffer(cfg):
-        buffer = buffers.build_replay_buffer(cfg, shapes, torch.device("cpu"), "auto", execution)
-        buffers.require_priorities_are_used(cfg, buffer, agent)
-    elif not buffers.draws_with_replacement(cfg) and agent.batch_size > cfg.replay_buffer["capacity"]:
-        raise UserError(
-            f"replay_buffer_capacity={cfg.replay_buffer['capacity']}: "
-            f"at least agent.batch_size={agent.batch_size} is needed without replacement"
-        )
-
-
-def prepare(
-    argv: list[str],
-    check_machine: Callable[[list[Settings]], None],
-    may_continue: bool = False,
-    trusted: Sequence[str] = (),
-    asked: Asked | None = None,
-) -> list[str]:
-    """Composes and checks the configuration of every run asked for, and claims the output folder.
-
-    Args:
-        may_continue: whether what is in the folder may be continued (`resume=auto`); it has to be named then.
-        trusted: packages that what is continued there may name.
-        asked: what `read` made of `argv`, if it was called before.
+def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
+    """Checks the runs of a sweep, one for every swept value, and then claims its folder.
 
     Returns:
-        The arguments for Hydra, with the claimed folder.
+        The arguments for Hydra, and the sweep's folder.
 
     Raises:
-        UserError: at the first mistake.
+        UserError: at the first mistake; nothing is created then.
     """
-    asked = asked or read(argv)
-    if asked is None:
-        return argv
-    parsed, sweeping, tunes, config = asked.parsed, asked.sweeping, asked.tunes, asked.config
-    runs = asked.settings()
-    check_machine(runs)
-    key = "hydra.sweep.dir" if sweeping else "hydra.run.dir"
-    named = any(override.key_or_group == key for override in parsed)
-    if may_continue and not named:
-        raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
-    folder = output_folder(config, key)
-    if any(cfg.log_save_tb for cfg in runs):
-        require_utf8(folder)
-    if sweeping and named and not may_continue and not tunes and next(folder.rglob("train.csv"), None):
+    runs, line = request.runs, request.line
+    assert runs is not None
+    settings = runs.settings()
+    check_runs(settings)
+    key = "hydra.sweep.dir"
+    folder, named = _folder(request, key, settings)
+    may_continue = line.resume == AUTO
+    if named and not may_continue and not runs.tunes and next(folder.rglob("train.csv"), None):
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
-    if sweeping:
-        engines.require(OmegaConf.to_container(config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
+    launchers.require(OmegaConf.to_container(runs.config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
     folder = run_folder.claim(folder, key, may_exist=named, may_continue=may_continue)
-    again = [f"+resume={AUTO}", *([f"+trust=[{','.join(trusted)}]"] if trusted else [])]
-    if not sweeping:
-        argv = [*argv, *again] if may_continue else argv
-        return argv if named else [*argv, f"{key}={quoted(str(folder))}"]
-    if tunes:
+    if runs.tunes:
         from launch import tuning  # not before: Optuna is optional
 
-        settings = plain(asked.configs[0])
-        tuning.open_study(folder, config.hydra.sweeper.direction, asked.ranges, settings, may_continue)
-    # Subfolders are named by what differs between the runs. A run that its launcher starts again has to go on, so each
-    # may; and a worker may be elsewhere, so the folder is absolute.
-    names = _names_before(folder) | {override.key_or_group for override in parsed if override.is_sweep_override()}
-    fixed = [*(override.key_or_group for override in parsed), "resume", *(["trust"] if trusted else [])]
-    fixed = [name for name in fixed if name not in names]
-    argv = [*argv, *again, f"hydra.job.config.override_dirname.exclude_keys={fixed}"]
-    return [*argv, f"{key}={quoted(str(folder.resolve()))}"]
+        direction = runs.config.hydra.sweeper.direction
+        tuning.open_study(folder, direction, runs.ranges, plain(runs.configs[0]), may_continue)
+    # A run that its launcher starts again has to go on, so each may; a worker may be elsewhere, so the folder is
+    # absolute.
+    again = [f"+resume={AUTO}", *([f"+trust=[{','.join(line.trusted)}]"] if line.trusted else [])]
+    exclude = f"hydra.job.config.override_dirname.exclude_keys={_fixed_keys(runs, folder, bool(line.trusted))}"
+    folder = folder.resolve()
+    return [*line.argv, *again, exclude, f"{key}={quoted(str(folder))}"], folder
+
+
+def check_runs(runs: list[Settings]) -> None:
+    """Builds the parts of each run, with one environment, and throws them away.
+
+    Raises:
+        UserError: for what cannot be built here.
+    """
+    # OpenGL is chosen once, for all of them, before dm_control is imported.
+    machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video or cfg.from_pixels) for cfg in runs))
+    checked: set[str] = set()  # data sets, which are read through once
+    for cfg in runs:
+        _require_wandb(cfg)
+        with (
+            _same_threads(),
+            contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts,
+        ):
+            for source in parts.preloaded.sources():
+                if source.label not in checked:
+                    source.check()
+                checked.add(source.label)
+
+
+@contextlib.contextmanager
+def _same_threads() -> Iterator[None]:
+    """Within it, `num_threads` of a run that is only checked may be set."""
+    num_threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(num_threads)
+
+
+def _require_wandb(cfg: Settings) -> None:
+    if cfg.log_save_wandb:
+        wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
+
+
+def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple[Path, bool]:
+    """The folder to claim, and whether the command line names it."""
+    assert request.runs is not None
+    named = any(override.key_or_group == key for override in request.runs.parsed)
+    if request.line.resume == AUTO and not named:
+        raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
+    folder = output_folder(request.runs.config, key)
+    if any(cfg.log_save_tb for cfg in settings):
+        require_utf8(folder)
+    return folder, named
+
+
+def _fixed_keys(runs: Runs, folder: Path, is_trusting: bool) -> list[str]:
+    """The keys that no subfolder is named by: those that are the same in all runs, in those of an earlier sweep too."""
+    swept = _names_before(folder) | {o.key_or_group for o in runs.parsed if o.is_sweep_override()}
+    keys = [*(override.key_or_group for override in runs.parsed), "resume", *(["trust"] if is_trusting else [])]
+    return [key for key in keys if key not in swept]
 
 
 def _names_before(folder: Path) -> set[str]:
-    """The keys that the subfolders of an earlier sweep in this folder are named by: one value of them still names."""
+    """The keys that the subfolders of an earlier sweep in this folder are named by."""
     path = folder / "multirun.yaml"
     if not path.exists():
         return set()
-    before = saved.load(path)
+    before = plain_yaml.load(path)
     try:
-        given = {override.key_or_group for override in parse(list(before["hydra"]["overrides"]["task"]))}
-        return given - set(before["hydra"]["job"]["config"]["override_dirname"]["exclude_keys"])
+        keys = {override.key_or_group for override in parse(list(before["hydra"]["overrides"]["task"]))}
+        return keys - set(before["hydra"]["job"]["config"]["override_dirname"]["exclude_keys"])
     except (KeyError, TypeError):
         raise UserError(f"{path}: not what a sweep writes") from None

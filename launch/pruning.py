@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from launch.engines import TUNING
-from settings.check import Settings
+from launch.launchers import TUNING
+from settings.schema import Settings
 
 _VARIABLE = "TUNING_TRIAL"  # how a pool tells the process of a run which trial it is
 
@@ -38,14 +37,17 @@ class Trial:
 
     @classmethod
     def of_job(cls, hydra_config: Any) -> "Trial | None":
-        """The trial that a job runs, from Hydra's node of its configuration; None unless it may be pruned."""
-        if hydra_config.mode != RunMode.MULTIRUN:
-            text = os.environ.get(_VARIABLE)
-            return cls(**json.loads(text)) if text else None
+        """The trial that a job of a sweep runs, from Hydra's node of its configuration; None if it is not pruned."""
         pruner = hydra_config.sweeper.get("pruner")
         if hydra_config.sweeper.get("_target_") != TUNING or pruner is None:
             return None
         return cls(hydra_config.sweep.dir, hydra_config.job.num, OmegaConf.to_container(pruner, resolve=True))  # type: ignore[arg-type]
+
+    @classmethod
+    def of_process(cls) -> "Trial | None":
+        """The trial that a pool started this process for; None if it is not pruned."""
+        text = os.environ.get(_VARIABLE)
+        return cls(**json.loads(text)) if text else None
 
     def environment(self) -> dict[str, str]:
         """Environment variables for the process of the run."""

@@ -12,12 +12,12 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from settings.checked import Checked
 from settings.types import NonNegativeInt
+from settings.validated import Validated
 from utils import UserError, one_line
 
 
-class SeededTPE(Checked, BaseSampler):
+class SeededTPE(Validated, BaseSampler):
     """Optuna's TPE (Bergstra et al., 2011), created anew for each trial and each value that is drawn on its own, with
     a seed that depends on the trial's number and the value's key.
 

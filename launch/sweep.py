@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
-from launch import child
-from launch.engines import JOBLIB, RAY
-from run import folder as run_folder
-from settings.check import Settings
+from launch import own_process
+from launch.launchers import JOBLIB, RAY
+from run.saving import folder as run_folder
 from settings.operating_system import lock
+from settings.schema import Settings
 from utils import EnvError, RunError, UserError, one_line
 
 # Engines whose worker processes serve one run after another. There a run gets a process of its own: a crash is that
@@ -62,7 +62,7 @@ def in_own_process(
     run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
     with slot(sweep / ".slots") as number:
         gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray has its own
-        child.run(arguments, folder, environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu})
+        own_process.run(arguments, folder, environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu})
     finished = run_folder.finished(folder)
     if finished is None:
         raise RunError(f"the run ended well, but there is no {run_folder.FINISHED} in {folder}")

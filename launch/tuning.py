@@ -18,10 +18,10 @@ from optuna.trial import TrialState
 
 from launch import database, pruning
 from launch.sampling import search_space
-from run import folder as run_folder
+from run.saving import folder as run_folder
 from settings import compose
-from settings import saved as saved_yaml
-from settings.nested import dotted
+from settings import plain_yaml as saved_yaml
+from settings.keys import dotted
 from utils import RunError, UserError, one_line, write_atomically
 
 WHAT_IT_IS = "tuning.yaml"  # in the sweep's folder: what is searched, and everything that is the same for all trials

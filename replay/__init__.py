@@ -1,1 +1,1 @@
-"""Around the replay buffer: n-step rows, batches for a GPU, files on disk."""
+"""Additions to replay_buffer.py: n-step rows, images, batches for a GPU, files on disk, recorded data sets."""

@@ -1,6 +1,6 @@
 """Replay buffers for a GPU: batches copied from pinned memory, or drawn from a mirror of the rows on the device.
 
-In both the rows of `ReplayBuffer` stay the truth: checkpoints and additions know nothing of the device.
+In both, the rows on the host stay authoritative: `add` and checkpoints do not involve the device.
 """
 
 from collections.abc import Callable
@@ -14,52 +14,52 @@ from replay_buffer import Batch, ReplayBuffer, Ring
 from settings.types import Storage
 from utils import UserError
 
-MIRRORED_ROWS = 1024  # rows that go to the device in one copy
-MIRRORED_BYTES = 2**25  # of rows that are large
+MIRRORED_ROWS = 1024  # the most rows that go to the device in one copy
+MIRRORED_BYTES = 2**25  # the most bytes, for large rows
 WITHOUT_REPLACEMENT = (
     "replay_storage=device: it draws with replacement only; choose pinned or host, or sample_with_replacement=true"
 )
-SHARE_OF_FREE_MEMORY = 4  # `auto` mirrors the rows if they take at most one part in so many
+SHARE_OF_FREE_MEMORY = 4  # `auto` mirrors rows that take at most this fraction, 1/4, of it
 
 
 class Staging:
-    """Pinned host memory that rows pass through on their way to the device: two places, used in turn.
+    """Two buffers of pinned host memory, used in turn, that rows pass through on their way to the device.
 
-    A copy from pinned memory runs while the host goes on. A place is written again only when the copy from it is done:
-    an event behind each copy says so. On a CPU a copy is done when it returns, and there is nothing to pin.
+    A copy from pinned memory runs while the host goes on. An event after each copy tells when its buffer may be written
+    again. On a CPU a copy is done when it returns, and nothing is pinned.
 
     Args:
-        num_rows, width: the most rows that are sent at once, and their floats.
-        device: where they go.
+        num_rows, width: size of a buffer.
+        device: the destination.
     """
 
     def __init__(self, num_rows: int, width: int, device: torch.device):
         self._on_gpu = device.type == "cuda"
         self._device = device
-        self._places = [torch.empty(num_rows, width, pin_memory=self._on_gpu) for _ in range(2)]
+        self._buffers = [torch.empty(num_rows, width, pin_memory=self._on_gpu) for _ in range(2)]
         self._copied: list[Any] = [self._event() for _ in range(2)] if self._on_gpu else [None, None]
         self._turn = 0
 
     def send(self, fill: Callable[[np.ndarray], object], to: torch.Tensor) -> None:
-        """Lets `fill` write rows (len(to), width) into host memory and copies them to `to` without waiting."""
-        place, copied = self._places[self._turn][: len(to)], self._copied[self._turn]
+        """Lets `fill` write rows (len(to), width) into pinned memory and starts their copy to `to`."""
+        buffer, copied = self._buffers[self._turn][: len(to)], self._copied[self._turn]
         if copied is not None:
             copied.synchronize()  # returns at once unless the device is two copies behind
-        fill(place.numpy())
-        self._copy(place, to)
+        fill(buffer.numpy())
+        self._copy(buffer, to)
         if copied is not None:
             copied.record(torch.cuda.current_stream(self._device))
         self._turn = 1 - self._turn
 
     def _event(self) -> Any:
-        return torch.cuda.Event()  # one that was never recorded counts as done
+        return torch.cuda.Event()  # before its first record, it counts as done
 
-    def _copy(self, place: torch.Tensor, to: torch.Tensor) -> None:
-        to.copy_(place, non_blocking=True)
+    def _copy(self, buffer: torch.Tensor, to: torch.Tensor) -> None:
+        to.copy_(buffer, non_blocking=True)
 
 
 class PinnedReplayBuffer(ReplayBuffer):
-    """Gathers a batch into pinned memory, from where one asynchronous copy takes it to the device."""
+    """Gathers batches into pinned memory and sends each to the device in one asynchronous copy."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -75,52 +75,51 @@ class PinnedReplayBuffer(ReplayBuffer):
         if self._staging is None or self._staging_rows < len(indices):
             self._staging_rows = len(indices)
             self._staging = Staging(self._staging_rows, self._width, self.device)
-        # mode: numpy gathers straight into `out` only where it need not check the indices; ours are in range.
+        # mode="clip": numpy gathers into `out` without a temporary only if it need not check the indices.
         self._staging.send(lambda rows: self._rows.take(indices, axis=0, out=rows, mode="clip"), packed)
 
 
 class Mirror:
-    """A ring's rows on the device, which follow those of the host: new rows are sent in as few copies as they take.
+    """A copy of a ring's rows on the device, brought up to date by `follow`.
 
     Args:
         ring: on the host.
-        device: of the mirror.
+        device: of the copy.
     """
 
     def __init__(self, ring: Ring, device: torch.device):
         self._ring = ring
         self.rows = torch.empty(ring.capacity, ring.row_width, device=device)
-        self._count = 0  # of the ring's num_added
+        self._count = 0  # the ring's num_added at the last `follow`
         at_once = min(MIRRORED_ROWS, ring.capacity, max(1, MIRRORED_BYTES // (4 * ring.row_width)))
         self._staging = Staging(at_once, ring.row_width, device)
         self._at_once = at_once
 
     def follow(self) -> None:
-        """Sends the rows that were added since the last time."""
+        """Sends the rows that were added since the last call, in as few copies as possible."""
         ring = self._ring
         start = max(self._count, ring.num_added - ring.capacity)
         while start < ring.num_added:
             first = start % ring.capacity
             count = min(ring.num_added - start, ring.capacity - first, self._at_once)
-            place = slice(first, first + count)
-            self._staging.send(partial(_copy, ring.rows[place]), self.rows[place])
+            rows = slice(first, first + count)
+            self._staging.send(partial(_copy, ring.rows[rows]), self.rows[rows])
             start += count
         self._count = ring.num_added
 
     def forget(self) -> None:
-        """From here on all of the ring's rows are new."""
+        """Makes the next `follow` send all rows."""
         self._count = 0
 
 
 class DeviceReplayBuffer(ReplayBuffer):
-    """Draws batches on the device, from a mirror of the rows there.
+    """Draws batches on the device, with replacement, from a mirror of the rows.
 
-    New rows are sent when the next batch is asked for, all in one copy (two where the ring begins anew), so
-    `add` costs what it costs on the host. Drawing is device operations only, on a length that is kept on the device:
-    a captured CUDA graph follows the growing buffer. Batches are drawn with replacement.
+    New rows are sent when the next batch is drawn, so `add` costs no more than on the host. Drawing uses device
+    operations alone, and the buffer's length is kept on the device: a captured CUDA graph follows the growing buffer.
 
     Raises:
-        UserError: if batches are to be drawn without replacement, or as a subclass chooses, which takes the host.
+        UserError: for batches without replacement, and for a subclass that overrides `choose`, which runs on the host.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -148,7 +147,7 @@ class DeviceReplayBuffer(ReplayBuffer):
         return self.staged()
 
     def stage(self, batch_size: int) -> None:
-        """Sends the rows that were added since the last time."""
+        """Sends the rows that were added since the last batch."""
         if not self.num_added:
             raise ValueError("nothing to sample: the replay buffer is empty")
         self._batch_size = batch_size
@@ -158,12 +157,12 @@ class DeviceReplayBuffer(ReplayBuffer):
             self._known_length = len(self)
 
     def staged(self) -> Batch:
-        """A batch, drawn and gathered on the device."""
+        """Draws and gathers a batch on the device."""
         return self._unpack(self._mirror.index_select(0, self._drawn()))
 
     def _drawn(self) -> torch.Tensor:
-        """As many whole numbers below the length as a batch has rows."""
-        # In float64, so that each of up to 2^53 rows is as likely as the next and none lies beyond the last.
+        """Draws row numbers (B,), counted from the oldest row."""
+        # In float64, so that up to 2^53 rows are equally likely and none lies beyond the last.
         uniform = torch.rand(self._batch_size, dtype=torch.float64, device=self.device, generator=self._generator)
         return (uniform * self._length).long()
 
@@ -171,7 +170,7 @@ class DeviceReplayBuffer(ReplayBuffer):
         return super().state_dict() | {"device_generator": self._generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As ReplayBuffer's; of a buffer that drew on the host, the rows continue and the draws begin anew."""
+        """As ReplayBuffer's; from a buffer that drew on the host, the rows are restored and the draws begin anew."""
         super().load_state_dict(state)
         if "device_generator" in state:
             self._generator.set_state(state["device_generator"].cpu())
@@ -194,28 +193,28 @@ def choose_storage(
     device: torch.device,
     with_replacement: bool,
     capacity: int,
-    asked: int,
+    needed: int,
 ) -> str:
-    """Which of STORAGES `replay_storage` means here; `auto` is chosen by what the device has free.
+    """Turns `replay_storage` into a key of STORAGES; `auto` depends on the free memory of the device.
 
     Args:
-        capacity: of the buffer.
-        asked: bytes that it takes when it is full.
+        capacity: transitions.
+        needed: size of a full buffer, in bytes.
 
     Raises:
-        UserError: for a storage that cannot be had with this device or these keys.
+        UserError: for a storage that this device or the other keys rule out.
     """
     on_gpu = device.type == "cuda"
     free = torch.cuda.mem_get_info(device)[0] if on_gpu else 0
     if storage == "auto":
         if not on_gpu:
             return "host"
-        return "device" if with_replacement and asked * SHARE_OF_FREE_MEMORY <= free else "pinned"
+        return "device" if with_replacement and needed * SHARE_OF_FREE_MEMORY <= free else "pinned"
     if storage == "pinned" and not on_gpu:
         raise UserError(f"replay_storage=pinned: memory is pinned for a GPU, and device={device}; choose auto or host")
-    if storage == "device" and on_gpu and asked > free:
+    if storage == "device" and on_gpu and needed > free:
         raise UserError(
-            f"replay_storage=device: replay_buffer_capacity={capacity} asks for {asked:,} bytes and the GPU has "
+            f"replay_storage=device: replay_buffer_capacity={capacity} needs {needed:,} bytes and the GPU has "
             f"{free:,} free; choose pinned"
         )
     if storage == "device" and not with_replacement:

@@ -1,4 +1,4 @@
-"""Episodes that were recorded before, made into the rows that a replay buffer stores."""
+"""Recorded episodes, turned into rows of the replay buffer."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -11,10 +11,13 @@ from utils import FLOAT32_MAX
 
 
 class Episode(NamedTuple):
-    """T transitions that follow each other.
+    """T consecutive transitions.
 
-    Shapes and dtypes: obs (T + 1, obs_dim) float32; actions (T, |A|) float32 in [-1, 1]; rewards (T,) float64.
-    `terminated` says that the last state has no future; otherwise a limit, or the end of the data, cut it off.
+    Attributes:
+        obs: (T + 1, obs_dim), float32.
+        actions: (T, |A|), float32 in [-1, 1].
+        rewards: (T,), float64.
+        terminated: whether the episode terminated; otherwise a time limit, or the end of the data, truncated it.
     """
 
     obs: np.ndarray
@@ -23,10 +26,10 @@ class Episode(NamedTuple):
     terminated: bool
 
     def fault(self) -> str | None:
-        """The first number in it that is not finite in float32; None if all are."""
+        """The first number that is not finite in float32; None if all are."""
         for name in ("obs", "actions", "rewards"):
             values = getattr(self, name)
-            wrong = np.argwhere(~(np.abs(values) <= FLOAT32_MAX))  # also of nan
+            wrong = np.argwhere(~(np.abs(values) <= FLOAT32_MAX))  # also true for nan
             if len(wrong):
                 return f"{name}{wrong[0].tolist()} is {values[tuple(wrong[0])]}"
         return None
@@ -35,15 +38,15 @@ class Episode(NamedTuple):
 def feed(
     episodes: Iterable[Episode], n_step: NStep, observe: Callable[..., None] | None, add: Callable[..., None]
 ) -> tuple[int, list[float]]:
-    """Shows every transition to what follows the data, and stores the rows that they make.
+    """Passes every transition to an agent and adds the rows to a replay buffer.
 
     Args:
-        n_step: makes the rows, as for one environment; none reaches from one episode into the next.
-        observe: an agent's; None shows them to nobody.
-        add: a replay buffer's.
+        n_step: makes the rows, as for one environment.
+        observe: an agent's `observe`, or None.
+        add: a replay buffer's `add`.
 
     Returns:
-        How many transitions they were, and each episode's return.
+        The number of transitions, and each episode's return.
     """
     count, returns = 0, []
     for episode in episodes:
@@ -62,33 +65,32 @@ def feed(
 
 
 def chains(columns: dict[str, np.ndarray]) -> Iterable[Episode]:
-    """One-step transitions, put together to episodes again, whatever the order in which environments gave them.
+    """Rebuilds episodes from one-step transitions, also of several environments that took turns.
 
-    One follows another where its observation is, to the last bit, the observation behind that one.
+    A transition follows another if its observation equals, to the last bit, the other's next observation.
 
     Args:
-        columns: obs, next_obs (N, obs_dim), actions (N, |A|), rewards (N,), discounts (N,), 0 where one terminated.
+        columns: obs, next_obs (N, obs_dim), actions (N, |A|), rewards (N,), discounts (N,), 0 at a termination.
     """
     obs, next_obs, terminated = columns["obs"], columns["next_obs"], columns["discounts"] == 0
-    # By the observation that the next transition has to begin with; several environments may see the same at once.
-    going_on: dict[bytes, deque[list[int]]] = {}
-    found: list[list[int]] = []
+    # Open chains by their last next_obs; several environments may have the same one at once.
+    open_chains: dict[bytes, deque[list[int]]] = {}
+    all_chains: list[list[int]] = []
     for index in range(len(obs)):
-        waiting = going_on.get(obs[index].tobytes())
-        chain = waiting.popleft() if waiting else []
+        matching = open_chains.get(obs[index].tobytes())
+        chain = matching.popleft() if matching else []
         if not chain:
-            found.append(chain)
+            all_chains.append(chain)
         chain.append(index)
         if not terminated[index]:
-            going_on.setdefault(next_obs[index].tobytes(), deque()).append(chain)
-    for chain in found:
+            open_chains.setdefault(next_obs[index].tobytes(), deque()).append(chain)
+    for chain in all_chains:
         all_obs = np.concatenate([obs[chain], next_obs[chain[-1:]]])
         yield Episode(all_obs, columns["actions"][chain], columns["rewards"][chain], bool(terminated[chain[-1]]))
 
 
 def columns_of(batch: Any) -> dict[str, np.ndarray]:
     """A replay buffer's Batch as arrays, for `chains`."""
-    as_arrays = {name: column.cpu().numpy() for name, column in batch._asdict().items()}
-    rewards, discounts = as_arrays["reward"][:, 0].astype(np.float64), as_arrays["discount"][:, 0]
-    obs, next_obs, actions = as_arrays["obs"], as_arrays["next_obs"], as_arrays["action"]
-    return {"obs": obs, "next_obs": next_obs, "actions": actions, "rewards": rewards, "discounts": discounts}
+    obs, actions, rewards, next_obs, discounts = (column.cpu().numpy() for column in batch[:5])
+    rewards = rewards[:, 0].astype(np.float64)
+    return {"obs": obs, "next_obs": next_obs, "actions": actions, "rewards": rewards, "discounts": discounts[:, 0]}

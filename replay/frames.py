@@ -1,8 +1,7 @@
-"""Replay buffers of images: every frame is stored once, and rows say which frames make a stack.
+"""Replay buffers of images: every frame is stored once, and a row holds the places of its frames.
 
-Stacks of three frames, stored as they are seen, would be six frames a transition. Of these five were stored before:
-they are found among the newest frames by what is in them. So nothing needs to be known of episodes, of several
-environments or of n-step rows: a stack that is drawn is the one that was added.
+With stacks of three, a transition has six frames, of which five have been stored before. They are recognised by their
+content among the newest frames, so the buffer needs to know nothing of episodes, several environments or n-step rows.
 """
 
 import zlib
@@ -18,22 +17,22 @@ from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
 from utils import UserError, require_count
 
-MOST_SEARCHED = 4096  # of the newest frames, for one that is the same
-SPARE = 32  # a frame more for so many transitions: an episode has one more frame than transitions
+MOST_SEARCHED = 4096  # newest frames that a new frame is compared with
+SPARE = 32  # one spare frame per so many transitions, as an episode has one more frame than transitions
 
 
 class FrameBuffer(ReplayBuffer):
-    """A ring of the newest transitions, and one of their frames.
+    """A ring of transitions and a ring of frames.
 
-    A row is as a ReplayBuffer's, with the frames' places in their ring for observations. Where many episodes are
-    shorter than 32 transitions, the ring of frames is full before that of rows; what can be drawn then are the rows
-    that have all of their frames.
+    A row is that of a ReplayBuffer with the places of frames, as int32, in place of observations. If many episodes are
+    shorter than 32 transitions, the ring of frames fills before the ring of rows; rows that have lost a frame are not
+    drawn.
 
     Args:
         obs_shape: of a stack, (C, H, W), uint8.
-        action_shape, device, seed, with_replacement: as for ReplayBuffer.
-        capacity: transitions kept.
-        frame_stack: frames in a stack, C / frame_stack channels each.
+        action_shape, device, seed, with_replacement: see ReplayBuffer.
+        capacity: transitions.
+        frame_stack: frames in a stack, of C / frame_stack channels each.
 
     Raises:
         UserError: if the frames would not fit into memory.
@@ -53,11 +52,11 @@ class FrameBuffer(ReplayBuffer):
         self._stack_shape, self._stack = tuple(obs_shape), frame_stack
         count, width, self._frame_bytes = _sizes(obs_shape, capacity, frame_stack)
         self.frames = Ring(count, width)
-        self._as_bytes_once = self.frames.rows.view(np.uint8)[:, : self._frame_bytes]
-        self._newest_row = np.full(count, -1)  # that has the frame in this place
+        self._frame_memory = self.frames.rows.view(np.uint8)[:, : self._frame_bytes]
+        self._newest_row = np.full(count, -1)  # place of a frame -> the number of the newest row with it
         self._searched = min(MOST_SEARCHED, count // 2)
-        self._recent: dict[int, int] = {}  # the newest frames' numbers, by checksum
-        self._first_row = 0  # before it, rows lack a frame
+        self._recent: dict[int, int] = {}  # checksum -> number, of the newest frames
+        self._first_row = 0  # number of the oldest row that has all of its frames
         self._staged_frames: torch.Tensor | None = None
         super().__init__((frame_stack,), action_shape, capacity, device, seed, with_replacement)
 
@@ -74,7 +73,7 @@ class FrameBuffer(ReplayBuffer):
         return {"rows": (max(first, require_count(state["first_row"], "first_row")), stop), "frames": frames}
 
     def add(self, *transition: Any, **named: Any) -> None:
-        """As ReplayBuffer's; obs and next_obs are stacks (C, H, W), uint8, the oldest frame first."""
+        """See ReplayBuffer.add; obs and next_obs are stacks (C, H, W), uint8, oldest frame first."""
         super().add(*transition, **named)
         newest = self.num_added - 1
         row = newest % self.capacity
@@ -85,33 +84,32 @@ class FrameBuffer(ReplayBuffer):
         row.view(np.int32)[start : start + self._stack] = [self._place(frame) for frame in frames]
 
     def _place(self, frame: np.ndarray) -> int:
-        """Where a frame lies in the ring, where it is put unless it is among the newest there."""
+        """The place of a frame in the ring; a frame that is not among the newest is stored first."""
         checksum = _checksum(frame)
         number = self._recent.get(checksum)
-        if number is None or not np.array_equal(self._as_bytes_once[number % self.frames.capacity], frame):
+        if number is None or not np.array_equal(self._frame_memory[number % self.frames.capacity], frame):
             number = self._append(frame, checksum)
         return number % self.frames.capacity
 
     def _append(self, frame: np.ndarray, checksum: int) -> int:
         number, count = self.frames.num_added, self.frames.capacity
         place = number % count
-        if number >= count:  # the rows with the frame that lay there are rows no more
+        if number >= count:  # rows with the frame that is overwritten cannot be drawn any more
             self._first_row = max(self._first_row, int(self._newest_row[place]) + 1)
-        self._as_bytes_once[place] = frame
+        self._frame_memory[place] = frame
         self._newest_row[place] = -1
         self.frames.num_added += 1
         self._recent[checksum] = number
-        self._forget(number - self._searched)
+        # The frame that leaves the newest ones is not looked for any more.
+        leaving = number - self._searched
+        if leaving >= 0:
+            checksum = _checksum(self._frame_memory[leaving % count])
+            if self._recent.get(checksum) == leaving:
+                del self._recent[checksum]
         return number
 
-    def _forget(self, number: int) -> None:
-        if number >= 0:
-            checksum = _checksum(self._as_bytes_once[number % self.frames.capacity])
-            if self._recent.get(checksum) == number:
-                del self._recent[checksum]
-
     def _places(self, rows: Any) -> Any:
-        """Of the frames of rows (B, width), (2, B, frame_stack): those of obs, then those of next_obs."""
+        """The places of the frames of rows (B, width), as (2, B, frame_stack): those of obs, then of next_obs."""
         at, stack = self._next_obs_at, self._stack
         if isinstance(rows, torch.Tensor):
             columns = torch.stack([rows[:, :stack], rows[:, at : at + stack]])
@@ -119,33 +117,33 @@ class FrameBuffer(ReplayBuffer):
         return np.stack([rows[:, :stack], rows[:, at : at + stack]]).view(np.int32)
 
     def _join(self, packed: torch.Tensor, frames: torch.Tensor) -> Batch:
-        """Rows (B, width) and their frames (2 * B * frame_stack, width) as a batch."""
+        """A batch of packed rows (B, width) and their frames (2 * B * frame_stack, width)."""
         _, action, reward, discount, _ = packed.split(self._widths, dim=1)
         stacks = frames.view(torch.uint8)[:, : self._frame_bytes].reshape(2, -1, *self._stack_shape)
         return Batch(stacks[0], action, reward, stacks[1], discount)
 
     def _draw(self, batch_size: int) -> np.ndarray:
-        drawn = super()._draw(batch_size)  # from the oldest row on
+        drawn = super()._draw(batch_size)  # counted from the oldest row
         return (self.num_added - len(self) + drawn) % self.capacity
 
     def _gather(self, indices: np.ndarray) -> Batch:
-        packed, frames = self._room(len(indices))
+        packed, frames = self._allocate(len(indices))
         self._fill(indices, packed, frames)
         return self._join(packed, frames)
 
     def stage(self, batch_size: int) -> None:
         rows, weight = self.choose(batch_size)
         if self._staged is None or self._staged_frames is None or len(self._staged) != batch_size:
-            self._staged, self._staged_frames = self._room(batch_size)
+            self._staged, self._staged_frames = self._allocate(batch_size)
         self._fill(rows, self._staged, self._staged_frames)
-        self._stage_marks(rows, weight)
+        self._stage_weights(rows, weight)
 
     def staged(self) -> Batch | WeightedBatch:
         assert self._staged is not None and self._staged_frames is not None, "stage(batch_size) comes first"
-        return self._marked(self._join(self._staged, self._staged_frames))
+        return self._with_staged_weights(self._join(self._staged, self._staged_frames))
 
-    def _room(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """For the rows of a batch, and for their frames."""
+    def _allocate(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Memory on the device for the rows of a batch and for their frames."""
         num_frames = 2 * batch_size * self._stack
         rows = torch.empty(batch_size, self._width, device=self.device)
         return rows, torch.empty(num_frames, self.frames.row_width, device=self.device)
@@ -153,39 +151,42 @@ class FrameBuffer(ReplayBuffer):
     def _fill(self, indices: np.ndarray, packed: torch.Tensor, frames: torch.Tensor) -> None:
         """Copies rows and their frames to the device."""
         places = self._places(self._rows.take(indices, axis=0)).ravel()
-        for ring, wanted, to in ((self, indices, packed), (self.frames, places, frames)):
-            if self.device.type == "cpu":  # mode: numpy gathers straight into `out` only where it checks nothing
-                ring.rows.take(wanted, axis=0, out=to.numpy(), mode="clip")
+        for ring, numbers, to in ((self, indices, packed), (self.frames, places, frames)):
+            if self.device.type == "cpu":  # mode="clip": numpy gathers into `out` without a temporary
+                ring.rows.take(numbers, axis=0, out=to.numpy(), mode="clip")
             else:
-                to.copy_(torch.from_numpy(ring.rows.take(wanted, axis=0)))
+                to.copy_(torch.from_numpy(ring.rows.take(numbers, axis=0)))
 
     def state_dict(self) -> dict[str, Any]:
         counts = {"num_frames": self.frames.num_added, "first_row": self._first_row}
         return super().state_dict() | counts | {"frame_bytes": self._frame_bytes, "frames": self.frames.capacity}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As ReplayBuffer's; the frames are there already, too."""
+        """Restores what `state_dict` returned, after `put_chunk` has restored rows and frames."""
         saved, ours = (state["frames"], state["frame_bytes"]), (self.frames.capacity, self._frame_bytes)
         if saved != ours:
             raise ValueError(f"{saved[0]} frames of {saved[1]} bytes do not fit {ours[0]} frames of {ours[1]}")
         super().load_state_dict(state)
+        # Counts.
         spans = self.spans(state)
-        if not self.num_added:  # a buffer that was left out
+        if not self.num_added:  # the checkpoint left the buffer out
             spans = dict.fromkeys(spans, (0, 0))
         (self._first_row, stop), (oldest, self.frames.num_added) = spans["rows"], spans["frames"]
+        # Which rows have which frames. The rows may be forged: places have to lie in the ring.
         rows = np.arange(self._first_row, stop)
         places = self._places(self._rows[rows % self.capacity])
         if places.size and not 0 <= places.min() <= places.max() < self.frames.capacity:
-            raise ValueError("rows of frames that there are not")
+            raise ValueError("rows name frames outside the ring")
         self._newest_row.fill(-1)
         np.maximum.at(self._newest_row, places, np.broadcast_to(rows[:, None], places.shape))
+        # The newest frames, by checksum.
         self._recent = {}
         for number in range(max(oldest, self.frames.num_added - self._searched), self.frames.num_added):
-            self._recent[_checksum(self._as_bytes_once[number % self.frames.capacity])] = number
+            self._recent[_checksum(self._frame_memory[number % self.frames.capacity])] = number
 
 
 class PinnedFrameBuffer(FrameBuffer):
-    """Gathers a batch and its frames into pinned memory, from where two asynchronous copies take them to the device."""
+    """Gathers a batch and its frames into pinned memory and sends them to the device in two asynchronous copies."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -208,7 +209,7 @@ class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._mirrored_frames = Mirror(self.frames, self.device)
-        self._oldest = torch.zeros((), dtype=torch.int64, device=self.device)  # row that can be drawn
+        self._oldest = torch.zeros((), dtype=torch.int64, device=self.device)  # row to draw
         self._known_oldest = 0
 
     def stage(self, batch_size: int) -> None:
@@ -240,24 +241,24 @@ def _checksum(frame: np.ndarray) -> int:
 
 
 def _sizes(obs_shape: tuple[int, ...], capacity: int, frame_stack: int) -> tuple[int, int, int]:
-    """Frames in the ring, floats in one of them, and bytes."""
+    """The ring's number of frames, and a frame's size in floats and in bytes."""
     frame_bytes = int(np.prod(obs_shape)) // frame_stack
     return capacity + max(64, capacity // SPARE), -(-frame_bytes // 4), frame_bytes
 
 
 def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, frame_stack: int) -> int:
-    """Bytes that a full buffer occupies."""
+    """The size of a full buffer, in bytes."""
     count, width, _ = _sizes(obs_shape, capacity, frame_stack)
     index_bytes = np.dtype(int).itemsize
     return count * (4 * width + index_bytes) + bytes_of_rows((frame_stack,), action_shape, capacity)
 
 
 def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, frame_stack: int) -> None:
-    """Raises UserError if a full buffer would not fit into the memory that is free now."""
-    asked, available = nbytes(obs_shape, action_shape, capacity, frame_stack), available_bytes()
-    if asked > available:
-        fits = available * capacity // asked
+    """Raises UserError if a full buffer exceeds the free memory."""
+    needed, available = nbytes(obs_shape, action_shape, capacity, frame_stack), available_bytes()
+    if needed > available:
+        fits = available * capacity // needed
         raise UserError(
-            f"replay_buffer_capacity={capacity}: {asked:,} bytes are asked for, for frames of "
-            f"{'x'.join(map(str, obs_shape[1:]))} pixels, and {available:,} are available; {fits} transitions would fit"
+            f"replay_buffer_capacity={capacity}: {needed:,} bytes are needed for frames of "
+            f"{'x'.join(map(str, obs_shape[1:]))} pixels, {available:,} are free; {fits} transitions would fit"
         )

@@ -1,10 +1,10 @@
-"""Data sets in Minari's format on disk: found and read, without its package and without running anything of theirs.
+"""Data sets in Minari's format on disk, read without its package and without running anything they name.
 
     <id>/data/metadata.json    what it is: spaces, counts, how it was made
               main_data.hdf5   episode_0, …: observations (T + 1), actions, rewards, terminations, truncations
 
-Minari's own reader builds an environment from `env_spec`, which names what to import, where a space is missing; and
-HDF5 follows links to other files. Here a data set is arrays of numbers within its own file, or it is refused.
+Where a space is missing, Minari's own reader builds an environment from `env_spec`, which names what to import; HDF5
+follows links to other files. This reader accepts arrays of numbers within the data set's own file, and nothing else.
 """
 
 import json
@@ -21,34 +21,33 @@ from replay.episodes import Episode
 from utils import UserError, one_line, open_file
 
 METADATA, ARRAYS = "metadata.json", "main_data.hdf5"
-MOST_BYTES = 2**26  # of the metadata, and of a chunk of an array
-# HDF5's own filters and h5py's LZF. It would look for any other on the machine, as a library to load.
+MOST_BYTES = 2**26  # limit of the metadata, and of a chunk of an array
+# HDF5's own filters and h5py's LZF; for any other, HDF5 would load a library from the machine.
 FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 Near = Callable[[np.ndarray], np.ndarray]
 
 
 def root() -> Path:
-    """Where Minari keeps data sets.
+    """The folder of Minari's data sets.
 
     Raises:
-        UserError: if that is nowhere, as the user has no home folder.
+        UserError: if the user has no home folder and MINARI_DATASETS_PATH is not set.
     """
     if named := os.environ.get("MINARI_DATASETS_PATH"):
         return Path(named)
     try:
         return Path.home() / ".minari" / "datasets"
-    except RuntimeError:  # of a user that the system does not know, as in a container
+    except RuntimeError:  # the system does not know the user, as in a container
         raise UserError("MINARI_DATASETS_PATH: set it to the folder of the data sets, as there is no home") from None
 
 
 def there() -> list[str]:
-    """The ids of the data sets there."""
-    found = [path.parents[1].relative_to(root()) for path in root().glob(f"**/data/{METADATA}")]
-    return sorted(str(name) for name in found)
+    """The ids of the data sets in `root()`."""
+    return sorted(str(path.parents[1].relative_to(root())) for path in root().glob(f"**/data/{METADATA}"))
 
 
 def folder_of(path: Path) -> Path | None:
-    """The folder with the files, of a data set's own folder or of that one; None if there are none."""
+    """The folder with the files: `data` in a data set's folder, or that folder itself; None if there are no files."""
     return next((folder for folder in (path / "data", path) if (folder / METADATA).is_file()), None)
 
 
@@ -56,18 +55,18 @@ class MinariFiles:
     """One data set.
 
     Args:
-        folder: with the two files.
-        said: what an error begins with.
+        folder: of the two files.
+        said: the beginning of every error message.
 
     Attributes:
-        num_episodes, num_transitions: in it.
-        env: the task that it was recorded in, where it says so.
-        action_repeat: the steps that each action was held for.
-        actions: their space.
+        num_episodes, num_transitions: counts.
+        env: the task, if the metadata names it.
+        action_repeat: steps that each action was held for.
+        actions: the space of actions.
         obs_dim: width of a flat observation.
 
     Raises:
-        UserError: if it cannot be read, or is not what such files are.
+        UserError: if the data set cannot be read, or breaks the format.
     """
 
     def __init__(self, folder: Path, said: str):
@@ -79,7 +78,7 @@ class MinariFiles:
                 raise ValueError(f"data_format {about['data_format']}; only hdf5 can be read")
             missing = [key for key in ("observation_space", "action_space") if not isinstance(about.get(key), str)]
             if missing:
-                raise ValueError(f"it has no {missing[0]}, and the environment that it names is not run to ask it")
+                raise ValueError(f"it has no {missing[0]}, and the environment that it names is not run to find out")
             self._obs = spaces.parse(json.loads(about["observation_space"]))
             self.actions = spaces.parse(json.loads(about["action_space"]))
             if self.actions.kind != "Box":
@@ -107,8 +106,8 @@ class MinariFiles:
         return about
 
     def _checked(self, read: Callable[[Any], Any]) -> Any:
-        """Reads something of the file with the arrays; whatever is wrong with it is one line."""
-        import h5py  # not before: it is optional
+        """Calls `read` with the open file of arrays; raises UserError for whatever is wrong with the file."""
+        import h5py  # optional, so not at the top
 
         try:
             if not self._path.is_file():
@@ -117,17 +116,17 @@ class MinariFiles:
                 return read(file)
         except UserError:
             raise
-        except Exception as error:  # whatever HDF5 says of a file that is damaged or forged
+        except Exception as error:  # HDF5 raises many kinds for a damaged or forged file
             raise UserError(f"{self._said}: {ARRAYS}: {one_line(error)[:160] or type(error).__name__}") from None
 
     def episodes(self, from_own: Near) -> Iterator[Episode]:
-        """The episodes in their order.
+        """Reads the episodes in order.
 
         Args:
-            from_own: turns actions (T, *shape) within the environment's bounds into (T, |A|) in [-1, 1].
+            from_own: maps actions (T, *shape) within the environment's bounds to (T, |A|) in [-1, 1].
 
         Raises:
-            UserError: for one that is not whole.
+            UserError: for a damaged episode.
         """
         for name, length in zip(self._names, self._lengths, strict=True):
             yield self._checked(partial(self._episode, name=name, length=length, from_own=from_own))
@@ -161,7 +160,7 @@ def _number(name: str) -> int:
 
 
 def _length(file: Any, name: str) -> int:
-    """Transitions of an episode; every array of it is looked at by what is read of it later."""
+    """The number of an episode's transitions; its other arrays are checked when they are read."""
     array = _array(file, f"{name}/rewards")
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name}/rewards is {array.shape}")
@@ -169,26 +168,26 @@ def _length(file: Any, name: str) -> int:
 
 
 def _array(file: Any, path: str) -> Any:
-    """An array of numbers that lies in this file itself.
+    """An array of numbers within this file.
 
     Raises:
-        ValueError: for a link, an array kept in other files, or one that only a filter of the machine's could read.
+        ValueError: for a link, an array in another file, or one that needs a filter from the machine.
     """
     import h5py
 
-    at: Any = file
-    for part in path.split("/"):
-        link = at.get(part, getlink=True) if isinstance(at, h5py.Group) else None
+    node: Any = file
+    for name in path.split("/"):
+        link = node.get(name, getlink=True) if isinstance(node, h5py.Group) else None
         if not isinstance(link, h5py.HardLink):
             raise ValueError(f"{path} is not there" if link is None else f"{path} is a link, and none is followed")
-        at = at[part]
-    if not isinstance(at, h5py.Dataset) or at.dtype.kind not in spaces.NUMBERS:
+        node = node[name]
+    if not isinstance(node, h5py.Dataset) or node.dtype.kind not in spaces.NUMBERS:
         raise ValueError(f"{path} is no array of numbers")
-    made = at.id.get_create_plist()
-    if at.is_virtual or at.external:
+    properties = node.id.get_create_plist()
+    if node.is_virtual or node.external:
         raise ValueError(f"{path} lies in another file, and none is followed")
-    if not {made.get_filter(i)[0] for i in range(made.get_nfilters())} <= FILTERS:
+    if not {properties.get_filter(i)[0] for i in range(properties.get_nfilters())} <= FILTERS:
         raise ValueError(f"{path} is packed by a filter that is not HDF5's own")
-    if at.chunks and int(np.prod(at.chunks, dtype=np.float64)) * at.dtype.itemsize > MOST_BYTES:
-        raise ValueError(f"{path} lies in pieces of more than {MOST_BYTES:,} bytes")
-    return at
+    if node.chunks and int(np.prod(node.chunks, dtype=np.float64)) * node.dtype.itemsize > MOST_BYTES:
+        raise ValueError(f"{path} has chunks of more than {MOST_BYTES:,} bytes")
+    return node

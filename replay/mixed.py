@@ -1,4 +1,4 @@
-"""Batches of which a fixed share comes from data that was there before the run."""
+"""Batches with a fixed share of preloaded transitions."""
 
 from typing import Any
 
@@ -9,10 +9,9 @@ from utils import UserError
 
 
 class MixedBatches:
-    """What updates draw from where `preload_share` is set (RLPD's symmetric sampling is a half: arXiv 2302.02948).
+    """Draws round(share B) transitions of each batch from preloaded data and the others from what the run collects.
 
-    The share is of every batch, and for good: of a batch of B, round(share B) transitions are drawn from the preloaded
-    ones and the others from what the run collects.
+    Updates draw from it if `preload_share` is set; 0.5 is RLPD's symmetric sampling (arXiv 2302.02948).
 
     Args:
         collected, preloaded: replay buffers.
@@ -25,25 +24,25 @@ class MixedBatches:
         self._share = share
 
     def sample(self, batch_size: int) -> Batch:
-        """As ReplayBuffer.sample; the collected ones come first."""
-        return _joined([buffer.sample(size) for buffer, size in self._parts(batch_size)])
+        """Draws a batch, collected transitions first (see ReplayBuffer.sample)."""
+        return _joined([buffer.sample(size) for buffer, size in self._split(batch_size)])
 
     def stage(self, batch_size: int) -> None:
-        """The host's part of a sample (see ReplayBuffer.stage)."""
-        self._staged = self._parts(batch_size)
+        """The host's half of `sample` (see ReplayBuffer.stage)."""
+        self._staged = self._split(batch_size)
         for buffer, size in self._staged:
             buffer.stage(size)
 
     def staged(self) -> Batch:
-        """The device's part."""
+        """The device's half of `sample`."""
         return _joined([buffer.staged() for buffer, _ in self._staged])
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """Those that `staged` draws from on the device."""
+        """The generators on the device that `staged` draws from."""
         return [*self._collected.generators, *self._preloaded.generators]
 
-    def _parts(self, batch_size: int) -> list[tuple[Any, int]]:
+    def _split(self, batch_size: int) -> list[tuple[Any, int]]:
         preloaded = round(self._share * batch_size)
         sizes = ((self._collected, batch_size - preloaded), (self._preloaded, preloaded))
         return [(buffer, size) for buffer, size in sizes if size]

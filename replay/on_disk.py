@@ -1,8 +1,8 @@
-"""A replay buffer on disk: immutable files of a ring's rows, keyed by the rows' absolute numbers.
+"""A replay buffer on disk: immutable files of a ring's rows, named by the rows' numbers.
 
-`000000000000-000000010000.rows` holds the first 10 000 transitions ever added, as raw float32; a buffer of images has
-`.frames` beside them. A checkpoint adds a file with what is new to each ring and lists those that make it up: its cost
-grows with what is new, not with what is stored.
+`000000000000-000000010000.rows` holds the first 10 000 transitions ever added, as raw float32; a buffer of images also
+has `.frames`. A checkpoint writes one file per ring with the new rows and lists the files that make up the buffer, so
+its cost grows with the new rows, not with the stored ones.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class Segment:
     ring: str = "rows"
 
     def plain(self) -> dict[str, Any]:
-        """For a manifest; `Segment(**plain)` is the segment again."""
+        """Plain values for a manifest; `Segment(**segment.plain())` is the same segment."""
         return {key: value for key, value in vars(self).items() if key != "ring" or value != "rows"}
 
     @property
@@ -37,25 +37,28 @@ class Segment:
 
 
 def extend(folder: Path, segments: list[Segment], buffer: Any) -> list[Segment]:
-    """Writes what was added since the last segment; returns the segments that the ring consists of now.
+    """Writes the rows that were added since the last segment.
 
     Args:
         folder: of the files.
-        segments: those already there, oldest first.
+        segments: those that exist, oldest first.
         buffer: has `rings`, each with `num_added`, `chunks(start, stop)` and a length.
+
+    Returns:
+        The segments that hold the buffer's rows, oldest first.
     """
-    found = []
+    current = []
     for name, ring in buffer.rings.items():
-        there = of_ring(segments, name)
+        existing = of_ring(segments, name)
         oldest = ring.num_added - len(ring)
-        start = max(there[-1].stop if there else 0, oldest)
-        found += [segment for segment in there if segment.stop > oldest]
-        found += [_write(folder, start, ring, name)] if start < ring.num_added else []
-    return found
+        start = max(existing[-1].stop if existing else 0, oldest)
+        current += [segment for segment in existing if segment.stop > oldest]
+        current += [_write(folder, start, ring, name)] if start < ring.num_added else []
+    return current
 
 
 def of_ring(segments: Iterable[Segment], name: str) -> list[Segment]:
-    """A ring's own, oldest first."""
+    """The segments of one ring."""
     return [segment for segment in segments if segment.ring == name]
 
 
@@ -74,7 +77,7 @@ def _write(folder: Path, start: int, ring: Any, name: str) -> Segment:
 
 
 def fault(folder: Path, segments: Iterable[Segment]) -> str | None:
-    """What is wrong with the first file that is not whole; None if all are."""
+    """What is wrong with the first damaged file; None if all are whole."""
     for segment in segments:
         try:
             with open_file(folder / segment.name) as file:
@@ -86,14 +89,14 @@ def fault(folder: Path, segments: Iterable[Segment]) -> str | None:
 
 
 def read(folder: Path, segments: Iterable[Segment], buffer: Any, state: dict[str, Any]) -> None:
-    """Puts the newest rows where they belong in the buffer's rings.
+    """Reads the rows of a buffer's rings.
 
     Args:
         buffer: has `rings`, each with `capacity`, `row_width` and `put_chunk(start, rows)`, and `spans(state)`.
-        state: of the buffer, as it was saved with these segments.
+        state: the buffer's, saved with these segments.
 
     Raises:
-        ValueError: if the segments do not hold these rows.
+        ValueError: if the segments do not hold its rows.
     """
     segments = list(segments)
     for name, span in buffer.spans(state).items():

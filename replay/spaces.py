@@ -1,6 +1,6 @@
-"""The spaces that a data set of Minari's describes, read as plain values within limits; and their arrays, made flat.
+"""The spaces that a Minari data set describes, parsed within limits, and their arrays, flattened.
 
-A data set may be a stranger's, so nothing is built of what it says until its sizes are known.
+A data set may be untrusted: sizes are checked before anything is allocated.
 """
 
 import math
@@ -10,20 +10,19 @@ from typing import Any
 
 import numpy as np
 
-MOST_NUMBERS, MOST_DEPTH = 2**22, 20  # of one observation; of spaces within spaces
-NUMBERS = "biuf"  # the kinds of numpy's types that are read
+MOST_NUMBERS, MOST_DEPTH = 2**22, 20  # numbers in one observation; nested spaces
+NUMBERS = "biuf"  # the kinds of numpy dtypes that are read
 
 
 @dataclass(frozen=True)
 class Space:
-    """A space of Gymnasium's, or several.
+    """A Gymnasium space.
 
     Attributes:
         kind: Box, Discrete, Dict or Tuple.
-        shape: of a Box.
-        low, high: its bounds.
+        shape, low, high: of a Box.
         n, start: of a Discrete.
-        parts: of a Dict or a Tuple, by the name that their arrays have in the file.
+        parts: the spaces of a Dict or Tuple, by the names of their arrays in the file.
     """
 
     kind: str
@@ -36,35 +35,35 @@ class Space:
 
     @property
     def width(self) -> int:
-        """Numbers in one element, made flat as gymnasium.spaces.flatten makes it."""
+        """Numbers in a flat element, as gymnasium.spaces.flatten returns it."""
         if self.kind == "Box":
             return math.prod(self.shape)
         return self.n if self.kind == "Discrete" else sum(part.width for _, part in self.parts)
 
     def flat(self, read: Callable[[str, tuple[int, ...]], np.ndarray], name: str) -> np.ndarray:
-        """Elements, (T, width), float32.
+        """Reads flat elements, (T, width), float32.
 
         Args:
-            read: gives the array of a name, given the shape that one of its rows has to have.
+            read: returns an array by its name and the required shape of its rows.
             name: of this space's array.
         """
         if self.kind == "Box":
             rows = read(name, self.shape)
-            with np.errstate(over="ignore"):  # what is too large is found later
+            with np.errstate(over="ignore"):  # Episode.fault finds numbers that are too large
                 return rows.reshape(len(rows), -1).astype(np.float32)
         if self.kind == "Discrete":
-            chosen = read(name, ()).astype(np.int64) - self.start
-            if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n:
+            choices = read(name, ()).astype(np.int64) - self.start
+            if len(choices) and not 0 <= choices.min() <= choices.max() < self.n:
                 raise ValueError(f"{name}: a choice outside of {self.n}")
-            return np.eye(self.n, dtype=np.float32)[chosen]
+            return np.eye(self.n, dtype=np.float32)[choices]
         return np.concatenate([part.flat(read, f"{name}/{key}") for key, part in self.parts], axis=1)
 
 
 def parse(described: Any, depth: int = 0) -> Space:
-    """A space as Minari writes it, from the values of its JSON.
+    """Parses a space from Minari's JSON.
 
     Raises:
-        ValueError: for any other.
+        ValueError: if it is another space, or too large.
     """
     kind = described.get("type") if isinstance(described, dict) else None
     if depth > MOST_DEPTH:
@@ -90,5 +89,5 @@ def parse(described: Any, depth: int = 0) -> Space:
 
 def _count(value: Any, most: int) -> int:
     if type(value) is not int or not 0 < value <= most:
-        raise ValueError(f"{str(value)[:40]} where a size goes")
+        raise ValueError(f"{str(value)[:40]} is no size from 1 to {most}")
     return value

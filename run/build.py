@@ -1,4 +1,4 @@
-"""Settings in, a run's parts out: the same for a run that begins, one that goes on, and a check before either."""
+"""A run's parts from its settings: the same for a run that begins, one that continues, and a check before either."""
 
 import dataclasses
 import shutil
@@ -11,67 +11,85 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from hydra.utils import get_object, instantiate
 
-from agent.execution.choose import choose_execution, set_execution
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy, UniformPolicy
 from agent.policy_file import load_policy
 from replay.n_step import NStep
-from run import environments, machine, part_files, sources
-from run.beside import Beside, Spec, make_evaluator
-from run.buffers import (
-    build_n_step,
-    build_replay_buffer,
-    choose_storage,
-    draws_with_replacement,
-    require_priorities_are_used,
-)
-from run.environments import env_maker, is_as_registered
-from run.evaluator import Evaluator
-from run.preloaded import Preloaded
-from run.shapes import Shapes, shapes_of, zeros
-from settings.check import Settings
-from settings.hints import parameters
+from run import environments, machine
+from run.agents import build_acting_agent, identity_of
+from run.data import buffers, sources
+from run.data.preloaded import Preloaded
+from run.env_spec import EnvSpec
+from run.environments import env_maker
+from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evaluator
+from run.evaluation.evaluator import Evaluator
+from run.execution import choose_execution, set_execution
+from run.loop import LoopParts
+from run.saving import checkpoint, checkpoint_writer
 from settings.operating_system import keep_freed_memory
+from settings.schema import Settings
 from utils import UserError, one_line, set_seed_everywhere
 
 SEED_POLICY = "seed_policy.pt"  # in the run's folder
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts:
-    """What a run is made of.
+class Parts(LoopParts):
+    """What a run is made of, before it has a folder.
 
     Attributes:
-        own_evaluator: one of the user's own class; None is the project's, which takes a while to make.
-        make_evaluator: the evaluator, made when it is called.
-        beside: what evaluates in a process of its own; None where that is not wanted, or not possible.
-        may_step_beside: whether environments may step while updates run.
+        device: of the agent.
+        preloaded: the data that the run begins with.
+        films: whether evaluations are filmed.
         updates_from: transitions in the replay buffer before the first update.
-        identity: what its checkpoints have in common with it.
-        used: its settings with everything that was left to the machine, for config.yaml.
-        solved_from: the mean return from which on the task counts as solved; None where it names none.
+        identity: what its checkpoints must have in common with it.
+        used: its settings, with the choices that were left to the machine, for config.yaml.
+        solved_from: mean return from which the task counts as solved; None where the task names none.
+        notes: lines to print when the run begins.
     """
 
-    device: torch.device
     envs: SyncVectorEnv | AsyncVectorEnv
     agent: Any
     seed_policy: Any
     n_step: NStep
     replay_buffer: Any
+    device: torch.device
     preloaded: Preloaded
-    logger: Any
-    own_evaluator: Any
-    make_evaluator: Callable[[], Any]
-    beside: Beside | None
-    may_step_beside: bool
+    films: bool
     updates_from: int
     identity: dict[str, Any]
     used: dict[str, Any]
     solved_from: float | None
+    notes: list[str]
+
+    def close(self) -> None:
+        """Ends the environments' processes."""
+        self.envs.close()
 
 
-def build(cfg: Settings, work_dir: Path) -> Parts:
-    """Builds a run's parts. The order is part of what a seed means: what is built may draw random numbers.
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """What a run does in its folder, besides training and checkpoints.
+
+    Attributes:
+        logger: writes train.csv, eval.csv and the rest.
+        own_evaluator: an evaluator of the user's own class; None for the project's, which is built when it is needed.
+        make_evaluator: returns the evaluator of this process.
+        background: evaluates in another process; None if training waits for evaluations.
+    """
+
+    logger: Any
+    own_evaluator: Any
+    make_evaluator: Callable[[], Any]
+    background: BackgroundEvaluator | None
+
+
+def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
+    """Builds a run's parts. Their order decides which random numbers a seed gives to whom.
+
+    Args:
+        cfg: the run's settings.
+        work_dir: its folder, if it continues.
 
     Raises:
         UserError: if a part cannot be built here.
@@ -81,111 +99,88 @@ def build(cfg: Settings, work_dir: Path) -> Parts:
         torch.set_num_threads(cfg.num_threads)
     keep_freed_memory()
     precision = machine.set_precision(cfg.precision, device)
-    set_seed_everywhere(cfg.seed)
     env_module, renders = environments.import_envs(cfg, cfg.save_video)
-    films = cfg.save_video and machine.can_film(renders)
+    if work_dir is None:
+        environments.require_alike(cfg)
+    set_seed_everywhere(cfg.seed)
     make_env, async_envs = env_maker(cfg, "training"), environments.in_processes(cfg)
     envs = env_module.make_train_envs(partial(make_env, False), cfg.seed, cfg.num_envs, async_envs, cfg.env_timeout_s)
-    shapes = shapes_of(envs.single_observation_space, envs.single_action_space)
-    machine.note_if_slow(cfg, device)
-    machine.note_if_bf16_is_slow(cfg, device)
-    agent = build_agent(cfg, shapes, device)
-    execution, why_eager = choose_execution(cfg.execution, agent, device)
-    if why_eager:
-        print(why_eager)
-    set_execution(agent, execution, device)
-    seed_policy = build_seed_policy(cfg, agent, shapes, device, work_dir)
-    n_step = build_n_step(cfg)
-    storage = choose_storage(cfg, shapes, device)
-    replay_buffer = build_replay_buffer(cfg, shapes, device, storage, execution)
-    require_priorities_are_used(cfg, replay_buffer, agent)
-    logger_node = _logger_node(cfg)
-    logger = instantiate(logger_node, _convert_="all")(log_dir=work_dir)
-    own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make_evaluator(cfg, work_dir, films)
-    agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-
-    chosen = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
-    chosen |= {"execution": execution, "replay_storage": storage, "logger": logger_node, "async_envs": async_envs}
+    try:
+        spec = EnvSpec.of_spaces(envs.single_observation_space, envs.single_action_space)
+        buffers.require_memory(cfg, spec)
+        agent = build_acting_agent(cfg, spec, device, checkpoint.weight_limit(work_dir) if work_dir else None)
+        execution, why_eager = choose_execution(cfg.execution, agent, device)
+        set_execution(agent, execution, device)
+        seed_policy = build_seed_policy(cfg, agent, spec, device, work_dir)
+        n_step = buffers.build_n_step(cfg)
+        storage = buffers.choose_storage(cfg, spec, device)
+        replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, agent)
+        own_actions = envs.call("own_actions")[0]
+        make_n_step = partial(buffers.build_n_step, cfg)
+        preloaded = Preloaded(cfg, spec, device, replay_buffer, own_actions, make_n_step)
+        agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
+    except BaseException:
+        envs.close()
+        raise
+    may_step_in_thread = execution == "recorded" and machine.has_free_core(device)
+    replaces = buffers.draws_with_replacement(cfg)
+    used = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
+    used |= {"execution": execution, "replay_storage": storage, "async_envs": async_envs, "logger": _logger_node(cfg)}
     return Parts(
-        device=device,
         envs=envs,
         agent=agent,
         seed_policy=seed_policy,
         n_step=n_step,
         replay_buffer=replay_buffer,
-        preloaded=Preloaded(
-            cfg, shapes, device, replay_buffer, envs.call("own_actions")[0], partial(build_n_step, cfg)
-        ),
-        logger=logger,
-        own_evaluator=own_evaluator,
-        make_evaluator=(lambda: own_evaluator) if own_evaluator else partial(make_evaluator, cfg, work_dir, films),
-        beside=_beside(cfg, work_dir, films, agent, device, own_evaluator),
-        may_step_beside=(
-            execution == "recorded" and machine.has_free_core(device) and environments.may_step_elsewhere(cfg)
-        ),
-        updates_from=max(cfg.min_buffer_size, 1 if draws_with_replacement(cfg) else agent.batch_size),
-        identity=identity_of(cfg, shapes),
-        used=_used(cfg, shapes, chosen),
-        solved_from=env_module.reward_threshold(cfg.env) if is_as_registered(cfg) else None,
+        data=preloaded,
+        may_step_in_thread=may_step_in_thread and environments.may_step_elsewhere(cfg),
+        device=device,
+        preloaded=preloaded,
+        films=cfg.save_video and renders,
+        updates_from=max(cfg.min_buffer_size, 1 if replaces else agent.batch_size),
+        identity=identity_of(cfg, spec),
+        used=_used(cfg, spec, used),
+        solved_from=env_module.reward_threshold(cfg.env) if environments.is_as_registered(cfg) else None,
+        notes=[*machine.notes(cfg, device, renders), *([why_eager] if why_eager else [])],
     )
 
 
-def _beside(
-    cfg: Settings, work_dir: Path, films: bool, agent: Any, device: torch.device, own_evaluator: Any
-) -> Beside | None:
-    """What evaluates in a process of its own, where that is wanted; says so where it is not possible."""
-    wanted = machine.has_time_beside(cfg, device) if cfg.eval_in_background == "auto" else cfg.eval_in_background
-    if not wanted:
+def open_outputs(cfg: Settings, parts: Parts, work_dir: Path) -> Outputs:
+    """Builds what needs the run's folder."""
+    keep_seed_policy(cfg, work_dir)
+    logger = instantiate(parts.used["logger"], _convert_="all")(log_dir=work_dir)
+    make = partial(make_evaluator, cfg, work_dir, parts.films)
+    own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
+    background = _background(cfg, parts, work_dir, own_evaluator)
+    return Outputs(logger, own_evaluator, (lambda: own_evaluator) if own_evaluator else make, background)
+
+
+def _background(cfg: Settings, parts: Parts, work_dir: Path, own_evaluator: Any) -> BackgroundEvaluator | None:
+    """Evaluates in another process, where that is wanted; where it is not possible, a line says why."""
+    agent, device = parts.agent, parts.device
+    is_auto = cfg.eval_in_background == "auto"
+    if not (machine.has_time_for_background(cfg, device) if is_auto else cfg.eval_in_background):
         return None
     if own_evaluator is not None:
         obstacle = f"evaluator._target_={cfg.evaluator['_target_']} may want more than a policy"
     elif not isinstance(agent, OffPolicyAgent) or type(agent).act is not OffPolicyAgent.act:
         obstacle = f"{type(agent).__name__} acts in its own way"
     else:
+        policy = agent.policy
         try:
-            return Beside(Spec(cfg, work_dir, films, str(device), agent.policy.networks, agent.policy.action_range))
-        except Exception as error:  # whatever pickle says of somebody's network
+            task = EvalTask(cfg, work_dir, parts.films, str(device), policy.networks, policy.action_range)
+            return BackgroundEvaluator(task)
+        except Exception as error:  # whatever pickle says of a user's network
             obstacle = f"its networks cannot be sent to another process ({one_line(error)})"
     print(f"Training waits for evaluations: {obstacle}.")
     return None
 
 
-def identity_of(cfg: Settings, shapes: Shapes) -> dict[str, Any]:
-    """What a checkpoint has to have in common with the run that loads it."""
-    return {"agent": cfg.agent["name"], "_target_": cfg.agent["_target_"], "env": cfg.env, **shapes}
+def build_seed_policy(cfg: Settings, agent: Any, spec: EnvSpec, device: torch.device, work_dir: Path | None) -> Any:
+    """What acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy in a file of that name.
 
-
-def build_agent(cfg: Settings, shapes: Shapes, device: torch.device) -> Any:
-    """The agent that `cfg.agent` describes.
-
-    Raises:
-        UserError: if its networks do not fit into the memory, or it does not take images.
-    """
-    return agent_of({key: value for key, value in cfg.agent.items() if key != "name"}, shapes, device)
-
-
-def agent_of(node: dict[str, Any], shapes: Shapes, device: torch.device) -> Any:
-    """The agent that a checked node describes; as `build_agent`."""
-    if "obs_shape" in shapes and "obs_shape" not in parameters(get_object(node["_target_"])):
-        raise UserError(
-            f"agent._target_={node['_target_']}: the observations are images {shapes['obs_shape']}, and its "
-            "constructor takes no obs_shape; choose agent=drq"
-        )
-    try:
-        return instantiate(node, _convert_="all")(**shapes, device=device)
-    except (MemoryError, RuntimeError) as error:
-        said = one_line(error)
-        if isinstance(error, RuntimeError) and not any(word in said for word in ("alloc", "memory", "overflow")):
-            raise
-        raise UserError(f"agent: its networks do not fit into the memory here ({said[:100]})") from error
-
-
-def build_seed_policy(
-    cfg: Settings, agent: Any, shapes: Shapes, device: torch.device, work_dir: Path | None = None
-) -> Any:
-    """Who acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy saved in a file of that name.
-
-    A run keeps a copy of that file in its folder, and goes on with it, whatever has become of the file.
+    Args:
+        work_dir: of a run that continues: its copy of that file is read, whatever has become of the file.
 
     Raises:
         UserError: for a file that holds no policy of these shapes.
@@ -193,38 +188,44 @@ def build_seed_policy(
     if cfg.seed_policy == "agent":
         return agent
     if cfg.seed_policy == "uniform":
-        return UniformPolicy(shapes["action_dim"], shapes["action_range"], cfg.seed)
-    own = work_dir / SEED_POLICY if work_dir else None
-    path = own if own and own.exists() else Path(cfg.seed_policy)
+        return UniformPolicy(spec.action_dim, (-1.0, 1.0), cfg.seed)
+    copied = work_dir / SEED_POLICY if work_dir else None
+    path = copied if copied and copied.exists() else Path(cfg.seed_policy)
     policy = load_policy(path, str(device), cfg.seed)
-    require_fit(policy, shapes, f"seed_policy={path}", cfg.env)
-    if own and path != own:
-        part = own.with_name(f".{own.name}.part")
-        part_files.write_file(lambda to: shutil.copyfile(path, to), part)
-        part.replace(own)
+    require_fit(policy, spec, f"seed_policy={path}", cfg.env)
     return policy
 
 
-def require_fit(policy: Policy, shapes: Shapes, said: str, env: str) -> None:
-    """Raises UserError, which `said` begins, for a policy that cannot act in this environment."""
+def keep_seed_policy(cfg: Settings, work_dir: Path) -> None:
+    """Copies the file of a seed policy into the run's folder, if it is not there."""
+    copied = work_dir / SEED_POLICY
+    if cfg.seed_policy not in ("agent", "uniform") and not copied.exists():
+        partial_file = copied.with_name(f".{copied.name}.part")
+        checkpoint_writer.write_file(lambda to: shutil.copyfile(cfg.seed_policy, to), partial_file)
+        partial_file.replace(copied)
+
+
+def require_fit(policy: Policy, spec: EnvSpec, said: str, env: str) -> None:
+    """Raises UserError, which begins with `said`, for a policy that cannot act in this environment."""
     try:
-        fits = policy.act(zeros(shapes)).shape == (shapes["action_dim"],)
-    except Exception:  # another width, vectors where images are, half a policy of a stranger's
+        fits = policy.act(spec.zero_obs()).shape == spec.action_shape
+    except Exception:  # another width, vectors where images are, half a policy in an untrusted file
         fits = False
     if not fits:
         raise UserError(f"{said}: saved for an environment of other shapes than {env}")
 
 
 def _logger_node(cfg: Settings) -> dict[str, Any]:
-    """The logger's settings, less the sinks that are switched off."""
+    """The logger's settings, without the sinks that are switched off."""
     switched_off = {} if cfg.log_save_tb else {"tensorboard": None}
     switched_off |= {} if cfg.log_save_wandb else {"wandb": None}
     return cfg.logger | {"sinks": cfg.logger["sinks"] | switched_off}
 
 
-def _used(cfg: Settings, shapes: Shapes, chosen: dict[str, Any]) -> dict[str, Any]:
+def _used(cfg: Settings, spec: EnvSpec, chosen: dict[str, Any]) -> dict[str, Any]:
+    """The settings with what was chosen here, and absolute names of files."""
     used = dataclasses.asdict(cfg) | chosen
-    used["agent"] = {"name": cfg.agent["name"], **shapes, **used["agent"]}
+    used["agent"] = {"name": cfg.agent["name"], **spec.agent_arguments(), **used["agent"]}
     if cfg.seed_policy not in ("agent", "uniform"):
         used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
     used["preload"] = sources.named(cfg.preload) or None

@@ -8,9 +8,10 @@ from hydra.utils import instantiate
 
 from envs.names import SUITE_TASKS
 from run import machine
-from run.evaluator import MakeEnv
-from settings.check import ONLY_IN, Place, Settings
-from utils import UserError
+from run.env_spec import EnvSpec
+from run.evaluation.evaluator import MakeEnv
+from settings.schema import ONLY_IN, Place, Settings
+from utils import EnvError, UserError
 
 PLACES: tuple[Place, ...] = get_args(Place)
 
@@ -35,6 +36,32 @@ def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
             "driver with EGL, or Mesa (Debian, Ubuntu: apt install libegl1 libgl1)"
         )
     return env_module, renders
+
+
+def require_alike(cfg: Settings) -> None:
+    """Builds an environment for each purpose, where wrappers tell training and evaluation apart or it has to render.
+
+    Raises:
+        UserError: for observations or actions of different shapes, or an environment that does not render.
+    """
+    differ = any(ONLY_IN in node for node in cfg.env_wrappers)
+    specs: list[EnvSpec] = []
+    for place in PLACES if differ else PLACES[: int(cfg.from_pixels)]:
+        env = env_maker(cfg, place)(False)
+        specs.append(EnvSpec.of(env))
+        try:
+            if cfg.from_pixels:
+                env.reset(seed=cfg.seed)
+        except EnvError as error:
+            raise UserError(f"from_pixels=true: {error}") from error
+        finally:
+            env.close()
+    if specs and specs[0] != specs[-1]:
+        shapes = "; in ".join(
+            f"{place} {spec.obs_dim} observations and {spec.action_dim} actions"
+            for place, spec in zip(PLACES, specs, strict=True)
+        )
+        raise UserError(f"env_wrappers: with {ONLY_IN}, the environments' shapes differ: in {shapes}")
 
 
 def in_processes(cfg: Settings) -> bool:

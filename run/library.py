@@ -6,7 +6,7 @@
 >>> evaluate(agent, env, episodes=10)
 >>> save(agent, "pendulum.pt")
 
-docs/LIBRARY.md is the page.
+docs/LIBRARY.md explains it.
 """
 
 import math
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import gymnasium as gym
@@ -21,43 +22,43 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 
 from agent import Agent
-from agent.execution.choose import choose_execution, set_execution
 from agent.policy import UniformPolicy
-from agent.priorities import require_support
-from envs.flat import flat
+from agent.toolkit.priorities import require_support
+from envs.adapter import adapt
 from envs.processes import make_train_envs
 from logger import Logger
 from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
 from replay_buffer import nbytes
 from run import machine
-from run.agent_file import load, save
-from run.buffers import BUFFER_METHODS, GRAPH_METHODS
-from run.evaluations import Evaluations
-from run.evaluator import Evaluator
-from run.loop import Loop
+from run.data.buffers import BUFFER_METHODS, GRAPH_METHODS
+from run.env_spec import EnvSpec
+from run.evaluation.evaluations import Evaluations
+from run.evaluation.evaluator import Evaluator
+from run.execution import choose_execution, set_execution
+from run.loop import Loop, LoopParts
 from run.progress import Plan, Progress
-from run.shapes import Shapes, shapes_of
+from run.saving.agent_file import load, save
 from run.stopping import Stopping
-from settings.checked import checked
 from settings.types import Execution, NonNegativeInt, PositiveInt
+from settings.validated import checked
 from utils import UserError
 
-__all__ = ["Trained", "evaluate", "load", "save", "shapes", "train"]
+__all__ = ["TrainResult", "evaluate", "load", "save", "shapes", "train"]
 
 Seed = Annotated[int, Ge(0), Lt(2**32)]
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What came of `train`.
+class TrainResult:
+    """What `train` returns.
 
     Attributes:
-        steps: environment steps, of all environments.
-        episodes: finished ones.
-        last_return: the mean return of the last evaluation; nan without an evaluator.
-        replay_buffer: to go on with.
+        steps: environment steps, summed over the environments.
+        episodes: number of finished episodes.
+        last_return: mean return of the last evaluation; nan without an evaluator.
+        replay_buffer: the replay buffer, for a later call.
     """
 
     steps: int
@@ -68,19 +69,19 @@ class Trained:
 
 @checked
 def shapes(env: gym.Env, device: str = "auto") -> dict[str, Any]:
-    """What an agent's constructor is told of an environment, and the device.
+    """Returns the arguments of an agent's constructor that depend on the environment and the device.
 
     Args:
-        env: any that `train` can work with.
+        env: any environment that `train` accepts.
         device: auto (cuda if there is one), cpu, cuda or cuda:<number>.
 
     Returns:
         `obs_dim`, `action_dim`, `action_range` and `device`.
 
     Raises:
-        UserError: for spaces that an agent cannot use, or a device that is not there.
+        UserError: if an agent cannot use its observations or actions, or the device does not exist.
     """
-    return _shapes_of(flat(env, _name(env))) | {"device": machine.resolve_device(device)}
+    return _spec_of(adapt(env, _name(env))).agent_arguments() | {"device": machine.resolve_device(device)}
 
 
 @checked
@@ -102,49 +103,50 @@ def train(
     checkpoint_frequency: PositiveInt = 20_000,
     execution: Execution = "auto",
     seed: Seed = 1,
-) -> Trained:
-    """Trains an agent, by the loop that `train.py` runs. Arguments called as a key of config/train.yaml mean the same.
+) -> TrainResult:
+    """Trains an agent with the training loop of `train.py`.
 
-    Numbers of the agent that follow a schedule do so from step 0 of each call.
+    Arguments that are named like a key of config/train.yaml have the same meaning. Schedules begin at step 0 in each
+    call.
 
     Args:
-        agent: of this project, or any subclass of agent.Agent.
-        env: observations that can be flattened, actions in a Box of any bounds; several are stepped together. It stays
-            open. Without a time limit of its own it gets one of 1000 steps.
+        agent: continues to learn from where it is.
+        env: an environment with observations that can be flattened and a Box of actions, or several of the same shapes,
+            which are stepped together. They stay open. Without a time limit of its own, an environment gets one of 1000
+            steps.
         num_steps: environment steps, summed over the environments.
-        replay_buffer: None is one that holds everything.
-        logger: logger.Logger, or what has its `log`, `log_all`, `histograms_due` and `dump`; None logs nothing.
-        evaluator: run.evaluator.Evaluator, or what has its `evaluate(agent, step)`; called every `eval_frequency`
-            steps, and at the end.
-        checkpoint: called with the step every `checkpoint_frequency` steps, at the start and at the end: to save the
-            agent, say.
-        seed: of the episodes and the random actions; the agent has its own.
-
-    Returns:
-        What came of it.
+        replay_buffer: where transitions are stored; None creates one that holds all of them.
+        logger: a logger.Logger, or an object with its `log`, `log_all`, `histograms_due` and `dump`; None logs nothing.
+        evaluator: a run.evaluation.evaluator.Evaluator, or an object with its `evaluate(agent, step)`. It is called
+            every `eval_frequency` steps, and at the end.
+        checkpoint: called with the step at the start, every `checkpoint_frequency` steps, and at the end; for example
+            to save the agent.
+        seed: seed of the episodes and of the random actions; the agent's own noise is seeded when it is built.
 
     Raises:
-        UserError: for an argument that does not fit.
-        RunError: for what is not finite, or an environment that raises.
+        UserError: if an argument is wrong, or does not fit the others.
+        RunError: if an action, observation, reward or loss is not finite, or the environment raises.
     """
-    own = _Borrowed.several(env, action_repeat)
-    envs = make_train_envs(partial(next, iter(own)), seed, len(own))
-    spaces = _shapes_of(own[0])
+    env_list = _wrapped(env, action_repeat)
+    envs = make_train_envs(partial(next, iter(env_list)), seed, len(env_list))
+    spec = _spec_of(env_list[0])
+    _require_fit(agent, spec)
     device = getattr(agent, "device", CPU)
-    _require_fit(agent, spaces)
     if replay_buffer is None:
-        replay_buffer = _new_buffer(spaces, device, num_steps, seed)
-    _require("logger", logger, ("log", "log_all", "histograms_due", "dump"))
-    _require("evaluator", evaluator, ("evaluate",))
+        storage = choose_storage("auto", device, True, num_steps, nbytes(*spec, num_steps))
+        replay_buffer = STORAGES[storage](*spec, num_steps, device, seed)
+    _require_methods("logger", logger, ("log", "log_all", "histograms_due", "dump"))
+    _require_methods("evaluator", evaluator, ("evaluate",))
     chosen, _ = choose_execution(execution, agent, device)
-    _require("replay_buffer", replay_buffer, BUFFER_METHODS + (GRAPH_METHODS if chosen.endswith("captured") else ()))
+    graph_methods = GRAPH_METHODS if chosen.endswith("captured") else ()
+    _require_methods("replay_buffer", replay_buffer, BUFFER_METHODS + graph_methods)
     require_support(agent, replay_buffer)
     set_execution(agent, chosen, device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
     plan = Plan(
         num_train_steps=num_steps,
         num_seed_steps=num_seed_steps,
-        num_envs=len(own),
+        num_envs=len(env_list),
         action_repeat=action_repeat,
         min_buffer_size=min_buffer_size,
         update_every=update_every,
@@ -154,27 +156,26 @@ def train(
         eval_frequency=eval_frequency if evaluator is not None else 0,
         checkpoint_frequency=checkpoint_frequency if checkpoint is not None else 0,
     )
-    plan.note_if_no_update(updates_from := max(min_buffer_size, 1))
+    updates_from = max(min_buffer_size, 1)
+    plan.note_if_no_update(updates_from)
     progress, stopping = Progress(plan, updates_from), Stopping(grace_s=math.inf)
+    make_evaluator = None if evaluator is None else lambda: evaluator
     evaluations = Evaluations(
-        agent, lambda: evaluator, logger, progress, stopping, beside=None, solved_from=None, keep_best=None
+        agent, make_evaluator, logger, progress, stopping, background=None, solved_from=None, keep_best=None
     )
-    Loop(
-        plan,
-        envs,
-        may_step_beside=False,
-        agent=agent,
-        seed_policy=UniformPolicy(spaces["action_dim"], spaces["action_range"], seed),
-        n_step=NStep(1),
-        replay_buffer=replay_buffer,
-        data=_Collected(replay_buffer),
-        logger=logger,
-        progress=progress,
-        evaluations=evaluations if evaluator is not None else _NoEvaluations(),
-        stopping=stopping,
-        save=_Once(checkpoint, progress),
-    ).run()
-    return Trained(progress.step, progress.episode, progress.last_return, replay_buffer)
+    saved_step = -1
+
+    def save_once(is_last: bool) -> None:
+        nonlocal saved_step
+        if checkpoint is not None and saved_step != progress.step:
+            saved_step = progress.step
+            checkpoint(saved_step)
+
+    seed_policy = UniformPolicy(spec.action_dim, (-1.0, 1.0), seed)
+    batches: Any = SimpleNamespace(batches=replay_buffer, offline=replay_buffer)
+    parts = LoopParts(envs, agent, seed_policy, NStep(1), replay_buffer, batches, may_step_in_thread=False)
+    Loop(parts, logger, progress, evaluations, stopping, save_once).run()
+    return TrainResult(progress.step, progress.episode, progress.last_return, replay_buffer)
 
 
 @checked
@@ -187,100 +188,65 @@ def evaluate(
     action_repeat: PositiveInt = 1,
     seed: Seed = 1,
 ) -> list[float]:
-    """Plays episodes, and changes nothing of the agent: no generator that training draws from either.
+    """Runs evaluation episodes; training afterwards is the same as without them.
 
     Args:
-        agent: or a policy alone (agent.policy_file.load_policy).
+        agent: an agent, or a policy alone (agent.policy_file.load_policy).
         env: as for `train`; it stays open.
-        sample: whether actions are sampled; otherwise they are greedy.
-        seed: of the episodes, and of the sampled actions.
+        sample: sample the actions; otherwise they are greedy.
+        seed: seed of the episodes, and of the sampled actions.
 
     Returns:
-        The episodes' returns.
+        The undiscounted return of each episode.
 
     Raises:
-        UserError: for an argument that does not fit.
-        EnvError: for an environment that raises.
+        UserError: if an argument is wrong, or does not fit the others.
+        EnvError: if the environment raises.
     """
-    (own,) = _Borrowed.several(env, action_repeat)
-    _require("agent", agent, ("act", "train"))
-    _require_fit(agent, _shapes_of(own))
-    return Evaluator(lambda _: own, seed, episodes, None, max_envs=1, sample=sample).evaluate(agent, step=0).returns
+    (wrapped,) = _wrapped(env, action_repeat)
+    _require_methods("agent", agent, ("act", "train"))
+    _require_fit(agent, _spec_of(wrapped))
+    evaluator = Evaluator(lambda _: wrapped, seed, episodes, None, max_envs=1, sample=sample)
+    return evaluator.evaluate(agent, step=0).returns
 
 
-class _Borrowed(gym.Wrapper):
-    """The caller's environment, which stays open when those around it are closed."""
+class _StaysOpen(gym.Wrapper):
+    """The user's environment, which is not closed with the wrappers around it."""
 
-    @staticmethod
-    def several(env: gym.Env | Sequence[gym.Env], action_repeat: int) -> list[gym.Env]:
-        """One or several as an agent sees them."""
-        given = [env] if isinstance(env, gym.Env) else list(env)
-        own = [flat(_Borrowed(one), _name(one), action_repeat) for one in given]
-        alike = all(_shapes_of(one) == _shapes_of(own[0]) for one in own)
-        if not own or len({id(one) for one in given}) < len(own) or not alike:
-            raise UserError(f"env={given}: one environment goes here, or several different ones of the same shapes")
-        return own
-
-    def close(self) -> None:
-        """Not ours to do."""
+    def close(self) -> None: ...
 
 
-class _NoEvaluations:
-    def evaluate(self, is_last: bool = False) -> None: ...
-
-    def look(self) -> None: ...
-
-    def finish(self) -> bool:
-        return True
-
-
-class _Collected:
-    """Updates draw from what was collected."""
-
-    def __init__(self, replay_buffer: Any):
-        self.batches = self.offline = replay_buffer
-
-
-class _Once:
-    """Calls the caller's checkpoint, once a step."""
-
-    def __init__(self, checkpoint: Callable[[int], Any] | None, progress: Progress):
-        self._checkpoint = checkpoint
-        self._progress = progress
-        self._last_step = -1
-
-    def __call__(self, is_last: bool) -> None:
-        if self._checkpoint is not None and self._last_step != self._progress.step:
-            self._last_step = self._progress.step
-            self._checkpoint(self._last_step)
+def _wrapped(env: gym.Env | Sequence[gym.Env], action_repeat: int) -> list[gym.Env]:
+    """Wraps the user's environments: flat observations, actions in [-1, 1], held for `action_repeat` steps."""
+    env_list = [env] if isinstance(env, gym.Env) else list(env)
+    wrapped = [adapt(_StaysOpen(each), _name(each), action_repeat) for each in env_list]
+    has_same_shapes = all(_spec_of(each) == _spec_of(wrapped[0]) for each in wrapped)
+    if not wrapped or len({id(each) for each in env_list}) < len(wrapped) or not has_same_shapes:
+        raise UserError(f"env={env_list}: one environment goes here, or several different ones of the same shapes")
+    return wrapped
 
 
 def _name(env: gym.Env) -> str:
-    """For messages."""
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
-def _shapes_of(env: gym.Env) -> Shapes:
-    found = shapes_of(env.observation_space, env.action_space)
-    if "obs_shape" in found:
-        raise UserError(f"env={_name(env)}: its observations are images, which train.py learns from, and not this call")
-    return found
+def _spec_of(env: gym.Env) -> EnvSpec:
+    spec = EnvSpec.of(env)
+    if spec.is_image:
+        raise UserError(f"env={_name(env)}: its observations are images, which only train.py can learn from")
+    return spec
 
 
-def _new_buffer(spaces: Shapes, device: torch.device, capacity: int, seed: int) -> Any:
-    sizes = (spaces["obs_dim"],), (spaces["action_dim"],)
-    storage = choose_storage("auto", device, True, capacity, nbytes(*sizes, capacity))
-    return STORAGES[storage](*sizes, capacity, device, seed)
-
-
-def _require(name: str, given: Any, methods: Sequence[str]) -> None:
-    missing = [method for method in methods if given is not None and not hasattr(given, method)]
+def _require_methods(name: str, value: Any, methods: Sequence[str]) -> None:
+    missing = [method for method in methods if value is not None and not hasattr(value, method)]
     if missing:
-        raise UserError(f"{name}={given}: it needs {', '.join(missing)}")
+        raise UserError(f"{name}={value}: it needs {', '.join(missing)}")
 
 
-def _require_fit(agent: Any, spaces: Shapes) -> None:
+def _require_fit(agent: Any, spec: EnvSpec) -> None:
+    """Raises UserError if the agent was built for other shapes; an object without these attributes is not checked."""
     for name in ("obs_dim", "action_dim"):
-        has, wanted = getattr(agent, name, spaces[name]), spaces[name]
-        if has != wanted:
-            raise UserError(f"agent: it was made for {name}={has}, and the environment has {name}={wanted}")
+        needed = getattr(spec, name)
+        built_for = getattr(agent, name, needed)
+        if built_for != needed:
+            raise UserError(f"agent: it was made for {name}={built_for}, and the environment has {name}={needed}")

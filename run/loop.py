@@ -3,84 +3,75 @@
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
 from envs.stepping import Stepping
-from run.progress import Plan, Progress
+from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
+from run.progress import Progress
 from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
 
 OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
 
 
-class Batches(Protocol):
-    """What updates draw from (see run/preloaded.py)."""
+@dataclass(frozen=True)
+class LoopParts:
+    """What the loop works with.
 
-    @property
-    def batches(self) -> Any:
-        """In a step of the environments."""
+    Attributes:
+        envs: for training, stepped together (see envs/processes.py).
+        agent: acts and learns.
+        seed_policy: acts for the first `num_seed_steps`.
+        n_step: makes the replay buffer's rows of the steps.
+        replay_buffer: stores transitions.
+        data: what updates draw batches from.
+        may_step_in_thread: whether the environments may step while updates run.
+    """
 
-    @property
-    def offline(self) -> Any:
-        """Before the first of them."""
-
-
-class Evaluates(Protocol):
-    """What the loop asks of a run's evaluations (see run/evaluations.py)."""
-
-    def evaluate(self, is_last: bool = False) -> None: ...
-
-    def look(self) -> None: ...
-
-    def finish(self) -> bool: ...
+    envs: Envs
+    agent: Learner
+    seed_policy: Actor
+    n_step: RowMaker
+    replay_buffer: Buffer
+    data: Batches
+    may_step_in_thread: bool
 
 
 class Loop:
-    """Steps environments and agent until `num_train_steps`, and has done what is due.
+    """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when it is due.
 
     Args:
-        plan: how long, how often.
-        envs: for training, stepped together (see envs/processes.py).
-        may_step_beside: whether they may step while updates run.
-        agent: acts and learns.
-        seed_policy: who acts for the first `num_seed_steps`.
-        n_step: turns steps into the replay buffer's rows.
-        replay_buffer: where transitions are stored.
-        data: what the agent learns from.
-        logger: what it logs to.
-        progress: how far the run is.
-        evaluations: makes an evaluation when it is due.
-        stopping: knows whether a signal asked the run to stop.
-        save: saves the run as it is now; it is told whether that is its end.
+        parts: what it works with.
+        logger: takes metrics.
+        progress: counts steps, and says what is due.
+        evaluations: evaluates the agent.
+        stopping: whether a signal asked the run to stop.
+        save: saves the run; its argument is whether the run has ended.
     """
 
     def __init__(
         self,
-        plan: Plan,
-        envs: Any,
-        may_step_beside: bool,
-        agent: Any,
-        seed_policy: Any,
-        n_step: Any,
-        replay_buffer: Any,
-        data: Batches,
-        logger: Any,
+        parts: LoopParts,
+        logger: MetricLogger,
         progress: Progress,
         evaluations: Evaluates,
         stopping: Stopping,
         save: Callable[[bool], None],
     ):
-        self.plan = plan
-        self.envs = envs
-        self.stepping = Stepping(envs, agent.execution if may_step_beside else None)
-        self.agent = agent
-        self.seed_policy = seed_policy
-        self.n_step = n_step
-        self.replay_buffer = replay_buffer
-        self.data = data
+        self.plan = progress.plan
+        self.envs = parts.envs
+        self.stepping = Stepping(
+            parts.envs, getattr(parts.agent, "execution", None) if parts.may_step_in_thread else None
+        )
+        self.agent = parts.agent
+        self.seed_policy = parts.seed_policy
+        self.n_step = parts.n_step
+        self.replay_buffer = parts.replay_buffer
+        self.data = parts.data
         self.logger = logger
         self.progress = progress
         self.evaluations = evaluations
@@ -104,7 +95,7 @@ class Loop:
         with tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=not is_shown) as bar:
             return self._train(obs, bar) and self._finish()
 
-    def _train(self, obs: np.ndarray | None, bar: tqdm) -> bool:
+    def _train(self, obs: np.ndarray | None, bar: "tqdm[NoReturn]") -> bool:
         plan, agent, progress = self.plan, self.agent, self.progress
         obs = self.begin_episodes(np.ones(plan.num_envs, bool)) if obs is None else obs
         self.save(False)  # so that there are never logs without a checkpoint
@@ -112,8 +103,8 @@ class Loop:
             if progress.evaluation_due:
                 self.evaluations.evaluate()
             else:
-                self.evaluations.look()
-            if self.stopping.asked:
+                self.evaluations.poll()
+            if self.stopping.signal_number:
                 self.save(False)
                 return False
             if progress.step >= plan.num_train_steps:
@@ -164,7 +155,7 @@ class Loop:
         self.end_unfinished_episodes()
         if self.progress.last_eval_step != self.progress.step:
             self.evaluations.evaluate(is_last=True)
-            return not self.stopping.asked
+            return not self.stopping.signal_number
         return True
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How far a run is: its counters, the episodes under way, and what is due."""
+"""A run's counters, its unfinished episodes, and which updates, evaluations and checkpoints are due."""
 
 import math
 import time
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from settings.check import Settings
+from settings.schema import Settings
 from utils import Every, require_count
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run is, and how often things happen in it: keys of config/train.yaml, explained there."""
+    """Length and frequencies of a run: keys of config/train.yaml, which explains them."""
 
     num_train_steps: int
     num_seed_steps: int
@@ -29,11 +29,14 @@ class Plan:
 
     @classmethod
     def of(cls, cfg: Settings) -> "Plan":
-        """A run's, from its settings."""
         return cls(**{field.name: getattr(cfg, field.name) for field in fields(cls)})
 
     def note_if_no_update(self, updates_from: int) -> None:
-        """Says so where a run would end without an update."""
+        """Prints a line if the run would end without an update.
+
+        Args:
+            updates_from: as for Progress.
+        """
         if self.offline_updates:
             return
         last = self.num_train_steps - self.num_envs * self.action_repeat  # the step of the last decision
@@ -50,26 +53,28 @@ class Plan:
 
 
 class Progress:
-    """A run's counters and the episodes under way.
+    """A run's counters, and its unfinished training episodes.
 
     Args:
-        plan: the run's.
-        updates_from: transitions in the replay buffer before the first update.
+        plan: length and frequencies of the run.
+        updates_from: number of transitions in the replay buffer before the first update.
 
     Attributes:
+        plan: see above.
         step: environment steps, summed over the environments.
-        episode: finished training episodes.
-        episode_reward, episode_length: (num_envs,), of the episodes under way; lengths in environment steps.
+        episode: number of finished training episodes.
+        episode_reward, episode_length: (num_envs,), of the unfinished episodes; lengths in environment steps.
         updates_from: see above.
-        evaluation_due: whether an evaluation is waiting to be made.
-        checkpoint_due: whether the newest step is one to be saved after.
-        last_eval_step: the step of the newest evaluation, 0 before the first.
-        last_return: the mean return of the newest evaluation, nan before the first.
-        best_return: the highest of them, None before the first.
-        solved_step: the step of the first evaluation that solved the task, None before it.
+        evaluation_due: whether an evaluation is due.
+        checkpoint_due: whether a checkpoint is due after the newest step.
+        last_eval_step: step of the newest evaluation; 0 before the first.
+        last_return: mean return of the newest evaluation that has a result; nan before the first.
+        best_return: the highest mean return so far; None before the first.
+        solved_step: step of the first evaluation that solved the task; None if none has.
     """
 
     def __init__(self, plan: Plan, updates_from: int):
+        self.plan = plan
         self._num_envs = plan.num_envs
         self._update_every = plan.update_every
         self._updates_per_step = plan.updates_per_step
@@ -91,26 +96,27 @@ class Progress:
         self.solved_step: int | None = None
 
     def begin_episodes(self, which: np.ndarray) -> None:
-        """Starts the episodes of the environments in the mask `which`, (num_envs,)."""
+        """Begins new episodes in the environments that the mask `which`, (num_envs,), selects."""
         self.episode_reward[which] = 0.0
         self.episode_length[which] = 0
         self._episode_started_s[which] = time.perf_counter()
 
     def count(self, rewards: np.ndarray, repeats: np.ndarray) -> int:
-        """Counts one step of the loop.
+        """Counts one step of the training loop.
 
         Args:
-            rewards, repeats: (num_envs,); repeats are the environment steps that each action was held for.
+            rewards: (num_envs,).
+            repeats: (num_envs,), the number of environment steps that each action was held for.
 
         Returns:
-            How many environment steps it was.
+            The number of environment steps, summed over the environments.
         """
         self.episode_reward += rewards
         self.episode_length += repeats
         return self._count(int(repeats.sum()))
 
     def count_offline(self) -> int:
-        """Counts an update without an environment, as one step: so evaluations and checkpoints come in its time too."""
+        """Counts an offline update as one step, so that evaluations and checkpoints become due; returns 1."""
         return self._count(1)
 
     def _count(self, steps: int) -> int:
@@ -120,7 +126,7 @@ class Progress:
         return steps
 
     def end_episode(self, index: int) -> dict[str, float]:
-        """Counts one environment's episode as finished; returns what is logged of it, by name."""
+        """Counts the episode of one environment as finished; returns what is logged about it, by name."""
         self.episode += 1
         length = int(self.episode_length[index])
         duration_s = time.perf_counter() - self._episode_started_s[index]
@@ -129,30 +135,32 @@ class Progress:
         return row | {"duration": duration_s, "steps_per_second": length / duration_s}
 
     def unfinished(self) -> list[int]:
-        """The environments with an episode under way."""
+        """Returns the indices of the environments with an unfinished episode."""
         return [int(index) for index in np.flatnonzero(self.episode_length)]
 
     def take_updates(self, num_transitions: int) -> int:
-        """How many updates are due now; they count as made.
+        """Returns the number of updates that are due now, and counts them as made.
 
-        A burst comes every `update_every` transitions, with `updates_per_step` updates for each of them. Of a fraction,
-        as many are due as have added up.
+        A burst of updates is due every `update_every` transitions, with `updates_per_step` updates per transition.
+        Fractions add up over the bursts.
 
         Args:
-            num_transitions: seen so far.
+            num_transitions: transitions so far.
         """
         every = self._update_every
         self._bursts += num_transitions // every - (num_transitions - self._num_envs) // every
-        made, self._updates_made = self._updates_made, math.floor(self._bursts * every * self._updates_per_step + 1e-9)
-        return self._updates_made - made
+        made_before = self._updates_made
+        # The sum over all bursts is rounded down, not each burst; 1e-9 is for sums that floats put just below a number.
+        self._updates_made = math.floor(self._bursts * every * self._updates_per_step + 1e-9)
+        return self._updates_made - made_before
 
     def evaluation_begun(self) -> None:
-        """Notes that the evaluation at this step is made, or under way."""
+        """Notes that the evaluation at this step has begun, so that it is no longer due."""
         self.evaluation_due = False
         self.last_eval_step = self.step
 
     def evaluated(self, step: int, mean_return: float, solved_from: float | None = None) -> bool:
-        """Notes what came of the evaluation at a step; returns whether it is the first to reach `solved_from`."""
+        """Notes the result of the evaluation at a step; returns whether it is the first to reach `solved_from`."""
         self.last_return = mean_return
         if self.is_best(mean_return):
             self.best_return = mean_return
@@ -162,15 +170,15 @@ class Progress:
         return True
 
     def is_best(self, mean_return: float) -> bool:
-        """Whether no evaluation had such a return before; of equal ones it is the first."""
+        """Returns whether a mean return is higher than that of every evaluation so far."""
         return self.best_return is None or mean_return > self.best_return
 
-    def leave_out(self, seconds: float) -> None:
-        """Takes time that was no part of training out of the durations of the episodes under way."""
+    def exclude_time(self, seconds: float) -> None:
+        """Excludes time that was not spent on training from the durations of the unfinished episodes."""
         self._episode_started_s += seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values. Instead of when an episode started it has the episode's age, as clocks differ."""
+        """Returns plain values; of an episode its age, and not when it began, as another process has another clock."""
         return {
             "step": self.step,
             "episode": self.episode,
@@ -190,7 +198,7 @@ class Progress:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Raises ValueError for what no `state_dict` returned."""
+        """Restores a state. Raises ValueError if it is not one that `state_dict` returned."""
         names = ("step", "episode", "bursts", "updates_made", "updates_from", "last_eval_step")
         counts = {name: require_count(state[name], name) for name in names}
         self.step, self.episode = counts["step"], counts["episode"]

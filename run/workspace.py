@@ -10,27 +10,28 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from run import best
-from run import folder as run_folder
-from run.build import build
-from run.evaluations import Evaluations
+from run.build import Parts, build, open_outputs
+from run.evaluation.evaluations import Evaluations, PrunedError
 from run.loop import Loop
 from run.progress import Plan, Progress
-from run.state import SavedRun
-from run.stopping import Stopping
-from settings.check import Settings
-from utils import EnvError, PrunedError, RunError, Stopped, UserError, one_line, write_atomically
+from run.saving import best
+from run.saving import folder as run_folder
+from run.saving.state import SavedRun
+from run.stopping import Stopped, Stopping
+from settings.schema import Settings
+from utils import EnvError, RunError, UserError, one_line, write_atomically
 
 
 class Workspace:
-    """One run in its folder: builds the parts, trains (see run/loop.py), and says how it ended.
+    """One run in its folder: takes or builds its parts, trains (see run/loop.py), and reports how it ended.
 
     Args:
         cfg: the checked settings.
         work_dir: the run's folder.
         resume: continue from the folder's newest whole checkpoint.
         reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
-        without: to resume, what may be left out if it is damaged (see run/salvage.py).
+        without: damaged parts to resume without (see run/saving/damaged.py).
+        parts: what `run.build.build` made of the settings; None builds them.
 
     Raises:
         UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
@@ -43,66 +44,63 @@ class Workspace:
         resume: bool = False,
         reuse: bool = False,
         without: Sequence[str] = (),
+        parts: Parts | None = None,
     ):
-        self.lock = run_folder.Lock(work_dir)
+        self.cfg = cfg
+        self.work_dir = work_dir
         try:
-            if not resume:
-                run_folder.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
-            self._build(cfg, work_dir, resume, without)
+            self.lock = run_folder.Lock(work_dir)
+            try:
+                if not resume:
+                    run_folder.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
+                parts = parts or build(cfg, work_dir if resume else None)
+                self._open(parts, resume, without)
+            except BaseException:
+                self.lock.release()
+                raise
         except OSError as error:
-            self.lock.release()
             if error.filename is None or not Path(str(error.filename)).is_relative_to(work_dir):
                 raise
             raise UserError(f"{error.filename}: {error.strerror}") from error
-        except BaseException:
-            self.lock.release()
-            raise
+        finally:
+            if parts and not hasattr(self, "loop"):
+                parts.close()
 
-    def _build(self, cfg: Settings, work_dir: Path, resume: bool, without: Sequence[str]) -> None:
-        parts = build(cfg, work_dir)
-        self.cfg = cfg
-        self.work_dir = work_dir
+    def _open(self, parts: Parts, resume: bool, without: Sequence[str]) -> None:
+        cfg, work_dir = self.cfg, self.work_dir
+        for note in parts.notes:
+            print(note)
+        outputs = open_outputs(cfg, parts, work_dir)
         self.envs = parts.envs
         self.agent = parts.agent
-        self.replay_buffer = parts.replay_buffer
         self.preloaded = parts.preloaded
-        self.logger = parts.logger
+        self.replay_buffer = parts.replay_buffer
+        self.logger = outputs.logger
         self.stopping = Stopping(cfg.grace_s)
         plan = Plan.of(cfg)
         plan.note_if_no_update(parts.updates_from)
         self.progress = Progress(plan, parts.updates_from)
         self.evaluations = Evaluations(
-            self.agent,
-            parts.make_evaluator,
-            self.logger,
+            parts.agent,
+            outputs.make_evaluator,
+            outputs.logger,
             self.progress,
             self.stopping,
-            parts.beside,
+            outputs.background,
             parts.solved_from,
             keep_best=partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
         )
-        self.saved = SavedRun(cfg, work_dir, parts, self.progress, self.evaluations)
-        self.loop = Loop(
-            plan,
-            parts.envs,
-            may_step_beside=parts.may_step_beside,
-            agent=parts.agent,
-            seed_policy=parts.seed_policy,
-            n_step=parts.n_step,
-            replay_buffer=parts.replay_buffer,
-            data=parts.preloaded,
-            logger=parts.logger,
-            progress=self.progress,
-            evaluations=self.evaluations,
-            stopping=self.stopping,
-            save=self.saved.save,
-        )
-        if not resume:
-            self.preloaded.fill(self.agent)
-        self._obs = self.saved.restore(without) if resume else None  # (num_envs, obs_dim), where the run goes on
+        self.saved = SavedRun(cfg, work_dir, parts, outputs, self.progress, self.evaluations)
+        if resume:
+            obs = self.saved.restore(without)
+        else:
+            parts.preloaded.fill(parts.agent)
+            obs = None
+        self._obs = obs  # (num_envs, obs_dim), where the run goes on
         write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
             self.logger.log_settings(parts.used)
+        self.loop = Loop(parts, self.logger, self.progress, self.evaluations, self.stopping, self.saved.save)
 
     @property
     def step(self) -> int:
@@ -149,18 +147,18 @@ class Workspace:
         finally:
             with contextlib.suppress(OSError):
                 self.logger.close()
-                if self.cfg.save_figure and self.progress.step and self.stopping.asked in (None, signal.SIGINT):
+                if self.cfg.save_figure and self.progress.step and self.stopping.signal_number in (None, signal.SIGINT):
                     import plot  # not before: matplotlib takes a second to import
 
                     plot.draw_run(self.work_dir)
         return self.last_return
 
     def _stop(self) -> None:
-        assert self.stopping.asked is not None
-        if self.stopping.asked == signal.SIGINT:
+        assert self.stopping.signal_number is not None
+        if self.stopping.signal_number == signal.SIGINT:
             message = f"interrupted at step {self.step}; logs in {self.work_dir}"
         else:
-            message = f"{signal.Signals(self.stopping.asked).name} at step {self.step}"
+            message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
         if self.saved.is_saved:
             message += f"; continue with: python train.py {shlex.quote(f'resume={self.work_dir}')}"
         self.stopping.end(message)

@@ -1,10 +1,10 @@
-"""Changes to Hydra 1.3: a node of another class replaces the one that is there, some groups take keys that no YAML
-names, and it starts on Python 3.14.
+"""Patches Hydra 1.3: a node of another class replaces the old one, open groups take any key, some files are no choices,
+and Python 3.14 works.
 
 Hydra would merge two nodes: `agent=tqc agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}`
-would leave the bins with the number of quantiles. It would also ask for a plus, `+env_kwargs.friction=0.5`, though
-these keys are the environment's and no mistake. As every composing, that of a sweep's worker included, applies its
-overrides in one function, it is done there: nothing else has to know.
+would leave the new head with the old one's number of quantiles. Hydra would also ask for a plus,
+`+env_kwargs.friction=0.5`, for keys that only the environment knows. Hydra applies overrides in one function, also in
+the workers of a sweep, so that function is replaced.
 """
 
 from argparse import ArgumentParser
@@ -16,55 +16,61 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-OPEN = ("env_kwargs",)  # groups whose keys somebody else's code knows
+OPEN_GROUPS = ("env_kwargs",)  # groups that take keys which no YAML names
 
-_args_parser = hydra_utils.get_args_parser
-_apply = ConfigLoaderImpl._apply_overrides_to_config
+_hydras_args_parser = hydra_utils.get_args_parser
+_hydras_apply = ConfigLoaderImpl._apply_overrides_to_config
+_hydras_options = ConfigLoaderImpl.get_group_options
 
 
-def _replacing(overrides: list[Override], cfg: DictConfig) -> None:
-    for key in OPEN:
-        node = _there(cfg, key)
-        if isinstance(node, DictConfig):
-            OmegaConf.set_struct(node, False)
+def _apply_overrides(overrides: list[Override], cfg: DictConfig) -> None:
+    for key in OPEN_GROUPS:
+        if isinstance(group := _select(cfg, key), DictConfig):
+            OmegaConf.set_struct(group, False)
     for override in overrides:
         if not override.is_delete():
-            _make_room(cfg, override.key_or_group, override.value())
-        _apply([override], cfg)
+            _clear_replaced_nodes(cfg, override.key_or_group, override.value())
+        _hydras_apply([override], cfg)
 
 
-def _make_room(cfg: DictConfig, key: str, value: Any) -> None:
-    """Empties the node at a key, or the nodes in it, where the value names another class; the same one is merged."""
-    there = _there(cfg, key)
-    if not isinstance(value, dict) or not isinstance(there, DictConfig):
+def _clear_replaced_nodes(cfg: DictConfig, key: str, value: Any) -> None:
+    """Empties the node at a key, or the nodes in it, if the value has another `_target_`; equal ones are merged."""
+    node = _select(cfg, key)
+    if not isinstance(value, dict) or not isinstance(node, DictConfig):
         return
-    before, after = (node.get("_target_") for node in (there, value))
-    if before is not None and after is not None and before != after:
+    old, new = node.get("_target_"), value.get("_target_")
+    if old is not None and new is not None and old != new:
         OmegaConf.update(cfg, key, None, merge=False)
         return
     for name, child in value.items():
-        _make_room(cfg, f"{key}.{name}", child)
+        _clear_replaced_nodes(cfg, f"{key}.{name}", child)
 
 
-def _there(cfg: DictConfig, key: str) -> Any:
+def _select(cfg: DictConfig, key: str) -> Any:
     return OmegaConf.select(cfg, key, throw_on_missing=False, throw_on_resolution_failure=False)
 
 
-def args_parser() -> ArgumentParser:
-    """Hydra's parser of its own options.
+def _group_options(self: ConfigLoaderImpl, *args: Any, **kwargs: Any) -> list[str]:
+    """The choices of a group, for `glob(*)`: a file whose name begins with _ is only for others to build on."""
+    return [name for name in _hydras_options(self, *args, **kwargs) if not name.startswith("_")]
 
-    It gives one of them an object in place of a help text, to be written only when it is shown. Since Python 3.14
-    argparse looks into help texts as they are added and raises ValueError.
+
+def args_parser() -> ArgumentParser:
+    """Returns Hydra's parser of its own options.
+
+    One of them has an object as its help text, which Hydra renders only when it is shown. Since Python 3.14 argparse
+    checks help texts as options are added, and would raise ValueError.
     """
     ArgumentParser._check_help = lambda *_: None  # type: ignore[attr-defined]  # hides the base class's
     try:
-        return _args_parser()
+        return _hydras_args_parser()
     finally:
         del ArgumentParser._check_help  # type: ignore[attr-defined]
 
 
 def install() -> None:
-    """Changes Hydra in this process."""
-    ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_replacing)  # type: ignore[method-assign]
+    """Patches Hydra in this process."""
+    ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_apply_overrides)  # type: ignore[method-assign]
+    ConfigLoaderImpl.get_group_options = _group_options  # type: ignore[method-assign]
     hydra_utils.get_args_parser = args_parser
-    import_module("hydra.main").get_args_parser = args_parser  # type: ignore[attr-defined]  # by that name: a function
+    import_module("hydra.main").get_args_parser = args_parser  # type: ignore[attr-defined]  # its own reference

@@ -1,4 +1,4 @@
-"""The keys and their explanations, as the comments of the YAML have them: for docs/KEYS.md and for `--help`.
+"""Dotted keys of nested configurations, and the explanation of each key in the YAML, for docs/KEYS.md and `--help`.
 
 The explanation of a key is the comment behind it, or the comment lines directly above it. In config/train.yaml, a line
 that starts with `##` begins a new table.
@@ -7,13 +7,26 @@ that starts with `##` begins a new table.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
 
+def walk(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields every dotted key with its value, a group before its members. A list is a value."""
+    for key, value in config.items():
+        yield f"{prefix}{key}", value
+        if isinstance(value, dict):
+            yield from walk(value, f"{prefix}{key}.")
+
+
+def dotted(config: dict[str, Any]) -> dict[str, Any]:
+    """Flattens a nested configuration to one level of dotted keys."""
+    return {key: value for key, value in walk(config) if not isinstance(value, dict)}
+
+
 class Key(NamedTuple):
-    """One row of a table; all of it text."""
+    """One row of a table of keys."""
 
     name: str
     default: str
@@ -21,19 +34,19 @@ class Key(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The keys between two `##` lines, or those of one agent's node."""
+    """The keys between two `##` lines, or those of one node of an agent."""
 
     title: str
     keys: list[Key]
 
 
 def tables(path: Path, prefix: str = "") -> list[Table]:
-    """A YAML file's keys in their order, as tables: by its `##` lines, or without them by its top nodes."""
+    """Reads the keys of a YAML file in order: one table per `##` line, or per top-level node if it has no such line."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     titles = {number: line[2:].strip() for number, line in enumerate(lines) if line.startswith("## ")}
     title = f"{prefix}.*" if prefix else ""
-    found = [Table(title, [])]
+    parsed = [Table(title, [])]
     root = yaml.compose(text)
     assert isinstance(root, yaml.MappingNode)
     for key_node, value_node in root.value:
@@ -43,14 +56,14 @@ def tables(path: Path, prefix: str = "") -> list[Table]:
         else:
             is_node = isinstance(value_node, yaml.MappingNode)
             new_title = f"{prefix}.{key_node.value}.*" if prefix and is_node else title
-        if new_title != found[-1].title:
-            found.append(Table(new_title, []))
-        found[-1].keys.extend(_keys(key_node, value_node, lines, prefix))
-    return [table for table in found if table.keys]
+        if new_title != parsed[-1].title:
+            parsed.append(Table(new_title, []))
+        parsed[-1].keys.extend(_keys(key_node, value_node, lines, prefix))
+    return [table for table in parsed if table.keys]
 
 
 def _keys(key_node: yaml.Node, value_node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:
-    """The rows of one key: its own, or those of what lies under it."""
+    """The row of a key; of a group of keys, the rows of its members."""
     name = f"{prefix}.{key_node.value}" if prefix else str(key_node.value)
     if name.split(".")[-1] == "defaults":
         yield from _choices(value_node, lines, prefix)
@@ -62,13 +75,13 @@ def _keys(key_node: yaml.Node, value_node: yaml.Node, lines: list[str], prefix: 
 
 
 def _is_wiring(name: str, value_node: yaml.Node) -> bool:
-    """Whether a key only says how parts are joined: `_partial_`, or a nested key that passes another one on."""
+    """Whether a key only connects others: `_partial_`, or a nested key whose value is another key."""
     text = value_node.value if isinstance(value_node, yaml.ScalarNode) else ""
     return name.endswith("._partial_") or ("." in name and re.fullmatch(r"\$\{[\w.]+\}", text) is not None)
 
 
 def _choices(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:
-    """The rows of a defaults list: each entry chooses a file by a key with a slash."""
+    """The rows of a defaults list, whose entries choose a file by a key with a slash."""
     assert isinstance(node, yaml.SequenceNode)
     for entry in node.value:
         if isinstance(entry, yaml.MappingNode):
@@ -78,7 +91,7 @@ def _choices(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:
 
 
 def _default(node: yaml.Node, lines: list[str]) -> str:
-    """A value as it stands in the file; an interpolation as what it follows."""
+    """A value as it is written in the file; for an interpolation, the key that it follows."""
     start, end = node.start_mark, node.end_mark
     if isinstance(node, yaml.ScalarNode):
         text = str(node.value)
@@ -108,7 +121,7 @@ def _comment(key_node: yaml.Node, value_node: yaml.Node, lines: list[str]) -> st
 
 
 def header(path: Path) -> str:
-    """The comment lines at the top of a file, but for Hydra's own."""
+    """The comment lines at the top of a file, without Hydra's `# @package`."""
     lines = path.read_text(encoding="utf-8").splitlines()
     head = lines[: next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))]
     return " ".join(line.lstrip("# ") for line in head if not line.startswith("# @package"))

@@ -1,7 +1,7 @@
 """What differs between operating systems: CPUs, locks, signals, processes, memory.
 
-Linux has all of it, macOS most, Windows too little to train on. Nothing else in the project asks the system for these:
-where one is missing, the function here does without it or says so.
+Linux has all of them, macOS most, Windows too few to train on. The rest of the project uses these only through this
+file: a function whose feature is missing does nothing or says so.
 """
 
 import contextlib
@@ -29,24 +29,24 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def require_posix() -> None:
-    """Raises UserError on Windows, with the way out."""
+    """Raises UserError on Windows, which points to WSL."""
     if sys.platform == "win32":
         raise UserError("Windows is not supported by itself; run the same command in WSL 2 (wsl --install)")
 
 
 def usable_cpus() -> int:
-    """The number of cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1  # macOS does not pin processes to cores
 
 
 def lock(descriptor: int) -> None:
-    """Takes the lock of an open file without waiting; it is released when the file is closed or the process ends.
+    """Locks an open file without waiting, until the file is closed or the process ends.
 
     Raises:
-        BlockingIOError: if another process has it.
-        OSError: if the file system, or the system, has no locks.
+        BlockingIOError: if another process holds the lock.
+        OSError: if the file system or the operating system has no locks.
     """
     if fcntl is None:
         raise OSError(errno.ENOLCK, "this system has no file locks")
@@ -54,22 +54,22 @@ def lock(descriptor: int) -> None:
 
 
 def signals(*names: str) -> tuple[signal.Signals, ...]:
-    """Those of the named signals that this system has."""
+    """Returns those of the named signals that this system has."""
     return tuple(signal.Signals[name] for name in names if hasattr(signal, name))
 
 
 def ignore_stop_signals() -> None:
-    """For a process beside the training: a terminal's Ctrl-C and a cluster's warning reach it too, but are meant for
-    the training process, which still needs its answers and ends it."""
+    """Ignores Ctrl-C and a cluster's warning in a helper process: the training process handles them, still needs the
+    helper's results, and ends it."""
     for number in signals("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
         signal.signal(number, signal.SIG_IGN)
 
 
 def process_context(preload: list[str]) -> BaseContext:
-    """How processes are started: never by a fork, since this process has threads and may have a GPU.
+    """Returns a multiprocessing context that does not fork this process, which has threads and may use a GPU.
 
     Args:
-        preload: modules that a fork server imports once, so that each process need not.
+        preload: modules that the fork server imports once for all processes.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -78,23 +78,23 @@ def process_context(preload: list[str]) -> BaseContext:
 
 
 def lower_priority(by: int) -> None:
-    """Lets other processes go first; see `nice`."""
+    """Adds `by` to the nice value of this process, so that other processes run first."""
     if hasattr(os, "nice"):
         os.nice(by)
 
 
 def terminate_with_parent() -> None:
-    """Has this process receive SIGTERM when its parent ends. Only Linux can; elsewhere it runs on."""
+    """Makes Linux send SIGTERM to this process when its parent ends; other systems let it run on."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def keep_freed_memory() -> None:
-    """Asks glibc to keep freed memory for the next allocation instead of handing it back to the kernel.
+    """Makes glibc keep freed memory for the next allocation instead of returning it to the kernel.
 
-    An update at 1024 units frees and takes 50 MB; given back, each page of it faults again (5 % of the update's time).
-    With another C library nothing happens.
+    An update with 1024 hidden units frees and allocates 50 MB. Returned to the kernel, every page would fault again,
+    which is 5 % of the update's time. With another C library this does nothing.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
@@ -104,7 +104,7 @@ def keep_freed_memory() -> None:
 
 @cache
 def processor_vendor() -> str:
-    """The processor's vendor as Linux names it, such as GenuineIntel; "" where that is not known."""
+    """Returns the processor's vendor as Linux names it, such as GenuineIntel; "" if that is not known."""
     if not _CPUINFO.exists():
         return ""
     lines = (line.partition(":") for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines())
@@ -112,14 +112,14 @@ def processor_vendor() -> str:
 
 
 def available_bytes() -> int:
-    """The machine's free memory, or what a container's limit leaves of it."""
-    import psutil  # not before: a command line is checked without it
+    """Returns the free memory in bytes: the machine's, or what a container's limit leaves of it."""
+    import psutil  # imported late: checking a command line does not need it
 
     available = psutil.virtual_memory().available
     folder = Path("/sys/fs/cgroup")
     try:
         limit, used = (int((folder / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
         counts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
-        return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files give way
+        return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files can be dropped
     except (OSError, ValueError, KeyError):  # no container, or one with no limit ("max")
         return available

@@ -1,4 +1,4 @@
-"""Types of configuration values: a key's type is the annotation of the parameter it becomes (see settings/check.py)."""
+"""Types of configuration values, for the annotations of parameters (see settings/schema.py)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PositiveInt = Annotated[int, Gt(0)]
 NonNegativeInt = Annotated[int, Ge(0)]
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
-Depth = Annotated[int, Ge(0), Le(1000)]  # of hidden layers
+Depth = Annotated[int, Ge(0), Le(1000)]  # number of hidden layers
 UnitInterval = Annotated[float, Ge(0), Le(1)]
 Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's
 Points = Annotated[list[tuple[int, float]], MinLen(1)]  # (step, value)
@@ -29,13 +29,13 @@ Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 
 
 @dataclass(frozen=True)
-class Part:
-    """What is asked of the class that a node names, as in `Annotated[Factory, Part("a norm", ("width",))]`.
+class Interface:
+    """What the code requires of a class that a node names, as in `Annotated[Factory, Interface("a norm", ("width",))]`.
 
     Attributes:
-        what: in words, for the message.
-        given: the parameters that the code fills in.
-        has: what the code calls on what it builds.
+        what: what the class is, in words, for the message.
+        given: the arguments that the code passes.
+        has: the attributes that the code uses on the instance.
     """
 
     what: str
@@ -49,9 +49,9 @@ def _without_nodes(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-Plain = Annotated[dict[str, JsonValue], AfterValidator(_without_nodes)]  # arguments of somebody else's
-Factory = Callable[..., Any]  # a YAML node with `_partial_: true`; the code adds the shapes
-Schedule = Callable[[int], float]  # environment steps so far -> a value (see agent/schedule.py)
-EnvWrapper = Annotated[Factory, Part("a wrapper of an environment", ("env",), ("reset", "step"))]
+Plain = Annotated[dict[str, JsonValue], AfterValidator(_without_nodes)]  # arguments of an environment, without nodes
+Factory = Callable[..., Any]  # a YAML node with `_partial_: true`, which the code completes
+Schedule = Callable[[int], float]  # environment step -> value (see agent/schedule.py)
+EnvWrapper = Annotated[Factory, Interface("a wrapper of an environment", ("env",), ("reset", "step"))]
 Execution = Literal["auto", "eager", "recorded", "compiled", "captured", "compiled_captured"]  # see agent/execution/
 Storage = Literal["auto", "host", "pinned", "device"]  # see replay/device.py

@@ -1,4 +1,4 @@
-"""Where logs go: one class a sink, one line of `logger.sinks` in YAML each."""
+"""The destinations of logs: one class per sink, each a line of `logger.sinks` in the YAML."""
 
 from sinks.console import ConsoleSink
 from sinks.csv_files import CsvSink

@@ -1,4 +1,4 @@
-"""The logs as lines on the console."""
+"""Prints the logs on the console."""
 
 import sys
 from typing import ClassVar
@@ -10,7 +10,7 @@ from sinks.sink import Row, Sink, column
 
 
 class ConsoleSink(Sink):
-    """One line a dump, above the progress bar. A column not logged since the last dump is left out."""
+    """Prints one line per dump above the progress bar, without columns that were not logged since the last dump."""
 
     COLUMNS: ClassVar = {
         "train": (
@@ -39,6 +39,5 @@ class ConsoleSink(Sink):
         fields = [
             f"{label}: {form.format(values[name])}" for name, label, form in self.COLUMNS[group] if name in values
         ]
-        prefix = colored(f"{group:5}", self.COLORS[group])
-        tqdm.write(f"| {prefix} | " + " | ".join(fields))
+        tqdm.write(f"| {colored(f'{group:5}', self.COLORS[group])} | " + " | ".join(fields))
         sys.stdout.flush()

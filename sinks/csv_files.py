@@ -1,30 +1,25 @@
-"""The logs as CSV files, `train.csv` and `eval.csv`, which are cut back where a run is resumed."""
+"""Writes the logs as CSV files, `train.csv` and `eval.csv`, and cuts them back when a run is resumed."""
 
 import csv
 import io
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from sinks.sink import GROUPS, Row, Sink, column
 from utils import UserError, one_line, require_count, sync, write_atomically
 
+UNREADABLE = (OSError, UnicodeDecodeError, csv.Error)
+
 
 class CsvSink(Sink):
-    """`train.csv` and `eval.csv`. A column that comes later widens the file; earlier rows leave it blank."""
+    """Writes `train.csv` and `eval.csv`. If a new column appears later, the file is rewritten with blanks above."""
 
     COLUMNS: ClassVar = {
         "train": [
-            *("episode", "step", "episode_reward", "episode_length", "duration", "steps_per_second"),
-            *(
-                "batch_reward",
-                "actor_loss",
-                "actor_target_entropy",
-                "actor_entropy",
-                "critic_loss",
-                "alpha_loss",
-                "alpha_value",
-            ),
+            *("episode", "step", "episode_reward", "episode_length", "duration", "steps_per_second", "batch_reward"),
+            *("actor_loss", "actor_target_entropy", "actor_entropy", "critic_loss", "alpha_loss", "alpha_value"),
         ],
         "eval": [
             *("episode", "step", "episode_reward", "episode_reward_std", "episode_reward_min"),
@@ -34,69 +29,55 @@ class CsvSink(Sink):
 
     def __init__(self, log_dir: Path):
         self._paths = {group: log_dir / f"{group}.csv" for group in GROUPS}
-        self._known: dict[str, list[str]] = {}
+        self._columns: dict[str, list[str]] = {}
 
-    def _columns(self, group: str) -> list[str]:
-        """A file's columns. A file that is there is read when they are first needed: it may be damaged."""
-        if group not in self._known:
+    def _columns_of(self, group: str) -> list[str]:
+        """The columns of a file. An existing file may be damaged, so it is not read before it is needed."""
+        if group not in self._columns:
             path = self._paths[group]
             try:
-                self._known[group] = _header(_text(path)) if path.exists() else list(self.COLUMNS[group])
+                self._columns[group] = _header(_text(path)) if path.exists() else list(self.COLUMNS[group])
             except UNREADABLE as error:
                 raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
-        return self._known[group]
+        return self._columns[group]
 
     def dump(self, group: str, row: Row, step: int) -> None:
         values = {column(key): value for key, value in row.items()} | {"step": step}
-        columns = self._columns(group)
-        new = [name for name in values if name not in columns]
-        columns += new
-        path = self._paths[group]
-        if new and path.exists():
-            self._widen(path, columns)
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
-        if not path.exists():
-            writer.writeheader()
-        writer.writerow(values)
-        # Opened for each row: nothing is lost when the process is killed.
+        columns, path = self._columns_of(group), self._paths[group]
+        new_columns = [name for name in values if name not in columns]
+        columns += new_columns
+        if new_columns and path.exists():
+            rows = list(csv.DictReader(io.StringIO(_text(path), newline="")))
+            write_atomically(path, _table(columns, rows, with_header=True))
+        text = _table(columns, [values], with_header=not path.exists())
+        # The file is opened for each row, so that nothing is lost if the process is killed.
         with path.open("a", newline="", encoding="utf-8") as file:
-            file.write(buffer.getvalue())
-
-    @staticmethod
-    def _widen(path: Path, columns: list[str]) -> None:
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        with path.open(newline="", encoding="utf-8") as file:
-            writer.writerows(csv.DictReader(file))
-        write_atomically(path, buffer.getvalue())
+            file.write(text)
 
     def state_dict(self) -> dict[str, Any]:
-        """Each file's columns and length in bytes."""
+        """Returns each file's columns and length in bytes."""
         sizes = {}
         for group, path in self._paths.items():
             if path.exists():
                 sync(path)
             sizes[group] = path.stat().st_size if path.exists() else 0
-        return {"columns": {group: list(self._columns(group)) for group in self._paths}, "bytes": sizes}
+        return {"columns": {group: list(self._columns_of(group)) for group in self._paths}, "bytes": sizes}
 
     def lost(self, state: dict[str, Any]) -> dict[Path, str]:
-        ends = {path: _end(state, group) for group, path in self._paths.items()}
-        faults = {path: _fault(path, columns, size) for path, (columns, size) in ends.items()}
+        faults = {path: _fault(path, *_saved_end(state, group)) for group, path in self._paths.items()}
         return {path: fault for path, fault in faults.items() if fault}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Cuts the files back; one that is gone begins anew.
+        """Cuts the files back; a missing file begins anew.
 
         Raises:
-            UserError: for one that is damaged; then no file is cut.
+            UserError: for a damaged file, before any file is cut.
         """
         for path, fault in self.lost(state).items():
             if path.exists():
                 raise UserError(f"{path}: {fault}")
         for group, path in self._paths.items():
-            columns, size = _end(state, group)
+            columns, size = _saved_end(state, group)
             if size and path.exists():
                 text = _text(path)
                 narrowed = _narrowed(text, columns)
@@ -105,19 +86,16 @@ class CsvSink(Sink):
                 os.truncate(path, size)
             elif path.exists():
                 path.unlink()
-            self._known[group] = columns
+            self._columns[group] = columns
 
 
-UNREADABLE = (OSError, UnicodeDecodeError, csv.Error)
-
-
-def _end(state: dict[str, Any], group: str) -> tuple[list[str], int]:
-    """A file's columns and length in bytes when the state was taken."""
+def _saved_end(state: dict[str, Any], group: str) -> tuple[list[str], int]:
+    """The columns of a file and its length in bytes, as saved in a state."""
     return list(state["columns"][group]), require_count(state["bytes"][group], "bytes")
 
 
 def _fault(path: Path, columns: list[str], size: int) -> str | None:
-    """What is wrong with a file that once had these columns and this length; None if it has only grown since."""
+    """What is wrong with a file that had these columns and this length; None if it has only grown since."""
     if not size:
         return None
     if not path.exists():
@@ -132,6 +110,15 @@ def _fault(path: Path, columns: list[str], size: int) -> str | None:
         return f"cannot be read ({one_line(error)})"
 
 
+def _table(columns: list[str], rows: Sequence[Mapping[str, Any]], with_header: bool) -> str:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+    if with_header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
 def _text(path: Path) -> str:
     with path.open(newline="", encoding="utf-8") as file:
         return file.read()
@@ -142,7 +129,7 @@ def _header(text: str) -> list[str]:
 
 
 def _narrowed(text: str, columns: list[str]) -> str:
-    """A table without the columns that came after these: its earlier rows become what they were."""
+    """Removes the columns of a table that were added after these, so that its earlier rows are as they were."""
     if len(_header(text)) <= len(columns):
         return text
     buffer = io.StringIO()

@@ -1,7 +1,7 @@
-"""What a sink is, and how log keys are named.
+"""The interface of sinks, and the names of log keys.
 
-A log key is `train/...`, `train_critic/...`, `eval/...` and so on: its group, train or eval, a separator and a name.
-The CSV column and the console read the name with `/` turned into `_`; TensorBoard shows the key itself.
+A log key, such as `train/duration`, `train_critic/loss` or `eval/episode_reward`, is its group (train or eval), `/` or
+`_`, and a name. CSV columns and the console use the name with `/` replaced by `_`; TensorBoard shows the whole key.
 """
 
 from pathlib import Path
@@ -15,8 +15,7 @@ Row = dict[str, float]  # key -> averaged value; counters stay ints
 
 def column(key: str) -> str:
     """`train_critic/loss` -> `critic_loss`, `eval/episode_reward` -> `episode_reward`."""
-    group = group_of(key)
-    return key[len(group) + 1 :].replace("/", "_")
+    return key[len(group_of(key)) + 1 :].replace("/", "_")
 
 
 def group_of(key: str) -> str:
@@ -27,7 +26,7 @@ def group_of(key: str) -> str:
 
 
 class Sink:
-    """Somewhere that logs go. A new one overrides what it shows, and is a line under `logger.sinks` in YAML.
+    """A destination of logs. A new sink overrides the methods it needs, and is a line under `logger.sinks` in the YAML.
 
     Args:
         log_dir: the run's folder.
@@ -37,36 +36,36 @@ class Sink:
         self.log_dir = log_dir
 
     def settings(self, values: dict[str, Any]) -> None:
-        """The run's configuration by dotted key, once, before anything else."""
+        """Receives the run's configuration by dotted key, once, before anything else."""
 
     def scalars(self, row: Row, step: int) -> None:
-        """Points of curves: averaged values by key."""
+        """Receives points of curves: averaged values by key."""
 
     def dump(self, group: str, row: Row, step: int) -> None:
-        """One row of a group, at the end of an episode or an evaluation: averaged values by key."""
+        """Receives one row of a group at the end of an episode or an evaluation: averaged values by key."""
 
     def histogram(self, key: str, values: np.ndarray, step: int) -> None:
-        """Values of any number, flat."""
+        """Receives the values of a histogram, (N,)."""
 
     def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
-        """Frames (T, H, W, 3), uint8."""
+        """Receives frames (T, H, W, 3), uint8."""
 
     def image(self, key: str, image: np.ndarray, step: int) -> None:
-        """A picture (H, W, 3), uint8."""
+        """Receives an image (H, W, 3), uint8."""
 
     def close(self) -> None:
-        """The run is over."""
+        """Closes the log at the end of the run."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the log ends; what lies before that is on the disk when this returns."""
+        """Returns where the log ends now, after flushing it to the disk."""
         return {}
 
     def lost(self, state: dict[str, Any]) -> dict[Path, str]:
-        """The files without which the log cannot go on where the state was taken, and what is wrong with each.
+        """Returns the files that are missing or damaged since the state was taken, with what is wrong with each.
 
-        Where a run goes on all the same, what is left of them is set aside before `load_state_dict` is called.
+        If the run continues without them, they are moved away before `load_state_dict` is called.
         """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues where the state was taken: what was written later is cut off."""
+        """Continues the log from the state, and cuts off whatever was written later."""

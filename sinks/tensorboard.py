@@ -1,4 +1,4 @@
-"""The logs as TensorBoard's event files, which are cut back where a run is resumed."""
+"""Writes the logs as TensorBoard event files, and cuts them back when a run is resumed."""
 
 import os
 from pathlib import Path
@@ -9,16 +9,16 @@ import numpy as np
 from sinks.sink import Row, Sink
 from utils import UserError, require_count, sync
 
-REPEATED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replacement")}  # keys of train.yaml as well
+REPEATED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replacement")}  # repeat keys of train.yaml
 
 
 def _is_wiring(key: str) -> bool:
-    """Whether a setting says how parts are put together, or repeats another."""
+    """Whether a setting only connects components, or repeats another setting."""
     return key.startswith(("logger.", "evaluator.")) or key in REPEATED or key.rsplit(".", 1)[-1].startswith("_")
 
 
 def require_utf8(folder: Path) -> None:
-    """Raises UserError for a folder that TensorBoard would not find: it takes every name for UTF-8."""
+    """Raises UserError for a folder that TensorBoard would not find, because it reads every name as UTF-8."""
     if os.fsencode(folder) != str(folder).encode(errors="replace"):
         raise UserError(
             f"{folder}: its name is not UTF-8, which TensorBoard needs; choose another folder, log_save_tb=false, or a "
@@ -27,17 +27,17 @@ def require_utf8(folder: Path) -> None:
 
 
 class TensorBoardSink(Sink):
-    """Event files under `tb/`; the settings are what its HParams page sets against the last of each curve."""
+    """Writes event files under `tb/`; the HParams page shows the settings beside the last value of each curve."""
 
     def __init__(self, log_dir: Path):
-        from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is wanted
+        from torch.utils.tensorboard import SummaryWriter  # imported late: it takes half a second
 
         self._folder = log_dir / "tb"
         if self._folder.exists() and not self._folder.is_dir():
             raise UserError(f"{self._folder}: a file, where the events' folder has to be; remove it")
         require_utf8(self._folder)
         self._folder.mkdir(exist_ok=True)
-        self._earlier = self._files()  # of processes that wrote here before
+        self._earlier = self._files()  # written by earlier processes of the run
         self._writer = SummaryWriter(str(self._folder))
 
     def _files(self) -> list[Path]:
@@ -46,9 +46,9 @@ class TensorBoardSink(Sink):
     def settings(self, values: dict[str, Any]) -> None:
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
-        # No list of columns is written: the page then finds those of all runs, and which of them differ.
-        plain = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in values.items()}
-        shown = {key: value for key, value in plain.items() if not _is_wiring(key)}
+        # Without a list of columns, the page collects those of all runs and shows which of them differ.
+        values = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in values.items()}
+        shown = {key: value for key, value in values.items() if not _is_wiring(key)}
         self._writer._get_file_writer().add_summary(hparams_pb(shown))
         self._writer.flush()
 
@@ -61,11 +61,11 @@ class TensorBoardSink(Sink):
 
     def histogram(self, key: str, values: np.ndarray, step: int) -> None:
         finite = values[np.isfinite(values)]
-        if finite.size:  # TensorBoard raises for an empty histogram, and has no place for what is not finite
+        if finite.size:  # TensorBoard raises for an empty histogram, and shows only finite values
             self._writer.add_histogram(key, finite, step)
 
     def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
-        """Shown by TensorBoard as an animated image."""
+        """Writes a GIF, which TensorBoard shows as an animated image."""
         import imageio.v3 as iio
         from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -81,7 +81,7 @@ class TensorBoardSink(Sink):
         self._writer.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Each event file's length in bytes."""
+        """Returns each event file's length in bytes."""
         self._writer.flush()
         for path in self._files():
             sync(path)
@@ -90,7 +90,7 @@ class TensorBoardSink(Sink):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         ends = {path: state["bytes"].get(path.name) for path in self._earlier}
         for path, size in ends.items():
-            require_count(0 if size is None else size, path.name)  # of all, before any is cut
+            require_count(0 if size is None else size, path.name)  # all are checked before any is cut
         for path, size in ends.items():
             if size is None:
                 path.unlink()

@@ -1,4 +1,4 @@
-"""Logs to Weights & Biases, if `log_save_wandb=true`. Its package is optional: `pip install -e '.[wandb]'`."""
+"""Logs to Weights & Biases with `log_save_wandb=true`; needs `pip install -e '.[wandb]'`."""
 
 import importlib.util
 import io
@@ -17,22 +17,22 @@ from utils import UserError, one_line, write_atomically
 
 
 def require(mode: str | None) -> None:
-    """Raises UserError where the package or a home folder is missing, or nobody is logged in for a mode but offline."""
+    """Raises UserError if the package or a home folder is missing, or the mode is online without a login."""
     if importlib.util.find_spec("wandb") is None:
         raise UserError("log_save_wandb=true: its package is missing; pip install -e '.[wandb]'")
     try:
         Path.home()
-    except RuntimeError:  # of a user that the system does not know, as in a container
+    except RuntimeError:  # the system does not know the user, as in a container
         raise UserError("log_save_wandb=true: its package needs a home folder; set HOME to one") from None
     if (mode or os.environ.get("WANDB_MODE", "online")) == "online":
         import wandb
 
-        with _refusals():
+        with _wandb_errors():
             wandb.login()
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _wandb_errors() -> Iterator[None]:
     import wandb
 
     try:
@@ -42,26 +42,20 @@ def _refusals() -> Iterator[None]:
         raise UserError(f"log_save_wandb=true: {reason}; logger.sinks.wandb.mode=offline needs no account") from None
 
 
-def _keep_cache_in(log_dir: Path) -> None:
-    """Where the home folder cannot be written: otherwise what wandb's process notes goes to the terminal."""
-    if not (Path.home().is_dir() and os.access(Path.home(), os.W_OK)):
-        os.environ.setdefault("WANDB_CACHE_DIR", str(log_dir))
-
-
 class WandbSink(Sink):
-    """A run there for a run here: settings, curves over environment steps, histograms, videos.
+    """Logs a run's settings, curves over environment steps, histograms and videos to a run of Weights & Biases.
 
-    The run's identity is kept in `wandb_id.txt`, so that a run that is resumed here goes on there too; rows that a
-    killed run had sent past its checkpoint are sent again.
+    `wandb_id.txt` has the id of that run, so a resumed run continues it. Rows that a killed run had sent after its
+    checkpoint are sent again.
 
     Args:
-        log_dir: the run's folder, whose name becomes the run's there.
-        project: of Weights & Biases.
+        log_dir: the run's folder, whose name becomes the name of the run.
+        project: the project in Weights & Biases.
         entity: the team; None is the user's own account.
-        mode: `offline` keeps everything in the run's folder, for `wandb sync`; None is WANDB_MODE's, or online.
+        mode: `offline` writes into the run's folder, for `wandb sync`; None is the value of WANDB_MODE, or online.
 
     Raises:
-        UserError: if the package is missing, or Weights & Biases refuses.
+        UserError: if the package is missing, or Weights & Biases returns an error.
     """
 
     def __init__(
@@ -72,28 +66,29 @@ class WandbSink(Sink):
         mode: Literal["online", "offline"] | None = None,
     ):
         require(mode)
-        _keep_cache_in(log_dir)
-        import wandb  # a second: only where it is wanted
+        if not (Path.home().is_dir() and os.access(Path.home(), os.W_OK)):  # wandb would print errors
+            os.environ.setdefault("WANDB_CACHE_DIR", str(log_dir))
+        import wandb  # imported late: it takes a second
 
-        identity = log_dir / "wandb_id.txt"
-        continues = identity.exists()
+        id_file = log_dir / "wandb_id.txt"
+        continues = id_file.exists()
         if not continues:
-            write_atomically(identity, uuid.uuid4().hex)
-        with _refusals():
+            write_atomically(id_file, uuid.uuid4().hex)
+        with _wandb_errors():
             self._run = wandb.init(
                 project=project,
                 entity=entity,
                 mode=mode,
                 dir=log_dir,
-                id=identity.read_text(encoding="utf-8"),
+                id=id_file.read_text(encoding="utf-8"),
                 resume="allow" if continues and mode != "offline" else None,
                 name=log_dir.name,
-                settings=wandb.Settings(console="off", quiet=True),  # the terminal stays the progress bar's
+                settings=wandb.Settings(console="off", quiet=True),  # the terminal shows the progress bar
             )
         self._run.define_metric("*", step_metric="step")
 
     def settings(self, values: dict[str, Any]) -> None:
-        self._run.config.update(values, allow_val_change=True)  # a resumed run may be longer
+        self._run.config.update(values, allow_val_change=True)  # num_train_steps may grow when a run is resumed
 
     def scalars(self, row: Row, step: int) -> None:
         self._run.log({**row, "step": step})
@@ -118,4 +113,4 @@ class WandbSink(Sink):
         self._run.log({key: wandb.Image(image), "step": step})
 
     def close(self) -> None:
-        self._run.finish(exit_code=int(sys.exc_info()[0] is not None))  # told apart there: finished, or failed
+        self._run.finish(exit_code=int(sys.exc_info()[0] is not None))  # marks the run as finished or failed

@@ -1,6 +1,9 @@
-"""From runs to a study: read them, group them, average them, draw them (see plot.py for the command)."""
+"""A study of several runs (plot.py is the command). runs.py reads them, groups.py finds repetitions of one experiment,
+statistics.py averages, references.py reads published curves, summary.py puts these together. figures.py, tables.py and
+report.py show the result, with the colours of style.py.
+"""
 
 import logging
 
-# It warns where it cannot keep its cache, as in a home folder that cannot be written, and draws all the same.
+# matplotlib warns if it cannot write its cache, as in a read-only home folder, but draws all the same.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""A study's figures: the tasks in a grid, and the interquartile mean over them."""
+"""Figures: a study's tasks in a grid, the interquartile mean over tasks, and the curves of one run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,27 +11,38 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from study import look
-from study.look import Look
+from study import style
+from study.groups import Group
 from study.references import Reference
+from study.runs import CONFIG_FILE, Columns, Run, load, read
 from study.statistics import Average
-from study.summary import Line, Study, is_suite_task
+from study.style import LineStyle
+from study.summary import Study, is_suite_task
 
-COLUMNS = 4  # panels side by side, as in the literature
+COLUMNS = 4  # panels per row, as in the literature
+PANELS = (  # of one run: column of train.csv, title, unit
+    ("actor_loss", "actor loss", ""),
+    ("critic_loss", "Q loss", ""),
+    ("value_loss", "V loss", ""),
+    ("alpha_loss", "temperature loss", ""),
+    ("alpha_value", "temperature", "alpha"),
+    ("actor_entropy", "policy entropy", "nats"),
+    ("steps_per_second", "speed", "environment steps / s"),
+)
+TARGETS = {"actor_entropy": "actor_target_entropy"}  # columns drawn in the same panel
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Writes `<path>.png` and `<path>.svg`, the same bytes for the same figure."""
+    """Writes `<path>.png` and `<path>.svg`; equal figures give equal bytes."""
     targets = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
     with matplotlib.rc_context({"svg.hashsalt": "study"}):
         for target in targets:
             metadata: dict[str, Any] = {"Date": None} if target.suffix == ".svg" else {"Software": None}
-            figure.savefig(target, dpi=120, metadata=metadata, bbox_inches="tight")  # legends may be wider
+            figure.savefig(target, dpi=120, metadata=metadata, bbox_inches="tight")  # a legend may be wider
     return targets
 
 
-def grid(num_panels: int, width: float = 3.4, height: float = 2.7) -> tuple[Figure, list[Axes]]:
-    """A figure with that many panels in rows of four."""
+def _grid(num_panels: int, width: float = 3.4, height: float = 2.7) -> tuple[Figure, list[Axes]]:
     num_columns = max(1, min(COLUMNS, num_panels))
     num_rows = -(-num_panels // num_columns)
     figure = Figure(figsize=(max(width * num_columns, 4.4), height * num_rows + 0.5), layout="constrained")
@@ -41,95 +52,140 @@ def grid(num_panels: int, width: float = 3.4, height: float = 2.7) -> tuple[Figu
     return figure, panels[:num_panels]
 
 
-def dress(panel: Axes, title: str, unit: str = "") -> None:
-    """Title, axes with their units, a grid."""
+def _label_axes(panel: Axes, title: str, unit: str = "") -> None:
     panel.set(title=title, xlabel="environment steps", ylabel=unit)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(alpha=0.3)
 
 
 def draw_tasks(study: Study) -> Figure:
-    """A panel a task: each group's mean with its interval, unfinished runs with their ends, published curves."""
-    looks, theirs = look.of_labels(study.labels), look.of_references(study.methods)
-    figure, panels = grid(len(study.tasks))
-    for place, (panel, (task, lines)) in enumerate(zip(panels, study.tasks.items(), strict=True)):
-        for found in study.references.get(task, []):
-            draw_reference(panel, found, theirs[found.label])
-        for line in lines:
-            _draw_line(panel, line, looks[line.group.label])
-        dress(panel, task, "return" if place % COLUMNS == 0 else "")
+    """Draws one panel per task: each group's mean with its interval, unfinished runs, and published curves."""
+    figure, panels = _grid(len(study.tasks))
+    for index, (panel, (task, groups)) in enumerate(zip(panels, study.tasks.items(), strict=True)):
+        for reference in study.references.get(task, []):
+            _draw_reference(panel, reference, study.styles[reference.label])
+        for group in groups:
+            _draw_group(panel, group, study.styles[group.label])
+        _label_axes(panel, task, "return" if index % COLUMNS == 0 else "")
         panel.set_xlim(left=0)
         if is_suite_task(task):
             panel.set_ylim(bottom=0)
-        if not any(line.average.steps.size for line in lines):
+        if not any(group.average.steps.size for group in groups):
             panel.text(0.5, 0.5, "no evaluation yet", transform=panel.transAxes, ha="center")
-    handles = _handles(looks) + _handles(theirs)
-    if any(line.average.fewer.any() for lines in study.tasks.values() for line in lines):
-        handles.append(Line2D([], [], color="black", linestyle=(0, look.FEWER_RUNS), label="not all runs got there"))
+    handles = _handles(study.styles)
+    if any(group.average.fewer.any() for groups in study.tasks.values() for group in groups):
+        handles.append(Line2D([], [], color="black", linestyle=(0, style.FEWER_RUNS), label="not all runs got there"))
     if any(not run.finished and run.last_step for run in study.runs):
         handles.append(Line2D([], [], color="black", marker="x", linestyle="", label="an unfinished run's end"))
-    _legend(figure, handles)
+    _add_legend(figure, handles)
     return figure
 
 
 def draw_overall(study: Study) -> Figure:
-    """The interquartile mean over tasks, a line a label."""
-    labels = [one.label for one in study.overall]
-    looks = {label: seen for label, seen in look.of_labels(study.labels).items() if label in labels}
-    figure, (panel,) = grid(1, width=5.2, height=3.6)
-    for one in study.overall:
-        _draw_average(panel, one.average, looks[one.label])
-    counts = " to ".join(str(count) for count in sorted({len(one.lines) for one in study.overall}))
-    dress(panel, f"{counts} tasks", "interquartile mean of returns")
-    _legend(figure, _handles(looks))
+    """Draws the interquartile mean over tasks, one curve per label."""
+    labels = {overall.label for overall in study.overall}
+    styles = {label: line_style for label, line_style in study.styles.items() if label in labels}
+    figure, (panel,) = _grid(1, width=5.2, height=3.6)
+    for overall in study.overall:
+        _draw_average(panel, overall.average, styles[overall.label])
+    _label_axes(panel, f"{study.num_overall_tasks} tasks", "interquartile mean of returns")
+    _add_legend(figure, _handles(styles))
     return figure
 
 
-def draw_reference(panel: Axes, found: Reference, seen: Look) -> None:
-    """A published curve; a single point gets a marker, or it would not be seen."""
-    marker = "" if len(found.steps) > 1 else "D"
+def _draw_reference(panel: Axes, reference: Reference, line_style: LineStyle) -> None:
     panel.plot(
-        *(found.steps, found.returns),
-        color=seen.colour,
-        linestyle=(0, seen.dash),
+        *(reference.steps, reference.returns),
+        color=line_style.colour,
+        linestyle=(0, line_style.dash),
         linewidth=1.1,
-        marker=marker,
+        marker="" if len(reference.steps) > 1 else "D",  # a single point would be invisible
         markersize=4,
-        label=found.label,
+        label=reference.label,
     )
 
 
-def _draw_line(panel: Axes, line: Line, seen: Look) -> None:
-    _draw_average(panel, line.average, seen)
-    for run in line.group.runs:
+def _draw_group(panel: Axes, group: Group, line_style: LineStyle) -> None:
+    _draw_average(panel, group.average, line_style)
+    for run in group.runs:
         steps, values = run.returns
         if steps and not run.finished:
-            panel.plot(steps, values, color=seen.colour, linewidth=0.6, alpha=0.6)
-            panel.plot(steps[-1], values[-1], color=seen.colour, marker="x", markersize=6)
+            panel.plot(steps, values, color=line_style.colour, linewidth=0.6, alpha=0.6)
+            panel.plot(steps[-1], values[-1], color=line_style.colour, marker="x", markersize=6)
 
 
-def _draw_average(panel: Axes, average: Average, seen: Look) -> None:
-    fewer = average.fewer
-    panel.fill_between(average.steps, average.low, average.high, color=seen.colour, alpha=0.18, linewidth=0)
+def _draw_average(panel: Axes, average: Average, line_style: LineStyle) -> None:
+    colour, fewer = line_style.colour, average.fewer
+    panel.fill_between(average.steps, average.low, average.high, color=colour, alpha=0.18, linewidth=0)
     marker = "o" if len(average.steps) <= 20 else ""
-    around = np.pad(fewer, 1)
-    beside = around[:-2] | fewer | around[2:]  # a dotted part begins at the solid one
-    for part, dash in ((~fewer, seen.dash), (beside, look.FEWER_RUNS)):
-        if part.any():
-            shown = np.where(part, average.value, np.nan)
-            style = (0, dash) if dash else "-"
+    padded = np.pad(fewer, 1)
+    dotted = padded[:-2] | fewer | padded[2:]  # begins and ends at a point of the solid line
+    for mask, dash in ((~fewer, line_style.dash), (dotted, style.FEWER_RUNS)):
+        if mask.any():
+            values = np.where(mask, average.value, np.nan)
+            linestyle = (0, dash) if dash else "-"
             panel.plot(
-                average.steps, shown, color=seen.colour, linestyle=style, linewidth=1.6, marker=marker, markersize=2.5
+                *(average.steps, values),
+                color=colour,
+                linestyle=linestyle,
+                linewidth=1.6,
+                marker=marker,
+                markersize=2.5,
             )
 
 
-def _handles(looks: dict[str, Look]) -> list[Line2D]:
+def _handles(styles: dict[str, LineStyle]) -> list[Line2D]:
     return [
-        Line2D([], [], color=seen.colour, linestyle=(0, seen.dash) if seen.dash else "-", label=label)
-        for label, seen in looks.items()
+        Line2D([], [], color=line_style.colour, linestyle=(0, line_style.dash) if line_style.dash else "-", label=label)
+        for label, line_style in styles.items()
     ]
 
 
-def _legend(figure: Figure, handles: Sequence[Line2D]) -> None:
+def _add_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
     columns = 1 if figure.get_figwidth() < 6 else 3
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+
+
+def draw_run(folder: Path, references: Sequence[Reference] = (), target: Path | None = None) -> list[Path]:
+    """Draws what one run has logged so far: returns, losses, temperature, entropy, speed.
+
+    Args:
+        folder: the run's folder.
+        references: published curves on its task.
+        target: path of the files without its suffix; by default `curves` in the run's folder.
+
+    Returns:
+        The PNG and the SVG.
+    """
+    train, evaluation = read(folder / "train.csv"), read(folder / "eval.csv")
+    logged = [panel for panel in PANELS if panel[0] in train]
+    figure, axes = _grid(len(logged) + 1)
+    if (folder / CONFIG_FILE).exists():
+        run = Run(folder, load(folder / CONFIG_FILE))
+        state = "" if run.finished else f", unfinished: evaluated at step {run.last_step} of {run.length}"
+        figure.suptitle(f"{run.task}, {run.agent}, seed {run.seed}{state}")
+    _draw_returns(axes[0], train, evaluation, references)
+    for panel, (column, title, unit) in zip(axes[1:], logged, strict=True):
+        panel.plot(*train[column], linewidth=0.9, color=style.COLOURS[0])
+        if TARGETS.get(column) in train:
+            panel.plot(*train[TARGETS[column]], linewidth=0.9, color=style.GREYS[1], linestyle="--", label="target")
+            panel.legend(fontsize=7, frameon=False)
+        _label_axes(panel, title, unit)
+    return save(figure, target or folder / "curves")
+
+
+def _draw_returns(panel: Axes, train: Columns, evaluation: Columns, references: Sequence[Reference]) -> None:
+    blue = style.COLOURS[0]
+    if "episode_reward" in train:
+        panel.plot(*train["episode_reward"], linewidth=0.6, color=style.GREYS[2], label="training episode")
+    if "episode_reward" in evaluation:
+        low, high = (evaluation.get(f"episode_reward_{end}") for end in ("min", "max"))
+        if low and high:
+            panel.fill_between(low[0], low[1], high[1], alpha=0.2, color=blue, linewidth=0, label="min to max")
+        panel.plot(*evaluation["episode_reward"], marker="o", markersize=2.5, color=blue, label="evaluation, mean")
+    styles = style.of_references([reference.label for reference in references])
+    for reference in references:
+        _draw_reference(panel, reference, styles[reference.label])
+    _label_axes(panel, "return")
+    if panel.lines:
+        panel.legend(fontsize=7, frameon=False)

@@ -1,17 +1,20 @@
-"""Which runs are repetitions of one another: same agent, same task, and the same of everything that matters."""
+"""Groups runs that repeat one experiment: equal task, agent, and settings that influence training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from settings.nested import dotted
+from settings.keys import dotted
+from study import statistics
 from study.runs import Run
+from study.statistics import Average
 
 Values = dict[str, Any]
-# What a configuration may differ in between repetitions of one experiment: the seed, the machine, what is measured and
-# kept. The agent's shapes come from the task.
+# Settings that may differ between repetitions of one experiment: the seed, the machine, what is measured and saved, and
+# the shapes, which come from the task.
 CHANGES_NO_TRAINING_STEP = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.obs_shape", "agent.action_dim"),
     "agent.action_range",
@@ -23,12 +26,12 @@ FROM_THE_TASK = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "env"),
     *("agent.obs_dim", "agent.obs_shape", "agent.action_dim", "agent.action_range", "logger.*"),
 )
-# Keys that follow another one, unless they are given a value of their own.
+# Keys that equal another key unless they are set.
 REPEATS = {
     "replay_buffer.capacity": "replay_buffer_capacity",
     "replay_buffer.with_replacement": "sample_with_replacement",
 }
-# What runs had before these were keys of the configuration.
+# Values of keys that the configurations of older runs do not have.
 EARLIER_RUNS: Values = {
     "replay_buffer._target_": "replay_buffer.ReplayBuffer",
     "replay_buffer._partial_": True,
@@ -46,7 +49,7 @@ EARLIER_RUNS: Values = {
     "agent.encoder": None,
     "agent.augmentation": None,
 }
-NAMED_KEYS = 3  # at most so many are spelled out in a label
+MOST_NAMED_KEYS = 3  # in a label
 ABSENT = "absent"
 
 
@@ -55,17 +58,26 @@ class Group:
     """Repetitions of one experiment on one task.
 
     Attributes:
-        label: the agent's name, and what its configuration has that other groups of that agent do not.
-        runs: by rising seed.
+        label: the agent's name, and the settings in which it differs from other groups of that agent.
+        runs: sorted by seed.
     """
 
     label: str
     task: str
     runs: tuple[Run, ...]
 
+    @property
+    def finished(self) -> list[Run]:
+        return [run for run in self.runs if run.finished]
 
-def group(runs: Sequence[Run]) -> list[Group]:
-    """Groups runs by task, agent and whatever differs in their configurations; tasks by name, labels by first use."""
+    @cached_property
+    def average(self) -> Average:
+        """The mean return over the runs."""
+        return statistics.mean([run.returns for run in self.runs])
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Groups runs by task, agent and differing settings; sorted by task, then by the first use of their labels."""
     settings = {run.folder: _settings_that_matter(run) for run in runs}
     labels: dict[Path, str] = {}
     for agent in dict.fromkeys(run.agent for run in runs):
@@ -74,21 +86,17 @@ def group(runs: Sequence[Run]) -> list[Group]:
     members: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         members.setdefault((run.task, labels[run.folder]), []).append(run)
-    order = {label: place for place, label in enumerate(dict.fromkeys(labels[run.folder] for run in runs))}
+    order = list(dict.fromkeys(labels[run.folder] for run in runs))
     return [
-        Group(label, task, tuple(sorted(found, key=lambda run: (run.seed, run.folder))))
-        for (task, label), found in sorted(members.items(), key=lambda item: (item[0][0], order[item[0][1]]))
+        Group(label, task, tuple(sorted(members[task, label], key=lambda run: (run.seed, run.folder))))
+        for task, label in sorted(members, key=lambda key: (key[0], order.index(key[1])))
     ]
 
 
 def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
-    """Every key, seeds and shapes apart, that is not the same in all runs: its value in each of them."""
-    flat = [dotted(run.config) for run in runs]
-    return {
-        key: values
-        for key, values in _columns(flat).items()
-        if len(set(map(repr, values))) > 1 and not _matches(key, FROM_THE_TASK)
-    }
+    """Returns each key, except seeds and shapes, whose value differs between runs, with its value in each run."""
+    differing = _differing([dotted(run.config) for run in runs])
+    return {key: values for key, values in differing.items() if not _matches(key, FROM_THE_TASK)}
 
 
 def _settings_that_matter(run: Run) -> Values:
@@ -99,55 +107,56 @@ def _settings_that_matter(run: Run) -> Values:
     for key in ("replay_buffer_capacity", "replay_buffer.capacity"):
         capacity = flat.get(key)
         if capacity is not None and capacity >= run.length:
-            flat[key] = "all"  # a buffer that never fills is the same whatever its size
+            flat[key] = "all"  # a buffer that never fills has the same effect in any size
     ignored = ("env", "agent.name", *CHANGES_NO_TRAINING_STEP)
     return {key: value for key, value in flat.items() if not _matches(key, ignored)}
 
 
 def _labels(agent: str, runs: Sequence[Run], settings: Sequence[Values]) -> dict[Path, str]:
-    differing = {key: values for key, values in _columns(settings).items() if len(set(map(repr, values))) > 1}
-    differing = {key: values for key, values in differing.items() if not _from_the_task(key, values, runs)}
-    named: dict[tuple[str, ...], str] = {}  # one key of those with the same values everywhere: the first
+    differing = {key: values for key, values in _differing(settings).items() if not _follows_task(key, values, runs)}
+    first_keys: dict[tuple[str, ...], str] = {}  # of keys with equal values in all runs, a label names only the first
     for key, values in differing.items():
-        named.setdefault(tuple(map(repr, values)), key)
-    keys = list(named.values())
-    # Beyond NAMED_KEYS a label would not be read; the number tells the groups apart, the report says what differs.
-    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(zip(*named, strict=True)), 1)} if keys else {}
+        first_keys.setdefault(tuple(map(repr, values)), key)
+    keys = list(first_keys.values())
+    # More keys would make a label unreadable; a number tells the groups apart, and the report shows what differs.
+    combinations = list(dict.fromkeys(zip(*first_keys, strict=True)))
     labels = {}
-    for place, run in enumerate(runs):
-        parts = [f"{_short(key, keys)}={show(differing[key][place])}" for key in keys[:NAMED_KEYS]]
-        if len(keys) > NAMED_KEYS:
-            kind = kinds[tuple(values[place] for values in named)]
-            parts.append(f"{len(keys) - NAMED_KEYS} more ({kind})")
-        labels[run.folder] = ", ".join([agent, *parts])
+    for index, run in enumerate(runs):
+        words = [f"{_short(key, keys)}={show(differing[key][index])}" for key in keys[:MOST_NAMED_KEYS]]
+        if len(keys) > MOST_NAMED_KEYS:
+            number = combinations.index(tuple(values[index] for values in first_keys)) + 1
+            words.append(f"{len(keys) - MOST_NAMED_KEYS} more ({number})")
+        labels[run.folder] = ", ".join([agent, *words])
     return labels
 
 
-def _from_the_task(key: str, values: Sequence[Any], runs: Sequence[Run]) -> bool:
-    """Whether one formula gives a key all its values, and each task one of them: an action repeat of that task, say."""
+def _follows_task(key: str, values: Sequence[Any], runs: Sequence[Run]) -> bool:
+    """Whether one interpolation gives a key its values, and each task one value, such as the task's action repeat."""
     written = {str(dotted(run.written).get(key)) for run in runs}
     pairs = {(run.task, repr(value)) for run, value in zip(runs, values, strict=True)}
     return len(written) == 1 and "${" in written.pop() and len(pairs) == len({run.task for run in runs})
 
 
-def _columns(settings: Sequence[Values]) -> dict[str, list[Any]]:
+def _differing(settings: Sequence[Values]) -> dict[str, list[Any]]:
+    """Each key that differs between configurations, with its value in each of them."""
     keys = dict.fromkeys(key for values in settings for key in values)
-    return {key: [values.get(key, ABSENT) for values in settings] for key in keys}
+    columns = {key: [values.get(key, ABSENT) for values in settings] for key in keys}
+    return {key: values for key, values in columns.items() if len(set(map(repr, values))) > 1}
 
 
 def _short(key: str, keys: Sequence[str]) -> str:
-    """`agent.actor_lr` -> `actor_lr`, unless another key ends the same."""
+    """`agent.actor_lr` -> `actor_lr`, unless another key has the same last part."""
     last = key.rsplit(".", 1)[-1]
     return last if sum(other.rsplit(".", 1)[-1] == last for other in keys) == 1 else key
 
 
 def show(value: Any) -> str:
-    """A configuration's value, short; a node as its class with its arguments."""
-    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+    """Formats a value; a node as its class with its arguments."""
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         return f"[{', '.join(map(show, value))}]"
     if isinstance(value, dict) and "_target_" in value:
-        given = ", ".join(f"{key}={show(one)}" for key, one in value.items() if not key.startswith("_"))
-        return f"{str(value['_target_']).rpartition('.')[2]}({given})"
+        arguments = ", ".join(f"{key}={show(child)}" for key, child in value.items() if not key.startswith("_"))
+        return f"{str(value['_target_']).rpartition('.')[2]}({arguments})"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Published results to draw beside ours."""
+"""Published results to compare with."""
 
 import csv
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "references"
-SUITE, PIXELS = FOLDER / "suite.csv", FOLDER / "pixels.csv"
+SUITE, PIXELS = FOLDER / "suite.csv", FOLDER / "pixels.csv"  # from state, from pixels
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A published curve of one task: mean returns over `num_seeds` seeds at rising environment steps."""
+    """A published curve on one task: mean returns over `num_seeds` seeds at rising environment steps."""
 
     method: str
     task: str
@@ -26,25 +26,25 @@ class Reference:
         return f"published: {self.method}"
 
     def at(self, step: float) -> float:
-        """The return at a step, linear between the published ones; NaN before the first and after the last."""
+        """Interpolates the return linearly at a step; NaN before the first and after the last published step."""
         return float(np.interp(step, self.steps, self.returns, left=np.nan, right=np.nan))
 
-    def until(self, step: float) -> "Reference":
-        """The part up to a step, for the drawing beside curves that end there."""
-        steps = [here for here in self.steps if here < step]
-        steps += [step] if self.steps[0] <= step <= self.steps[-1] else []
+    def until(self, last_step: float) -> "Reference":
+        """Returns the curve up to a step, to be drawn beside curves that end there."""
+        steps = [step for step in self.steps if step < last_step]
+        steps += [last_step] if self.steps[0] <= last_step <= self.steps[-1] else []
         return Reference(self.method, self.task, tuple(steps), tuple(map(self.at, steps)), self.num_seeds)
 
 
 @cache
 def published(path: Path) -> dict[str, list[Reference]]:
-    """References by task, methods in the order of the file: SUITE's see a state, PIXELS' see pixels."""
+    """Reads SUITE or PIXELS: references by task, methods in the order of the file."""
     rows: dict[tuple[str, str], list[dict[str, str]]] = {}
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             rows.setdefault((row["method"], row["task"]), []).append(row)
     references: dict[str, list[Reference]] = {}
-    for (method, task), found in rows.items():
-        steps, returns = (tuple(float(row[name]) for row in found) for name in ("step", "return"))
-        references.setdefault(task, []).append(Reference(method, task, steps, returns, int(found[0]["seeds"])))
+    for (method, task), points in rows.items():
+        steps, returns = (tuple(float(point[name]) for point in points) for name in ("step", "return"))
+        references.setdefault(task, []).append(Reference(method, task, steps, returns, int(points[0]["seeds"])))
     return references

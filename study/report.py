@@ -1,4 +1,4 @@
-"""A study as one HTML file that needs no network: curves to hover, the table, what differs, each run's last video."""
+"""A study as one HTML file that loads nothing else: interactive curves, tables, differing settings, last videos."""
 
 import base64
 import json
@@ -10,28 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from study import look, tables
-from study.groups import differences, show
-from study.look import Look
-from study.run_figure import PANELS
+from study import style, tables
+from study.figures import PANELS
+from study.groups import Group, differences, show
 from study.runs import Run, read
 from study.statistics import Average
 from study.summary import Study
 
 HERE = Path(__file__).resolve().parent
-# Nothing but what is in the file may be loaded.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src data:; img-src data:"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src data:; img-src data:"
+)
 
 
 def html(study: Study) -> str:
-    """The page.
+    """Returns the page.
 
     Raises:
         OSError: if a video cannot be read.
     """
-    labels = {
-        run.folder: line.group.label for lines in study.tasks.values() for line in lines for run in line.group.runs
-    }
+    labels = {run.folder: group.label for groups in study.tasks.values() for group in groups for run in group.runs}
     tasks = ", ".join(study.tasks)
     title = f"{len(study.runs)} run{'s' if len(study.runs) > 1 else ''}: {tasks}"
     differing = _differences(study, labels)
@@ -45,12 +43,12 @@ def html(study: Study) -> str:
         f"<h2>Last videos</h2><div id='videos'>{videos}</div>" if videos else "",
         f"<h2>Runs</h2>{_runs(study, labels)}",
     ]
-    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    css, script = ((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     page = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>",
+        f"<title>{escape(title)}</title><style>{css}</style></head><body>",
         *sections,
         f'<script type="application/json" id="data">{_json(_data(study))}</script>',
         f"<script>{script}</script></body></html>",
@@ -59,41 +57,63 @@ def html(study: Study) -> str:
 
 
 def _data(study: Study) -> dict[str, Any]:
-    """What report.js draws."""
-    ours, theirs = look.of_labels(study.labels), look.of_references(study.methods)
-    panels = _panels(study, ours, theirs)
-    legend = [{"label": name, "colour": seen.colour, "dash": seen.dash} for name, seen in (ours | theirs).items()]
+    """The data that report.js draws."""
+    panels = []
+    if study.overall:
+        curves = [_average_curve(overall.label, overall.average, study) for overall in study.overall]
+        panels.append(_panel(f"interquartile mean of {study.num_overall_tasks} tasks", "return", curves))
+    for task, groups in study.tasks.items():
+        curves = [_average_curve(group.label, group.average, study) | {"ends": _ends(group)} for group in groups]
+        for reference in study.references.get(task, []):
+            curves.append(_curve(reference.label, study, 1.2, steps=reference.steps, values=reference.returns))
+        panels.append(_panel(task, "return", curves))
     if len(study.runs) == 1:
         panels[0]["title"] += ": mean, and minimum to maximum of its episodes"
         panels[0]["lines"][0] |= _episode_band(study.runs[0])
-        panels += _panels_of_one(study.runs[0], study.labels[0], ours[study.labels[0]])
-    return {"panels": panels, "legend": legend, "fewer": look.FEWER_RUNS}
+        train = read(study.runs[0].folder / "train.csv")
+        for column, title, unit in PANELS:
+            if column in train:
+                steps, values = train[column]
+                panels.append(_panel(title, unit, [_curve(study.labels[0], study, 1, steps=steps, values=values)]))
+    legend = [
+        {"label": label, "colour": line_style.colour, "dash": line_style.dash}
+        for label, line_style in study.styles.items()
+    ]
+    return {"panels": panels, "legend": legend, "fewer": style.FEWER_RUNS}
 
 
-def _panels(study: Study, ours: dict[str, Look], theirs: dict[str, Look]) -> list[dict[str, Any]]:
-    panels = []
-    if study.overall:
-        lines = [_line(one.label, one.average, ours[one.label]) for one in study.overall]
-        counts = " to ".join(str(count) for count in sorted({len(one.lines) for one in study.overall}))
-        panels.append({"title": f"interquartile mean of {counts} tasks", "unit": "return", "lines": lines})
-    for task, found in study.tasks.items():
-        lines = [
-            {
-                **_line(line.group.label, line.average, ours[line.group.label]),
-                "ends": [
-                    {"step": run.last_step, "value": run.returns[1][-1], "seed": run.seed}
-                    for run in line.group.runs
-                    if run.last_step and not run.finished
-                ],
-            }
-            for line in found
-        ]
-        for reference in study.references.get(task, []):
-            seen = theirs[reference.label]
-            curve = {"steps": reference.steps, "values": reference.returns}
-            lines.append({"label": reference.label, "colour": seen.colour, "dash": seen.dash, "width": 1.2, **curve})
-        panels.append({"title": task, "unit": "return", "lines": lines})
-    return panels
+def _panel(title: str, unit: str, curves: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"title": title, "unit": unit, "lines": curves}
+
+
+def _curve(label: str, study: Study, width: float, **points: Any) -> dict[str, Any]:
+    line_style = study.styles[label]
+    return {"label": label, "colour": line_style.colour, "dash": line_style.dash, "width": width, **points}
+
+
+def _average_curve(label: str, average: Average, study: Study) -> dict[str, Any]:
+    def plain(values: np.ndarray) -> list[float | None]:
+        return [None if math.isnan(value) else round(float(value), 3) for value in values]
+
+    return _curve(
+        label,
+        study,
+        2,
+        steps=[int(step) for step in average.steps],
+        values=plain(average.value),
+        low=plain(average.low),
+        high=plain(average.high),
+        fewer=average.fewer.tolist(),
+    )
+
+
+def _ends(group: Group) -> list[dict[str, Any]]:
+    """The last points of unfinished runs."""
+    return [
+        {"step": run.last_step, "value": run.returns[1][-1], "seed": run.seed}
+        for run in group.runs
+        if run.last_step and not run.finished
+    ]
 
 
 def _episode_band(run: Run) -> dict[str, list[float]]:
@@ -101,64 +121,34 @@ def _episode_band(run: Run) -> dict[str, list[float]]:
     return {end: run.evaluations[column][1] for end, column in ends.items() if column in run.evaluations}
 
 
-def _panels_of_one(run: Run, label: str, seen: Look) -> list[dict[str, Any]]:
-    """A run's training curves."""
-    train = read(run.folder / "train.csv")
-    panels = []
-    for column, title, unit in PANELS:
-        if column in train:
-            steps, values = train[column]
-            curve = {"steps": steps, "values": values}
-            line = {"label": label, "colour": seen.colour, "dash": seen.dash, "width": 1, **curve}
-            panels.append({"title": title, "unit": unit, "lines": [line]})
-    return panels
-
-
-def _line(label: str, average: Average, seen: Look) -> dict[str, Any]:
-    def plain(values: np.ndarray) -> list[float | None]:
-        return [None if math.isnan(value) else round(float(value), 3) for value in values]
-
-    return {
-        "label": label,
-        "colour": seen.colour,
-        "dash": seen.dash,
-        "width": 2,
-        "steps": [int(step) for step in average.steps],
-        "values": plain(average.value),
-        "low": plain(average.low),
-        "high": plain(average.high),
-        "fewer": average.fewer.tolist(),
-    }
-
-
 def _json(data: Any) -> str:
-    return json.dumps(data, allow_nan=False).replace("<", "\\u003c")  # no label ends the script
+    return json.dumps(data, allow_nan=False).replace("<", "\\u003c")  # so no label can end the script
 
 
 def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]], kind: str = "") -> str:
-    """Rows of cells that are HTML already."""
+    """Formats rows whose cells are HTML."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _returns(study: Study) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    shown, methods = tables.table(study), set(study.methods)
+    returns, methods = tables.table(study), set(study.methods)
 
     def cell(text: str, row: tuple[str, ...]) -> str:
         return f'<span class="theirs">{escape(text)}</span>' if row[1] in methods else escape(text)
 
-    return shown.columns, [tuple(cell(text, row) for text in row) for row in shown.rows]
+    return returns.columns, [tuple(cell(text, row) for text in row) for row in returns.rows]
 
 
 def _differences(study: Study, labels: dict[Path, str]) -> str:
-    """A row a key, a column a label; a label's own differences, such as those between its tasks, in one cell."""
+    """A row per key, a column per label; a cell lists the values within a label, such as those of its tasks."""
     rows = []
     for key, values in differences(study.runs).items():
         cells = []
         for label in study.labels:
-            own = [show(value) for run, value in zip(study.runs, values, strict=True) if labels[run.folder] == label]
-            cells.append(escape(" / ".join(dict.fromkeys(own))))
+            shown = [show(value) for run, value in zip(study.runs, values, strict=True) if labels[run.folder] == label]
+            cells.append(escape(" / ".join(dict.fromkeys(shown))))
         rows.append((escape(key), *cells))
     return _table(("key", *study.labels), rows, "long") if rows else ""
 

@@ -1,4 +1,4 @@
-"""Run folders in, runs out: their configuration and their logs."""
+"""Reads the folders of runs: their configuration and their logs."""
 
 import csv
 import math
@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from settings import saved
+from settings import plain_yaml
 from utils import UserError, one_line
 
 CONFIG_FILE = "config.yaml"
@@ -19,7 +19,7 @@ Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder and the settings it was made with."""
+    """A run's folder and its configuration."""
 
     folder: Path
     config: dict[str, Any]
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def length(self) -> int:
-        """Environment steps that the run was asked for."""
+        """The environment steps that the run is configured for."""
         return self.config["num_train_steps"]
 
     @property
@@ -47,9 +47,9 @@ class Run:
 
     @cached_property
     def written(self) -> dict[str, Any]:
-        """The settings as the YAML has them, formulas (`${…}`) not worked out; empty where they were not kept."""
+        """The configuration with its interpolations (`${…}`) unresolved; empty if the run did not save it."""
         path = self.folder / AS_WRITTEN_FILE
-        return (saved.load(path) or {}) if path.exists() else {}
+        return (plain_yaml.load(path) or {}) if path.exists() else {}
 
     @cached_property
     def evaluations(self) -> Columns:
@@ -57,18 +57,18 @@ class Run:
 
     @property
     def returns(self) -> tuple[list[float], list[float]]:
-        """Steps of the evaluations, rising, and their mean returns."""
+        """The steps of the evaluations, rising, and their mean returns."""
         return self.evaluations.get("episode_reward", ([], []))
 
     @property
     def last_step(self) -> int:
-        """Environment steps at the last evaluation; 0 before the first."""
+        """The environment step of the last evaluation; 0 before the first."""
         steps, _ = self.returns
         return int(steps[-1]) if steps else 0
 
     @property
     def finished(self) -> bool:
-        """Whether its final evaluation is there. A run without it is still going on, or crashed."""
+        """Whether the run has its final evaluation. Otherwise it is still training, or has crashed."""
         return self.last_step >= self.length
 
     @property
@@ -78,24 +78,24 @@ class Run:
 
 
 def find(paths: Iterable[str]) -> list[Run]:
-    """The runs in folders, sweeps, or whatever a pattern matches, each once, in order of their folders.
+    """Finds the runs in folders, sweeps and whatever a pattern matches, each once, sorted by folder.
 
     Raises:
-        UserError: for a path with no run in it, or a run whose config.yaml cannot be read.
+        UserError: for a path without runs, or a run whose config.yaml cannot be read.
     """
     folders: set[Path] = set()
     for path in paths:
         matches = [Path(path)] if Path(path).exists() else _matching(path)
-        found = {folder.resolve() for match in matches for folder in _run_folders(match)}
-        if not found:
+        new = {folder.resolve() for match in matches for folder in _run_folders(match)}
+        if not new:
             reason = "no run in it (a run's folder has a config.yaml)" if matches else "no such folder"
             raise UserError(f"{path}: {reason}")
-        folders |= found
+        folders |= new
     return [Run(folder, load(folder / CONFIG_FILE)) for folder in sorted(folders)]
 
 
 def _matching(pattern: str) -> list[Path]:
-    top = Path(Path(pattern).anchor)  # of a relative one the current folder, whose own name is no pattern
+    top = Path(Path(pattern).anchor)  # the current folder if the pattern is relative
     matches = top.glob(str(Path(pattern).relative_to(top)))
     return [match for match in matches if not match.name.startswith(".")]
 
@@ -104,19 +104,19 @@ def _run_folders(top: Path) -> Iterator[Path]:
     for name, folders, files in os.walk(top):
         if CONFIG_FILE in files:
             yield Path(name)
-            folders.clear()  # what lies in a run belongs to it
+            folders.clear()  # folders within a run are part of it
         else:  # `.hydra` has a config.yaml too
             folders[:] = [folder for folder in folders if not folder.startswith(".")]
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A run's settings.
+    """Reads a run's configuration.
 
     Raises:
-        UserError: for a file that cannot be read, or is not a run's.
+        UserError: for a file that cannot be read, or is not the configuration of a run.
     """
     try:
-        config = saved.load(path)
+        config = plain_yaml.load(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
     missing = [key for key in ("env", "seed", "num_train_steps", "agent") if key not in (config or {})]
@@ -126,16 +126,16 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> Columns:
-    """A log's columns by rising step; blanks, what is not finite, and a row cut off in mid-write are left out.
+    """Reads a log's columns, sorted by step, without empty and non-finite cells and an incomplete last row.
 
     Raises:
-        UserError: for a cell that should be a number and is not.
+        UserError: for a cell that is not a number.
     """
     columns: dict[str, dict[float, float]] = {}
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
-        for row in csv.DictReader(whole.splitlines()):
+        complete_rows = text[: text.rfind("\n") + 1].splitlines()
+        for row in csv.DictReader(complete_rows):
             step = float(row["step"])
             for name, cell in row.items():
                 if name and cell and math.isfinite(value := float(cell)):

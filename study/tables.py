@@ -1,16 +1,23 @@
-"""A study in numbers: every point as CSV, the usual steps as a table."""
+"""A study in numbers: every point as CSV, and a table of returns at common steps."""
 
 import csv
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from study import statistics
+from study.groups import Group
 from study.statistics import Average
-from study.summary import Line, Study
+from study.summary import Study
 
 MARKS = (100_000, 250_000, 500_000, 1_000_000)  # environment steps
 BLANK = "-"
+LEGEND = (
+    "Returns of greedy evaluation episodes: per task the mean over runs, over tasks the interquartile mean (IQM) of "
+    "all runs; in brackets its 95 % bootstrap interval. Between two evaluations a run is taken to be linear. "
+    "Final is the last evaluation of the runs that finished; (2/3) is over two runs of three."
+)
 
 
 @dataclass(frozen=True)
@@ -20,57 +27,45 @@ class Table:
 
 
 def table(study: Study) -> Table:
-    """Returns at the marks that any run reaches, and at the end: a row a group, a published method and a study."""
+    """Tabulates returns at the marks that any run reaches and at the end: a row per group, reference and average."""
     last_step = max((run.last_step for run in study.runs), default=0)
     marks = [mark for mark in MARKS if mark <= last_step]
     rows = []
-    for task, lines in study.tasks.items():
-        rows += [(task, line.group.label, *_cells([line], marks)) for line in lines]
-        ends = [run.length for line in lines for run in line.finished]
-        for found in study.references.get(task, []):
-            end = max(ends, default=0)
-            cells = [number_text(found.at(mark)) for mark in marks]
-            final = (
-                (number_text(found.at(end)), _steps([end]))
-                if found.steps[0] <= end <= found.steps[-1]
-                else (BLANK, BLANK)
-            )
-            rows.append((task, found.label, str(found.num_seeds), *cells, *final))
-    for one in study.overall:
-        rows.append((f"IQM of {len(one.lines)} tasks", one.label, *_cells(list(one.lines), marks)))
+    for task, groups in study.tasks.items():
+        rows += [(task, group.label, *_cells([group], marks)) for group in groups]
+        end = max((run.length for group in groups for run in group.finished), default=0)
+        for reference in study.references.get(task, []):
+            cells = [number_text(reference.at(mark)) for mark in marks]
+            covers_end = reference.steps[0] <= end <= reference.steps[-1]
+            final = (number_text(reference.at(end)), _range_text([end])) if covers_end else (BLANK, BLANK)
+            rows.append((task, reference.label, str(reference.num_seeds), *cells, *final))
+    for overall in study.overall:
+        rows.append((f"IQM of {len(overall.groups)} tasks", overall.label, *_cells(overall.groups, marks)))
     return Table(("task", "agent", "runs", *map(steps_text, marks), "final", "at step"), tuple(rows))
 
 
 def markdown(study: Study) -> str:
-    """The table and what to know of it."""
-    shown = table(study)
-    lines = [
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (shown.columns, *shown.rows)
-    ]
-    lines.insert(1, "| --- " * len(shown.columns) + "|")
+    """Formats the table and its notes as Markdown."""
+    returns = table(study)
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in (returns.columns, *returns.rows)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, "| --- " * len(returns.columns) + "|")
     return "\n".join([*lines, "", *(f"{note}<br>" for note in (LEGEND, *study.notes))]) + "\n"
 
 
-LEGEND = (
-    "Returns of greedy evaluation episodes: per task the mean over runs, over tasks the interquartile mean (IQM) of "
-    "all runs; in brackets its 95 % bootstrap interval. Between two evaluations a run is taken to be linear. "
-    "Final is the last evaluation of the runs that finished; (2/3) is over two runs of three."
-)
-
-
 def points(study: Study) -> str:
-    """Every point of every curve, as CSV."""
+    """Formats every point of every curve as CSV."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["task", "agent", "step", "value", "low", "high", "runs"])
-    for task, lines in study.tasks.items():
-        for line in lines:
-            writer.writerows(_points(task, line.group.label, line.average))
-        for found in study.references.get(task, []):
-            for step, value in zip(found.steps, found.returns, strict=True):
-                writer.writerow([task, found.label, f"{step:.0f}", f"{value:.6g}", "", "", found.num_seeds])
-    for one in study.overall:
-        writer.writerows(_points(f"IQM of {len(one.lines)} tasks", one.label, one.average))
+    for task, groups in study.tasks.items():
+        for group in groups:
+            writer.writerows(_points(task, group.label, group.average))
+        for reference in study.references.get(task, []):
+            for step, value in zip(reference.steps, reference.returns, strict=True):
+                writer.writerow([task, reference.label, f"{step:.0f}", f"{value:.6g}", "", "", reference.num_seeds])
+    for overall in study.overall:
+        writer.writerows(_points(f"IQM of {len(overall.groups)} tasks", overall.label, overall.average))
     return buffer.getvalue()
 
 
@@ -82,41 +77,40 @@ def _points(task: str, label: str, average: Average) -> list[list[str]]:
     ]
 
 
-def _cells(lines: list[Line], marks: list[int]) -> list[str]:
-    """Runs, a score a mark, the final score and its step, over one line or the lines of several tasks."""
-    runs = [run for line in lines for run in line.group.runs]
+def _cells(groups: Sequence[Group], marks: list[int]) -> list[str]:
+    """The number of runs, the score at each mark, and the final score with its step, over one task or several."""
+    runs = [run for group in groups for run in group.runs]
     finished = [run for run in runs if run.finished]
     cells = [str(len(runs)) if len(finished) == len(runs) else f"{len(finished)} of {len(runs)} finished"]
+    curves = [[run.returns for run in group.runs] for group in groups]
     for mark in marks:
-        curves = [[run.returns for run in line.group.runs] for line in lines]
-        average = (
-            statistics.mean(curves[0], [mark]) if len(lines) == 1 else statistics.interquartile_mean(curves, [mark])
-        )
+        one_task = len(groups) == 1
+        average = statistics.mean(curves[0], [mark]) if one_task else statistics.interquartile_mean(curves, [mark])
         cells.append(_score(average, len(runs)))
-    if all(line.finished for line in lines):
-        average = statistics.of_scores([[run.returns[1][-1] for run in line.finished] for line in lines])
-        return [*cells, _score(average, len(finished)), _steps([run.length for run in finished])]
-    started = [run for run in runs if run.last_step]
-    return [*cells, BLANK, f"{_steps([run.last_step for run in started])} of {_steps([run.length for run in runs])}"]
+    if all(group.finished for group in groups):
+        average = statistics.of_scores([[run.returns[1][-1] for run in group.finished] for group in groups])
+        return [*cells, _score(average, len(finished)), _range_text([run.length for run in finished])]
+    reached = _range_text([run.last_step for run in runs if run.last_step])
+    return [*cells, BLANK, f"{reached} of {_range_text([run.length for run in runs])}"]
 
 
 def _score(average: Average, num_runs: int) -> str:
     if not len(average.steps):
         return BLANK
-    value, low, high, here = average.at_end
+    value, low, high, count = average.at_end
     text = number_text(value) if math.isnan(low) else f"{number_text(value)} [{number_text(low)}, {number_text(high)}]"
-    return text if here == num_runs else f"{text} ({here}/{num_runs})"
+    return text if count == num_runs else f"{text} ({count}/{num_runs})"
 
 
 def number_text(value: float) -> str:
-    """A return: whole numbers, one decimal below ten."""
+    """Formats a return: one decimal below ten, none above."""
     if math.isnan(value):
         return BLANK
     return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
 
 
-def _steps(steps: list[int]) -> str:
-    """The range of some numbers of steps: 60k, or 60k to 100k."""
+def _range_text(steps: list[int]) -> str:
+    """The range of some numbers of steps, such as 60k or 60k to 100k."""
     ends = sorted({min(steps, default=0), max(steps, default=0)})
     return " to ".join(map(steps_text, ends))
 

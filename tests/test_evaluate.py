@@ -1,4 +1,4 @@
-"""What a run learned, played: evaluate.py, and a policy without its run."""
+"""evaluate.py, for runs and for the files of policies."""
 
 import shutil
 import sys
@@ -15,7 +15,7 @@ from same_run import timeless
 
 import evaluate
 from agent.policy_file import load_policy
-from run.checkpoint import Checkpoint
+from run.saving.checkpoint import Checkpoint
 
 
 def test_a_policy_trained_elsewhere_acts_here(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
     line = re.search(r"^FITS_CPU := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert line
     fits = []
-    for agent in sorted(path.stem for path in (ROOT / "config/agent").glob("*.yaml")):
+    for agent in sorted(path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml")):
         with contextlib.suppress(UserError):
             settings(f"agent={agent}", "preset=cpu")
             fits.append(agent)
@@ -99,7 +99,7 @@ def threads() -> Iterator[None]:
 def test_sac_on_one_page_trains_to_the_bytes_of_the_framework(
     env: str, num_threads: int, num_steps: int, hidden_dim: int, batch_size: int, tmp_path: Path, threads: None
 ) -> None:
-    # From 2^21 multiplications on, some processors use another library (agent/networks/products.py).
+    # From 2^21 multiplications on, some processors use another library (agent/networks/matmul.py).
     assert batch_size * hidden_dim**2 < 2**21
     theirs = probes.train(
         tmp_path,

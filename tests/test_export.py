@@ -1,4 +1,4 @@
-"""What export.py writes acts as the policy does, and says what it is of; hostile files do nothing."""
+"""Exported files act as the policy and describe it; hostile files run no code."""
 
 import hashlib
 import importlib.util
@@ -222,7 +222,7 @@ def test_the_example_says_what_it_does_not_know(tmp_path: Path, pendulum: Path) 
 
 def played(folder: Path, seed: int) -> float:
     """The return of the run's own policy in the episode of a seed."""
-    found = export.trained.load(folder, "cpu")
+    found = export.run_policy.load(folder, "cpu")
     env = found.make_env(False)
     obs, _ = env.reset(seed=seed)
     total, over = 0.0, False
@@ -295,7 +295,7 @@ def test_a_hostile_export_runs_nothing_and_is_one_line(
 
 def test_checking_a_graph_reports_nothing_to_anybody(pendulum: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
-    export._runner("onnx", pendulum / "export/policy.onnx", None)
+    export._load("onnx", pendulum / "export/policy.onnx", None)
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
 
 

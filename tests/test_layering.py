@@ -14,10 +14,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "video": set(),
     "dmc2gym": set(),
     "settings": {"utils"},
-    "envs": {"dmc2gym", "settings.hints", "settings.operating_system", "settings.types", "utils"},
+    "envs": {"dmc2gym", "settings.signatures", "settings.operating_system", "settings.types", "utils"},
     "sinks": {"utils"},
-    "replay_buffer": {"settings.checked", "settings.operating_system", "settings.types", "utils"},
-    "agent": {"replay_buffer", "settings.checked", "settings.operating_system", "settings.types", "utils"},
+    "replay_buffer": {"settings.validated", "settings.operating_system", "settings.types", "utils"},
+    "agent": {"replay_buffer", "settings.validated", "settings.operating_system", "settings.types", "utils"},
     "replay": {"replay_buffer", "settings", "utils"},
     "logger": {"settings", "sinks", "utils"},
     "study": {"settings", "utils"},
@@ -25,11 +25,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": {"agent", "envs", "run", "study", "utils", "video"},
     "run": {"agent", "envs", "logger", "plot", "replay", "replay_buffer", "settings", "utils", "video"},
     "evaluate": {"envs", "run", "settings", "utils"},
-    "launch": {"agent", "envs", "replay_buffer", "run", "settings", "sinks", "utils"},
+    "launch": {"envs", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},
     "train": {"launch", "run"},
 }
-ABOVE = {"benchmarks", "examples", "tests"}  # import what they like, and nothing below imports them
+ABOVE = {"benchmarks", "examples", "studies", "tests"}  # import what they like, and nothing below imports them
 AGENTS_IMPORT = {"annotated_types", "numpy", "torch", *sys.stdlib_module_names}  # beside what the table says
 MOST_IN_ROOT, MOST_LINES = 8, 320
 
@@ -56,9 +56,10 @@ def imported(module: str) -> set[str]:
             assert node.level == 0, f"{SOURCES[module]}:{node.lineno}: a relative import"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in SOURCES else str(node.module) for name in names}
-    # Scripts and tests import their neighbours by the bare name.
-    beside = {name: f"{room(module)}.{name}" for name in found} if room(module) in ABOVE else {}
-    found = {beside[name] if beside.get(name) in SOURCES else name for name in found}
+    # Scripts and tests import their neighbours, and the scripts of benchmarks/, by the bare name.
+    folders = (room(module), "benchmarks") if room(module) in ABOVE else ()
+    beside = {name: path for name in found for folder in folders if (path := f"{folder}.{name}") in SOURCES}
+    found = {beside.get(name, name) for name in found}
     return {name if name in SOURCES else room(name) for name in found} - {module}
 
 
@@ -110,8 +111,8 @@ def test_nothing_is_imported_in_a_circle() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
 
 
-def test_only_tests_and_benchmarks_import_the_entry() -> None:
-    assert {room(module) for module, names in IMPORTED.items() if "train" in names} <= {"benchmarks", "tests"}
+def test_only_tests_benchmarks_and_studies_import_the_entry() -> None:
+    assert {room(module) for module, names in IMPORTED.items() if "train" in names} <= ABOVE
 
 
 def test_agents_know_torch_and_nothing_of_the_framework_around_them() -> None:

@@ -1,4 +1,4 @@
-"""What is logged is what the files hold."""
+"""Logged values arrive in the files."""
 
 import csv
 import os

@@ -1,18 +1,20 @@
-"""The pages: links lead somewhere, commands name what exists, and what is made from the configuration is current."""
+"""The pages: links lead somewhere, commands name what exists, README's Python runs, and generated pages are current."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
 
-from docs import make_keys
+from docs import make_files, make_keys
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "studies/README.md")
+PAGES = [*(ROOT / name for name in NAMES), *sorted((ROOT / "docs").glob("*.md"))]
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
 def anchors(path: Path) -> set[str]:
@@ -70,24 +72,33 @@ def test_a_choice_on_a_command_line_is_a_file(path: Path) -> None:
                 assert (ROOT / "config" / group / f"{choice}.yaml").exists(), f"{path.name}: {group}={choice}"
 
 
-def test_the_page_of_keys_is_current() -> None:
-    checked = subprocess.run([sys.executable, "docs/make_keys.py", "--check"], cwd=ROOT, capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stderr
+generated = pytest.mark.parametrize("script", [make_keys, make_files], ids=["KEYS.md", "FILES.md"])
 
 
-def test_a_stale_page_of_keys_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@generated
+def test_a_generated_page_is_current(script: ModuleType) -> None:
+    assert script.PAGE.read_text() == script.page(), f"run: make format (it calls {Path(str(script.__file__)).name})"
+
+
+@generated
+def test_a_stale_page_is_one_line(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(make_keys, "PAGE", tmp_path / "KEYS.md")
-    monkeypatch.setattr(sys, "argv", ["make_keys.py", "--check"])
-    make_keys.PAGE.write_text(make_keys.page().replace("cheetah_run", "cheetah_walk"))
-    assert make_keys.main() == 1
-    assert capsys.readouterr().err == "docs/KEYS.md is stale; run: python docs/make_keys.py\n"
-    assert "cheetah_walk" in make_keys.PAGE.read_text()
-    monkeypatch.setattr(sys, "argv", ["make_keys.py"])
-    assert make_keys.main() == 0
-    monkeypatch.setattr(sys, "argv", ["make_keys.py", "--check"])
-    assert make_keys.main() == 0
+    name = Path(str(script.__file__)).name
+    stale = f"docs/{script.PAGE.name} is stale; run: python docs/{name}\n"
+    monkeypatch.setattr(script, "PAGE", tmp_path / script.PAGE.name)
+    script.PAGE.write_text(script.page() + "STALE\n")
+    for arguments, code, message in ((["--check"], 1, stale), ([], 0, ""), (["--check"], 0, "")):
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        assert script.main() == code
+        assert capsys.readouterr().err == message
+    assert "STALE" not in script.PAGE.read_text()
+
+
+@pytest.mark.parametrize("name", ["make_keys", "make_files"])
+def test_a_page_is_checked_from_the_command_line(name: str) -> None:
+    checked = subprocess.run([sys.executable, f"docs/{name}.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_every_key_of_the_run_is_on_the_page_with_a_default_and_an_explanation() -> None:
@@ -117,7 +128,15 @@ def test_comments_and_defaults_become_rows(tmp_path: Path) -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= 1300
+    assert len((ROOT / "README.md").read_text().split()) <= 1100
+
+
+def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code
+    shorter = code[1].replace("num_steps=3000", "num_steps=520").replace("episodes=5", "episodes=2")
+    exec(shorter, {})
+    assert re.search(r"^\S.*-\d+", capsys.readouterr().out.splitlines()[-1])
 
 
 def test_a_test_that_a_promise_names_exists() -> None:
@@ -129,13 +148,45 @@ def test_a_test_that_a_promise_names_exists() -> None:
         assert f"def {test}" in found.read_text(), f"{file}::{test}"
 
 
-def test_the_map_of_files_is_the_tree() -> None:
-    on_page = set(re.findall(r"^\| ([\w/.]+) \|", (ROOT / "docs" / "FILES.md").read_text(), re.MULTILINE)) - {
-        "file",
-        "folder",
-    }
-    assert not [name for name in on_page if not (ROOT / name).exists()]
-    folders = ("agent", "settings", "envs", "replay", "sinks", "run", "launch")
+def test_every_product_file_has_its_first_sentence_on_the_page_of_files(tmp_path: Path) -> None:
+    lines = re.findall(r"^- \[.*?\]\(\.\./(.*?)\): (.+)$", make_files.page(), re.MULTILINE)
+    listed = {path for path, _ in lines}
+    folders = ("agent", "settings", "envs", "replay", "sinks", "run", "launch", "study", "dmc2gym", "hydra_plugins")
     modules = [*ROOT.glob("*.py"), *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]
-    names = {str(path.relative_to(ROOT)) for path in modules if path.name != "__init__.py"}
-    assert not names - on_page
+    assert {str(path.relative_to(ROOT)) for path in modules if path.name != "__init__.py"} <= listed
+    path = tmp_path / "some.py"
+    path.write_text('"""Reads 1.5 files\nof `a <b>`, a < b. Then\nmore.\n\nRest."""\n')
+    assert make_files.first_sentence(path) == "Reads 1.5 files of `a <b>`, a &lt; b."
+    path.write_text('"""Files: two of them. More."""')
+    assert make_files.first_sentence(path) == "Files: two of them."
+    path.write_text('"""Reads two small files: `python some.py`. More."""')
+    assert make_files.first_sentence(path) == "Reads two small files."
+
+
+REFERENCE = re.compile(r"\bsee[\s#]+`?((?:\w+/)+[\w.]*|[a-z]\w*(?:\.\w+)+)|\(((?:\w+/)+\w+\.py)\)")
+
+
+def exists(reference: str) -> bool:
+    """Whether `some/file.py`, or `some.module` with or without names in it, is in the project."""
+    if "/" in reference or reference.endswith(".py"):
+        return (ROOT / reference).exists()
+    words = reference.split(".")
+    for length in range(len(words), 0, -1):
+        path = ROOT.joinpath(*words[:length])
+        for source in (path.with_suffix(".py"), path / "__init__.py"):
+            if source.exists():
+                text = source.read_text(encoding="utf-8")
+                return all(re.search(rf"\b{name}\b", text) for name in words[length:])
+    return False
+
+
+def test_a_comment_refers_to_a_file_a_module_or_a_name_that_exists() -> None:
+    files = [path for path in (*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/**/*.py")) if ROOT / "tests" not in path.parents]
+    references = [
+        (str(path.relative_to(ROOT)), (match[1] or match[2]).rstrip("."))
+        for path in files
+        for match in REFERENCE.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert len(references) > 20
+    assert [(file, reference) for file, reference in references if not exists(reference)] == []
+    assert exists("run.loop.Loop") and not exists("run.loop.Nothing") and not exists("run/nothing.py")

@@ -1,4 +1,4 @@
-"""The command that draws, run as a person would."""
+"""plot.py, called as a user does."""
 
 import csv
 import re
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from runs import run_command
 
 import plot
-from study import figures, look, runs, summary
+from study import figures, runs, style, summary
 
 
 def test_a_runs_curves_are_drawn_at_its_end(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_task_with_nothing_to_show_says_so(tmp_path: Path) -> None:
 
 
 def test_eighteen_labels_look_different() -> None:
-    looks = look.of_labels([str(number) for number in range(18)])
-    assert len(set(looks.values())) == 18
+    styles = style.of_labels([str(number) for number in range(18)])
+    assert len(set(styles.values())) == 18
 
 
 @pytest.mark.parametrize(

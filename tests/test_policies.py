@@ -17,7 +17,7 @@ from strangers import copy_of
 
 import evaluate
 import export
-from run.packed import read
+from run.saving.policy_bundle import read
 from utils import UserError
 
 OVERRIDES = (
@@ -87,7 +87,7 @@ def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:
     made = export.export(packed, "torchscript", output=tmp_path / "policy.torchscript")
     about, first = (json.loads(path.with_name(f"{path.name}.json").read_text()) for path in (made, packed))
     assert about["return"] == first["return"] and "settings" not in about
-    assert export._place_of(export.trained.load(packed, "cpu"), "onnx") == packed.with_suffix(".onnx")
+    assert export._default_output(export.run_policy.load(packed, "cpu"), "onnx") == packed.with_suffix(".onnx")
 
 
 def changed(**values: Any) -> Callable[[Path], None]:

@@ -150,11 +150,11 @@ def test_a_million_transitions_take_what_was_promised() -> None:
 
 
 def test_a_buffer_that_does_not_fit_is_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"replay_buffer_capacity=\d+: [\d,]+ bytes are asked for and [\d,]+ are"):
+    with pytest.raises(UserError, match=r"replay_buffer_capacity=\d+: [\d,]+ bytes are needed, [\d,]+ are free"):
         ReplayBuffer((1000,), (6,), 10**12, CPU)
     monkeypatch.setattr(replay_buffer, "available_bytes", lambda: 1040)
     ReplayBuffer((3,), (2,), 26, CPU)  # rows of 40 bytes
-    said = "replay_buffer_capacity=27: 1,080 bytes are asked for and 1,040 are available; 26 transitions would fit"
+    said = "replay_buffer_capacity=27: 1,080 bytes are needed, 1,040 are free; 26 transitions would fit"
     with pytest.raises(UserError, match=f"^{said}$"):
         ReplayBuffer((3,), (2,), 27, CPU)
     monkeypatch.setattr(replay_buffer, "available_bytes", lambda: 1079)

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from runs import quoted, rows
 
 from settings import compose
-from settings.check import check
+from settings.schema import check
 from train import Workspace
 
 

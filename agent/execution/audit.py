@@ -1,4 +1,7 @@
-"""Now and then, a replayed update beside an eager one from the same state: has it frozen what should have changed?"""
+"""The audit: now and then, a replayed update is compared with an eager one from the same state.
+
+A difference means that the recording has frozen a value that has changed since.
+"""
 
 import copy
 import math
@@ -17,7 +20,7 @@ class Audit:
     """Compares the 10th, 100th, 1000th, ... replay of an agent's updates.
 
     Args:
-        exact: whether every bit has to agree; otherwise rounding may differ, as a GPU's does.
+        exact: whether every bit has to agree; otherwise rounding may differ, as on a GPU.
     """
 
     def __init__(self, exact: bool):
@@ -25,27 +28,25 @@ class Audit:
         self._replays = 0
 
     def due(self) -> bool:
-        """Counts a replay; whether it is one to compare."""
+        """Counts a replay and returns whether to compare this one."""
         self._replays += 1
         return self._replays >= FIRST and math.log10(self._replays).is_integer()
 
-    def compare(self, agent: Any, replay: Callable[[], Result], run: Callable[[], Result]) -> tuple[Result, str]:
-        """Makes one update twice from the same state.
-
-        Args:
-            agent: whose state both change.
-            replay: what is in doubt.
-            run: the same update as Python runs it now. Its result and state are those that stay.
+    def compare(
+        self, agent: Any, replay: Callable[[], Result], run_eagerly: Callable[[], Result]
+    ) -> tuple[Result, str]:
+        """Makes one update twice from the same state, replayed and eagerly. The eager result and state stay.
 
         Returns:
-            The result, and the name of the first difference ("" if there is none).
+            The eager result, and the name of the first value that differs ("" if none does).
         """
-        kept = agent.snapshot()
-        found = copy.deepcopy([*replay(), agent.state_dict()])
-        agent.load_state_dict(kept)
-        result = run()
-        for (name, ours), (_, theirs) in zip(leaves(found), leaves([*result, agent.state_dict()]), strict=True):
-            if not self._same(ours, theirs):
+        before = agent.snapshot()
+        replayed = copy.deepcopy([*replay(), agent.state_dict()])
+        agent.load_state_dict(before)
+        result = run_eagerly()
+        eager = [*result, agent.state_dict()]
+        for (name, replayed_value), (_, eager_value) in zip(leaves(replayed), leaves(eager), strict=True):
+            if not self._same(replayed_value, eager_value):
                 return result, name.partition(".")[2]
         return result, ""
 
@@ -57,9 +58,9 @@ class Audit:
         return torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
-def frozen(name: str, how: str) -> str:
-    """What is said of an agent whose replayed updates are no longer what Python would do."""
+def difference_message(name: str, execution: str) -> str:
+    """The line that is printed when a replayed update differs from an eager one in the value of this name."""
     return (
-        f"Updates run eagerly from here on: {name} is not what it would be without execution={how}, so a number that "
-        "update_step reads has changed in Python since; make it a tensor, put it on a schedule, or ask self.due"
+        f"Updates run eagerly from here on: {name} is not what it would be without execution={execution}, so a number "
+        "that update_step reads has changed in Python since; make it a tensor, put it on a schedule, or ask self.due"
     )

@@ -1,20 +1,20 @@
-"""Updates operation by operation."""
+"""Eager updates, one operation after another; and what all executions share."""
 
 from typing import Any
 
 import torch
 
-Result = tuple[dict[str, torch.Tensor], Any]  # as OffPolicyAgent.update_step's
+Result = tuple[dict[str, torch.Tensor], Any]  # metrics and histogram inputs, as OffPolicyAgent.update_step returns them
 
 
-def frozen_by(agent: Any) -> tuple[Any, ...]:
-    """What Python goes by in an agent's updates; each of its values needs a recording, or a graph, of its own."""
+def variant(agent: Any) -> tuple[Any, ...]:
+    """The Python values that an update branches on; each combination needs a recording or a graph of its own."""
     return agent.autocast_dtype, agent.training, agent.phase, *sorted(agent.pattern.items())
 
 
 class Eager:
-    """An update as Python runs it."""
+    """Runs every update in Python."""
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
         batch = replay_buffer.sample(agent.batch_size)
-        return agent.compute(batch, agent.draw(batch))
+        return agent.compute_update(batch, agent.draw_noise(batch))

@@ -1,7 +1,7 @@
-"""The first update of a process, made once for show: with everything due, and everything put back after it.
+"""The rehearsal: the first update of a process is made once with everything due, checked, and undone.
 
-It finds out what an update asks of the random generators, so that it can be drawn before each update, and it holds an
-author to what a recorded or captured update needs, with an error that names what is wrong.
+It shows which random numbers an update needs, so that they can be drawn before each update. It also checks what a
+recorded or captured update requires of the author, with an error that names the mistake.
 """
 
 import copy
@@ -11,51 +11,70 @@ import numpy as np
 import torch
 from torch import nn
 
-from agent.execution.noise import Plan, Rehearsed
+from agent.toolkit.noise import Plan, RehearsedNoise
 from replay_buffer import Batch
-from utils import UserError, leaves
+from utils import UserError
 
 
 class Rehearsal(NamedTuple):
-    """What an update is when everything is due."""
+    """What an update needs and returns when everything is due."""
 
-    plan: Plan  # its random numbers
-    metrics: set[str]  # their keys
-    weighted: bool  # whether it was made on a WeightedBatch
+    batch_size: int
+    plan: Plan
+    metrics: set[str]  # the keys
 
 
 def rehearse(agent: Any, batch: Any) -> Rehearsal:
-    """Makes an update on a batch and undoes it.
+    """Makes an update on a batch, checks it, and restores the agent.
 
     Args:
         agent: an OffPolicyAgent.
-        batch: as its updates take them.
+        batch: the batch of the update to come.
 
     Raises:
-        UserError: if the update step, or what the constructor declared for it, is not as OffPolicyAgent asks.
+        UserError: if the constructor or the update step breaks a rule of OffPolicyAgent.
     """
     name = type(agent).__name__
-    _require_found(agent, name)
-    kept, numbers, undrawn = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
-    writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}  # a count that no GPU waits for
+    _require_optimizers(agent, name)
+
+    # Note the state before the update. Adam's count of steps has a version number, which no GPU has to be waited for.
+    state, numbers, generators = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
+    writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}
+    weight = getattr(batch, "weight", None)
     try:
         plan, metrics = _update(agent, batch)
     except Exception as error:
-        _require_no_weights(agent, batch, kept, error)
-        raise
+        # If it succeeds with weights, it is their absence that it cannot bear.
+        if (
+            isinstance(error, UserError)
+            or weight is not None
+            or _moments_with_other_weights(agent, batch, state) is None
+        ):
+            raise
+        raise UserError(
+            f"{name}.update_step needs batch.weight, and the replay buffer's {type(batch).__name__} has none; choose a "
+            "buffer with weights, or allow for None, as self.critic_loss(outputs, target, batch.weight) does"
+        ) from error
+
+    # See what it changed; then see whether other weights change it, and restore the agent.
     stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
     changed = [key for key, value in _numbers(agent).items() if numbers.get(key, value) != value]
-    weighted = getattr(batch, "weight", None) is not None
-    if weighted:
-        _require_weights_used(agent, batch, kept)
-    agent.load_state_dict(kept)
+    if weight is not None:
+        moments, other_moments = _moments(agent), _moments_with_other_weights(agent, batch, state)
+        if other_moments is not None and torch.equal(moments, other_moments):
+            raise UserError(
+                f"{name}.update_step ignores batch.weight, which the replay buffer gives its rows; use it, as "
+                "self.critic_loss(outputs, target, batch.weight) does, or choose replay_buffer.ReplayBuffer"
+            )
+    agent.load_state_dict(state)
+
     _require_metrics(metrics, name)
     if changed:
         raise UserError(
             f"{name}.update_step changes self.{changed[0]}, a Python number, which a recorded update would freeze; "
             "make it a tensor, put it on a schedule, or ask self.due(frequency)"
         )
-    if not all(map(torch.equal, undrawn, _global_generators(agent.device))):
+    if not all(map(torch.equal, generators, _global_generators(agent.device))):
         raise UserError(
             f"{name}.update_step draws from torch's global generator; take random numbers from its argument, such as "
             "noise.normal(rows, width)"
@@ -65,60 +84,47 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
             f"{name}.update_step never steps the optimizer {missing!r}; give step_optimizers a loss of that name, or "
             "leave its add_optimizer out"
         )
-    return Rehearsal(plan, set(metrics), weighted)
+    return Rehearsal(agent.batch_size, plan, set(metrics))
 
 
 def _update(agent: Any, batch: Any) -> tuple[Plan, dict[str, torch.Tensor]]:
-    """An update with everything due, of which the state stays: what it drew, and its metrics."""
-    noise = Rehearsed(agent.device)
+    """Makes an update with everything due and keeps all it changes but gradients; returns its draws and metrics."""
+    noise = RehearsedNoise(agent.device)
     parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
     gradients = [parameter.grad for parameter in parameters]
-    run, agent.run_update_step, agent.rehearsing = agent.run_update_step, agent.update_step, True
-    agent.rehearse_parts()
+    agent.rehearsing = True
+    agent.rehearse_draws()
     try:
-        metrics, _ = agent.run_on(batch, noise)
+        metrics, _ = agent.compute_update(batch, noise)
     finally:
-        agent.run_update_step, agent.rehearsing = run, False
+        agent.rehearsing = False
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
     return noise.plan, metrics
 
 
-def _require_weights_used(agent: Any, batch: Any, kept: dict[str, Any]) -> None:
-    """Raises UserError if the update that was just made would have been the same with other weights."""
-    before = agent.snapshot()["optimizers"]
-    agent.load_state_dict(copy.deepcopy(kept))
-    _update(agent, batch._replace(weight=batch.weight + 1))
-    after = agent.state_dict()["optimizers"]
-    pairs = zip(leaves(before), leaves(after), strict=True)
-    if all(torch.equal(a, b) for (_, a), (_, b) in pairs if isinstance(a, torch.Tensor)):
-        raise UserError(
-            f"{type(agent).__name__}.update_step ignores batch.weight, which the replay buffer gives its rows; use it, "
-            "as self.critic_loss(outputs, target, batch.weight) does, or choose replay_buffer.ReplayBuffer"
-        )
-
-
-def _require_no_weights(agent: Any, batch: Any, kept: dict[str, Any], error: Exception) -> None:
-    """Raises UserError if an update failed for want of weights: with some it works."""
-    if isinstance(error, UserError) or getattr(batch, "weight", None) is not None:
-        return
-    count = len(batch.obs)
-    agent.load_state_dict(copy.deepcopy(kept))
+def _moments_with_other_weights(agent: Any, batch: Any, state: dict[str, Any]) -> torch.Tensor | None:
+    """Adam's first moments after an update from `state` on the same rows with other weights; None if it fails."""
+    count, weight = len(batch.obs), getattr(batch, "weight", None)
+    other = np.ones(count) if weight is None else weight.cpu().numpy() + 1
+    agent.load_state_dict(copy.deepcopy(state))
     try:
-        _update(agent, Batch(*batch[:5]).weighted(np.ones(count), np.arange(count)))
+        _update(agent, Batch(*batch[:5]).weighted(other, np.arange(count)))
     except Exception:
-        return
-    raise UserError(
-        f"{type(agent).__name__}.update_step needs batch.weight, and the replay buffer's {type(batch).__name__} has "
-        "none; choose a buffer with weights, or allow for None, as self.critic_loss(outputs, target, batch.weight) does"
-    ) from error
+        return None
+    return _moments(agent)
 
 
-def _require_found(agent: Any, name: str) -> None:
-    """What learns has an optimizer, and lies where it is found."""
+def _moments(agent: Any) -> torch.Tensor:
+    states = [optimizer.state_dict() for optimizer in agent.optimizers.values()]
+    return torch.cat([moment.flatten() for state in states for moment in state["first_moments"]])
+
+
+def _require_optimizers(agent: Any, name: str) -> None:
+    """Raises UserError if a module is hidden in a list or a dictionary, or learns and has no optimizer."""
     for attribute, value in vars(agent).items():
-        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-        if not attribute.startswith("_") and any(isinstance(part, nn.Module) for part in inside):
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if not attribute.startswith("_") and any(isinstance(item, nn.Module) for item in items):
             raise UserError(
                 f"{name}: self.{attribute} holds modules in a {type(value).__name__}, where they are not found; use "
                 "torch.nn.ModuleList or ModuleDict"
@@ -146,7 +152,7 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
 
 
 def _global_generators(device: torch.device) -> list[torch.Tensor]:
-    """The states of those of torch's generators that an update draws from where it names none."""
+    """The states of torch's global generators, which an update draws from if it names none."""
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 

@@ -1,7 +1,7 @@
-"""A function's tensor operations, recorded once and run again by TorchScript's interpreter.
+"""Traces a function's tensor operations once, as a program that TorchScript's interpreter runs again.
 
-At 256 units half of an update on a CPU is what leads from one operation to the next: Python, modules, autograd's graph
-and engine. A recording has none of it left. It makes the same operations in the same order, so it gives the same bytes.
+At 256 units, half of an update on a CPU is spent between operations: in Python, modules, autograd's graph and engine. A
+traced program has none of it. It runs the same operations in the same order, so it gives the same bytes.
 """
 
 import copy
@@ -16,87 +16,92 @@ from torch.utils.weak import WeakTensorKeyDictionary
 Tensors = list[torch.Tensor]
 
 
-class CannotRecordError(Exception):
-    """An operation that a recording cannot hold; the message names it."""
+class CannotTraceError(Exception):
+    """An operation that a traced program cannot hold; the message names it."""
 
 
-def record(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tensors, Callable[[Tensors], Tensors]]:
-    """Runs a function and records its operations.
+def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tensors, Callable[[Tensors], Tensors]]:
+    """Runs a function and traces its operations.
 
     Args:
-        function: of the inputs, and of other tensors that stay where they are, which it may change in place. Numbers
+        function: takes the inputs; may also read and change, in place, other tensors that keep their memory. Numbers
             and branches in Python are frozen as they are in this run.
-        inputs: as every later call has them: shapes, types, strides.
+        inputs: with the shapes, dtypes and strides that all later inputs have.
 
     Returns:
-        This run's result, and what does the same on new inputs, without gradients.
+        The result of this run, and a function that does the same to new inputs, without gradients.
 
     Raises:
-        CannotRecordError: the function ran, but it cannot be recorded.
+        CannotTraceError: the function ran to its end, but it cannot be traced.
     """
-    source = _Source(inputs)
-    with source:
+    # Run the function while a dispatch mode writes each operation as a line of TorchScript.
+    writer = _SourceWriter(inputs)
+    with writer:
         result = function(inputs)
-    text = source.text(result)
     try:
-        program = torch.jit.CompilationUnit(text).program
+        program = torch.jit.CompilationUnit(writer.source(result)).program
     except RuntimeError as error:
-        raise CannotRecordError(str(error).strip().split("\n")[0]) from error
-    kept = list(program.graph.nodes())
-    results = {value.debugName().partition(".")[0] for node in kept for value in node.outputs()}
-    without_result = Counter(node.kind() for node in kept)
-    for operation, result_name in source.changes:
-        if result_name:
-            is_lost = result_name not in results
-        else:
-            is_lost = without_result[operation] < source.without_result[operation]
-        if is_lost:
-            raise CannotRecordError(operation)
+        raise CannotTraceError(str(error).strip().split("\n")[0]) from error
+    _require_all_writes(program, writer)
 
-    constants, lists = source.constants, source.lists
+    constants, lists = writer.constants, writer.lists
     owner = _Owner(constants, lists)  # so that a program beside a busy thread does not wait for Python's lock
 
-    def again(new: Tensors, owner: _Owner = owner) -> Tensors:
-        # What TorchScript's optimiser would make of it rounds in another way. Inference mode spares each operation the
-        # look at whether autograd is to hear of it, a tenth of an update's time.
-        with torch.inference_mode(), torch.jit.optimized_execution(False):
-            return program(new, constants, lists)[0]
+    def replay(new_inputs: Tensors, owner: _Owner = owner) -> Tensors:
+        # TorchScript's optimiser would produce operations that round differently. Inference mode saves each operation
+        # the check whether autograd has to record it, a tenth of an update's time.
+        with torch.inference_mode(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
+            return program(new_inputs, constants, lists)[0]
 
-    return result, again
+    return result, replay
 
 
-class RecordedByShape:
-    """A function of tensors that records itself for each shape of its inputs; what cannot be recorded runs as it is.
+def _require_all_writes(program: Any, writer: "_SourceWriter") -> None:
+    """Raises CannotTraceError if TorchScript has removed an operation that changes a tensor from outside."""
+    nodes = list(program.graph.nodes())
+    result_names = {value.debugName().partition(".")[0] for node in nodes for value in node.outputs()}
+    counts = Counter(node.kind() for node in nodes)
+    for operation, result_name in writer.writes:
+        if result_name:
+            is_lost = result_name not in result_names
+        else:  # an operation without a result has no name to look for: compare counts
+            is_lost = counts[operation] < writer.without_result[operation]
+        if is_lost:
+            raise CannotTraceError(operation)
+
+
+class TracedByShape:
+    """A function of tensors that is traced once per shape of its inputs; what cannot be traced runs in Python.
 
     Args:
-        function: as for `record`, without gradients or side effects.
+        function: as for `trace`, without gradients or side effects.
     """
 
     def __init__(self, function: Callable[[Tensors], Tensors]):
         self._function = function
-        self.recorded = 0  # shapes
+        self.num_traced = 0
         self._programs: dict[Any, Callable[[Tensors], Tensors]] = {}
 
-    def __deepcopy__(self, memo: Any) -> "RecordedByShape":
-        return RecordedByShape(copy.deepcopy(self._function, memo))  # recordings read the tensors that they are of
+    def __deepcopy__(self, memo: Any) -> "TracedByShape":
+        return TracedByShape(copy.deepcopy(self._function, memo))  # a program reads the original's tensors
 
     def __call__(self, inputs: Tensors) -> Tensors:
         key = tuple((tensor.shape, tensor.stride(), tensor.dtype) for tensor in inputs)
         if key in self._programs:
             return self._programs[key](inputs)
         try:
-            result, self._programs[key] = record(self._function, inputs)
-            self.recorded += 1
-        except CannotRecordError:
+            result, self._programs[key] = trace(self._function, inputs)
+            self.num_traced += 1
+        except CannotTraceError:
             self._programs[key] = self._function
             return self._function(inputs)
         return result
 
 
 class _Owner(torch.jit.ScriptModule):
-    """Holds tensors as TorchScript does: to let go of the last hold on one that Python knows takes Python's lock."""
+    """Keeps tensors alive from TorchScript: releasing the last reference that Python knows takes Python's lock."""
 
-    __annotations__ = {}  # torch writes into it; since Python 3.14 a class has none until it is asked
+    __annotations__ = {}  # torch writes into it, and since Python 3.14 a class has none by default
 
     def __init__(self, tensors: Tensors, lists: list[Tensors]):
         super().__init__()
@@ -104,54 +109,53 @@ class _Owner(torch.jit.ScriptModule):
         self.lists = torch.jit.Attribute(lists, list[Tensors])
 
 
-_WRITTEN_AS_THEY_ARE = (str, bool, int, float, torch.dtype, torch.layout, torch.memory_format)
+_LITERALS = (str, bool, int, float, torch.dtype, torch.layout, torch.memory_format)
 _aten = torch.ops.aten
-_TO_SIZES = {_aten.expand.default, _aten.view.default, _aten._unsafe_view.default}  # which stand in the recording
+_TO_SIZES = {_aten.expand.default, _aten.view.default, _aten._unsafe_view.default}  # views of sizes fixed in the source
 _VIEWS = {_aten.transpose.int, _aten.unsqueeze.default, _aten.select.int}
-_TAKES_A_NUMBER = {  # and rounds it to float32 before anything else; a division would multiply by the reciprocal
+_TAKES_A_NUMBER = {  # and rounds it to float32 first; a division would multiply by the reciprocal
     *(_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.add_.Tensor, _aten.sub_.Tensor, _aten.mul_.Tensor),
 }
 
 
-class _Source(TorchDispatchMode):
-    """Writes the operations that run under it as TorchScript's source of `program(inputs, constants, lists)`, which
-    hands back its inputs: as with an `_Owner`, it lets go of none of them.
+class _SourceWriter(TorchDispatchMode):
+    """Writes the operations that run under it as the TorchScript of `program(inputs, constants, lists)`.
 
-    Tensors from outside come in `constants`. Lists of them come whole, in `lists`: to a list that the program makes
-    itself TorchScript thinks that nothing outside holds on, and leaves out what changes it.
+    Tensors from outside come in `constants`. Lists of them come whole, in `lists`: TorchScript assumes that nobody else
+    reads a list that the program makes itself, and removes what changes its tensors. The program returns its inputs
+    beside the results, so that it does not release them (see _Owner).
 
-    An operation that cannot be written does not stop the function, which has done half of its work by then.
+    An operation that cannot be written does not stop the function, which is half done by then.
     """
 
     def __init__(self, inputs: Tensors):
         super().__init__()
         self.constants: Tensors = []
         self.lists: list[Tensors] = []
-        # Calls that change a tensor from outside, and what their result is called.
-        self.changes: list[tuple[str, str]] = []
-        self.without_result: Counter[str] = Counter()  # calls that have none, by operation
-        self._against = ""  # what speaks against a recording
+        self.writes: list[tuple[str, str]] = []  # operations that change a tensor from outside, and their result's name
+        self.without_result: Counter[str] = Counter()  # calls of operations that return nothing
+        self._obstacle = ""  # why the function cannot be traced
         self._lines: list[str] = []
-        self._names: Any = WeakTensorKeyDictionary()  # of tensors
-        self._outside: Any = WeakTensorKeyDictionary()  # those from outside, and views of them
-        self._views: dict[Any, str] = {}  # the name of each view, by how it was made
-        self._numbers: dict[float, str] = {}  # what each is called as a constant
+        self._names: Any = WeakTensorKeyDictionary()  # tensor -> its name in the source
+        self._outside: Any = WeakTensorKeyDictionary()  # tensors from outside, and views of them
+        self._views: dict[str, str] = {}  # the call that makes a view -> the view's name
+        self._numbers: dict[float, str] = {}  # number -> the name of the constant that holds it
         for i, tensor in enumerate(inputs):
             self._names[tensor] = f"inputs[{i}]"
             self._outside[tensor] = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # to tell torch.compile to look away, two seconds would be spent on importing it
+        return False  # telling torch.compile to skip this mode would import it, which takes two seconds
 
-    def text(self, result: Tensors) -> str:
-        """Of the whole function, which returns `result`.
+    def source(self, result: Tensors) -> str:
+        """The source of the program that returns `result`.
 
         Raises:
-            CannotRecordError: an operation cannot be written.
+            CannotTraceError: if an operation cannot be written.
         """
-        if self._against:
-            raise CannotRecordError(self._against)
+        if self._obstacle:
+            raise CannotTraceError(self._obstacle)
         arguments = "inputs: List[Tensor], constants: List[Tensor], lists: List[List[Tensor]]"
         head = f"def program({arguments}) -> Tuple[List[Tensor], List[Tensor]]:"
         last = f"return [{', '.join(map(self._name, result))}], inputs"
@@ -159,19 +163,19 @@ class _Source(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _tells_python(function, args):
-            self._against = function.name()
+        if _depends_on_data(function, args):
+            self._obstacle = function.name()
+        # Write the call before it runs: an in-place operation changes its arguments.
         try:
-            call = self._written(function, args, kwargs)
-        except CannotRecordError as error:
-            self._against, call = str(error), ""
+            call = self._call(function, args, kwargs)
+        except CannotTraceError as error:
+            self._obstacle, call = str(error), ""
         result = function(*args, **kwargs)
         if call:
-            self._note(function, args, kwargs, result, call)
+            self._add(function, args, kwargs, result, call)
         return result
 
-    def _written(self, function: Any, args: Any, kwargs: Any) -> str:
-        """A call, with its arguments as they are before it."""
+    def _call(self, function: Any, args: Any, kwargs: Any) -> str:
         schema = function._schema
         types = {argument.name: argument.type for argument in schema.arguments}
         arguments = [self._argument(value, kind) for value, kind in zip(args, types.values(), strict=False)]
@@ -180,44 +184,46 @@ class _Source(TorchDispatchMode):
             arguments[1] = self._number(args, arguments[1])
         return f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
 
-    def _note(self, function: Any, args: Any, kwargs: Any, result: Any, call: str) -> None:
-        if function is _aten.detach.default:  # without gradients there is nothing to detach from
-            self._is_over_again(args[0], result)
+    def _add(self, function: Any, args: Any, kwargs: Any, result: Any, call: str) -> None:
+        """Adds the line of a call and names its results."""
+        # Three kinds of calls need no line: their result gets the name of a tensor that is there already.
+        if function is _aten.detach.default:  # without gradients, detaching changes nothing
+            self._alias(args[0], result, self._name(args[0]))
             return
         if function in _TO_SIZES | _VIEWS:
-            idle = function in _TO_SIZES and _layout(args[0]) == _layout(result)
-            twin = self._name(args[0]) if idle else self._views.get(call)
-            if twin is not None:
-                self._is_over_again(args[0], result, twin)
+            unchanged = function in _TO_SIZES and _layout(args[0]) == _layout(result)
+            name_of_equal = self._name(args[0]) if unchanged else self._views.get(call)
+            if name_of_equal is not None:
+                self._alias(args[0], result, name_of_equal)
                 return
         schema = function._schema
         name = f"v{len(self._lines)}"
         self._views[call] = name
         self._lines.append(f"{name} = {call}" if schema.returns else call)
-        several = isinstance(result, list | tuple)
-        results = list(enumerate(result)) if several else [(0, result)]
+        is_tuple = isinstance(result, list | tuple)
+        results = list(enumerate(result)) if is_tuple else [(0, result)]
         for i, tensor in results:
             if isinstance(tensor, torch.Tensor):
-                self._names[tensor] = f"{name}[{i}]" if several else name
-        self._note_aliases(schema, args, kwargs, [tensor for _, tensor in results], name)
+                self._names[tensor] = f"{name}[{i}]" if is_tuple else name
+        self._follow_outside(schema, args, kwargs, [tensor for _, tensor in results], name)
 
-    def _is_over_again(self, before: torch.Tensor, result: torch.Tensor, name: str | None = None) -> None:
-        """A view that changes nothing, or has been made already, gets that one's name."""
-        self._names[result] = name or self._name(before)
-        if before in self._outside:
-            self._outside[result] = True
+    def _alias(self, tensor: torch.Tensor, view: torch.Tensor, name: str) -> None:
+        self._names[view] = name
+        if tensor in self._outside:
+            self._outside[view] = True
 
-    def _note_aliases(self, schema: Any, args: Any, kwargs: Any, results: list[Any], name: str) -> None:
+    def _follow_outside(self, schema: Any, args: Any, kwargs: Any, results: list[Any], name: str) -> None:
+        """Notes which results share memory with tensors from outside, and which calls write to such memory."""
         self.without_result[schema.name] += not schema.returns
         for i, argument in enumerate(schema.arguments):
             value = args[i] if i < len(args) else kwargs.get(argument.name)
             values = value if isinstance(value, list | tuple) else [value]
-            if argument.alias_info and any(isinstance(one, torch.Tensor) and one in self._outside for one in values):
-                for tensor in results:  # views, or what was changed
+            if argument.alias_info and any(isinstance(v, torch.Tensor) and v in self._outside for v in values):
+                for tensor in results:
                     if isinstance(tensor, torch.Tensor):
                         self._outside[tensor] = True
                 if argument.alias_info.is_write:
-                    self.changes.append((schema.name, name if schema.returns else ""))
+                    self.writes.append((schema.name, name if schema.returns else ""))
 
     def _name(self, tensor: torch.Tensor) -> str:
         if tensor not in self._names:
@@ -229,11 +235,11 @@ class _Source(TorchDispatchMode):
         self.constants.append(tensor)
         return f"constants[{len(self.constants) - 1}]"
 
-    def _number(self, args: Any, written: str) -> str:
-        """A Python number beside a float32 tensor, as a tensor: TorchScript would make and cast one in every run."""
+    def _number(self, args: Any, literal: str) -> str:
+        """A constant for a Python number beside a float32 tensor: TorchScript would make and cast one in every run."""
         tensor, value = args
         if type(value) not in (int, float) or tensor.dtype != torch.float32 or not tensor.shape:
-            return written
+            return literal
         if value not in self._numbers:
             self._numbers[value] = self._constant(torch.tensor(value, dtype=torch.float32))
         return self._numbers[value]
@@ -245,9 +251,9 @@ class _Source(TorchDispatchMode):
             return self._list(value, kind)
         if isinstance(value, torch.device):
             return f'torch.device("{value}")'
-        if value is None or isinstance(value, _WRITTEN_AS_THEY_ARE):
+        if value is None or isinstance(value, _LITERALS):
             return repr(value)
-        raise CannotRecordError(f"an argument of type {type(value).__name__}")
+        raise CannotTraceError(f"an argument of type {type(value).__name__}")
 
     def _list(self, values: Sequence[Any], kind: Any) -> str:
         names = [self._argument(value) for value in values]
@@ -263,11 +269,11 @@ def _layout(tensor: torch.Tensor) -> tuple[Any, Any, torch.dtype]:
     return tensor.shape, tensor.stride(), tensor.dtype
 
 
-def _tells_python(function: Any, args: Any) -> bool:
-    """Whether Python learns a tensor's value from an operation, or how many of its elements are something.
+def _depends_on_data(function: Any, args: Any) -> bool:
+    """Whether an operation returns a tensor's value to Python, or a result whose shape depends on values.
 
-    A recording would repeat what was learnt in this run. Where such numbers stay in tensors, `nonzero` and an index of
-    whole numbers are fine.
+    A traced program would repeat the value of the traced run. `nonzero` and indexing by whole numbers are fine: there
+    the shape stays in tensors.
     """
     if torch.Tag.data_dependent_output in function.tags:
         return True

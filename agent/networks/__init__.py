@@ -1,4 +1,4 @@
-"""What actors and critics are made of: layers, networks, and what a critic's outputs mean."""
+"""Networks of actors and critics: layers, blocks, encoders and critics' heads, for `_target_` in the YAML."""
 
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.encoder import Encoder

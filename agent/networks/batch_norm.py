@@ -1,31 +1,31 @@
-"""Batch normalisation, of one network or of N side by side, and batch renormalisation (arXiv 1702.03275)."""
+"""Batch normalisation and batch renormalisation (arXiv 1702.03275), of one network or an ensemble."""
 
 import torch
 from torch import nn
 
-from agent.execution.parts import FollowsBatches, Phased
-from agent.networks.folded import Normalised, NormalisedLinear, Statistics
+from agent.networks.fused_norm import Normalised, NormalisedLinear, Statistics
 from agent.networks.mlp import Linear
-from settings.checked import Checked
+from agent.toolkit.hooks import FollowsBatches, Phased
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from settings.validated import Validated
 from utils import UserError
 
 
-class BatchNorm(nn.Module, FollowsBatches, Phased, Checked):
-    """Features to mean 0 and variance 1 over the batch, then scaled and shifted: (B, width) or (N, B, width).
+class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
+    """Normalises features over the batch, then scales and shifts them: (B, width) or (N, B, width).
 
-    In training by the statistics of the batch (variances biased), which the running ones follow when the optimizer has
-    stepped; in evaluation by the running ones, which stay. With `renorm_after`, from that many steps on a batch is
-    renormalised: values are those that the running statistics would give, up to the limits, and gradients still those
-    of the batch's statistics.
+    In training it uses the batch's mean and biased variance, and the running statistics follow after the optimizer's
+    step. In evaluation it uses the running statistics. Renormalised batches have the values that the running statistics
+    would give, within limits, and the gradients of the batch's statistics.
 
     Args:
         width: features.
-        num_members: N, of an ensemble; None for one network.
-        momentum: what the running statistics keep at each step.
+        num_members: N, for an ensemble; None for one network.
+        momentum: share of the running statistics that is kept in each step.
         eps: added to variances.
-        renorm_after: steps before batches are renormalised; null is never.
-        r_max, d_max: the most by which deviations differ, as a factor, and means, in running deviations.
+        renorm_after: steps before batches are renormalised; None is never.
+        r_max, d_max: limits of the ratio of standard deviations, and of the difference of means in running standard
+            deviations.
     """
 
     def __init__(
@@ -50,27 +50,29 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Checked):
         self.register_buffer("running_mean", torch.zeros(shape))
         self.register_buffer("running_var", torch.ones(shape))
         self.register_buffer("num_steps", torch.zeros(()))
-        self._pending: tuple[torch.Tensor, torch.Tensor] | None = None  # the newest mean and variance
-        self._renormalises: bool | None = False if renorm_after is None else None  # None: the tensors decide
+        self._pending: tuple[torch.Tensor, torch.Tensor] | None = None  # the newest batch's mean and variance
+        self._renormalises: bool | None = (
+            False if renorm_after is None else None
+        )  # None: decided by tensors, without Python
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         statistics = self.statistics(x)
         return Normalised.apply(x, self.scale, self.shift, *statistics)
 
     def into(self, linear: Linear, x: torch.Tensor, relu: bool, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """linear(self(x)), and a ReLU after it where asked: (B, in) or (N, B, in) -> (B, out) or (N, B, out).
+        """Computes linear(self(x)), with a ReLU if `relu`: (B, in) or (N, B, in) -> (B, out) or (N, B, out).
 
-        With a ReLU, the backward pass overwrites the gradient that it is given: some layer has to follow, and only one.
+        With a ReLU, the backward pass overwrites the incoming gradient: exactly one layer has to follow.
 
         Args:
-            dtype: of the product, if it is to be another than the parameters'.
+            dtype: of the matmul; None is the parameters' dtype.
         """
         statistics = self.statistics(x)
         return NormalisedLinear.apply(x, self.scale, self.shift, linear.weight, linear.bias, relu, dtype, *statistics)
 
     @torch.no_grad()
     def statistics(self, x: torch.Tensor) -> Statistics:
-        """Of this batch in training; the running ones in evaluation."""
+        """The statistics to normalise by: the batch's in training, the running ones in evaluation."""
         if not self.training:
             return Statistics(self.running_mean, torch.rsqrt(self.running_var + self.eps), None, None, False)
         mean, var = _mean_and_variance(x)
@@ -86,17 +88,17 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Checked):
         return Statistics(mean, inv_std, r, d, True)
 
     def enter_phase(self) -> bool | None:
-        """Whether the next batch is renormalised. A GPU would have to be waited for: there the tensors decide."""
+        """Whether the next batch is renormalised; None on a GPU, which is not waited for: its tensors decide."""
         if self.renorm_after is None:
             return False
         steps = self.num_steps
         if steps.is_cpu and (now := steps.item() >= self.renorm_after) is not self._renormalises:
-            self._renormalises = now  # a module takes several microseconds to set what it has
+            self._renormalises = now  # only on a change: setting an attribute of a module takes microseconds
         return self._renormalises
 
     @torch.no_grad()
     def follow(self) -> None:
-        """The running statistics follow the newest batch's, if there was one since the last call."""
+        """Moves the running statistics towards the newest batch's, if there was one since the last call."""
         if self._pending is None:
             return
         mean, var = self._pending
@@ -107,7 +109,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Checked):
 
 
 def refuse_batch_norm(**networks: nn.Module) -> None:
-    """Raises UserError for a network with statistics of batches: the agent does not show it whole ones."""
+    """Raises UserError for a network with batch normalisation, for agents whose batches have one end of transitions."""
     for name, network in networks.items():
         if any(isinstance(layer, BatchNorm) for layer in network.modules()):
             raise UserError(
@@ -117,21 +119,21 @@ def refuse_batch_norm(**networks: nn.Module) -> None:
 
 
 def _mean_and_variance(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(..., B, width) -> (..., 1, width) each, the variance biased. torch.var_mean takes 20 times as long."""
-    return _in_one_kernel(x) if x.device.type == "cpu" else _for_all_members(x)
+    """Mean and biased variance, (..., B, width) -> (..., 1, width); torch.var_mean takes 20 times as long."""
+    return _moments_on_cpu(x) if x.device.type == "cpu" else _moments_on_gpu(x)
 
 
-def _in_one_kernel(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """For a CPU: writes nothing as large as x."""
+def _moments_on_cpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """One kernel per member, which writes nothing as large as x."""
     if x.dim() == 2:
         mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
         return mean.unsqueeze(0), var.unsqueeze(0)
-    of_members = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in x]
-    mean, var = (torch.stack(each).unsqueeze(-2) for each in zip(*of_members, strict=True))
+    stats = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in x]
+    mean, var = (torch.stack(values).unsqueeze(-2) for values in zip(*stats, strict=True))
     return mean, var
 
 
-def _for_all_members(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """For a GPU: as many kernels for several members as for one."""
+def _moments_on_gpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """As many kernels for several members as for one."""
     mean = x.mean(-2, keepdim=True)
     return mean, (x - mean).square_().mean(-2, keepdim=True)

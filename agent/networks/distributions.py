@@ -1,10 +1,11 @@
-"""What an actor gives: the law of an action, a Gaussian or a mixture of Gaussians, squashed by tanh.
+"""Distributions of actions: a Gaussian, or a mixture of Gaussians, squashed by tanh.
 
-A distribution samples from noise that is given to it (standard normal, `actor.noise_dim` numbers a row), so that an
-update is a function of tensors alone. `u` is an action before the squashing, `a = tanh(u)`.
+A distribution turns noise (standard normal, `actor.noise_dim` numbers per row) into samples, so an update is a function
+of tensors alone. `u` is an action before squashing, `a = tanh(u)`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -13,13 +14,11 @@ import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-
-
-Rate = Callable[[torch.Tensor], torch.Tensor]  # actions (B, K, |A|) -> how good each is, (B, K)
+Rate = Callable[[torch.Tensor], torch.Tensor]  # actions (B, K, |A|) -> their values (B, K)
 
 
 def tanh_log_det(u: torch.Tensor) -> torch.Tensor:
-    """log |d tanh(u)/du| = log(1 - tanh(u)^2), in a form that does not round to log 0 where |u| is large."""
+    """log |d tanh(u)/du| = log(1 - tanh(u)^2), in a form that does not round to log 0 for large |u|."""
     return 2 * (math.log(2) - u - F.softplus(-2 * u))
 
 
@@ -29,16 +28,43 @@ def normal_log_prob(u: torch.Tensor, mu: torch.Tensor, log_std: torch.Tensor) ->
 
 
 def inverse_tanh(action: torch.Tensor) -> torch.Tensor:
-    """u of an action in [-1, 1]; at the very ends, of the nearest number inside."""
+    """u of an action in [-1, 1]; -1 and 1 are moved to the nearest number inside."""
     inside = 1 - torch.finfo(action.dtype).eps / 2
     return torch.atanh(action.clamp(-inside, inside))
 
 
-class SquashedNormal:
-    """The law of tanh(u), u ~ N(mu, exp(log_std)^2), independent in each dimension (arXiv 1801.01290, appendix C).
+class _Squashed(ABC):
+    """A distribution of tanh(u); `log_std` is that of u, or of its components."""
+
+    log_std: torch.Tensor
+
+    @property
+    def std(self) -> torch.Tensor:
+        """The standard deviation of u, in the shape of log_std."""
+        return self.log_std.exp()
+
+    @abstractmethod
+    def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
+        """A sample of u, (B, |A|), detached, from noise (B, noise_dim)."""
+
+    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+        """A sampled action, (B, |A|), detached."""
+        return torch.tanh(self.sample_u(noise))
+
+    @abstractmethod
+    def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
+        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
+        return self.log_prob_u(inverse_tanh(action))
+
+
+class SquashedNormal(_Squashed):
+    """The distribution of tanh(u), u ~ N(mu, exp(log_std)^2) in each dimension (arXiv 1801.01290, appendix C).
 
     Args:
-        mu, log_std: (B, |A|), before the squashing. The logarithm is named where it is given: others take a deviation.
+        mu, log_std: (B, |A|). log_std is a keyword so that nobody passes a standard deviation.
     """
 
     def __init__(self, mu: torch.Tensor, *, log_std: torch.Tensor):
@@ -51,61 +77,47 @@ class SquashedNormal:
         return torch.tanh(self.mu)
 
     def greedy(self, rate: Rate) -> torch.Tensor:
-        """The action that evaluation takes, tanh(mu); there is no other to rate it against."""
+        """The greedy action, tanh(mu), (B, |A|); `rate` is not needed."""
         return self.mean
 
     def first(self, num_rows: int) -> "SquashedNormal":
-        """The law of the first rows alone."""
+        """The distribution of the first rows alone."""
         return SquashedNormal(self.mu[:num_rows], log_std=self.log_std[:num_rows])
 
-    @property
-    def std(self) -> torch.Tensor:
-        """The deviation before the squashing, (B, |A|)."""
-        return self.log_std.exp()
-
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
-        """u = mu + std * noise, (B, |A|), a constant."""
         return (self.mu + self.std * noise).detach()
 
-    def sample(self, noise: torch.Tensor) -> torch.Tensor:
-        """An action, (B, |A|), a constant."""
-        return torch.tanh(self.sample_u(noise))
-
     def rsample_with_log_prob(self, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """An action (B, |A|) and its log-density (B, 1), both differentiable in mu and log_std.
+        """A sampled action (B, |A|) and its log-density (B, 1), both differentiable in mu and log_std.
 
-        Faster and more exact than `log_prob(sample(noise))`, which has to invert the tanh.
+        Faster and more accurate than `log_prob(sample(noise))`, which has to invert tanh.
         """
         return _SampleWithLogProb.apply(self.mu, self.log_std, noise)
 
     def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
         return (normal_log_prob(u, self.mu, self.log_std) - tanh_log_det(u)).sum(-1, keepdim=True)
-
-    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
-        return self.log_prob_u(inverse_tanh(action))
 
 
 class _SampleWithLogProb(torch.autograd.Function):
-    """a = tanh(u), u = mu + std noise, and log pi(a), with their gradients written out: one node for twenty.
+    """a = tanh(u), u = mu + std noise, and log pi(a), as one node of autograd's graph in place of twenty.
 
-    With log(1 - a^2) in tanh_log_det's form, log pi(a) = sum(-noise^2 / 2 - log_std + 2 (u + softplus(-2u))) and a
-    constant; in the gradients, d log pi / du = 2a, and with u's share on top d log pi / d log_std = 2a std noise - 1.
+    With tanh_log_det's form of log(1 - a^2), log pi(a) = sum(-noise^2 / 2 - log_std + 2 (u + softplus(-2u))) + const.
+    So d log pi / du = 2a and, as u depends on log_std, d log pi / d log_std = 2a std noise - 1. Like mlp.py and
+    fused_norm.py it is written out by hand for speed: the three save 12 to 22 % of a recorded update.
     """
 
     @staticmethod
     def forward(
         ctx: Any, mu: torch.Tensor, log_std: torch.Tensor, noise: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        deviation = torch.exp(log_std) * noise
-        u = mu + deviation
+        scaled_noise = torch.exp(log_std) * noise
+        u = mu + scaled_noise
         action = torch.tanh(u)
         # F.softplus(u, beta=-2) is softplus(-2u) / -2.
         terms = torch.sub(u, F.softplus(u, beta=-2), alpha=2).mul_(2)
         terms -= torch.addcmul(log_std, noise, noise, value=0.5)
         log_prob = terms.sum(-1, keepdim=True) - mu.shape[-1] * (LOG_SQRT_2PI + 2 * math.log(2))
-        ctx.save_for_backward(action, deviation)
+        ctx.save_for_backward(action, scaled_noise)
         return action, log_prob
 
     @staticmethod
@@ -113,17 +125,17 @@ class _SampleWithLogProb(torch.autograd.Function):
     def backward(
         ctx: Any, grad_action: torch.Tensor, grad_log_prob: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, None]:
-        action, deviation = ctx.saved_tensors
+        action, scaled_noise = ctx.saved_tensors
         grad_u = torch.ops.aten.tanh_backward(grad_action, action).addcmul_(grad_log_prob, action, value=2)
-        return grad_u, grad_u * deviation - grad_log_prob, None
+        return grad_u, grad_u * scaled_noise - grad_log_prob, None
 
 
-class SquashedMixture:
-    """The law of tanh(u), u from a mixture of K diagonal Gaussians.
+class SquashedMixture(_Squashed):
+    """The distribution of tanh(u), u from a mixture of K diagonal Gaussians.
 
     Args:
-        logits: (B, K); their softmax is the components' weights.
-        mu, log_std: (B, K, |A|), before the squashing.
+        logits: (B, K), of the components' weights.
+        mu, log_std: (B, K, |A|).
     """
 
     def __init__(self, logits: torch.Tensor, mu: torch.Tensor, log_std: torch.Tensor):
@@ -132,34 +144,20 @@ class SquashedMixture:
         self.log_std = log_std
 
     def greedy(self, rate: Rate) -> torch.Tensor:
-        """tanh(mu_k) of the component that is rated best, (B, |A|)."""
+        """tanh(mu_k) of the component k with the highest rate, (B, |A|)."""
         actions = torch.tanh(self.mu)
         best = rate(actions).argmax(dim=1).view(-1, 1, 1)
         return actions.gather(1, best.expand(-1, -1, actions.shape[-1])).squeeze(1)
 
-    @property
-    def std(self) -> torch.Tensor:
-        """The components' deviations, (B, K, |A|)."""
-        return self.log_std.exp()
-
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
-        """u, (B, |A|), a constant, from noise (B, |A| + 1), whose last column picks the component."""
+        # The last column of noise (B, |A| + 1) chooses the component.
         with torch.no_grad():
             uniform = torch.special.ndtr(noise[:, -1:])
             component = (self.log_weight.exp().cumsum(-1) < uniform).sum(-1).clamp(max=self.mu.shape[1] - 1)  # (B,)
             rows = torch.arange(len(component), device=component.device)
             return self.mu[rows, component] + self.std[rows, component] * noise[:, :-1]
 
-    def sample(self, noise: torch.Tensor) -> torch.Tensor:
-        """An action, (B, |A|), a constant."""
-        return torch.tanh(self.sample_u(noise))
-
     def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
         components = normal_log_prob(u.unsqueeze(1), self.mu, self.log_std).sum(-1)  # (B, K)
         mixture = torch.logsumexp(self.log_weight + components, dim=-1, keepdim=True)
         return mixture - tanh_log_det(u).sum(-1, keepdim=True)
-
-    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
-        return self.log_prob_u(inverse_tanh(action))

@@ -1,7 +1,7 @@
-"""From images to features: convolutions that an agent's networks share, and a network behind an encoder.
+"""Encoders from images to features, with convolutions that all networks of an agent share (DrQ, arXiv 2004.13649).
 
-Of the critic's encoder everything learns. The actor's has the critic's convolutions, as constants, and a head of its
-own, so only the critic's loss trains them; a target critic is a copy of the whole (DrQ, arXiv 2004.13649).
+The critic's loss trains the critic's whole encoder. The actor's encoder has the same convolutions as constants, and a
+head of its own. A target critic has a copy of the whole encoder.
 """
 
 import math
@@ -14,29 +14,29 @@ from torch import nn
 
 from agent.networks.layers import LayerNorm
 from agent.networks.mlp import Linear, initialise
-from settings.checked import Checked
-from settings.types import Factory, Part, PositiveInt
+from settings.types import Factory, Interface, PositiveInt
+from settings.validated import Validated
 from utils import UserError
 
 KERNEL = 3
-EncoderFactory = Annotated[Factory, Part("an encoder of images", ("obs_shape",), ("forward",))]
+EncoderFactory = Annotated[Factory, Interface("an encoder of images", ("obs_shape",), ("forward",))]
 ImageShape = tuple[PositiveInt, PositiveInt, PositiveInt]  # channels, height, width
 
 
 class Convolutions(nn.Sequential):
-    """3 x 3 convolutions, each with a ReLU: images (B, C, H, W), uint8, to features (B, feature_dim), float32.
+    """3 x 3 convolutions with ReLUs, from images (B, C, H, W), uint8, to features (B, feature_dim), float32.
 
     Args:
         obs_shape: (C, H, W).
-        channels: filters of each.
-        strides: of each.
+        channels: filters of each convolution.
+        strides: of each convolution.
 
     Raises:
         UserError: for images that are too small.
     """
 
     def __init__(self, obs_shape: tuple[int, ...], channels: int, strides: list[int]):
-        height, width = (_size_behind(size, strides) for size in obs_shape[1:])
+        height, width = (_output_size(size, strides) for size in obs_shape[1:])
         if min(height, width) < 1:
             raise UserError(
                 f"agent.encoder.strides={strides}: these convolutions leave nothing of images of {obs_shape[1]} x "
@@ -55,29 +55,29 @@ class Convolutions(nn.Sequential):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         first, *others = cast(list[nn.Conv2d], list(self))
-        # A pixel is a byte / 255. Dividing the weights instead spares a pass over all images.
+        # Pixels are bytes / 255. Dividing the weights instead saves a pass over all images.
         x = F.conv2d(images.float(), first.weight * (1 / 255), first.bias, first.stride).relu_()
         for layer in others:
             x = layer(x).relu_()
         return x.float().flatten(1)
 
 
-def _size_behind(size: int, strides: list[int]) -> int:
+def _output_size(size: int, strides: list[int]) -> int:
     for stride in strides:
         size = (size - KERNEL) // stride + 1
     return size
 
 
-class Encoder(nn.Module, Checked):
-    """Convolutions, and a head: a linear layer, LayerNorm and tanh. (B, C, H, W) -> (B, feature_dim), in [-1, 1].
+class Encoder(nn.Module, Validated):
+    """Convolutions and a head of linear layer, LayerNorm and tanh: (B, C, H, W) -> (B, feature_dim), in [-1, 1].
 
-    The defaults are DrQ's. MR.Q's (arXiv 2501.16142) strides, 2, 2, 2, 1, make a sixth of the work; 3, 2, 1, 1 half of
-    that.
+    The defaults are DrQ's. The strides 2, 2, 2, 1 of MR.Q (arXiv 2501.16142) take a sixth of the time; 3, 2, 1, 1 half
+    of that.
 
     Args:
-        obs_shape: (C, H, W), given by the agent.
+        obs_shape: (C, H, W), passed by the agent.
         channels: filters of each convolution.
-        strides: of each convolution; as many as there are.
+        strides: of each convolution; their number is that of the convolutions.
         feature_dim: width of the output.
     """
 
@@ -96,19 +96,19 @@ class Encoder(nn.Module, Checked):
         self.norm = LayerNorm(feature_dim)
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Of images, or of what the convolutions have made of them, (B, convolutions.feature_dim)."""
+        """Encodes images, or features (B, convolutions.feature_dim) that the convolutions have made of them."""
         features = self.convolutions(obs) if obs.dim() > 2 else obs
         return torch.tanh(self.norm(self.linear(features)))
 
 
 class FromImages(nn.Module):
-    """A network of vectors behind an encoder: what it is called with, has images, or their features, for `obs`.
+    """A network for vectors behind an encoder; it takes images, or features of the convolutions, as `obs`.
 
     Args:
         obs_shape: (C, H, W).
-        encoder: its factory.
-        network: factory of an actor, a critic or a value network, which gets the encoder's features for `obs_dim`.
-        shapes: what else it gets.
+        encoder: factory of the encoder.
+        network: factory of an actor, a critic or a value network, called with the encoder's width as `obs_dim`.
+        shapes: other arguments of that factory.
     """
 
     def __init__(self, obs_shape: tuple[int, ...], encoder: Factory, network: Factory, **shapes: int):
@@ -120,7 +120,7 @@ class FromImages(nn.Module):
         return self.network(self.encoder(obs), *action)
 
     def outputs(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """A critic's (see agent.critic.CriticEnsemble)."""
+        """See agent.critic.CriticEnsemble."""
         return self.network.outputs(self.encoder(obs), action)
 
     @property

@@ -1,7 +1,7 @@
-"""What a critic's outputs mean: values, quantiles of the return, or a distribution over bins. Each with its loss.
+"""Heads: the meaning of a critic's outputs (values, quantiles of the return, or a distribution over bins) and its loss.
 
-A head says how wide the last layer is, turns outputs into values, makes a target of the outputs at the next step, fits
-outputs to it, and says how far they are from it. The equations are in agent.losses.
+A head has the width of the last layer (`out_dim`), turns outputs into values, and computes targets, the loss and TD
+errors. The equations are in agent/losses.py.
 """
 
 from typing import Annotated, Literal
@@ -10,20 +10,20 @@ import torch
 from torch import nn
 
 from agent import losses
-from settings.checked import Checked
-from settings.types import Bounds, Factory, NonNegativeInt, Part, PositiveInt
+from settings.types import Bounds, Factory, Interface, NonNegativeInt, PositiveInt
+from settings.validated import Validated
 from utils import UserError
 
-HeadFactory = Annotated[Factory, Part("a head", (), ("values", "target", "loss"))]
+HeadFactory = Annotated[Factory, Interface("a head", (), ("values", "target", "loss"))]
 
 
-class ScalarHead(nn.Module, Checked):
+class ScalarHead(nn.Module, Validated):
     """One output, the value itself.
 
     Args:
-        target_q: what a target is made of: the `min` over the critics, or their `mean`. The minimum keeps values from
-            running away (arXiv 1802.09477); it also holds what is uncertain to be bad, so that what has to be found
-            first may never be tried again, and many steps may be worth it to do without (BRO, arXiv 2405.16158).
+        target_q: the target is the `min` over the critics or their `mean`. The minimum prevents overestimation (arXiv
+            1802.09477), but it is pessimistic where critics disagree, which can suppress exploration (BRO, arXiv
+            2405.16158).
     """
 
     out_dim = 1
@@ -44,34 +44,34 @@ class ScalarHead(nn.Module, Checked):
         next_outputs: torch.Tensor,
         next_cost: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """What `loss` takes, from the target critics' outputs at the next step.
+        """Computes the target of `loss`.
 
         Args:
-            reward, discount, gamma: as losses.q_target's.
-            next_outputs: (N, B, out_dim).
-            next_cost: what is subtracted from the next value, (B, 1): SAC's alpha log pi(a'|o'); None is nothing.
+            reward, discount, gamma: see agent.losses.q_target.
+            next_outputs: the target critics' outputs at the next observation, (N, B, out_dim).
+            next_cost: subtracted from the next value, (B, 1): SAC's alpha log pi(a'|o'); None is 0.
         """
-        return losses.q_target(reward, discount, _less(self.reduction(next_outputs), next_cost), gamma)
+        return losses.q_target(reward, discount, _minus(self.reduction(next_outputs), next_cost), gamma)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-        """Scalar: the mean over B, summed over the N critics.
+        """The loss, a scalar: mean over B, sum over the N critics.
 
         Args:
-            weight: each row's in that mean, (B,); None is 1 for each.
+            weight: (B,), of the rows in that mean; None is 1.
         """
         return losses.squared_error(outputs, target, importance=weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """How far the values are from the target's mean, (B,); the mean over the critics."""
+        """The absolute TD error, (B,), as a mean over the critics."""
         return losses.td_error(outputs, target)
 
 
-class QuantileHead(nn.Module, Checked):
-    """Quantiles of the return; the target pools those of all critics and drops the topmost (TQC, arXiv 2005.04269).
+class QuantileHead(nn.Module, Validated):
+    """Quantiles of the return; targets pool those of all critics and drop the largest (TQC, arXiv 2005.04269).
 
     Args:
         num_quantiles: K, of each critic.
-        drop_per_critic: of the K N quantiles in the pool, the largest N times as many are dropped.
+        drop_per_critic: quantiles dropped from the pool, per critic.
 
     Raises:
         UserError: if none would be left.
@@ -99,8 +99,8 @@ class QuantileHead(nn.Module, Checked):
         next_cost: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """(B, N (K - drop_per_critic)); see ScalarHead.target."""
-        kept = losses.truncated_pool(next_outputs, self.drop_per_critic)
-        return losses.q_target(reward, discount, _less(kept, next_cost), gamma)
+        pool = losses.truncated_pool(next_outputs, self.drop_per_critic)
+        return losses.q_target(reward, discount, _minus(pool, next_cost), gamma)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         return losses.quantile_huber(outputs, target, weight)
@@ -109,14 +109,14 @@ class QuantileHead(nn.Module, Checked):
         return losses.td_error(self.values(outputs), target.mean(-1, keepdim=True))
 
 
-class CategoricalHead(nn.Module, Checked):
-    """Probabilities of bins between two returns, fitted by cross-entropy; the target is the more careful critic's.
+class CategoricalHead(nn.Module, Validated):
+    """Probabilities of bins of the return, fitted by cross-entropy (arXiv 1707.06887).
 
-    (arXiv 1707.06887; the choice of the critic with the smaller mean: arXiv 2604.04539)
+    The target is that of the critic with the smallest mean (arXiv 2604.04539).
 
     Args:
-        num_bins: K, 2 or more, with their centres evenly spread from the first bound to the second.
-        bounds: of the returns that can be told apart.
+        num_bins: K, 2 or more; the centres are evenly spaced from the first bound to the second.
+        bounds: the range of returns that the bins cover.
 
     Raises:
         UserError: for one bin.
@@ -145,10 +145,10 @@ class CategoricalHead(nn.Module, Checked):
     ) -> torch.Tensor:
         """Probabilities, (B, K); see ScalarHead.target."""
         probabilities = torch.softmax(next_outputs, -1)  # (N, B, K)
-        careful = (probabilities @ self.centres.unsqueeze(-1)).argmin(0, keepdim=True)  # (1, B, 1)
-        chosen = probabilities.gather(0, careful.expand(1, *probabilities.shape[1:]))[0]
+        smallest = (probabilities @ self.centres.unsqueeze(-1)).argmin(0, keepdim=True)  # (1, B, 1)
+        chosen = probabilities.gather(0, smallest.expand(1, *probabilities.shape[1:]))[0]
         centres = self.centres.expand(len(reward), -1)
-        returns = losses.q_target(reward, discount, _less(centres, next_cost), gamma)
+        returns = losses.q_target(reward, discount, _minus(centres, next_cost), gamma)
         return losses.project_to_bins(chosen, returns, self.bounds)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
@@ -158,5 +158,5 @@ class CategoricalHead(nn.Module, Checked):
         return losses.td_error(self.values(outputs), target @ self.centres.unsqueeze(-1))
 
 
-def _less(values: torch.Tensor, cost: torch.Tensor | None) -> torch.Tensor:
+def _minus(values: torch.Tensor, cost: torch.Tensor | None) -> torch.Tensor:
     return values if cost is None else values - cost

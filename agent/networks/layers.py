@@ -1,4 +1,4 @@
-"""Layers without batch statistics, of one network or of N side by side: LayerNorm, RMSNorm, dropout, unit lengths."""
+"""Layers without batch statistics, of one network or an ensemble: LayerNorm, RMSNorm, dropout, unit-length weights."""
 
 import math
 from typing import Annotated, Any
@@ -8,20 +8,20 @@ import torch.nn.functional as F
 from annotated_types import Ge, Lt
 from torch import nn
 
-from agent.execution.parts import Draws
 from agent.networks.mlp import Linear
-from settings.checked import Checked
+from agent.toolkit.hooks import Draws
 from settings.types import PositiveFloat, PositiveInt
+from settings.validated import Validated
 
 Probability = Annotated[float, Ge(0), Lt(1)]
 
 
-class LayerNorm(nn.Module, Checked):
-    """Each row to mean 0 and variance 1, then scaled and shifted by feature (arXiv 1607.06450): (..., B, width).
+class LayerNorm(nn.Module, Validated):
+    """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width).
 
     Args:
         width: features.
-        num_members: N, of an ensemble; None for one network.
+        num_members: N, for an ensemble; None for one network.
         eps: added to variances.
     """
 
@@ -36,10 +36,10 @@ class LayerNorm(nn.Module, Checked):
         return torch.addcmul(self.shift, F.layer_norm(x, x.shape[-1:], eps=self.eps), self.scale)
 
 
-class RMSNorm(nn.Module, Checked):
-    """Each row divided by the root of its mean square, then scaled by feature (arXiv 1910.07467): (..., B, width).
+class RMSNorm(nn.Module, Validated):
+    """Divides each row by its root mean square, then scales each feature (arXiv 1910.07467): (..., B, width).
 
-    Args: as LayerNorm's.
+    Args: see LayerNorm.
     """
 
     def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-6):
@@ -51,21 +51,21 @@ class RMSNorm(nn.Module, Checked):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.scale
 
 
-class Dropout(nn.Module, Draws, Checked):
-    """In training, sets features to 0 with a probability and scales the others up for it; in evaluation, nothing.
+class Dropout(nn.Module, Draws, Validated):
+    """In training, sets features to 0 at random and scales up the others; does nothing in evaluation.
 
-    Which features, is drawn before each update, anew for each pass through this module in it, from the agent's
-    generator and into memory that stays in place: so a resumed run drops the same, and a captured update draws anew.
+    The masks of all passes of an update are drawn before it, from the agent's generator and into memory that stays in
+    place: so a resumed run drops the same features, and a captured update gets new masks.
 
     Args:
-        probability: of each feature in each row.
+        probability: of dropping a feature, in each row.
     """
 
     def __init__(self, probability: Probability):
         super().__init__()
         self.keep = 1 - probability
         self._rehearsing = False
-        self._factors: list[torch.Tensor] = []  # of each pass of an update, in the shape of what passes
+        self._factors: list[torch.Tensor] = []  # the scaled mask of each pass through this layer in an update
         self._pass = 0
 
     def rehearse(self) -> None:
@@ -83,14 +83,14 @@ class Dropout(nn.Module, Draws, Checked):
         if self._rehearsing:
             self._factors.append(torch.ones_like(x, requires_grad=False))
         if self._pass == len(self._factors):
-            raise RuntimeError("dropout in training mode is for update steps: what it drops is drawn before them")
+            raise RuntimeError("dropout in training mode works in update steps alone: its masks are drawn before them")
         self._pass += 1
         return x * self._factors[self._pass - 1]
 
 
 @torch.no_grad()
 def to_unit_lengths(network: nn.Module, norms: bool = True) -> None:
-    """Each unit's incoming weights to length 1; `norms`: each one's scale and shift together to length sqrt(width)."""
+    """Scales each unit's incoming weights to length 1 and, if `norms`, each norm's parameters to length sqrt(width)."""
     for layer in network.modules():
         if isinstance(layer, Linear):
             layer.weight.div_(torch.linalg.vector_norm(layer.weight, dim=-2, keepdim=True))

@@ -1,6 +1,6 @@
-"""Networks beyond the plain MLP, put together from layers by YAML: normalised MLPs and residual ones, N side by side.
+"""Networks beyond the plain MLP, assembled by the YAML: normalised MLPs and residual networks, single or as ensembles.
 
-A network maps `(B, in)`, or several inputs that are `in` wide together, to `(B, out)` or, an ensemble, `(N, B, out)`.
+A network maps (B, in), or several inputs that are concatenated to it, to (B, out) or, as an ensemble, to (N, B, out).
 """
 
 from abc import abstractmethod
@@ -10,22 +10,22 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from agent.execution.parts import AfterStep
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
 from agent.networks.mlp import Init, Linear, affine, initialise, mlp
-from settings.checked import Checked
-from settings.types import Factory, Part, PositiveInt
+from agent.toolkit.hooks import AfterStep
+from settings.types import Factory, Interface, PositiveInt
+from settings.validated import Validated
 from utils import UserError, one_line
 
-NetworkFactory = Annotated[Factory, Part("a network", ("shape",), ("forward",))]
-BlockFactory = Annotated[Factory, Part("a block of a network", ("shape",), ("forward",))]
-NormFactory = Annotated[Factory, Part("a norm", ("width", "num_members"), ("forward",))]
+NetworkFactory = Annotated[Factory, Interface("a network", ("shape",), ("forward",))]
+BlockFactory = Annotated[Factory, Interface("a block of a network", ("shape",), ("forward",))]
+NormFactory = Annotated[Factory, Interface("a norm", ("width", "num_members"), ("forward",))]
 UnitLength = bool | Literal["weights"]
 
 
 class Shape(NamedTuple):
-    """What an actor or a critic asks of its network; see agent.mlp.mlp, whose arguments they are."""
+    """The shape that an actor or a critic requires of its network: the arguments of agent.networks.mlp.mlp."""
 
     in_dim: int
     hidden_dim: int
@@ -36,34 +36,34 @@ class Shape(NamedTuple):
     last_init_bound: float | None = None
 
 
-def build(network: NetworkFactory | None, *shape: Any, key: str = "network") -> nn.Module:
-    """A network of a Shape: the plain MLP where none is named.
+def build_network(network: NetworkFactory | None, *shape: Any, key: str = "network") -> nn.Module:
+    """Builds a network of the Shape `shape`; without a factory, the plain MLP.
 
     Args:
-        key: that names it, for the message.
+        key: the factory's key in the configuration, for error messages.
 
     Raises:
-        UserError: if what is named is no network of this shape.
+        UserError: if the factory builds no network of this shape.
     """
     if network is None:
         return mlp(*shape)
-    wanted = Shape(*shape)
-    built = network(shape=wanted)
-    if torch.get_default_device().type != "meta":  # where a saved policy's shapes are built, without numbers
-        _try(built, wanted, key)
+    required = Shape(*shape)
+    built = network(shape=required)
+    if torch.get_default_device().type != "meta":  # policy_file.py builds networks without memory
+        _require_shape(built, required, key)
     return built
 
 
-def _try(network: nn.Module, shape: Shape, key: str) -> None:
-    """A norm or a block can be built as a network can, and would fail only in the first update."""
+def _require_shape(network: nn.Module, shape: Shape, key: str) -> None:
+    """Tries a network on one row. A norm or a block can be named in its place, and would fail in the first update."""
     members = () if shape.num_members is None else (shape.num_members,)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             out_shape = tuple(network.eval()(torch.zeros(1, shape.in_dim)).shape)
             network.train()
-    except Exception as error:  # whatever a network of the user's raises
-        said = f"{type(error).__name__}: {one_line(error)}"
-        raise UserError(f"{key}={type(network).__name__}: a network goes here, and this fails ({said})") from error
+    except Exception as error:  # a user's network may raise anything
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{key}={type(network).__name__}: a network goes here, and this fails ({reason})") from error
     if out_shape != (*members, 1, shape.out_dim):
         raise UserError(
             f"{key}={type(network).__name__}: a network goes here, from (B, {shape.in_dim}) to "
@@ -71,8 +71,8 @@ def _try(network: nn.Module, shape: Shape, key: str) -> None:
         )
 
 
-class Network(nn.Sequential, AfterStep, Checked):
-    """Layers one after the other. Under autocast the products between hidden layers are made in its type."""
+class Network(nn.Sequential, AfterStep, Validated):
+    """A sequence of layers. Under autocast, the matmuls between hidden layers use its dtype."""
 
     def __init__(self, *layers: nn.Module, unit_length: UnitLength):
         super().__init__(*layers)
@@ -89,25 +89,25 @@ class Network(nn.Sequential, AfterStep, Checked):
 
     @abstractmethod
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
-        """(…, in) -> (…, out), products between hidden layers in `hidden_dtype` (None: as they come)."""
+        """(…, in) -> (…, out), with matmuls between hidden layers in `hidden_dtype` (None: the parameters' dtype)."""
 
     def after_step(self) -> None:
-        """Back to unit lengths, if they are asked for."""
+        """Restores unit lengths, if `unit_length` is set."""
         if self.unit_length:
             to_unit_lengths(self, norms=self.unit_length != "weights")
 
 
 class NormedMLP(Network):
-    """Linear layers with a ReLU between each two, and a norm beside each ReLU.
+    """An MLP with a norm before or after each ReLU.
 
     Args:
-        shape: given by the actor or the critic.
-        norm: factory of a norm, called with `width` and `num_members`; null is none.
+        shape: passed by the actor or the critic.
+        norm: factory of a norm, called with `width` and `num_members`; None is none.
         norm_input: whether the input is normalised too.
         norm_position: `after` the ReLU, or `before` it.
-        dropout: probability that a hidden feature is dropped, right after its linear layer.
-        unit_length: what is kept at unit length (see agent.networks.layers.to_unit_lengths): `weights`, those and the
-            norms (`true`), or nothing (`false`).
+        dropout: probability of dropping a hidden feature, right after its linear layer.
+        unit_length: keeps `weights` at unit length, or weights and norms (`true`), or nothing (`false`); see
+            agent.networks.layers.to_unit_lengths.
     """
 
     def __init__(
@@ -125,15 +125,16 @@ class NormedMLP(Network):
         if norm is not None and norm_input:
             layers.append(norm(width=shape.in_dim, num_members=members))
         for fan_in, fan_out in pairwise(widths):
-            beside = [nn.ReLU()] if norm is None else [nn.ReLU(), norm(width=fan_out, num_members=members)]
-            beside = beside if norm_position == "after" else beside[::-1]
-            layers.append(linear(fan_in, fan_out, shape, bias=not isinstance(beside[0], BatchNorm)))
+            activation = [nn.ReLU()] if norm is None else [nn.ReLU(), norm(width=fan_out, num_members=members)]
+            activation = activation if norm_position == "after" else activation[::-1]
+            layers.append(linear(fan_in, fan_out, shape, bias=not isinstance(activation[0], BatchNorm)))
             if dropout:
                 layers.append(Dropout(dropout))
-            layers += beside
+            layers += activation
         super().__init__(*layers, last_linear(widths[-1], shape), unit_length=unit_length)
 
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
+        # BatchNorm, the linear layer behind it and a ReLU after that are computed as one.
         layers, at, num_linear = list(self), 0, 0
         while at < len(layers):
             layer, following = layers[at], layers[at + 1] if at + 1 < len(layers) else None
@@ -141,25 +142,25 @@ class NormedMLP(Network):
             if isinstance(layers[linear_at], Linear):
                 dtype = hidden_dtype if num_linear and linear_at < len(layers) - 1 else None
                 num_linear += 1
-            if linear_at > at:  # the norm goes into the weights
+            if linear_at > at:  # the norm is folded into the weights
                 relu = linear_at + 1 < len(layers) and isinstance(layers[linear_at + 1], nn.ReLU)
                 x = layer.into(following, x, relu, dtype)  # type: ignore[operator]
                 at = linear_at + 1 + relu
             else:
-                x = product(layer, x, dtype) if isinstance(layer, Linear) else layer(x)
+                x = apply_linear(layer, x, dtype) if isinstance(layer, Linear) else layer(x)
                 at += 1
         return x
 
 
 class Residual(Network):
-    """A linear layer, blocks that add to what passes through them, and a linear layer.
+    """A linear layer, residual blocks, and a linear layer.
 
     Args:
-        shape: given by the actor or the critic; `hidden_depth` counts the blocks.
+        shape: passed by the actor or the critic; `hidden_depth` counts the blocks.
         block: factory of a block, called with `shape`.
-        input_norm, last_norm: of the input and of what the last layer sees: factories, called with `width` and
-            `num_members`; null is none.
-        unit_length: as NormedMLP's.
+        input_norm, last_norm: factories of norms of the network's and of the last layer's input, called with `width`
+            and `num_members`; None is none.
+        unit_length: see NormedMLP.
     """
 
     def __init__(
@@ -186,13 +187,13 @@ class Residual(Network):
         return x
 
 
-class PreNormBlock(nn.Module, Checked):
-    """x + linear(ReLU(linear(norm(x)))), wider within (SimBa's, arXiv 2410.09754).
+class PreNormBlock(nn.Module, Validated):
+    """x + linear(ReLU(linear(norm(x)))), the block of SimBa (arXiv 2410.09754).
 
     Args:
-        shape: given by the network.
+        shape: passed by the network.
         norm: factory, called with `width` and `num_members`.
-        expansion: the width within, in widths.
+        expansion: inner width, as a multiple of the block's width.
     """
 
     def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4):
@@ -203,13 +204,13 @@ class PreNormBlock(nn.Module, Checked):
         self.down = linear(expansion * width, width, shape)
 
     def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-        return x + product(self.down, torch.relu(product(self.up, self.norm(x), dtype)), dtype)
+        return x + apply_linear(self.down, torch.relu(apply_linear(self.up, self.norm(x), dtype)), dtype)
 
 
-class PostNormBlock(nn.Module, Checked):
-    """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), wider within (FlashSAC's, arXiv 2604.04539).
+class PostNormBlock(nn.Module, Validated):
+    """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), the block of FlashSAC (arXiv 2604.04539).
 
-    Args: as PreNormBlock's.
+    Args: see PreNormBlock.
     """
 
     def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4):
@@ -221,15 +222,14 @@ class PostNormBlock(nn.Module, Checked):
         self.down_norm = norm(width=width, num_members=members)
 
     def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-        h = torch.relu(self.up_norm(product(self.up, x, dtype)))
-        return x + torch.relu(self.down_norm(product(self.down, h, dtype)))
+        h = torch.relu(self.up_norm(apply_linear(self.up, x, dtype)))
+        return x + torch.relu(self.down_norm(apply_linear(self.down, h, dtype)))
 
 
 def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
-    """A layer of the shape's members, with its first weights; without a bias, that is 0 and nothing to learn.
+    """Builds an initialised layer of the shape's members; `bias=False` keeps the bias at 0.
 
-    In front of batch statistics, which take it off again, it would have no gradient but rounding's, and Adam would let
-    it wander.
+    Batch normalisation subtracts a bias in front of it, whose gradient would be rounding errors that make Adam drift.
     """
     layer = Linear(fan_in, fan_out, shape.num_members)
     initialise(layer, shape.init)
@@ -241,14 +241,14 @@ def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear
 
 
 def last_linear(fan_in: int, shape: Shape) -> Linear:
-    """The layer that gives the output."""
+    """Builds the output layer."""
     layer = Linear(fan_in, shape.out_dim, shape.num_members)
     initialise(layer, shape.init if shape.last_init_bound is None else shape.last_init_bound)
     return layer
 
 
-def product(layer: Linear, x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
-    """layer(x), the product made in `dtype` if one is given."""
+def apply_linear(layer: Linear, x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    """layer(x), with the matmul in `dtype`; None is the parameters' dtype."""
     if dtype is None:
         return layer(x)
     return affine(x.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype)).to(x.dtype)

@@ -12,11 +12,11 @@ from agents import OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
 from runs import assert_same, go_on, run_until
 from same_run import same
 
-from agent.execution.choose import set_execution
 from agent.networks.mlp import Linear
 from agent.off_policy import OffPolicyAgent
 from agent.policy_file import load_policy
-from run import trained as trained_run
+from run.execution import set_execution
+from run.saving import run_policy
 from utils import UserError, eval_mode
 
 SHARE = 0.25
@@ -119,7 +119,7 @@ def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: 
     assert_same(dying, straight)
     best = [load_policy(folder / "checkpoints/best/policy.pt").weights() for folder in (straight, dying)]
     assert same(*best)
-    played = trained_run.load(dying, "cpu", ["probes"])
+    played = run_policy.load(dying, "cpu", ["probes"])
     env = played.make_env(False)
     obs, _ = env.reset(seed=0)
     env.close()

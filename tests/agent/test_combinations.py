@@ -10,7 +10,7 @@ from agents import SMALL, make_agent
 from parts import PAGE, PARTS, overrides, table
 from stand_in_graphs import assert_same, buffer_for, learned, train
 
-from agent.execution.choose import set_execution
+from run.execution import set_execution
 from utils import UserError
 
 CPU = torch.device("cpu")
@@ -22,7 +22,7 @@ def built(name: str, part: str) -> Any:
 
 
 def test_the_page_knows_every_agent_and_every_part() -> None:
-    names = {path.stem for path in (PAGE.parents[1] / "config/agent").glob("*.yaml")}
+    names = {path.stem for path in (PAGE.parents[1] / "config/agent").glob("[!_]*.yaml")}
     assert table().keys() == {(name, part) for name in names for part in PARTS}
 
 
@@ -38,7 +38,7 @@ def test_it_trains_in_every_execution_and_resumes_or_is_refused(name: str, part:
     expected, found = (train(agent, "host", UPDATES) for agent in (eager, recorded))
     assert_same(found, expected)
     assert_same(learned(recorded), learned(eager))
-    assert recorded.execution._able and recorded.execution._recordings
+    assert recorded.execution._enabled and recorded.execution._recordings
     before = buffer_for(resumed, "host")
     train(resumed, before, UPDATES // 2)
     again = built(name, part)

@@ -25,10 +25,10 @@ from agents import (
 )
 
 from agent.augmentation import RandomShift
-from agent.execution.views import is_view
-from agent.histograms import strip
 from agent.networks import Encoder
 from agent.policy_file import load_policy
+from agent.toolkit.frozen import is_view
+from agent.toolkit.histograms import strip
 from utils import UserError
 
 DRQ = ("agent=drq", *SMALL, *TINY)
@@ -123,7 +123,7 @@ def test_an_update_equals_the_formulas_in_float64() -> None:
     actor, critic, target = (double(agent.modules[name]) for name in ("actor", "critic", "critic_target"))
     action, reward, _, discount = (tensor.double() for tensor in batch[1:])
 
-    metrics, seen = agent.run_on(batch, Given(shifts[0], shifts[1], eps[: 2 * BATCH], eps[2 * BATCH :]))
+    metrics, seen = agent.compute_update(batch, Given(shifts[0], shifts[1], eps[: 2 * BATCH], eps[2 * BATCH :]))
 
     obs, next_obs = shifted64(batch.obs, shifts[0]), shifted64(batch.next_obs, shifts[1])
     with torch.no_grad():  # the target: the mean over both views of o', each with its own action

@@ -152,7 +152,7 @@ def test_an_update_is_what_its_description_says(last: float) -> None:
         for name in [name for name in tensors if name.endswith("bias")]:
             assert not tensors.pop(name).any()
 
-    metrics, _ = agent.run_on(batch, Given(eps, more))
+    metrics, _ = agent.compute_update(batch, Given(eps, more))
 
     # Critics: all of 2B in training mode, the slow ones too; the actor at o' in evaluation mode
     alpha, centres = 0.01, torch.linspace(LOW, HIGH, BINS)
@@ -209,7 +209,7 @@ def test_the_actor_learns_at_every_second_update() -> None:
     for learns in (True, False, True, False):
         before = constants(agent.actor.trunk.named_parameters())
         numbers = [torch.randn(ROWS, ACTION_DIM) for _ in range(2 if learns else 1)]
-        agent.run_on(batch, Given(*numbers))
-        agent._count_updates(agent.num_updates + 1)
+        agent.compute_update(batch, Given(*numbers))
+        agent._set_num_updates(agent.num_updates + 1)
         after = constants(agent.actor.trunk.named_parameters())
         assert any(not torch.equal(before[name], after[name]) for name in before) == learns

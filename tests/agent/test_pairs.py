@@ -1,8 +1,9 @@
 """Whole runs of every agent x execution x n-step x number of environments x part, two values at a time.
 
-All combinations would be some 35 000 runs. Here is a covering design (tests/pairs.py): every pair of values of two
-factors is in at least one run, which makes 50 updates and goes on from its middle to the same bytes, or else is refused
-in one line. Compiled runs take seconds each, so there are as few as their pairs need. `make thorough` runs all of it.
+All combinations would be some 35 000 runs. Here is a covering design (tests/helpers/pairs.py): every pair of values of
+two factors is in at least one run, which makes 50 updates and goes on from its middle to the same bytes, or else is
+refused in one line. Compiled runs take seconds each, so there are as few as their pairs need. `make thorough` runs
+all of it.
 """
 
 import shutil
@@ -19,7 +20,7 @@ from parts import PARTS, overrides, table
 from runs import SILENT, assert_same, go_on, rows
 from torch._dynamo.utils import counters
 
-from agent.execution import choose
+from run import execution
 
 SAYS = table()
 OWN = "its own"
@@ -99,8 +100,8 @@ def begun_as(ours: Path, eager: Path) -> None:
 @pytest.mark.parametrize("row", [pytest.param(row, id=name_of(row), marks=thorough_but(row)) for row in ROWS])
 def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
-    monkeypatch.setattr(choose, "COMPILE_BACKEND", "aot_eager")
-    monkeypatch.setattr(choose, "_can_compile", lambda on_gpu: True)  # it needs no C++ compiler then
+    monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
+    monkeypatch.setattr(execution, "_can_compile", lambda on_gpu: True)  # it needs no C++ compiler then
     torch._dynamo.reset()
     counters.clear()
     straight = probes.train(tmp_path / "straight", *command_of(row))
@@ -117,7 +118,7 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monke
         as_eager = assert_same if row["execution"] == "recorded" else begun_as
         as_eager(tmp_path / "straight", tmp_path / "eager")
     if row["execution"] == "recorded":
-        assert straight.agent.execution._able and straight.agent.execution._recordings
+        assert straight.agent.execution._enabled and straight.agent.execution._recordings
     if row["execution"] == "compiled":
         assert compiled_graphs
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from agents import OBS_DIM, SMALL, make_agent
 
-from agent.execution.choose import set_execution
 from agent.policy import UniformPolicy
 from agent.policy_file import load_policy
+from run.execution import set_execution
 from utils import UserError
 
 
@@ -151,7 +151,7 @@ def test_recorded_acting_is_the_eager_one_to_the_last_bit(overrides: tuple[str, 
                 obs = random.normal(size=shape).astype(np.float32)
                 for sample in (False, True):
                     np.testing.assert_array_equal(agent.act(obs, sample), eager.act(obs, sample))
-        assert agent.policy.choose.recorded == 4
+        assert agent.policy.choose.num_traced == 4
 
     eager = copy.deepcopy(plain)
     compare(recorded)

@@ -11,14 +11,14 @@ from forks import ForkAgent
 from own_buffers import ListBuffer, PrioritisedBuffer
 from stand_in_graphs import AGENTS, StandInGraphs, assert_same, fill, learned, make_buffer, sees_images, train
 
-from agent.execution import choose
 from agent.execution.captured import Captured
-from agent.execution.choose import set_execution
 from agent.networks.heads import CategoricalHead, QuantileHead, ScalarHead
-from agent.priorities import require_support
+from agent.toolkit.priorities import require_support
 from replay.device import DeviceReplayBuffer
 from replay.frames import FrameBuffer
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
+from run import execution
+from run.execution import set_execution
 from utils import UserError
 
 CPU = torch.device("cpu")
@@ -230,7 +230,7 @@ def test_recorded_updates_are_the_eager_ones_in_bf16() -> None:
 
 @pytest.mark.thorough
 def test_compiled_updates_are_the_eager_ones_to_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "COMPILE_BACKEND", "aot_eager")
+    monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
     torch._dynamo.reset()
     assert_same(trained("td3", "compiled", updates=5), trained("td3", "eager", updates=5), rtol=1e-4, atol=1e-6)
 
@@ -313,7 +313,7 @@ def of(kind: type) -> Any:
             "sac",
             keeps_errors,
             PrioritisedBuffer,
-            r"^SACAgent\.update_step returns no priorities for own_buffers\.Priori",
+            r"PrioritisedBuffer draws by priority and gets none back",
         ),
         ("td3", needs_weights, ReplayBuffer, r"^TD3Agent\.update_step needs batch\.weight, and .*'s Batch has none"),
         ("sac", None, Fives, r"^SACAgent\.update_step needs batch\.weight, and the replay buffer's Five has none"),
@@ -321,7 +321,7 @@ def of(kind: type) -> Any:
             "sac",
             None,
             Forgets,
-            r"test_prioritised\.Forgets has update_priorities, so its batches have to be .*Weighted",
+            r"Forgets draws by priority and gets none back; .*WeightedBatch, and SACAgent",
         ),
     ],
 )
@@ -374,9 +374,7 @@ def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
     require_support(fork, make_buffer("host"))
     for agent in (make_agent(*AGENTS["sac_v"]), fork, object()):
         name = type(agent).__name__
-        with pytest.raises(
-            UserError, match=rf"own_buffers\.PrioritisedBuffer draws by priority, and {name} returns no"
-        ):
+        with pytest.raises(UserError, match=rf"PrioritisedBuffer draws by priority, and {name} returns no"):
             require_support(agent, buffer)
     fork.supports_prioritised_replay = True  # its own update calls update_priorities
     require_support(fork, buffer)

@@ -24,10 +24,10 @@ from agents import (
 )
 
 from agent.crossq import CrossQAgent
-from agent.execution.views import evaluation_view
 from agent.networks.layers import Dropout
 from agent.sac import SACAgent
 from agent.soft_actor import SoftActorAgent
+from agent.toolkit.frozen import evaluation_view
 from replay_buffer import Batch
 from utils import UserError
 
@@ -215,7 +215,7 @@ def test_minimum_over_any_number_of_critics_and_scaled_rewards() -> None:
         lowest = torch.stack(list(agent.critic_target(batch.next_obs, action))).min(0).values
         y = 3 * batch.reward + 0.99 * batch.discount * (lowest - 0.1 * log_prob)
         expected = sum((q - y).square().mean() for q in agent.critic(batch.obs, batch.action))
-    metrics, _ = agent.run_on(batch, Given(eps, eps))
+    metrics, _ = agent.compute_update(batch, Given(eps, eps))
     torch.testing.assert_close(metrics["train_critic/loss"], expected)
 
 
@@ -283,7 +283,7 @@ def test_redqs_actor_climbs_the_mean_and_its_critics_one_target() -> None:
 def test_droqs_critics_drop_features_of_their_own_in_updates_and_none_elsewhere() -> None:
     agent, batch = small_agent("agent=droq", "agent.critic.network.dropout=0.5"), make_batch(32)
     agent.update(Always(batch), Silent(), 0)
-    agent.draw(batch)
+    agent.draw_noise(batch)
     in_update = [part(batch.obs, batch.action) for part in (agent.critic, agent.critic_target, agent.frozen_critic)]
     without = evaluation_view(agent.critic)(batch.obs, batch.action)
     for i, values in enumerate([*in_update, without]):

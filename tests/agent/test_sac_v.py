@@ -44,7 +44,7 @@ def test_update_equals_the_formulas_in_float64(which: str, gradient: str, prior:
     weight, alpha, reg = (0.5, 1.0, 0.001) if which == "sac_2018" else (1.0, 1.0, 0.0)
 
     u = agent.actor(batch.obs).sample_u(eps).double()
-    agent.run_on(batch, Given(eps))
+    agent.compute_update(batch, Given(eps))
 
     out = mlp64(actor, obs)[0]
     if which == "sac_2018":

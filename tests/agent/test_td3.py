@@ -35,7 +35,7 @@ def test_an_update_equals_the_formulas_in_float64() -> None:
     actor, critic, slow_actor, slow_critic = (double(agent.modules[name]) for name in names)
     obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
 
-    metrics, _ = agent.run_on(batch, Given(eps))
+    metrics, _ = agent.compute_update(batch, Given(eps))
 
     noise = (0.2 * eps.double()).clamp(-0.5, 0.5)
     assert (noise.abs() == 0.5).any()  # so that the clip is seen

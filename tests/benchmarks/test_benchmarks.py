@@ -35,7 +35,7 @@ def test_a_job_that_is_done_is_not_made_again_and_one_that_fails_is_told_of(tmp_
     assert not (tmp_path / "one" / "mark").exists()
     with pytest.raises(RuntimeError, match=r"bad\.log"):
         training.finish([job("bad", 3)])
-    unfinished = job("later", 0)._replace(goes_on=True)
+    unfinished = job("later", 0)._replace(resumes=True)
     unfinished.folder.mkdir()  # another command's, which cannot go on here
     training.finish([unfinished])
     assert training.done(unfinished)

@@ -1,4 +1,4 @@
-"""Names in, environments out; episodes that depend on nothing but their seeds."""
+"""Environments by name, and episodes that depend only on their seeds."""
 
 from pathlib import Path
 
@@ -9,9 +9,8 @@ from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
 from gymnasium.envs.registration import EnvSpec
 
 from envs import arguments
+from envs.episodes import SeededEpisodes, episode_seed
 from envs.make import make_env, needs_opengl, reward_threshold
-from envs.seeded import SeededEpisodes
-from envs.seeding import episode_seed
 from utils import UserError
 
 

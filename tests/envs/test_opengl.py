@@ -1,4 +1,4 @@
-"""OpenGL: which backend is taken, and that Mesa and Triton share a process."""
+"""The choice of the OpenGL backend; Mesa and Triton in one process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Observations that are images: rendered, or given in any layout; stacks of them."""
+"""Image observations: rendered, or of any layout, and stacked."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import probes  # noqa: F401  registers environments that give images
 import pytest
 from PIL import Image
 
+from envs.episodes import SeededEpisodes
 from envs.make import Pixels, make_env
-from envs.seeded import SeededEpisodes
 from utils import UserError
 
 

@@ -1,4 +1,4 @@
-"""A step in a thread: only where it is long, and with the numbers of one that is not."""
+"""Steps in a thread: only if they are long, and with the same results."""
 
 import threading
 import time

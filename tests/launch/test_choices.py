@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lines import prepared_folder, sweep_arguments
 
-from launch import asked, preflight
+from launch import preflight, request
 from settings import compose
 from utils import UserError
 
@@ -36,7 +37,7 @@ def own(tmp_path: Path) -> Path:
 )
 def test_a_pattern_sweeps_what_it_matches(pattern: str, names: str, own: Path) -> None:
     overrides = [f"agent={pattern}", compose.searching([own])]
-    variants = asked.variants(compose.parse(overrides), overrides)
+    variants = request.variants(compose.parse(overrides), overrides)
     assert [variant[0] for variant in variants] == [f"agent={name}" for name in names.split()]
 
 
@@ -49,10 +50,12 @@ def test_the_command_sweeps_a_pattern_and_checks_each(
     def check(runs: list) -> None:
         checked.extend(cfg.agent["name"] for cfg in runs)
 
-    preflight.prepare(["-m", "agent=glob(s*)", *QUICK, "hydra.sweep.dir=sw"], check)
+    with monkeypatch.context() as patched:
+        patched.setattr(preflight, "check_runs", check)
+        sweep_arguments("-m", "agent=glob(s*)", *QUICK, "hydra.sweep.dir=sw")
     assert checked == ["sac", "sac_2018", "sac_v", "simba"]
     with pytest.raises(UserError, match=r"agent\.alpha_lr: unknown key|agent\.alpha_lr=0\.001"):
-        preflight.prepare(["-m", "agent=glob(*d*)", "agent.alpha_lr=1e-3", *QUICK], preflight.check_machine)
+        sweep_arguments("-m", "agent=glob(*d*)", "agent.alpha_lr=1e-3", *QUICK)
 
 
 def test_hydra_sweeps_the_same_choices(
@@ -61,7 +64,7 @@ def test_hydra_sweeps_the_same_choices(
     from launch import job
 
     begun = []
-    monkeypatch.setattr(job, "_in_folder", lambda config, folder, start: begun.append((config.agent.name, folder.name)))
+    monkeypatch.setattr(job, "_in_folder", lambda config, folder: begun.append((config.agent.name, folder.name)))
     quiet = ("hydra/job_logging=none", "hydra/hydra_logging=none")
     assert command(f"--config-dir={own}", "-m", "agent=glob([m*,td3])", *QUICK, *quiet, "hydra.sweep.dir=sw") == 0
     assert begun == [("mine", "agent-mine"), ("td3", "agent-td3")]
@@ -82,7 +85,7 @@ def test_a_mistyped_choice_lists_ones_own(
     monkeypatch.chdir(tmp_path)
     choice = [] if argument.startswith("agent=") else ["agent=mine"]
     with pytest.raises(UserError) as caught:
-        preflight.prepare([f"--config-dir={own}", *choice, argument], preflight.check_machine)
+        prepared_folder(f"--config-dir={own}", *choice, argument)
     assert message in str(caught.value)
 
 

@@ -14,9 +14,9 @@ import psutil
 import pytest
 from runs import assert_same, run_command
 
-from launch import child
-from run import checkpoint
-from run import folder as run_folder
+from launch import own_process
+from run.saving import checkpoint
+from run.saving import folder as run_folder
 
 pytestmark = pytest.mark.cluster
 no_ray = pytest.mark.skipif(sys.version_info >= (3, 14), reason="Ray's launcher for Hydra fails on Python 3.14")
@@ -46,7 +46,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(child.TRAIN.parent / "train.py"), "-m", *arguments]
+    command = [sys.executable, str(own_process.TRAIN.parent / "train.py"), "-m", *arguments]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -116,7 +116,7 @@ def test_submitit_a_preempted_run_is_queued_again_and_goes_on(tmp_path: Path, st
 
 @no_ray
 def test_ray_a_lost_nodes_runs_go_on_elsewhere(tmp_path: Path, straight: Callable[..., Path]) -> None:
-    script = child.TRAIN.parent / "benchmarks/lost_node.py"
+    script = own_process.TRAIN.parent / "benchmarks/lost_node.py"
     command = [sys.executable, str(script), "--cpus=1", *RUN, "seed=1,2,3,4"]
     ended = subprocess.run([*command, "hydra.sweep.dir=sw"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

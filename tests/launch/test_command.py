@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lines import prepared_folder, sweep_arguments
 from runs import ONE_THREAD, ROOT, SILENT, run_command
 
-from launch import preflight
+from launch.request import read
 from settings import compose
 from utils import UserError
 
@@ -64,7 +65,7 @@ from utils import UserError
         ("evaluator._partial_=false", "_partial_: true"),
         ("agent.temperature=fixed", "agent/temperature=<name>"),
         ("device=cuda:77", "NVIDIA GPU"),
-        ("replay_buffer_capacity=10_000_000_000_000", "bytes are asked for"),
+        ("replay_buffer_capacity=10_000_000_000_000", "bytes are needed"),
         ("execution=fast", "should be 'auto', 'eager'"),
         ("execution=captured", "CUDA graphs need a GPU"),
         ("replay_storage=pinned", "choose auto or host"),
@@ -85,7 +86,7 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
-        preflight.prepare([argument], preflight.check_machine)
+        prepared_folder(argument)
     text = str(caught.value)
     assert message in text
     assert "\n" not in text
@@ -110,7 +111,7 @@ def test_a_mistake_in_a_part_is_one_line_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
-        preflight.prepare(arguments.split(), preflight.check_machine)
+        prepared_folder(*arguments.split())
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -130,14 +131,14 @@ def test_every_swept_value_is_checked_before_anything_is_created(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
-        preflight.prepare(sweep.split(), preflight.check_machine)
+        prepared_folder(*sweep.split())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sweeps_folders_are_named_by_what_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     many = [f"agent.{name}_lr=1e-3" for name in ("actor", "critic", "alpha")]
-    *_, exclude, folder = preflight.prepare(["-m", "env=Pendulum-v1", "seed=1,2", *many], preflight.check_machine)
+    *_, exclude, folder = sweep_arguments("-m", "env=Pendulum-v1", "seed=1,2", *many)
     fixed = ["env", "agent.actor_lr", "agent.critic_lr", "agent.alpha_lr", "resume"]
     assert exclude == f"hydra.job.config.override_dirname.exclude_keys={fixed}"
     (override,) = compose.parse([folder])
@@ -150,18 +151,17 @@ def test_showing_the_configuration_checks_it_and_creates_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="there are cpu"):
-        preflight.prepare(["--cfg", "job", "preset=foo"], preflight.check_machine)
-    assert preflight.prepare(["--cfg", "job"], preflight.check_machine) == ["--cfg", "job"]
+        read(["--cfg", "job", "preset=foo"])
+    assert read(["--cfg", "job"])[1:] == (None, None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_names_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["env=Pendulum-v1", "experiment=a/b", "seed=7", "save_video=false"]
-    *same, folder = preflight.prepare(arguments, preflight.check_machine)
-    assert same == arguments
+    folder = prepared_folder(*arguments)
     (run,) = tmp_path.glob("exp/*/*")
-    assert folder == f"hydra.run.dir='{run.relative_to(tmp_path)}'"
+    assert folder == run.relative_to(tmp_path)
     assert run.name.split("_", 1)[1] == "sac_a_b_Pendulum-v1_s7"
     assert len(run.name.split("_")[0]) == 6 and len(run.parent.name.split(".")) == 3
 
@@ -172,7 +172,7 @@ def test_a_folder_that_tensorboard_would_not_find_is_one_line_too(
     monkeypatch.chdir(tmp_path)
     folder = os.fsdecode(b"L\xe4ufer")
     with pytest.raises(UserError, match="its name is not UTF-8, which TensorBoard needs"):
-        preflight.prepare(["env=Pendulum-v1", f"hydra.run.dir={compose.quoted(folder)}"], lambda runs: None)
+        prepared_folder("env=Pendulum-v1", f"hydra.run.dir={compose.quoted(folder)}")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 from dm_control import suite
+from lines import sweep_arguments
 
 from launch import preflight
 from settings import compose
-from settings.check import Settings
+from settings.schema import Settings
 from utils import UserError
 
 
@@ -15,7 +16,8 @@ def asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) ->
     """The runs that are checked before a command begins, and what Hydra is given."""
     monkeypatch.chdir(folder)
     checked: list[Settings] = []
-    return checked, preflight.prepare(list(arguments), checked.extend)
+    monkeypatch.setattr(preflight, "check_runs", checked.extend)
+    return checked, sweep_arguments(*arguments)
 
 
 def test_it_is_the_suites_list_with_five_seeds_at_full_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ NOT_KNOWN_YET = [  # whether they are right
     "--tasks",
 ]
 CHOICES = [
-    *(f"agent={path.stem}" for path in (ROOT / "config" / "agent").glob("*.yaml")),
+    *(f"agent={path.stem}" for path in (ROOT / "config" / "agent").glob("[!_]*.yaml")),
     *("preset=cpu", "preset=fast", "preset=short", "preset=pendulum", "preset=lunar_lander", "preset=sac_2018"),
 ]
 

@@ -11,8 +11,8 @@ import pytest
 from runs import RUN, SILENT
 
 import evaluate
-from launch import child, sweep
-from run import folder as run_folder
+from launch import own_process, sweep
+from run.saving import folder as run_folder
 from settings import compose
 
 TINY = (*probes.SMALL, *RUN, "num_train_steps=60", "eval_frequency=60", *SILENT)
@@ -62,7 +62,7 @@ def test_what_a_signal_says_can_be_pasted(tmp_path: Path) -> None:
     said = []
     run.stopping.end = said.append  # type: ignore[method-assign, assignment]
     run.saved.save()
-    run.stopping.asked = 15
+    run.stopping.signal_number = 15
     run._stop()
     run.close()
     assert shlex.split(said[0])[-3:] == ["python", "train.py", f"resume={tmp_path / 'a b'}"]
@@ -108,7 +108,7 @@ def test_a_pools_child_is_told_the_folder_and_the_values_that_its_run_has(
         run_folder.mark_finished(folder, 60, 0.0)
 
     monkeypatch.setattr(sweep, "POOLS", (BASIC,))
-    monkeypatch.setattr(child, "run", read)
+    monkeypatch.setattr(own_process, "run", read)
     env = "env=probes:ProbeTimeLimit-v0,probes:ProbeFaulty-v0"
     assert command(*SWEEP, env, "hydra.sweep.dir=a\\b 'c',(1)") == 0
     values = [(text, f"probes:Probe{name}-v0") for text in ("a b", "it's", "x:y") for name in ("TimeLimit", "Faulty")]

@@ -15,11 +15,12 @@ import pytest
 import torch
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
+from lines import sweep_arguments
 from runs import ROOT, SILENT, assert_same
 
-from launch import child, engines, preflight, sweep
-from launch.command import run_sweep
-from run import folder as run_folder
+from launch import command as command_line
+from launch import launchers, own_process, sweep
+from run.saving import folder as run_folder
 from settings import compose
 from settings.operating_system import usable_cpus
 from utils import RunError, UserError
@@ -71,13 +72,16 @@ def test_ctrl_c_is_no_runs_failure(tmp_path: Path) -> None:
     assert run_folder.failures(tmp_path) == {}
 
 
-def test_a_launcher_that_breaks_off_leaves_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_launcher_that_breaks_off_leaves_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def break_off() -> None:
         run_folder.mark_failed(tmp_path, ["seed=2"], "too hot")
         raise OSError("no queue")
 
+    monkeypatch.setattr(command_line, "hydra_main", break_off)
     with pytest.raises(RunError) as caught:
-        run_sweep(break_off, tmp_path)
+        command_line.run_sweep(tmp_path)
     first, _, failed, again = str(caught.value).splitlines()
     assert first == "the sweep broke off: no queue"
     assert failed == "  seed=2: too hot"
@@ -98,16 +102,16 @@ def test_a_launchers_missing_package_is_one_line(
     for name in ("joblib.yaml", "submitit_slurm.yaml", "submitit_local.yaml", "ray.yaml"):
         monkeypatch.delitem(found, name, raising=False)
     with pytest.raises(UserError, match=rf"not installed; pip install -e '\.\[{needs}\]'"):
-        preflight.prepare(["-m", f"hydra/launcher={launcher}", "seed=1,2"], preflight.check_machine)
+        sweep_arguments("-m", f"hydra/launcher={launcher}", "seed=1,2")
     with pytest.raises(UserError, match="there are cluster, slurm, slurm_local, this_machine"):
-        preflight.prepare(["-m", "hydra/launcher=slrum", "seed=1,2"], preflight.check_machine)
+        sweep_arguments("-m", "hydra/launcher=slrum", "seed=1,2")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_slurm_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="there is no sbatch here"):
-        engines.require({"_target_": engines.SLURM})
+        launchers.require({"_target_": launchers.SLURM})
 
 
 def test_gpus_are_shared_out_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,41 +142,41 @@ def test_a_run_in_its_own_process_says_how_it_ended(tmp_path: Path, monkeypatch:
     def instead(*code: str) -> None:
         script = tmp_path / "script.py"
         script.write_text("\n".join(("import os, sys, signal", *code)))
-        monkeypatch.setattr(child, "TRAIN", script)
+        monkeypatch.setattr(own_process, "TRAIN", script)
 
     instead("print(sys.argv[1], os.environ['EXTRA'])")
-    child.run(["seed=1"], tmp_path, {"EXTRA": "here"})
+    own_process.run(["seed=1"], tmp_path, {"EXTRA": "here"})
     assert (tmp_path / "console.txt").read_text() == "seed=1 here\n"
     instead("print('train.py: seed=x: wrong')", "sys.exit(2)")
     with pytest.raises(RunError, match=r"^seed=x: wrong$"):
-        child.run([], tmp_path, {})
+        own_process.run([], tmp_path, {})
     instead("sys.exit(9)")
     with pytest.raises(RunError, match="ended with exit code 9"):
-        child.run([], tmp_path, {})
+        own_process.run([], tmp_path, {})
     instead("os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(RunError, match="killed by SIGKILL"):
-        child.run([], tmp_path, {})
+        own_process.run([], tmp_path, {})
 
 
 def test_a_run_ends_with_the_worker_that_wanted_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker starts a run and is killed: the kernel tells the run, which here answers through a pipe."""
     run = (
-        "import os, signal; from launch import child; child.end_with_parent();"
+        "import os, signal; from launch import own_process; own_process.end_with_parent();"
         "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'told\\n'), os._exit(0)));"
         "os.write(1, b'begun\\n'); signal.alarm(60); signal.pause()"  # which ends it if nobody tells it
     )
     start = f"subprocess.Popen([sys.executable, '-c', {run!r}], env=told).wait()"
-    told = "told = os.environ | {child.PARENT: str(os.getpid())}"
-    worker = f"import os, subprocess, sys; from launch import child; {told}; {start}"
+    told = "told = os.environ | {own_process.PARENT: str(os.getpid())}"
+    worker = f"import os, subprocess, sys; from launch import own_process; {told}; {start}"
     process = subprocess.Popen([sys.executable, "-c", worker], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGKILL)
     assert process.stdout.readline() == "told\n"
     process.wait()
-    monkeypatch.setenv(child.PARENT, str(os.getpid()))  # which is nobody's parent here
+    monkeypatch.setenv(own_process.PARENT, str(os.getpid()))  # which is nobody's parent here
     with pytest.raises(SystemExit, match="has ended"):
-        child.end_with_parent()
+        own_process.end_with_parent()
 
 
 def test_an_interrupted_worker_lets_its_run_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,10 +193,10 @@ def test_an_interrupted_worker_lets_its_run_save(tmp_path: Path, monkeypatch: py
 
     script = tmp_path / "script.py"
     script.write_text("import signal; signal.alarm(60); signal.pause()")
-    monkeypatch.setattr(child, "TRAIN", script)
+    monkeypatch.setattr(own_process, "TRAIN", script)
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        child.run([], tmp_path, {})
+        own_process.run([], tmp_path, {})
     assert Interrupted.ended == -signal.SIGTERM
 
 

@@ -17,7 +17,7 @@ import optuna
 import probes
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
-from hydra.types import RunMode
+from lines import sweep_arguments
 from omegaconf import OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import _CachedStorage
@@ -25,12 +25,12 @@ from runs import ONE_THREAD, ROOT, SILENT, Killed, assert_same, rows
 
 import train
 from launch import command as command_line
-from launch import line, pruning, sampling, tuning
 from launch import preflight as before
-from run import folder as run_folder
+from launch import pruning, sampling, tuning
 from run.loop import Loop
+from run.saving import folder as run_folder
 from settings import compose
-from settings.check import Settings
+from settings.schema import Settings
 from utils import UserError
 
 # Trials of half a second. An episode's return is five times its pay. So fast a learning rate as 1e30 ends in actions
@@ -105,7 +105,7 @@ class _NoLock:
 
 @pytest.fixture
 def every_call_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("run.folder.Lock", _NoLock)
+    monkeypatch.setattr("run.saving.folder.Lock", _NoLock)
 
 
 @pytest.mark.thorough
@@ -206,9 +206,9 @@ def test_a_pruned_run_whose_study_was_killed_before_it_noted_that_is_not_run_aga
 def preflight(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
     """The runs that are checked, and what Hydra is given."""
     monkeypatch.chdir(folder)
-    rest, resume = line.take_resume(list(arguments))
     checked: list[Settings] = []
-    return checked, before.prepare(rest, checked.extend, resume == compose.AUTO)
+    monkeypatch.setattr(before, "check_runs", checked.extend)
+    return checked, sweep_arguments(*arguments)
 
 
 def test_it_searches_around_another_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -487,10 +487,11 @@ def test_what_is_searched(written: str, expected: Any) -> None:
 def test_where_every_trial_failed_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command_line, "prepare", lambda *_: [f"hydra.sweep.dir={compose.quoted(str(tmp_path))}"])
-    monkeypatch.setattr(sys, "argv", ["train.py"])
     failing = Pool(tmp_path, lambda x: [math.nan])
-    assert command_line.run(lambda: sweep(failing, n_trials=1), lambda runs: None, lambda *_: None) == 3
+    monkeypatch.setattr(command_line, "hydra_main", lambda: sweep(failing, n_trials=1))
+    monkeypatch.setattr(before, "prepare_sweep", lambda request: ([], tmp_path))
+    monkeypatch.setattr(sys, "argv", ["train.py", "-m", "seed=1,2"])
+    assert command_line.main() == 3
     assert capsys.readouterr().err == "train.py: every trial failed; the lines above say why\n"
     assert not (tmp_path / "optimization_results.yaml").exists()
 
@@ -530,13 +531,13 @@ def test_a_run_in_a_process_of_its_own_is_the_same_trial(monkeypatch: pytest.Mon
         "sweep": {"dir": "/sweep"},
         "job": {"num": 7},
     }
-    job, run = (OmegaConf.create({"mode": mode, **node}) for mode in (RunMode.MULTIRUN, RunMode.RUN))
+    job = OmegaConf.create(node)
     trial = pruning.Trial("/sweep", 7, {"_target_": "a.B", "n": 2})
     assert pruning.Trial.of_job(job) == trial
-    assert pruning.Trial.of_job(run) is None
+    assert pruning.Trial.of_process() is None
     for name, value in trial.environment().items():
         monkeypatch.setenv(name, value)
-    assert pruning.Trial.of_job(run) == trial
+    assert pruning.Trial.of_process() == trial
     for key, value in (("pruner", None), ("_target_", "hydra._internal.core_plugins.basic_sweeper.BasicSweeper")):
         job.sweeper[key] = value
         assert pruning.Trial.of_job(job) is None

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from runs import ROOT
 
-from launch import command
-from launch.preflight import check_machine
-from train import continue_run
+from launch import command, job
 
 P = "env=Pendulum-v1 save_video=false"  # quick to build
 LINEAR = "{_target_: agent.schedule.Linear, start: 1, final: 2, steps: 3}"
@@ -86,7 +84,12 @@ PARTS = [  # classes that there are, where another kind of class goes
         ("agent.critic.network.block", "null", "", ""),
         ("agent.temperature", "null", "", ""),
         ("logger.sinks.csv", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "a sink goes here"),
-        ("logger", part("run.evaluator.Evaluator"), "._target_=run.evaluator.Evaluator", "a logger goes here"),
+        (
+            "logger",
+            part("run.evaluation.evaluator.Evaluator"),
+            "._target_=run.evaluation.evaluator.Evaluator",
+            "a logger goes here",
+        ),
         ("evaluator", part("logger.Logger"), "._target_=logger.Logger", "an evaluator goes here"),
         ("agent._target_", "logger.Logger", "=logger.Logger", "an agent goes here"),
         ("replay_buffer", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "it has to take obs_shape"),
@@ -115,7 +118,7 @@ SHAPES = [  # what no machine has the memory, or the time, for
     (f"{P} agent.actor.hidden_dim=10000000", "bytes"),
     (f"{P} agent.critic.hidden_depth=100000", "agent.critic.hidden_depth=100000"),
     (f"{P} agent.actor.hidden_depth=100000", "agent.actor.hidden_depth=100000"),
-    (f"{P} agent.critic.num_critics=10000000", "agent.critic.num_critics=10000000"),
+    (f"{P} agent.critic.num_critics=10000000", "agent: its networks and their optimizers need"),
     (f"{P} agent.batch_size=100000000000", "agent.batch_size=100000000000"),
     (f"{P} agent=td3 agent.batch_size=100000000000", "agent.batch_size=100000000000"),
     (f"{P} agent=sac_v agent.value.hidden_dim=10000000", "bytes"),
@@ -141,7 +144,7 @@ PRESETS = [  # that do not fit the agent: who set the key?
     (f"-m {P} preset=cpu agent=sac,td3", "preset=cpu: it sets agent.alpha_lr, which agent=td3 does not have"),
 ]
 
-ENVIRONMENTS = [  # of one's own, which cannot be built (tests/probes.py)
+ENVIRONMENTS = [  # of one's own, which cannot be built (tests/helpers/probes.py)
     ("env=ProbeNeedsSize-v0", "missing 1 required positional argument: 'size'"),
     ("env=ProbeNeedsSize-v0", "gives arguments"),
     ("env=ProbeUnbuildable-v0", "it cannot be built (ZeroDivisionError in "),
@@ -282,7 +285,9 @@ def test_a_wrong_command_line(
     def started(*_: object) -> None:
         raise AssertionError("a run would have begun")
 
-    assert command.run(started, check_machine, continue_run) == 2
+    monkeypatch.setattr(command, "hydra_main", started)
+    monkeypatch.setattr(job, "begin_run", started)
+    assert command.main() == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and message in said.err, said.err
     assert said.out == ""

@@ -153,7 +153,7 @@ def test_staging_loses_no_row_however_late_the_device_copies(monkeypatch: pytest
     class LateStaging(Staging):
         def __init__(self, *args: Any):
             super().__init__(*args)
-            self._copied = [Event() for _ in self._places]
+            self._copied = [Event() for _ in self._buffers]
             events.extend(self._copied)
 
         def _copy(self, place: torch.Tensor, to: torch.Tensor) -> None:
@@ -197,5 +197,5 @@ def test_auto_is_what_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UserError, match=r"replay_storage=pinned: .* device=cpu; choose auto or host"):
         choose_storage("pinned", CPU, True, *sizes)
     free = asked - 1
-    with pytest.raises(UserError, match=r"capacity=1000000 asks for [\d,]+ bytes and the GPU has [\d,]+ free"):
+    with pytest.raises(UserError, match=r"capacity=1000000 needs [\d,]+ bytes and the GPU has [\d,]+ free"):
         choose_storage("device", GPU, True, *sizes)

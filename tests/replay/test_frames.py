@@ -157,7 +157,7 @@ def test_a_state_and_the_rings_rows_go_on_to_the_same_bytes(storage: str, length
 def test_a_forged_row_points_nowhere() -> None:
     buffer, _ = filled("host", 20)
     buffer.rows.view(np.int32)[3, 0] = 10**6
-    with pytest.raises(ValueError, match=r"^rows of frames that there are not$"):
+    with pytest.raises(ValueError, match=r"^rows name frames outside the ring$"):
         buffer.load_state_dict(buffer.state_dict())
 
 
@@ -182,6 +182,8 @@ def test_memory_is_a_twentieth_more_than_the_frames_themselves(monkeypatch: pyte
         assert 1 < asked / (100_000 * 3 * size * size) <= 1.05
     monkeypatch.setattr(replay_buffer, "available_bytes", lambda: 10**9)
     monkeypatch.setattr(frames, "available_bytes", lambda: 10**9)
-    said = r"replay_buffer_capacity=100000: 1,[\d,]+ bytes are asked for, for frames of 64x64 pixels, and 1,000,000,000"
+    said = (
+        r"replay_buffer_capacity=100000: 1,[\d,]+ bytes are needed for frames of 64x64 pixels, 1,000,000,000 are free"
+    )
     with pytest.raises(UserError, match=said):
         FrameBuffer((9, 64, 64), (6,), 100_000, CPU, frame_stack=3)

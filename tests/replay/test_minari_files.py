@@ -152,7 +152,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "texts": (lambda f: replace(f, "rewards", ["x"] * 4), "episode_0/rewards is no array of numbers"),
     "too few": (lambda f: replace(f, "actions", np.zeros((3, 1))), r"actions is \(3, 1\), and \(4, 1\) is needed"),
     "terabytes": (vast, r"observations is \(5, 1000000, 1000000\), and \(5, 2\) is needed"),
-    "a vast piece": (vast_pieces, "rewards lies in pieces of more than"),
+    "a vast piece": (vast_pieces, "rewards has chunks of more than"),
     "no number": (lambda f: replace(f, "rewards", [0, np.nan, 0, 0]), r"episode_0: rewards\[1\] is nan"),
     "an infinite action": (lambda f: replace(f, "actions", [[0], [0], [np.inf], [0]]), r"actions\[2, 0\] is inf"),
     "too large for float32": (lambda f: replace(f, "observations", np.full((5, 2), 1e300)), r"obs\[0, 0\] is inf"),

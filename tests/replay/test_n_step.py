@@ -12,9 +12,9 @@ from transitions import take_over
 from replay.device import STORAGES
 from replay.n_step import NStep
 from replay_buffer import Batch, ReplayBuffer
-from run.buffers import build_n_step
+from run.data.buffers import build_n_step
 from settings import compose
-from settings.check import check
+from settings.schema import check
 from utils import UserError
 
 CPU = torch.device("cpu")

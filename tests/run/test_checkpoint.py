@@ -1,4 +1,4 @@
-"""Checkpoints on disk: whole or not there, checked, small, and of plain values only."""
+"""Reading checkpoints: complete and verified, or refused; only tensors and plain values are loaded."""
 
 import os
 import pickle
@@ -9,52 +9,55 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints import MINE, filled, names, new_buffer, save, state
+from checkpoints import MINE, filled, names, new_buffer, no_policy, save, state
 
-from run import checkpoint
-from run.checkpoint import BrokenError, Checkpoint, Checkpoints, newest_whole
+from run.saving import checkpoint
+from run.saving.checkpoint import BrokenError, Checkpoint, newest_intact
+from run.saving.checkpoint_writer import CheckpointWriter
 from utils import UserError
 
 
-def test_what_was_saved_comes_back_and_old_ones_go(tmp_path: Path) -> None:
+def test_saved_states_are_loaded_and_old_checkpoints_deleted(tmp_path: Path) -> None:
     save(tmp_path, 5, 90, 100)
     assert names(tmp_path) == ["step_100", "step_90"]
-    found, broken = newest_whole(tmp_path, "agent", "run", identity=MINE)
+    found, broken = newest_intact(tmp_path, "agent", "run", identity=MINE)
     assert (found.step, broken, found.load("run")) == (100, [], {"step": 100})
     assert torch.equal(found.load("agent")["weights"], torch.full((4,), 100.0))
     assert found.load("agent")["rng"] == state(100)["rng"]
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_100", "step_90"]
-    assert Checkpoints(tmp_path, 2, MINE).last_step is None
-    assert Checkpoints(tmp_path, 2, MINE, found).last_step == 100
+    assert CheckpointWriter(tmp_path, 2, MINE).last_step is None
+    assert CheckpointWriter(tmp_path, 2, MINE, found).last_step == 100
 
 
 @pytest.mark.parametrize(("capacity", "steps"), [(10, (4, 9)), (10, (4, 7, 13, 37)), (10, (3, 30, 31)), (1, (1, 2, 5))])
-def test_the_ring_comes_back_from_its_segments(tmp_path: Path, capacity: int, steps: tuple[int, ...]) -> None:
+def test_a_ring_is_restored_from_its_segments(tmp_path: Path, capacity: int, steps: tuple[int, ...]) -> None:
     buffer = new_buffer(capacity)
     save(tmp_path, *steps, buffer=buffer)
-    found, _ = newest_whole(tmp_path, "agent", buffer=True)
+    found, _ = newest_intact(tmp_path, "agent", buffer=True)
     other = new_buffer(capacity)
     found.load_rows(other, buffer.state_dict())
     np.testing.assert_array_equal(other._rows, buffer._rows)
 
 
-def test_a_segment_is_written_once_and_goes_when_no_checkpoint_needs_it(tmp_path: Path) -> None:
+def test_a_segment_is_written_once_and_deleted_when_no_checkpoint_lists_it(tmp_path: Path) -> None:
     folder, buffer = tmp_path / "checkpoints/buffer", new_buffer(10)
     saver = save(tmp_path, 6, buffer=buffer)
     (first,) = folder.iterdir()
     written = first.stat().st_mtime_ns, first.stat().st_ino
-    saver.save(12, {"agent": {}}, {}, filled(buffer, 12))
+    saver.save(12, {"agent": {}}, no_policy, filled(buffer, 12))
     assert (first.stat().st_mtime_ns, first.stat().st_ino) == written
     row_bytes = 4 * buffer.row_width
     assert {path.name[:25]: path.stat().st_size // row_bytes for path in folder.iterdir()} == {
         "000000000000-000000000006": 6,
         "000000000006-000000000012": 6,
     }
-    saver.save(16, {"agent": {}}, {}, filled(buffer, 16))  # the ring is 6..16, but step 12's still reaches back to 2
+    saver.save(
+        16, {"agent": {}}, no_policy, filled(buffer, 16)
+    )  # the ring is 6..16, but step 12's still reaches back to 2
     assert first.exists()
-    saver.save(18, {"agent": {}}, {}, filled(buffer, 18))
+    saver.save(18, {"agent": {}}, no_policy, filled(buffer, 18))
     assert not first.exists()
-    newest_whole(tmp_path, "agent", buffer=True)
+    newest_intact(tmp_path, "agent", buffer=True)
 
 
 def damage(path: Path, how: str) -> None:
@@ -74,118 +77,123 @@ def damage(path: Path, how: str) -> None:
 @pytest.mark.parametrize(
     "part", ["step_9/manifest.json", "step_9/agent.pt", "step_9/run.pt", "buffer/000000000005-000000000009.rows"]
 )
-def test_a_damaged_part_means_the_one_before(
+def test_with_a_damaged_file_the_previous_checkpoint_is_used(
     tmp_path: Path, part: str, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(tmp_path, 5, 9, buffer=new_buffer())
     damage(tmp_path / "checkpoints" / part, how)
-    found, broken = newest_whole(tmp_path, "agent", "run", buffer=True)
+    found, broken = newest_intact(tmp_path, "agent", "run", buffer=True)
     assert found.step == 5 and [path.name for path in broken] == ["step_9"]
     said = capsys.readouterr().out
     assert "step_9" in said and Path(part).name in said and said.count("\n") == 1
 
 
-def test_without_a_whole_one_it_says_so(tmp_path: Path) -> None:
+def test_no_checkpoint_and_only_damaged_ones_are_reported(tmp_path: Path) -> None:
     folder = re.escape(str(tmp_path))
     with pytest.raises(UserError, match=f"^{folder}: there is no checkpoint in it$"):
-        newest_whole(tmp_path, "agent")
+        newest_intact(tmp_path, "agent")
     save(tmp_path, 5)
     damage(tmp_path / "checkpoints/step_5/agent.pt", "flipped")
-    with pytest.raises(UserError, match=f"^{folder}: no checkpoint there is whole$"):
-        newest_whole(tmp_path, "agent")
+    with pytest.raises(UserError, match=f"^{folder}: all checkpoints are damaged$"):
+        newest_intact(tmp_path, "agent")
 
 
-def test_a_broken_one_is_replaced_and_does_not_count(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_replaced_and_not_counted(tmp_path: Path) -> None:
     buffer = new_buffer()
     save(tmp_path, 5, 9, buffer=buffer)
     damage(tmp_path / "checkpoints/step_9/agent.pt", "flipped")
-    found, broken = newest_whole(tmp_path, "agent")
-    again, rows = Checkpoints(tmp_path, 2, MINE, found, broken), new_buffer()
+    found, broken = newest_intact(tmp_path, "agent")
+    again, rows = CheckpointWriter(tmp_path, 2, MINE, found, broken), new_buffer()
     found.load_rows(rows, {"num_added": 5})
     rows.num_added = 5
-    again.save(7, {"agent": state(7)}, {}, filled(rows, 7))
+    again.save(7, {"agent": state(7)}, no_policy, filled(rows, 7))
     assert names(tmp_path) == ["step_7", "step_5"]
-    again.save(9, {"agent": state(9)}, {}, filled(rows, 9))
+    again.save(9, {"agent": state(9)}, no_policy, filled(rows, 9))
     assert names(tmp_path) == ["step_9", "step_7"]
-    assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 9
+    assert newest_intact(tmp_path, "agent", buffer=True)[0].step == 9
     np.testing.assert_array_equal(rows._rows, buffer._rows)
 
 
-def test_a_broken_one_that_is_written_again_stays(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_that_is_written_again_is_kept(tmp_path: Path) -> None:
     save(tmp_path, 5, 9)
     damage(tmp_path / "checkpoints/step_9/agent.pt", "flipped")
-    found, broken = newest_whole(tmp_path, "agent")
-    again = Checkpoints(tmp_path, 2, MINE, found, broken)
-    again.save(9, {"agent": state(9)}, {}, None)
+    found, broken = newest_intact(tmp_path, "agent")
+    again = CheckpointWriter(tmp_path, 2, MINE, found, broken)
+    again.save(9, {"agent": state(9)}, no_policy, None)
     assert names(tmp_path) == ["step_9", "step_5"]
-    assert newest_whole(tmp_path, "agent")[1] == []
-    again.save(12, {"agent": state(12)}, {}, None)
+    assert newest_intact(tmp_path, "agent")[1] == []
+    again.save(12, {"agent": state(12)}, no_policy, None)
     assert names(tmp_path) == ["step_12", "step_9"]
 
 
-def test_rows_are_looked_at_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_rows_are_verified_only_on_request(tmp_path: Path) -> None:
     save(tmp_path, 5, 9, buffer=new_buffer())
     damage(tmp_path / "checkpoints/buffer/000000000005-000000000009.rows", "flipped")
-    assert newest_whole(tmp_path, "agent")[0].step == 9
-    assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 5
+    assert newest_intact(tmp_path, "agent")[0].step == 9
+    assert newest_intact(tmp_path, "agent", buffer=True)[0].step == 5
 
 
-def test_a_replay_buffer_saved_whole_is_looked_at_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_replay_buffer_in_one_file_is_verified_only_on_request(tmp_path: Path) -> None:
     for step in (5, 9):
-        Checkpoints(tmp_path, 2, MINE).save(step, {"agent": {}, "replay_buffer": {"rows": [step]}}, {}, None)
+        CheckpointWriter(tmp_path, 2, MINE).save(
+            step, {"agent": {}, "replay_buffer": {"rows": [step]}}, no_policy, None
+        )
     damage(tmp_path / "checkpoints/step_9/replay_buffer.pt", "flipped")
-    assert newest_whole(tmp_path, "agent")[0].step == 9
-    assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 5
+    assert newest_intact(tmp_path, "agent")[0].step == 9
+    assert newest_intact(tmp_path, "agent", buffer=True)[0].step == 5
 
 
-def test_a_broken_one_does_not_hide_the_rows_of_those_before_it(tmp_path: Path) -> None:
+def test_rows_of_older_checkpoints_survive_a_damaged_manifest(tmp_path: Path) -> None:
     buffer = new_buffer(4)  # by step 9 it has none of step 5's rows
     saver = save(tmp_path, 5, 9, keep=3, buffer=buffer)
     damage(tmp_path / "checkpoints/step_9/manifest.json", "empty")
-    saver.save(13, {"agent": {}}, {}, filled(buffer, 13))
+    saver.save(13, {"agent": {}}, no_policy, filled(buffer, 13))
     damage(tmp_path / "checkpoints/step_13/agent.pt", "flipped")
-    assert newest_whole(tmp_path, "agent", buffer=True)[0].step == 5
+    assert newest_intact(tmp_path, "agent", buffer=True)[0].step == 5
 
 
 @pytest.mark.parametrize("key", list(MINE))
-def test_somebody_elses_checkpoint_is_named(tmp_path: Path, key: str) -> None:
+def test_a_checkpoint_with_another_identity_is_refused(tmp_path: Path, key: str) -> None:
     save(tmp_path, 5)
     with pytest.raises(UserError, match=f"step_5.*of {key}={MINE[key]}, not of {key}=other"):
-        newest_whole(tmp_path, "agent", identity=MINE | {key: "other"})
+        newest_intact(tmp_path, "agent", identity=MINE | {key: "other"})
 
 
-def test_another_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "FORMAT", 7)
     save(tmp_path, 5)
     monkeypatch.undo()
     with pytest.raises(UserError, match="of format 7; this version reads 2"):
-        newest_whole(tmp_path, "agent")
+        newest_intact(tmp_path, "agent")
 
 
 @pytest.mark.parametrize(("how", "error"), [("truncated", "RuntimeError"), ("empty", "EOFError")])
-def test_a_part_that_changed_after_it_was_checked_is_named(tmp_path: Path, how: str, error: str) -> None:
+def test_a_file_that_changes_after_its_verification_is_reported(tmp_path: Path, how: str, error: str) -> None:
     save(tmp_path, 5)
-    found, _ = newest_whole(tmp_path, "agent")
+    found, _ = newest_intact(tmp_path, "agent")
     damage(found.path / "agent.pt", how)
     with pytest.raises(UserError, match=rf"step_5/agent\.pt: cannot be read \({error}\)$"):
         found.load("agent")
 
 
-def test_files_that_others_write_are_parts_too(tmp_path: Path) -> None:
+def test_the_policy_is_a_file_of_the_checkpoint(tmp_path: Path) -> None:
     written: list[Path] = []
 
     def policy(path: Path) -> None:
         written.append(path)
         path.write_bytes(b"weights")
 
-    Checkpoints(tmp_path, 2, MINE).save(5, {"agent": {}}, {"policy": policy, "nothing": lambda path: None}, None)
+    writer = CheckpointWriter(tmp_path, 2, MINE)
+    writer.save(5, {"agent": {}}, policy, None)
     assert [path.name for path in written] == ["policy.pt"]
-    found, _ = newest_whole(tmp_path, "agent", "policy")
+    found, _ = newest_intact(tmp_path, "agent", "policy")
     assert (found.path / "policy.pt").read_bytes() == b"weights"
-    assert found.has("agent") and found.has("policy") and not found.has("nothing")
+    assert found.has("agent") and found.has("policy")
     damage(found.path / "policy.pt", "flipped")
     with pytest.raises(BrokenError, match=r"policy\.pt has changed"):
         found.verify("policy")
+    writer.save(9, {"agent": {}}, no_policy, None)
+    assert not newest_intact(tmp_path, "agent")[0].has("policy")
 
 
 class Evil:
@@ -198,10 +206,10 @@ class Evil:
         return (os.mkdir, (str(self.trace),))
 
 
-def test_a_strangers_pickle_does_not_run(tmp_path: Path) -> None:
+def test_an_untrusted_pickle_runs_no_code(tmp_path: Path) -> None:
     trace = tmp_path / "it_ran"
-    Checkpoints(tmp_path, 2, MINE).save(5, {"agent": {"weights": Evil(trace)}}, {}, None)
-    found, _ = newest_whole(tmp_path, "agent")  # its checksums are right
+    CheckpointWriter(tmp_path, 2, MINE).save(5, {"agent": {"weights": Evil(trace)}}, no_policy, None)
+    found, _ = newest_intact(tmp_path, "agent")  # its checksums are right
     with pytest.raises(UserError, match=r"agent\.pt: refused, as it holds more than tensors"):
         found.load("agent")
     assert not trace.exists()
@@ -209,7 +217,7 @@ def test_a_strangers_pickle_does_not_run(tmp_path: Path) -> None:
     assert trace.exists()
 
 
-def test_a_manifest_that_lies_is_not_believed(tmp_path: Path) -> None:
+def test_a_changed_manifest_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 5)
     manifest = tmp_path / "checkpoints/step_5/manifest.json"
     manifest.write_text(manifest.read_text().replace('"step": 5', '"step": 6'))
@@ -217,7 +225,7 @@ def test_a_manifest_that_lies_is_not_believed(tmp_path: Path) -> None:
         Checkpoint(manifest.parent)
 
 
-def test_a_copied_checkpoint_needs_no_buffer_to_give_its_agent(tmp_path: Path) -> None:
+def test_the_agent_of_a_copied_checkpoint_loads_without_its_rows(tmp_path: Path) -> None:
     save(tmp_path, 5, buffer=new_buffer())
     copy = shutil.copytree(tmp_path / "checkpoints/step_5", tmp_path / "elsewhere/step_5")
     found = Checkpoint(copy)

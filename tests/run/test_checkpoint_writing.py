@@ -1,4 +1,4 @@
-"""A checkpoint that cannot be written, or not to its end: the old one stays, and what went wrong is named."""
+"""A checkpoint that cannot be written: the previous one stays, and the error is reported."""
 
 import errno
 import io
@@ -8,45 +8,46 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import MINE, filled, names, new_buffer, save, state
+from checkpoints import MINE, filled, names, new_buffer, no_policy, save, state
 
 from replay import on_disk
-from run import checkpoint, manifests, part_files
-from run.checkpoint import Checkpoints, newest_whole
+from run.saving import checkpoint, checkpoint_writer
+from run.saving.checkpoint import MANIFEST, newest_intact
+from run.saving.checkpoint_writer import CheckpointWriter
 
 
-def test_a_full_disk_is_an_error_of_the_disk_whoever_writes(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_os_error_whoever_writes(tmp_path: Path) -> None:
     def policy(path: Path) -> None:
         path.write_bytes(b"half")
         raise RuntimeError("PytorchStreamWriter failed\nstack")
 
     saver = save(tmp_path, 5)
     with pytest.raises(OSError, match=r"PytorchStreamWriter failed$") as caught:
-        saver.save(9, {"agent": {}}, {"policy": policy}, None)
+        saver.save(9, {"agent": {}}, policy, None)
     assert caught.value.errno == errno.EIO
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_5"]
 
 
-@pytest.mark.parametrize("crash_at", ["extend", "write_state", "signature", "sync", "replace"])
-def test_a_crash_while_writing_leaves_the_old_one(
+@pytest.mark.parametrize("crash_at", ["extend", "write_state", "manifest_checksum", "sync", "replace"])
+def test_a_crash_while_writing_leaves_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: str
 ) -> None:
     buffer = new_buffer()
     saver = save(tmp_path, 5, buffer=buffer)
 
-    def crash(*_: Any) -> None:
-        raise KeyboardInterrupt  # nothing is cleaned up, as by SIGKILL
+    def crash(*arguments: Any) -> None:
+        if crash_at != "sync" or arguments[0].name == MANIFEST:
+            raise KeyboardInterrupt  # nothing is cleaned up, as by SIGKILL
 
-    places = {"extend": on_disk, "replace": Path, "signature": manifests, "write_state": part_files}
-    target = places.get(crash_at, checkpoint)
-    monkeypatch.setattr(target, crash_at, crash)
+    places = {"extend": on_disk, "replace": Path, "manifest_checksum": checkpoint}
+    monkeypatch.setattr(places.get(crash_at, checkpoint_writer), crash_at, crash)
     with pytest.raises(KeyboardInterrupt):
-        saver.save(9, {"agent": state(9)}, {}, filled(buffer, 9))
+        saver.save(9, {"agent": state(9)}, no_policy, filled(buffer, 9))
     monkeypatch.undo()
-    found, broken = newest_whole(tmp_path, "agent", "run", buffer=True)
+    found, broken = newest_intact(tmp_path, "agent", "run", buffer=True)
     assert found.step == 5 and not broken
-    later = Checkpoints(tmp_path, 2, MINE, found)
-    later.save(9, {"agent": state(9)}, {}, buffer)
+    later = CheckpointWriter(tmp_path, 2, MINE, found)
+    later.save(9, {"agent": state(9)}, no_policy, buffer)
     assert names(tmp_path) == ["step_9", "step_5"]
     left = {path.name for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()}
     assert left == {
@@ -58,20 +59,20 @@ def test_a_crash_while_writing_leaves_the_old_one(
 def test_a_deleted_folder_is_not_made_again(tmp_path: Path) -> None:
     saver = save(tmp_path / "run", keep=2)
     with pytest.raises(FileNotFoundError) as caught:
-        saver.save(5, {"agent": {}}, {}, None)
+        saver.save(5, {"agent": {}}, no_policy, None)
     assert caught.value.filename == str(tmp_path / "run/checkpoints")  # what was missing, and not a clean-up's error
     assert not (tmp_path / "run").exists()
 
 
-def test_old_ones_that_cannot_be_removed_wait_for_the_next_time(tmp_path: Path) -> None:
+def test_checkpoints_that_cannot_be_deleted_are_deleted_after_the_next(tmp_path: Path) -> None:
     saver = save(tmp_path, 5, keep=1, buffer=new_buffer())
     (tmp_path / "checkpoints/.step_3.gone").write_text("a file is no folder, and stays")
     gone = tmp_path / "checkpoints/buffer/000000000000-000000000005.rows"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(saver, "_remove_old", raises(OSError(errno.EIO, "no")))
-        saver.save(9, {"agent": {}}, {}, None)
+        saver.save(9, {"agent": {}}, no_policy, None)
     assert names(tmp_path) == ["step_9", "step_5"] and saver.last_step == 9 and gone.exists()
-    saver.save(13, {"agent": {}}, {}, None)
+    saver.save(13, {"agent": {}}, no_policy, None)
     assert names(tmp_path) == ["step_13"] and not gone.exists()
 
 
@@ -91,11 +92,11 @@ class FullForAWhile(io.BytesIO):
         return super().write(data)
 
 
-def test_a_disks_error_is_told_from_torchs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_is_not_hidden_by_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "open", lambda *_: FullForAWhile())
     with pytest.raises(OSError, match="no space"):
-        part_files.write_state({"weights": torch.zeros(1000)}, tmp_path / "agent.pt")
+        checkpoint_writer.write_state({"weights": torch.zeros(1000)}, tmp_path / "agent.pt")
     monkeypatch.undo()
     monkeypatch.setattr(torch, "save", raises(RuntimeError("torch's own")))
     with pytest.raises(RuntimeError, match="torch's own"):
-        part_files.write_state({}, tmp_path / "agent.pt")
+        checkpoint_writer.write_state({}, tmp_path / "agent.pt")

@@ -1,4 +1,4 @@
-"""Evaluations beside the training: the numbers of those that stop it, whatever happens to the process."""
+"""Background evaluations give the results of foreground ones, whatever happens to their process."""
 
 import os
 import signal
@@ -14,36 +14,38 @@ import torch
 from runs import Killed, assert_same, at_step, die_in, go_on, rows
 
 from agent.policy_file import load_policy
-from run import beside, best
-from run import folder as run_folder
-from run.beside import Beside
-from run.evaluator import Evaluator
-from utils import Stopped, UserError
+from run.evaluation import background
+from run.evaluation.background import BackgroundEvaluator
+from run.evaluation.evaluator import Evaluator
+from run.saving import best
+from run.saving import folder as run_folder
+from run.stopping import Stopped
+from utils import UserError
 
 RUN = (
     *("env=probes:ProbeDrawn-v0", "num_train_steps=400", "num_seed_steps=40", "num_threads=1", "log_save_tb=true"),
     *("eval_frequency=100", "checkpoint_frequency=30"),
 )
-HERE, BESIDE = (*RUN, "eval_in_background=false"), (*RUN, "eval_in_background=true")
+FOREGROUND, BACKGROUND = (*RUN, "eval_in_background=false"), (*RUN, "eval_in_background=true")
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("straight") / "run"
-    probes.train(folder, *HERE)
+    probes.train(folder, *FOREGROUND)
     return folder
 
 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Those that evaluate, as they are started."""
-    start, pids = Beside._start, []
+    start, pids = BackgroundEvaluator._start, []
 
-    def noted(self: Beside) -> None:
+    def noted(self: BackgroundEvaluator) -> None:
         start(self)
         pids.append(self._process.pid)
 
-    monkeypatch.setattr(Beside, "_start", noted)
+    monkeypatch.setattr(BackgroundEvaluator, "_start", noted)
     return pids
 
 
@@ -51,10 +53,10 @@ def none_is_left(process: int) -> bool:
     return not psutil.pid_exists(process)
 
 
-def test_the_numbers_are_those_of_evaluations_that_stop_the_training(
+def test_background_evaluations_have_the_results_of_foreground_ones(
     tmp_path: Path, straight: Path, processes: list[int]
 ) -> None:
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
     run.run()
     run.close()
     assert "evaluator" not in vars(run.evaluations)  # none was made in this process
@@ -65,14 +67,14 @@ def test_the_numbers_are_those_of_evaluations_that_stop_the_training(
 def test_training_does_not_wait_for_the_process_to_start(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, may_start, was_told = Beside._start, threading.Event(), []
+    start, may_start, was_told = BackgroundEvaluator._start, threading.Event(), []
 
-    def held_up(self: Beside) -> None:
+    def held_up(self: BackgroundEvaluator) -> None:
         was_told.append(may_start.wait(120))
         start(self)
 
-    monkeypatch.setattr(Beside, "_start", held_up)
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    monkeypatch.setattr(BackgroundEvaluator, "_start", held_up)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
     at_step(run, 150, may_start.set)  # the first evaluation is that of step 100
     run.run()
     run.close()
@@ -80,40 +82,42 @@ def test_training_does_not_wait_for_the_process_to_start(
     assert_same(tmp_path / "run", straight)
 
 
-def test_training_goes_on_meanwhile_and_waits_for_the_one_before(
+def test_training_goes_on_meanwhile_and_waits_for_the_previous_evaluation(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait, waited = Beside.wait, []
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    wait, waited = BackgroundEvaluator.wait, []
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
 
-    def later(self: Beside) -> Any:
+    def later(self: BackgroundEvaluator) -> Any:
         waited.append(run.step)
         return wait(self)
 
-    monkeypatch.setattr(Beside, "has_answered", False)
-    monkeypatch.setattr(Beside, "wait", later)
+    monkeypatch.setattr(BackgroundEvaluator, "has_answered", False)
+    monkeypatch.setattr(BackgroundEvaluator, "wait", later)
     run.run()
     run.close()
     assert waited == [200, 300, 400, 400]
     assert_same(tmp_path / "run", straight)
 
 
-def test_killed_with_one_under_way_it_ends_in_the_same_bytes(
+def test_a_run_killed_during_an_evaluation_ends_in_the_same_bytes(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Beside, "begin", lambda *_: None)  # which never answers
-        dying = probes.workspace(tmp_path / "run", *BESIDE)
+        patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)  # which never answers
+        dying = probes.workspace(tmp_path / "run", *BACKGROUND)
         die_in(dying, 139)
     assert not (tmp_path / "run/eval.csv").exists()
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", straight)
 
 
-def test_it_goes_on_without_a_process_too(tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pending_evaluation_can_be_made_in_the_foreground(
+    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Beside, "begin", lambda *_: None)
-        die_in(probes.workspace(tmp_path / "run", *BESIDE), 139)
+        patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)
+        die_in(probes.workspace(tmp_path / "run", *BACKGROUND), 139)
     go_on(tmp_path / "run", "eval_in_background=false")
     assert_same(tmp_path / "run", straight)
 
@@ -122,11 +126,11 @@ def test_it_goes_on_without_a_process_too(tmp_path: Path, straight: Path, monkey
     ("number", "timeout_s", "said"),
     [
         (signal.SIGKILL, 60, "its process died"),
-        (signal.SIGSTOP, 0.01, "its process has not been heard of for env_timeout_s=0.01"),
+        (signal.SIGSTOP, 0.01, "its process gave no sign of life for env_timeout_s=0.01"),
     ],
     ids=["dies", "hangs"],
 )
-def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
+def test_if_the_process_dies_or_hangs_its_evaluation_is_repeated_here(
     tmp_path: Path,
     straight: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -136,22 +140,24 @@ def test_a_process_that_dies_or_hangs_is_told_of_and_its_evaluation_made_here(
     timeout_s: float,
     said: str,
 ) -> None:
-    monkeypatch.setattr(beside, "BEAT_S", 0.05)
-    run = probes.workspace(tmp_path / "run", *BESIDE)
-    assert run.evaluations._beside is not None
-    begin = Beside.begin
+    monkeypatch.setattr(background, "BEAT_S", 0.05)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
+    assert run.evaluations._background is not None
+    begin = BackgroundEvaluator.begin
 
-    def begun(self: Beside, step: int, weights: dict[str, Any]) -> None:
+    def begun(self: BackgroundEvaluator, step: int, weights: dict[str, Any]) -> None:
         if step == 200:
             self._timeout_s = timeout_s
             os.kill(self._process.pid, number)
         begin(self, step, weights)
 
-    monkeypatch.setattr(Beside, "begin", begun)
+    monkeypatch.setattr(BackgroundEvaluator, "begin", begun)
     run.run()
     run.close()
     assert_same(tmp_path / "run", straight)
-    assert f"The evaluation at step 200 is made again, and from now on training waits: {said}" in _said(capsys)
+    assert f"The evaluation at step 200 is repeated, and from now on training waits for evaluations: {said}" in _said(
+        capsys
+    )
     assert none_is_left(processes[0])
 
 
@@ -159,7 +165,7 @@ def test_a_run_that_may_be_pruned_waits_and_ends_with_the_row_that_decides(
     tmp_path: Path, processes: list[int], straight: Path
 ) -> None:
     asked: list[int] = []
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
 
     def decide(step: int) -> bool:
         asked.append(step)
@@ -182,25 +188,28 @@ def _said(capsys: pytest.CaptureFixture[str]) -> str:
     return said.out + said.err
 
 
-def test_a_fault_in_it_is_told_of_and_is_no_end(
+def test_an_error_in_the_process_is_reported_and_the_run_goes_on(
     tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An environment that only this process has registered."""
-    run = probes.train(tmp_path / "run", *BESIDE[1:], "env=ProbeDrawn-v0")
+    run = probes.train(tmp_path / "run", *BACKGROUND[1:], "env=ProbeDrawn-v0")
     assert run.step == 400
-    assert "made again, and from now on training waits: UserError: env=ProbeDrawn-v0: no such" in _said(capsys)
+    assert (
+        "is repeated, and from now on training waits for evaluations: UserError: env=ProbeDrawn-v0: no such"
+        in _said(capsys)
+    )
     assert (tmp_path / "run/eval.csv").read_text().count("\n") == 5
 
 
 @pytest.mark.parametrize("at", [150, 200], ids=["while it trains", "while it waits"])
-def test_a_signal_ends_both_and_nothing_is_lost(
+def test_a_signal_ends_both_processes_and_nothing_is_lost(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch, processes: list[int], at: int
 ) -> None:
-    run = probes.workspace(tmp_path / "run", *BESIDE)
+    run = probes.workspace(tmp_path / "run", *BACKGROUND)
     with monkeypatch.context() as patched:
-        patched.setattr(Beside, "has_answered", False)
+        patched.setattr(BackgroundEvaluator, "has_answered", False)
         if at == 200:
-            patched.setattr(Beside, "_ask", lambda *_: None)  # it never answers, so the next one waits
+            patched.setattr(BackgroundEvaluator, "_ask", lambda *_: None)  # it never answers, so the next one waits
             at_step(run, 199, lambda: threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start())
         else:
             at_step(run, at, lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -212,11 +221,13 @@ def test_a_signal_ends_both_and_nothing_is_lost(
     assert_same(tmp_path / "run", straight)
 
 
-def test_auto_is_a_process_where_a_long_run_finds_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_evaluates_in_the_background_if_a_long_run_has_a_free_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def has_process(*overrides: str) -> bool:
         run = probes.workspace(tmp_path / str(time.monotonic_ns()), *overrides)
         run.close()
-        return run.evaluations._beside is not None
+        return run.evaluations._background is not None
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     assert has_process("num_train_steps=10_000") and not has_process("num_train_steps=9_999")
@@ -238,9 +249,9 @@ def test_auto_is_a_process_where_a_long_run_finds_a_core(tmp_path: Path, monkeyp
 def test_what_needs_more_than_a_policy_is_evaluated_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, said: str
 ) -> None:
-    run = probes.train(tmp_path / "run", *BESIDE, override, "checkpoint_frequency=0")
+    run = probes.train(tmp_path / "run", *BACKGROUND, override, "checkpoint_frequency=0")
     assert f"Training waits for evaluations: {said}" in _said(capsys)
-    assert run.evaluations._beside is None and (tmp_path / "run/eval.csv").read_text().count("\n") == 5
+    assert run.evaluations._background is None and (tmp_path / "run/eval.csv").read_text().count("\n") == 5
 
 
 def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
@@ -248,7 +259,7 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
     step, value = max(rows, key=lambda row: float(row[1]))
     policy, kept_step, kept_return = best.load(straight, "cpu")
     assert (kept_step, kept_return) == (int(step), float(value))
-    evaluator = probes.workspace(tmp_path / "run", *HERE).evaluator
+    evaluator = probes.workspace(tmp_path / "run", *FOREGROUND).evaluator
     assert isinstance(evaluator, Evaluator)
     returns = evaluator.evaluate(policy, kept_step).returns
     assert sum(returns) / len(returns) == kept_return
@@ -264,10 +275,10 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
         best.load(tmp_path / "changed", "cpu")
 
 
-def test_killed_between_its_two_files_the_best_policy_is_the_one_before(
+def test_killed_between_two_files_the_previous_best_policy_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = probes.workspace(tmp_path, *HERE).agent.policy
+    policy = probes.workspace(tmp_path, *FOREGROUND).agent.policy
     best.keep(tmp_path, policy, 40, 1.0)
     with monkeypatch.context() as dying, torch.no_grad(), pytest.raises(Killed):
         next(policy.actor.parameters()).add_(1.0)
@@ -288,14 +299,14 @@ def _die() -> None:
     raise Killed
 
 
-def test_the_best_policy_does_not_bring_back_a_folder_that_was_removed(
+def test_the_best_policy_does_not_create_a_deleted_folder_again(
     tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     best.keep(tmp_path / "gone", best.load(straight, "cpu")[0], 40, 1.0)
-    assert "is not kept: No such file" in capsys.readouterr().err and not (tmp_path / "gone").exists()
+    assert "could not be saved: No such file" in capsys.readouterr().err and not (tmp_path / "gone").exists()
 
 
-def test_a_best_policy_that_cannot_be_written_is_a_line_and_no_end(
+def test_a_best_policy_that_cannot_be_written_is_reported_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(policy: Any, path: Path) -> None:
@@ -303,11 +314,13 @@ def test_a_best_policy_that_cannot_be_written_is_a_line_and_no_end(
 
     monkeypatch.setattr(best, "save_policy", full)
     best.keep(tmp_path, None, 40, 1.0)  # type: ignore[arg-type]
-    assert capsys.readouterr().err.startswith("The best policy so far, of step 40, is not kept: PytorchStreamWriter")
+    assert capsys.readouterr().err.startswith(
+        "The best policy so far, of step 40, could not be saved: PytorchStreamWriter"
+    )
 
 
 def test_the_best_is_known_after_a_kill(tmp_path: Path, straight: Path) -> None:
-    dying = probes.workspace(tmp_path / "run", *HERE)
+    dying = probes.workspace(tmp_path / "run", *FOREGROUND)
     dying.progress.best_return = 1e9  # better than any to come
     with pytest.raises(Killed):
         die_then(dying)

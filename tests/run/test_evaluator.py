@@ -1,4 +1,4 @@
-"""Evaluation: episodes of its own, stepped together, whatever their lengths."""
+"""Evaluation episodes: independent of training, stepped together, of any length."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from run.evaluator import Evaluator
+from run.evaluation.evaluator import Evaluator
 
 
 class Seeded(gym.Env):

@@ -4,6 +4,7 @@ import os
 import resource as limits
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import torch
 from runs import RUN, assert_same, at_step, go_on
 
-from run import checkpoint
+from run.saving import checkpoint
 from train import Workspace
 from utils import RunError
 from video import VideoRecorder, filming
@@ -25,13 +26,20 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
 @contextmanager
 def no_file_longer_than(num_bytes: int) -> Iterator[None]:
-    """What a full disk does to a write, by a limit of this process."""
+    """What a full disk does to a write, by a limit of this process.
+
+    No bytecode is written meanwhile: Python does not notice that a module's file was cut off at the limit, and it could
+    not be imported any more.
+    """
     soft, hard = limits.getrlimit(limits.RLIMIT_FSIZE)
-    limits.setrlimit(limits.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        limits.setrlimit(limits.RLIMIT_FSIZE, (soft, hard))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "dont_write_bytecode", True)
+        patched.setenv("PYTHONDONTWRITEBYTECODE", "1")  # for processes, which have the limit too
+        limits.setrlimit(limits.RLIMIT_FSIZE, (num_bytes, hard))
+        try:
+            yield
+        finally:
+            limits.setrlimit(limits.RLIMIT_FSIZE, (soft, hard))
 
 
 def limit_from(run: Workspace, step: int, num_bytes: int) -> None:
@@ -43,13 +51,13 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, capsys: 
     probes.train(tmp_path / "straight", *PROBE)
     run = probes.workspace(tmp_path / "run", *PROBE)
     limit_from(run, 70, 9000)
-    message = r"the run's end is in no checkpoint; stopped at step 160; the last good checkpoint is .*step_60$"
+    message = r"the end of the run is not saved; stopped at step 160; the last good checkpoint is .*step_60$"
     with no_file_longer_than(2**40), pytest.raises(RunError, match=message):
         run.run()
     run.close()
     said = capsys.readouterr().err
     assert "No checkpoint at step 90: File too large; that of step 60 stays" in said
-    found, broken = checkpoint.newest_whole(tmp_path / "run", "agent", "run", buffer=True)
+    found, broken = checkpoint.newest_intact(tmp_path / "run", "agent", "run", buffer=True)
     assert found.step == 60 and not broken
     assert not list((tmp_path / "run/checkpoints").glob(".*"))
     assert not (tmp_path / "run/finished.json").exists()
@@ -163,7 +171,7 @@ def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: 
     run.close()
     stored = run.replay_buffer
     assert np.isfinite(stored._rows[: len(stored)]).all()
-    found, broken = checkpoint.newest_whole(tmp_path, "agent", "run", buffer=True)
+    found, broken = checkpoint.newest_intact(tmp_path, "agent", "run", buffer=True)
     assert found.step == 30 and not broken
 
 

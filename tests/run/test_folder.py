@@ -1,4 +1,4 @@
-"""A run's folder is one run's, and one process's."""
+"""A run's folder belongs to one run, and to one process at a time."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import probes
 import pytest
 
-from run import folder as run_folder
+from run.saving import folder as run_folder
 from sinks.tensorboard import TensorBoardSink
 from utils import UserError
 

@@ -1,4 +1,4 @@
-"""A damaged or forged folder: it is refused in one line, and nothing around it is touched."""
+"""A damaged or forged folder is refused in one line, and nothing around it is changed."""
 
 import hashlib
 import json
@@ -15,7 +15,8 @@ import torch
 from strangers import Change, refused
 
 from agent.policy_file import load_policy
-from run import manifests, resume
+from run.saving import resume
+from run.saving.checkpoint import manifest_checksum
 from utils import UserError
 
 
@@ -27,7 +28,7 @@ def manifest(change: Callable[[dict[str, Any]], Any]) -> Change:
         path = folder / "checkpoints/step_60/manifest.json"
         content = json.loads(path.read_text())["manifest"]
         change(content)
-        path.write_text(json.dumps({"sha256": manifests.signature(content), "manifest": content}))
+        path.write_text(json.dumps({"sha256": manifest_checksum(content), "manifest": content}))
 
     return forge
 
@@ -137,28 +138,40 @@ FOLDERS: dict[str, tuple[Change, str, bool]] = {  # the change, what is said of 
     "train.csv is empty": (as_bytes("train.csv", b""), r"train\.csv: 0 bytes, where its checkpoint left", True),
     "train.csv is no text": (as_bytes("train.csv", b"\xff\xfe\x00"), r"train\.csv: cannot be read", True),
     "train.csv is a folder": (folder_instead("train.csv"), r"train\.csv: cannot be read", True),
-    "a manifest of a list": (raw_manifest("[1]"), "no checkpoint there is whole", False),
-    "a manifest of deep lists": (raw_manifest("[" * 100_000), "no checkpoint there is whole", False),
-    "a manifest of text": (raw_manifest('{"sha256": "x", "manifest": "y"}'), "no checkpoint there is whole", False),
-    "a manifest without a format": (manifest(lambda it: it.pop("format")), "no checkpoint there is whole", False),
+    "a manifest of a list": (raw_manifest("[1]"), "all checkpoints are damaged", False),
+    "a manifest of deep lists": (raw_manifest("[" * 100_000), "all checkpoints are damaged", False),
+    "a manifest of text": (raw_manifest('{"sha256": "x", "manifest": "y"}'), "all checkpoints are damaged", False),
+    "a manifest without a format": (manifest(lambda it: it.pop("format")), "all checkpoints are damaged", False),
     "a format of text": (manifest(at("format", "2\n2")), "a checkpoint of format 2 2", False),
-    "a step of text": (manifest(at("step", "60")), "no checkpoint there is whole", False),
-    "a negative step": (manifest(at("step", -60)), "no checkpoint there is whole", False),
-    "a step out of range": (manifest(at("step", 10**30)), "no checkpoint there is whole", False),
-    "another step": (manifest(at("step", 59)), "no checkpoint there is whole", False),
-    "segments of text": (manifest(at("segments", "all")), "no checkpoint there is whole", False),
-    "segments of numbers": (manifest(at("segments", [1, 2])), "no checkpoint there is whole", False),
-    "a segment with more": (manifest(at("segments", [SEGMENT | {"name": "../x"}])), "no checkpoint there", False),
-    "a segment of text": (manifest(at("segments", [SEGMENT | {"start": "../../x"}])), "no checkpoint there", False),
-    "a segment backwards": (manifest(at("segments", [SEGMENT | {"start": 61}])), "no checkpoint there", False),
-    "a segment out of range": (manifest(at("segments", [SEGMENT | {"stop": 10**40}])), "no checkpoint there", False),
-    "segments with a gap": (
-        manifest(lambda it: it["segments"][1].update(start=31)),
-        "no checkpoint there is whole",
+    "a step of text": (manifest(at("step", "60")), "all checkpoints are damaged", False),
+    "a negative step": (manifest(at("step", -60)), "all checkpoints are damaged", False),
+    "a step out of range": (manifest(at("step", 10**30)), "all checkpoints are damaged", False),
+    "another step": (manifest(at("step", 59)), "all checkpoints are damaged", False),
+    "segments of text": (manifest(at("segments", "all")), "all checkpoints are damaged", False),
+    "segments of numbers": (manifest(at("segments", [1, 2])), "all checkpoints are damaged", False),
+    "a segment with more": (
+        manifest(at("segments", [SEGMENT | {"name": "../x"}])),
+        "all checkpoints are damaged",
         False,
     ),
-    "parts of a list": (manifest(at("parts", [])), "no checkpoint there is whole", False),
-    "an identity of text": (manifest(at("identity", "mine")), "no checkpoint there is whole", False),
+    "a segment of text": (
+        manifest(at("segments", [SEGMENT | {"start": "../../x"}])),
+        "all checkpoints are damaged",
+        False,
+    ),
+    "a segment backwards": (manifest(at("segments", [SEGMENT | {"start": 61}])), "all checkpoints are damaged", False),
+    "a segment out of range": (
+        manifest(at("segments", [SEGMENT | {"stop": 10**40}])),
+        "all checkpoints are damaged",
+        False,
+    ),
+    "segments with a gap": (
+        manifest(lambda it: it["segments"][1].update(start=31)),
+        "all checkpoints are damaged",
+        False,
+    ),
+    "parts of a list": (manifest(at("parts", [])), "all checkpoints are damaged", False),
+    "an identity of text": (manifest(at("identity", "mine")), "all checkpoints are damaged", False),
     "num_added out of range": (part("run", at("replay_buffer/num_added", 10**30)), "does not fit this run", True),
     "num_added too large": (part("run", at("replay_buffer/num_added", 10**9)), "the segments do not hold", True),
     "num_added negative": (part("run", at("replay_buffer/num_added", -5)), "num_added is -5, not a count", True),
@@ -211,7 +224,7 @@ def test_an_empty_folder_with_a_link_is_no_run_to_begin(copied: Path, command: C
 
 
 def test_a_forged_end_is_no_end(copied: Path) -> None:
-    from run import folder
+    from run.saving import folder
 
     for text in ('{"step": Infinity, "last_return": 1}', "[" * 100_000, '{"step": "x"}', "[]"):
         (copied / "finished.json").write_text(text)
@@ -229,5 +242,5 @@ def test_a_policy_is_held_against_the_manifest_beside_it(copied: Path) -> None:
     (path.parent / "manifest.json").write_text('{"name": "somebody\'s web page"}')
     load_policy(path)
     (path.parent / "manifest.json").write_text("[")
-    with pytest.raises(UserError, match=r"cannot be held against manifest\.json \(JSONDecodeError\)"):
+    with pytest.raises(UserError, match=r"cannot be compared with manifest\.json \(JSONDecodeError\)"):
         load_policy(path)

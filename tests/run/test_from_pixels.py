@@ -14,7 +14,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from envs import opengl
 from replay import frames
-from run import checkpoint, environments
+from run import environments
+from run.saving import checkpoint
 
 DRQ = ("agent=drq", *TINY, "frame_stack=2", "action_repeat=1")
 OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
@@ -45,7 +46,7 @@ def test_a_damaged_file_of_frames_means_the_checkpoint_before(tmp_path: Path) ->
     run_until(tmp_path / "killed", 101, *run)
     newest = max((tmp_path / "killed/checkpoints/buffer").glob("*.frames"))
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
-    found, broken = checkpoint.newest_whole(tmp_path / "killed", "agent", buffer=True)
+    found, broken = checkpoint.newest_intact(tmp_path / "killed", "agent", buffer=True)
     assert (found.step, [path.name for path in broken]) == (60, ["step_90"])
     assert go_on(tmp_path / "killed").step == straight.step
     assert (

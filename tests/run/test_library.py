@@ -1,4 +1,4 @@
-"""The library: the loop of train.py with an agent and an environment, and agents in files."""
+"""The library: train.py's loop with an agent and an environment, and agents in files."""
 
 import sys
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from agent.schedule import Linear
 from agent.temperature import LearnedTemperature
 from logger import Logger
 from run import machine
-from run.evaluator import Evaluation
+from run.evaluation.evaluator import Evaluation
 from run.library import evaluate, load, save, shapes, train
 from sinks.csv_files import CsvSink
 from utils import EnvError, UserError
@@ -44,7 +44,7 @@ def make(env: gym.Env, **values: Any) -> SACAgent:
     return SACAgent(**(shapes(env, "cpu") | parts | rates | values))
 
 
-def test_it_learns_what_a_probe_pays_for() -> None:
+def test_an_agent_learns_what_a_probe_rewards() -> None:
     env = gym.make("ProbeActionMatters-v0")
     agent = make(env)
     came = train(agent, env, num_steps=600, num_seed_steps=100)
@@ -54,7 +54,7 @@ def test_it_learns_what_a_probe_pays_for() -> None:
     assert np.mean(evaluate(agent, env, episodes=5)) > -0.01
 
 
-def test_an_agent_goes_on_where_it_is_told_to() -> None:
+def test_a_later_call_continues_with_agent_and_buffer() -> None:
     """Raw bounds, several environments that stay open, held actions, a buffer that was filled before."""
     envs = [gym.make("Pendulum-v1") for _ in range(2)]
     agent = make(envs[0])
@@ -100,7 +100,7 @@ def test_a_later_call_may_run_eagerly() -> None:
     assert isinstance(agent.execution, Eager) and agent.policy.choose == agent.policy.actions
 
 
-def test_logger_evaluator_and_checkpoints_of_ones_own(tmp_path: Path) -> None:
+def test_the_users_logger_evaluator_and_checkpoints(tmp_path: Path) -> None:
     class Steps:
         def evaluate(self, agent: Any, step: int) -> Evaluation:
             return Evaluation([float(step)], [1])
@@ -210,7 +210,10 @@ def forged(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a function": (lambda it: it["agent"].update(critic={"_target_": "os.mkdir", "path": "MARK"}), "os.mkdir: none of"),
-    "an agent that is none": (lambda it: it["agent"].update(_target_="run.folder.Lock"), "no class that belongs there"),
+    "an agent that is none": (
+        lambda it: it["agent"].update(_target_="run.saving.folder.Lock"),
+        "no class that belongs there",
+    ),
     "a node where none goes": (
         lambda it: it["agent"].update(batch_size={"_target_": "agent.schedule.Linear"}),
         "agent.batch_size=.*a plain value goes here",
@@ -219,8 +222,8 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a key that there is not": (lambda it: it["agent"].update(batchsize=1), "agent.batchsize=1: unknown key"),
     "huge networks": (lambda it: it["agent"]["critic"].update(hidden_dim=10**7), "more weights than"),
     "huge observations": (lambda it: it["shapes"].update(obs_dim=10**9), "more weights than"),
-    "shapes that are none": (lambda it: it["shapes"].update(obs_dim=-1), "no agent's file, or a damaged one"),
-    "another format": (lambda it: it.update(format="agent-0"), "no agent's file, or a damaged one"),
+    "shapes that are none": (lambda it: it["shapes"].update(obs_dim=-1), "not a saved agent, or damaged"),
+    "another format": (lambda it: it.update(format="agent-0"), "not a saved agent, or damaged"),
     "another's state": (lambda it: it["state"].pop("actor"), "its state does not fit"),
 }
 
@@ -239,9 +242,9 @@ def test_a_strangers_file_runs_nothing_and_is_one_line(
     assert "\n" not in str(caught.value) and [file.name for file in tmp_path.iterdir()] == ["agent.pt"]
 
 
-def test_a_strangers_pickle_is_not_loaded(tmp_path: Path) -> None:
+def test_an_untrusted_pickle_is_not_loaded(tmp_path: Path) -> None:
     torch.save({"format": "agent-1", "agent": Evil(tmp_path / "MARK")}, tmp_path / "agent.pt")
-    with pytest.raises(UserError, match="no agent's file"):
+    with pytest.raises(UserError, match="not a saved agent"):
         load(tmp_path / "agent.pt")
     assert not (tmp_path / "MARK").exists()
 
@@ -253,11 +256,11 @@ def test_what_could_not_be_loaded_again_is_not_saved(tmp_path: Path, own: Any) -
     class Local(LayerNorm): ...
 
     env = gym.make("Pendulum-v1")
-    for norm, said in ((Local, "Local is no class that can be imported"), (own.make_norm, "norm=<function make_norm")):
+    for norm, said in ((Local, "Local cannot be imported"), (own.make_norm, "norm=<function make_norm")):
         critic = partial(CriticEnsemble, network=partial(NormedMLP, norm=norm), **SIZE)
         with pytest.raises(UserError, match=f"agent.pt: critic.network.norm.*{said[-20:]}"):
             save(make(env, critic=critic), tmp_path / "agent.pt")
-    with pytest.raises(UserError, match=r"agent.pt: actor_lr=<function .* cannot be written down"):
+    with pytest.raises(UserError, match=r"agent.pt: actor_lr=<function .* cannot be saved"):
         save(make(env, actor_lr=lambda step: 0.1), tmp_path / "agent.pt")
     with pytest.raises(UserError, match="ForkAgent has no state_dict"):
         save(ForkAgent(1, 1, (-1, 1), torch.device("cpu")), tmp_path / "agent.pt")

@@ -1,4 +1,4 @@
-"""What the machine can do: devices and precisions."""
+"""Devices and precisions."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def test_a_device_that_is_not_here_is_refused(name: str, message: str) -> None:
         resolve_device(name)
 
 
-def test_precision_is_chosen_anew_for_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precision_is_set_for_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_float32_matmul_precision("high")
     assert set_precision("auto", torch.device("cpu")) == "fp32"
     assert torch.get_float32_matmul_precision() == "highest"
@@ -29,7 +29,7 @@ def test_precision_is_chosen_anew_for_every_run(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("ratio", "said"), [(1.8, "precision=bf16: at this run's sizes this CPU takes 1.8 times"), (0.4, "")]
 )
-def test_a_run_in_bf16_says_by_how_much_it_is_slower(
+def test_a_run_in_bf16_reports_how_much_slower_it_is(
     ratio: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = []
@@ -43,7 +43,7 @@ def test_a_run_in_bf16_says_by_how_much_it_is_slower(
     assert said in printed and ("bf16" in printed) == bool(said)
 
 
-def test_a_product_in_bf16_is_held_against_one_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matmul_in_bf16_is_compared_with_one_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, cost_s = 0.0, {torch.float32: 2.0, torch.bfloat16: 3.0}
 
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -52,6 +52,6 @@ def test_a_product_in_bf16_is_held_against_one_in_fp32(monkeypatch: pytest.Monke
         now_s += cost_s[a.dtype]
         return a
 
-    monkeypatch.setattr(machine, "product", product)
+    monkeypatch.setattr(machine, "fast_matmul", product)
     monkeypatch.setattr(machine.time, "perf_counter", lambda: now_s)
     assert machine.bf16_time_ratio(8, 4) == 1.5

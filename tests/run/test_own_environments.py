@@ -16,8 +16,8 @@ from runs import RUN, SILENT, Killed, assert_same, at_step, rows
 
 import evaluate
 from envs import opengl
-from run import resume
 from run.environments import env_maker
+from run.saving import resume
 from train import Workspace
 
 pytestmark = pytest.mark.usefixtures("my_package")
@@ -118,7 +118,7 @@ def test_a_wrapper_may_be_for_one_kind_alone_and_the_first_is_innermost() -> Non
         "{_target_: gymnasium.wrappers.ClipReward, max_reward: 1, only_in: %s}",
     )
     cfg = composed.settings(ENV, f"env_wrappers=[{first},{second % 'training'}]", "env_kwargs.friction=1")
-    around = ["ActionRepeat", "TransformObservation", "RescaledActions", "Watched"]
+    around = ["ActionRepeat", "TransformObservation", "RescaledActions", "ReportErrors"]
     inside = ["1.0", "PassiveEnvChecker", "OrderEnforcing", "TimeLimit"]
     inside.remove("PassiveEnvChecker")
     assert layers(cfg, "training") == [*inside, "Noise", "ClipReward", *around]

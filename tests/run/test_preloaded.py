@@ -1,4 +1,4 @@
-"""Runs that begin with data: what their buffers hold, what is drawn, what sees it, and that they resume the same."""
+"""Runs that begin with data: contents of their buffers, batches, normalisers, and resuming."""
 
 import shutil
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from made_datasets import EPISODES, LENGTHS, make
 from runs import RUN, assert_same, die_in, go_on, quoted, run_until
 
 import evaluate
-from launch.preflight import check_machine
+from launch.preflight import check_runs
 from replay.device import STORAGES
 from replay.minari_files import MinariFiles
 from replay.mixed import MixedBatches
 from replay_buffer import Batch, ReplayBuffer
-from run import checkpoint, resume
+from run.saving import checkpoint, resume
 from train import Workspace
 from utils import UserError
 
@@ -161,7 +161,7 @@ def test_what_was_recorded_is_what_is_preloaded(tmp_path: Path, capsys: pytest.C
     run.close()
     batch = stored(run.replay_buffer, 24)  # two decisions in each episode of three steps
     assert batch.reward.sum().item() == sum(returns) == 36 and batch.discount[:, 0].tolist() == [1.0, 0.0] * 12
-    played: Any = evaluate.trained.load(tmp_path / "old", "cpu").actor
+    played: Any = evaluate.run_policy.load(tmp_path / "old", "cpu").actor
     np.testing.assert_allclose(batch.action, played.act(batch.obs.numpy()), atol=1e-6)
     with pytest.raises(UserError, match=r"some-v0 is there already; choose another version"):
         evaluate.evaluate(tmp_path / "old", 1, device="cpu", dataset_id="tuples/some-v0")
@@ -241,7 +241,7 @@ def test_a_mistake_is_one_line_before_anything_is_made(name: str, tmp_path: Path
     overrides, message = MISTAKES[name]
     overrides = tuple(text.replace("EMPTY", quoted(tmp_path / "empty")) for text in overrides)
     with pytest.raises(UserError, match=message) as refused:
-        check_machine([composed.settings(*probes.SMALL, *overrides)])
+        check_runs([composed.settings(*probes.SMALL, *overrides)])
     assert "\n" not in str(refused.value)
 
 
@@ -295,7 +295,7 @@ def test_damaged_preloaded_rows_are_found_and_can_be_left(tmp_path: Path, capsys
     assert f"preloaded/{rows.name} has changed" in capsys.readouterr().out
     continued = go_on(tmp_path / "run", without=("replay_buffer",))
     assert_known(continued.preloaded.buffer.stored(0, 18), 1)  # type: ignore[union-attr]
-    found = checkpoint.newest_whole(tmp_path / "run", "agent", "run", buffer=True)[0]
+    found = checkpoint.newest_intact(tmp_path / "run", "agent", "run", buffer=True)[0]
     assert found.step == 160 and found.preloaded[-1].stop == 18
 
 

@@ -1,4 +1,4 @@
-"""What is due when, and the episodes under way, across a restart at any step."""
+"""Which updates, evaluations and checkpoints are due, and the unfinished episodes, across a restart at any step."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 
 from run.progress import Progress
 from settings import compose
-from settings.check import Settings, check
+from settings.schema import Settings, check
 
 
 def settings(*overrides: str) -> Settings:
@@ -62,7 +62,7 @@ def stepped(progress: Progress, steps: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("stop", range(9))
-def test_it_goes_on_where_its_state_was_taken(stop: int) -> None:
+def test_a_restored_state_continues_where_it_was_saved(stop: int) -> None:
     cfg = settings("num_envs=2", "eval_frequency=10", "checkpoint_frequency=12", "updates_per_step=0.3")
     straight, first, second = (Progress(cfg, 1) for _ in range(3))
     for progress in (straight, first):
@@ -79,6 +79,6 @@ def test_an_evaluation_is_no_part_of_an_episodes_duration() -> None:
     progress = Progress(settings(), 1)
     progress.begin_episodes(np.ones(1, bool))
     progress.count(np.ones(1), np.ones(1, int))
-    progress.leave_out(-1000.0)  # as if it had begun so long ago
+    progress.exclude_time(-1000.0)  # as if it had begun so long ago
     assert progress.end_episode(0)["duration"] > 999
     assert progress.unfinished() == []

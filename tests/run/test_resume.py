@@ -1,4 +1,4 @@
-"""Stopped anywhere and started again, a run ends in the same bytes; what would change its meaning is refused."""
+"""A run that is stopped anywhere and resumed ends in the same bytes; changes of its meaning are refused."""
 
 import os
 import random
@@ -17,9 +17,9 @@ from runs import RUN, Killed, assert_same, die_in, go_on, run_until
 from same_run import timeless
 
 import train
-from launch import line
-from run import checkpoint, resume
-from run import folder as run_folder
+from launch import argv
+from run.saving import checkpoint, resume
+from run.saving import folder as run_folder
 from train import Workspace
 from utils import UserError
 
@@ -309,7 +309,7 @@ def test_mistakes_on_the_command_line(
 
 
 def test_a_folder_that_hydra_could_not_parse() -> None:
-    assert line.take_resume(["resume=exp/seed=1,(x)", "num_train_steps=5"]) == (
+    assert argv.take_resume(["resume=exp/seed=1,(x)", "num_train_steps=5"]) == (
         ["num_train_steps=5"],
         "exp/seed=1,(x)",
     )

@@ -1,4 +1,4 @@
-"""Sampled evaluation: a stream of its own, wherever and whenever the evaluation is made."""
+"""Sampled evaluation has its own random numbers, wherever and whenever it runs."""
 
 from pathlib import Path
 from typing import Any
@@ -13,36 +13,36 @@ from runs import RUN, assert_same, go_on, rows, run_until
 from same_run import timeless
 
 import evaluate
-from run.evaluator import Evaluator
+from run.evaluation.evaluator import Evaluator
 from utils import eval_mode
 
 SAMPLED = ("env=probes:ProbeDrawn-v0", *RUN, "eval_sample=true", "num_eval_episodes=3")
 CPU = torch.device("cpu")
 ONE_BY_ONE = {"obs_dim": 1, "action_dim": 1}
-HERE, BESIDE = (*SAMPLED, "eval_in_background=false"), (*SAMPLED, "eval_in_background=true")
+FOREGROUND, BACKGROUND = (*SAMPLED, "eval_in_background=false"), (*SAMPLED, "eval_in_background=true")
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("straight") / "run"
-    probes.train(folder, *HERE)
+    probes.train(folder, *FOREGROUND)
     return folder
 
 
 def test_the_rows_are_the_same_beside_the_training(tmp_path: Path, straight: Path) -> None:
-    run = probes.train(tmp_path / "run", *BESIDE)
+    run = probes.train(tmp_path / "run", *BACKGROUND)
     assert "evaluator" not in vars(run.evaluations)
     assert_same(tmp_path / "run", straight)
 
 
 def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path, straight: Path) -> None:
-    run_until(tmp_path / "run", 80, *HERE)
+    run_until(tmp_path / "run", 80, *FOREGROUND)
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", straight)
 
 
 def test_training_does_not_change_and_evaluations_do(tmp_path: Path, straight: Path) -> None:
-    probes.train(tmp_path / "greedy", *HERE, "eval_sample=false")
+    probes.train(tmp_path / "greedy", *FOREGROUND, "eval_sample=false")
     states = [torch.load(folder / "checkpoints/step_160/agent.pt") for folder in (straight, tmp_path / "greedy")]
     assert timeless(straight / "train.csv") == timeless(tmp_path / "greedy/train.csv")
     for name in ("actor", "critic", "policy"):

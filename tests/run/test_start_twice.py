@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from runs import ROOT, SILENT
 
-from run import folder as run_folder
+from run.saving import folder as run_folder
 
-AGENTS = sorted(path.stem for path in (ROOT / "config/agent").glob("*.yaml"))
+AGENTS = sorted(path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml"))
 SHORT = (
     *("env=Pendulum-v1", "num_seed_steps=40", "num_eval_episodes=1", "execution=eager", "device=cpu"),
     *("save_video=false", "save_figure=false", "log_save_tb=false", "agent.batch_size=8", "replay_buffer_capacity=100"),

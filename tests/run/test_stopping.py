@@ -1,4 +1,4 @@
-"""Signals: saved, said, and gone on from."""
+"""Signals: the run is saved, says so, and can be resumed."""
 
 import os
 import re
@@ -14,8 +14,7 @@ import pytest
 from runs import RUN, SILENT, assert_same, at_step, go_on, run_until
 
 from run import stopping
-from run.stopping import Stopping
-from utils import Stopped
+from run.stopping import Stopped, Stopping
 
 PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
@@ -84,7 +83,7 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "_exit", codes.append)
     with Stopping(grace_s=7) as stop:
         os.kill(os.getpid(), signal.SIGINT)
-        assert stop.asked == signal.SIGINT and not codes
+        assert stop.signal_number == signal.SIGINT and not codes
         os.kill(os.getpid(), signal.SIGINT)
     assert codes == [stopping.EXIT_INTERRUPTED]
 

@@ -1,4 +1,4 @@
-"""A stranger's configuration: whatever is in it, continuing and evaluating the run runs no code of theirs."""
+"""An untrusted configuration: resuming and evaluating such a run executes none of its code."""
 
 import json
 import pickle
@@ -13,7 +13,7 @@ import torch
 import yaml
 from strangers import BOMB, Change, refused
 
-from settings import saved
+from settings import plain_yaml
 from utils import UserError
 
 EVIL = "{_target_: torch.load, f: EVIL, weights_only: false}"
@@ -74,7 +74,7 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
         r"agent\.critic\._target_=.*not a class that is defined there",
     ),
     "a class of the project elsewhere": (
-        put("agent/reward_scale", "{_target_: run.folder.Lock, folder: MARK}"),
+        put("agent/reward_scale", "{_target_: run.saving.folder.Lock, folder: MARK}"),
         "no class that belongs there",
     ),
     "a sink in the agent": (put("agent/reward_scale", "{_target_: sinks.TensorBoardSink}"), "no class that belongs"),
@@ -108,7 +108,7 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
     "hydra's own": (put("reward_scale", f"{{_target_: hydra.utils.call, config: {EVIL}}}"), "none of this project's"),
     "at the top": (put("_target_", "os.system"), "none of this project's"),
     "in the logger": (put("logger/_target_", "logging.FileHandler"), "none of this project's"),
-    "in the evaluator": (put("evaluator/_target_", "run.state.SavedRun"), "no class that belongs there"),
+    "in the evaluator": (put("evaluator/_target_", "run.saving.state.SavedRun"), "no class that belongs there"),
     "in the buffer": (put("replay_buffer/_target_", "torch.load"), "replay_buffer._target_=torch.load"),
     "in a key that is none": (put("more", f"[[[{EVIL}]]]"), r"more\.0\.0\.0\._target_=torch\.load"),
     "below a class of ours": (
@@ -177,8 +177,8 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
     "a node in an argument": (put("env_kwargs", f"{{x: {EVIL}}}"), r"env_kwargs\.x\._target_=torch\.load: none of"),
     "arguments as a node": (put("env_kwargs", EVIL), r"env_kwargs\._target_=torch\.load: none of"),
     "arguments that there are not": (put("env_kwargs", "{x: 1}"), "env_kwargs.x=1: .* has no such argument; there are"),
-    "too wide": (put("agent/critic/hidden_dim", "10000000"), "hidden_dim=10000000, hidden_depth=2: more weights than"),
-    "too deep": (put("agent/actor/hidden_depth", "100000000"), "more weights than"),
+    "too wide": (put("agent/critic/hidden_dim", "10000000"), "more weights than are saved there"),
+    "too deep": (put("agent/actor/hidden_depth", "100000000"), "less than or equal to 1000"),
     "too many critics": (put("agent/critic/num_critics", "100000000"), "more weights than"),
 }
 
@@ -207,4 +207,4 @@ def test_a_study_reads_a_strangers_settings_within_limits(copied: Path) -> None:
     with pytest.raises(UserError, match="an anchor, an alias or a tag in line 1"):
         runs.load(copied / "config.yaml")
     with pytest.raises(OSError):
-        saved.load(copied)
+        plain_yaml.load(copied)

@@ -1,4 +1,4 @@
-"""One's own classes go on and play where their package is trusted, and no others do."""
+"""The user's own classes are resumed and evaluated if their package is trusted, and only then."""
 
 import sys
 import textwrap
@@ -10,7 +10,7 @@ import pytest
 from runs import RUN
 
 import evaluate
-from run import trust
+from run.saving import trust
 from utils import UserError
 
 OWN = """
@@ -46,7 +46,7 @@ def own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "my_package"
 
 
-def test_ones_own_classes_go_on_and_play_with_a_flag(
+def test_the_users_classes_are_resumed_and_evaluated_with_a_flag(
     tmp_path: Path,
     own_package: str,
     command: Callable[..., int],
@@ -93,21 +93,21 @@ def test_mistakes_in_what_is_trusted(
 @pytest.mark.parametrize(
     "target", ["my_package.make", "my_package.np.load", "my_package.gymnasium", "my_package.SACAgent", "my_packages.X"]
 )
-def test_trust_is_in_classes_that_are_defined_there(own_package: str, target: str) -> None:
+def test_only_classes_defined_in_a_trusted_package_are_trusted(own_package: str, target: str) -> None:
     with pytest.raises(UserError, match=r"so it is not run|cannot be imported"):
         trust.require({"agent": {"_target_": target}}, Path("config.yaml"), [own_package])
 
 
-def test_a_list_of_nodes_is_for_an_own_class_alone(own_package: str) -> None:
+def test_a_list_of_nodes_is_for_trusted_classes_only(own_package: str) -> None:
     layers = {"layers": [{"_target_": "agent.networks.LayerNorm", "_partial_": True}]}
     trust.require({"agent": {"_target_": "my_package.MyAgent", **layers}}, Path("x"), [own_package])
     with pytest.raises(UserError, match=r"agent\.layers\.0\._target_=.*no class that belongs there"):
         trust.require({"agent": {"_target_": "agent.sac.SACAgent", **layers}}, Path("x"), [own_package])
 
 
-def test_every_configuration_of_the_projects_own_may_be_continued() -> None:
+def test_every_configuration_of_this_project_can_be_resumed() -> None:
     import composed
 
-    for path in sorted((Path(__file__).parents[2] / "config/agent").glob("*.yaml")):
+    for path in sorted((Path(__file__).parents[2] / "config/agent").glob("[!_]*.yaml")):
         config = composed.settings(f"agent={path.stem}", "log_save_tb=true", "env=Pendulum-v1")
         trust.require({"agent": config.agent, "logger": config.logger, "evaluator": config.evaluator}, path)

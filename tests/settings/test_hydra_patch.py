@@ -1,4 +1,4 @@
-"""A node of another class takes the place of the one there, in one run, in a sweep and in what goes on."""
+"""A node of another class replaces the old one, in a run, in a sweep and when runs are resumed."""
 
 import argparse
 import sys
@@ -12,9 +12,9 @@ import pytest
 import yaml
 from runs import SILENT
 
-from run import resume
+from run.saving import resume
 from settings import compose
-from settings.check import check
+from settings.schema import check
 from utils import UserError
 
 QUANTILES = "{_target_: agent.networks.QuantileHead, _partial_: true, num_quantiles: 7}"

@@ -1,4 +1,4 @@
-"""What a system may lack, taken away: training works without it."""
+"""Training works without the features that some operating systems lack."""
 
 import importlib
 import multiprocessing
@@ -13,8 +13,8 @@ import psutil  # noqa: F401  here, and not within a test: what it imports depend
 import pytest
 
 import evaluate
-from launch import child, first_check
-from run.folder import Lock
+from launch import first_check, own_process
+from run.saving.folder import Lock
 from run.stopping import Stopping
 from settings import operating_system
 
@@ -43,7 +43,7 @@ def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatc
     assert operating_system.usable_cpus() == (os.cpu_count() or 1)
     assert operating_system.processor_vendor() == ""
     monkeypatch.setenv("ENDS_WITH_PROCESS", str(os.getppid()))
-    child.end_with_parent()
+    own_process.end_with_parent()
     overrides = ("eval_in_background=true", "num_train_steps=60", "eval_frequency=30", "agent.batch_size=4")
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides)
     assert len((tmp_path / "eval.csv").read_text().splitlines()) == 3

@@ -1,4 +1,4 @@
-"""What a class of one's own can be told: its signature, and those that it passes the rest on to."""
+"""The keys of a user's class: its own parameters, and those of the constructors that it passes keywords on to."""
 
 from functools import partial
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from settings import compose
-from settings.check import check
-from settings.nested import dotted, walk
+from settings.keys import dotted, walk
+from settings.schema import check
 from settings.types import PositiveInt, UnitInterval
 from utils import UserError
 

@@ -1,4 +1,4 @@
-"""Weights & Biases, offline: what it would be sent is read back from its file."""
+"""Weights & Biases, offline: the tests read its file back."""
 
 import importlib.util
 import json
@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 import probes
 import pytest
+from lines import prepared_folder
 
-from launch import preflight
 from logger import Logger
 from sinks import wandb as wandb_sink
 from utils import UserError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without an account, whoever runs the tests."""
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 
 def records(folder: Path) -> list[Any]:
@@ -122,7 +128,7 @@ def test_what_is_missing_is_one_line_before_anything_is_created(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"log_save_wandb=true: .*pip install -e '\.\[wandb\]'"):
-        preflight.prepare(["log_save_wandb=true"], preflight.check_machine)
+        prepared_folder("log_save_wandb=true")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -130,9 +136,8 @@ def test_nobody_logged_in_is_one_line_too(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     for name in ("WANDB_API_KEY", "WANDB_MODE", "NETRC"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises(UserError, match=r"log_save_wandb=true: .*API key.*mode=offline needs no account"):
-        preflight.prepare(["log_save_wandb=true"], preflight.check_machine)
+        prepared_folder("log_save_wandb=true")
     assert not (tmp_path / "exp").exists()
     wandb_sink.require("offline")
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -1,4 +1,4 @@
-"""Runs are read, grouped and averaged as a reader would by hand."""
+"""Runs are read, grouped and averaged to numbers computed by hand."""
 
 import glob
 import math
@@ -86,7 +86,7 @@ def test_a_run_knows_how_far_it_got(tmp_path: Path) -> None:
 
 def labels(folder: Path) -> dict[str, list[str]]:
     """Label and task -> names of the runs' folders."""
-    found = groups.group(runs.find([str(folder)]))
+    found = groups.group_runs(runs.find([str(folder)]))
     return {f"{group.label} on {group.task}": [run.folder.name for run in group.runs] for group in found}
 
 

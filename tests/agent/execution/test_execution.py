@@ -22,11 +22,11 @@ from stand_in_graphs import (
     train,
 )
 
-from agent.execution import choose
 from agent.execution.captured import WARM_UPS, Captured
-from agent.execution.choose import choose_execution, set_execution
 from agent.execution.recorded import Recorded
 from agent.networks import BatchNorm
+from run import execution
+from run.execution import choose_execution, set_execution
 from utils import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -93,14 +93,14 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: A
     eager, recorded = (make_agent(*(AGENTS | MORE)[name], *overrides) for _ in range(2))
     eager.autocast_dtype = recorded.autocast_dtype = dtype
     set_execution(recorded, "recorded", CPU)
-    recorded.run_update_step = counted = Mock(spec=recorded.update_step, side_effect=recorded.update_step)
+    recorded.update_step = counted = Mock(spec=recorded.update_step, side_effect=recorded.update_step)
     buffers = [make_buffer("host", images=sees_images(name)) for _ in range(2)]
     saved = deepcopy([recorded.state_dict(), buffers[1].state_dict()])
     expected, found = (train(*pair, 16) for pair in zip((eager, recorded), buffers, strict=True))
     assert_same(found, expected)  # metrics, histograms and gradients, of every update
     assert [list(logged) for logged in found] == [list(logged) for logged in expected]  # in their order too
     assert_same(learned(recorded), learned(eager))
-    assert counted.call_count < 8  # once for the first, and once a pattern
+    assert counted.call_count < 9  # in the rehearsal, for the first update, and once a pattern
 
     for part, state in zip((recorded, buffers[1]), saved, strict=True):
         part.load_state_dict(state)  # recordings go on from a state that was loaded
@@ -119,7 +119,7 @@ def test_an_agent_that_is_changed_updates_as_the_eager_one(name: str, execution:
             agent.train(change.get("training", True))
             vars(agent).update(change)
         assert_same(*(train(agent, buffer, 8) for agent, buffer in zip((changed, eager), buffers, strict=True)))
-    assert changed.execution._able
+    assert changed.execution._enabled
 
 
 def test_a_copy_of_an_agent_and_one_that_is_changed_are_recorded_anew() -> None:
@@ -145,7 +145,7 @@ def test_what_cannot_be_recorded_runs_eagerly(capsys: pytest.CaptureFixture[str]
         torch.rand(1, generator=generator)
         return step(batch, noise)
 
-    recorded.run_update_step = with_a_draw
+    recorded.update_step = with_a_draw
     assert_same(train(recorded, "host", 6), train(eager, "host", 6))
     assert capsys.readouterr().out == "Updates run eagerly: an argument of type Generator cannot be recorded.\n"
 
@@ -199,7 +199,9 @@ def test_a_capture_that_fails_names_the_way_out() -> None:
 
     agent = make_agent(*SMALL)
     agent.execution = Captured(Failing(agent))
-    with pytest.raises(UserError, match=r"not be captured here \(operation not permitted .* capturing\); execution=ea"):
+    with pytest.raises(
+        UserError, match=r"not be captured \(operation not permitted .* capturing\); choose execution=ea"
+    ):
         train(agent, "device", 20)
 
 
@@ -208,7 +210,7 @@ def test_a_capture_that_fails_names_the_way_out() -> None:
 )
 def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
-    monkeypatch.setattr(choose, "COMPILE_BACKEND", "aot_eager")
+    monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
     torch._dynamo.reset()
     delays = DELAYED if name.startswith("sac") else DELAYED[:1]
     eager, compiled = (make_agent(*AGENTS[name], *delays) for _ in range(2))

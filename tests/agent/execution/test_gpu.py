@@ -27,9 +27,9 @@ from stand_in_graphs import (
 from transitions import transition
 
 from agent.execution.captured import WARM_UPS
-from agent.execution.choose import choose_execution, set_execution
 from logger import Logger
 from replay.device import MIRRORED_ROWS, STORAGES, DeviceReplayBuffer
+from run.execution import choose_execution, set_execution
 from utils import UserError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
@@ -105,7 +105,7 @@ def test_an_agent_that_is_changed_is_captured_anew() -> None:
             agent.train(change.get("training", True))
             vars(agent).update(change)
         assert_same(*(train(*pair, 8) for pair in zip((captured, eager), buffers, strict=True)), **ROUNDING)
-    assert captured.execution._able
+    assert captured.execution._enabled
 
 
 def test_a_draw_from_the_gpus_global_generator_is_an_error() -> None:
@@ -116,7 +116,7 @@ def test_a_draw_from_the_gpus_global_generator_is_an_error() -> None:
         torch.randn_like(batch.obs)
         return step(batch, noise)
 
-    agent.update_step = agent.run_update_step = drawing
+    agent.update_step = drawing
     with pytest.raises(UserError, match="draws from torch's global generator"):
         agent.update(make_buffer("device", GPU), Logger(Path(), {}), 0)
 

@@ -20,7 +20,7 @@ from agent.execution.captured import Captured, Update
 from agent.execution.eager import Result
 from logger import Logger
 
-NAMES = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("*.yaml"))
+NAMES = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("[!_]*.yaml"))
 VECTORS = {name: overrides(name) for name in NAMES if not name.startswith("drq")}
 PIXELS = {
     f"{name} from pixels": (*overrides(name), *FROM_IMAGES, "agent/observation_normaliser=none") for name in NAMES

@@ -10,7 +10,7 @@ from stand_in_graphs import StandInGraphs, make_buffer
 from torch import nn
 
 from agent.execution.captured import Captured
-from agent.execution.choose import set_execution
+from run.execution import set_execution
 from utils import UserError, leaves
 
 Change = Callable[[Any, dict[str, Any]], Any]  # of an agent and its metrics, in each update step
@@ -27,7 +27,7 @@ def agent_that(change: Change | None = None, execution: str = "eager") -> Any:
             change(agent, metrics)
             return metrics, seen
 
-        agent.update_step = agent.run_update_step = changed
+        agent.update_step = changed
     if execution == "captured":
         agent.execution = Captured(StandInGraphs(agent))
     else:
@@ -49,10 +49,10 @@ def update(agent: Any, times: int = 1, between: Callable[[int], None] = lambda s
 def test_the_first_update_is_rehearsed_and_nothing_of_it_stays() -> None:
     agent = make_agent("agent=flash_sac", *SMALL)
     update(agent, 3)
-    agent._rehearsals.clear()  # as in a process that goes on
+    agent._rehearsal = None  # as in a process that goes on
     before, random = agent.snapshot(), torch.get_rng_state()
     gradients = [p.grad.clone() for p in agent.actor.parameters()]
-    agent.draw(make_batch(32))
+    agent.draw_noise(make_batch(32))
     after = agent.state_dict()
     del before["policy"], after["policy"]  # from which the update's own numbers were drawn
     for (name, was), (_, now) in zip(leaves(before), leaves(after), strict=True):
@@ -139,7 +139,7 @@ def test_a_weight_that_is_annealed_from_outside_is_found_out(
 def test_replays_that_freeze_nothing_are_compared_and_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     plain, recorded = agent_that(), agent_that(execution="recorded")
     assert update(plain, 120) == update(recorded, 120)
-    assert recorded.execution._audit._replays > 100 and recorded.execution._able
+    assert recorded.execution._audit._replays > 100 and recorded.execution._enabled
     assert capsys.readouterr().out == ""
 
 
@@ -165,10 +165,10 @@ def test_what_is_forgotten_is_an_error_that_names_it() -> None:
 
 def test_noise_is_asked_for_in_one_order() -> None:
     agent, batch = agent_that(), make_batch(32)
-    numbers = agent.draw(batch)
-    agent.update_step = agent.run_update_step = lambda batch, noise: ({}, {"q": noise.normal(3)})
+    noise = agent.draw_noise(batch)
+    agent.update_step = lambda batch, noise: ({}, {"q": noise.normal(3)})
     with pytest.raises(UserError, match=r"asked for noise\.normal\(3,\), and for \(32, 6\) in its place"):
-        agent.compute(batch, numbers)
+        agent.compute_update(batch, noise)
 
 
 def test_a_state_that_is_found_goes_on() -> None:

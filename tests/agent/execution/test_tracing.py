@@ -10,8 +10,8 @@ import pytest
 import torch
 from runs import ROOT
 
-from agent.execution import tracing as recording
-from agent.execution.tracing import CannotRecordError, RecordedByShape, record
+from agent.execution import tracing
+from agent.execution.tracing import CannotTraceError, TracedByShape, trace
 
 
 def test_a_recording_does_the_same_on_new_inputs_and_on_tensors_that_stay() -> None:
@@ -27,7 +27,7 @@ def test_a_recording_does_the_same_on_new_inputs_and_on_tensors_that_stay() -> N
         return [gradient, low + 10 * high]
 
     expected_weight = 1 - 0.5 * 2 * 9, 2 - 0.5 * 4 * 1
-    result, again = record(function, [torch.tensor([3.0, 1.0])])
+    result, again = trace(function, [torch.tensor([3.0, 1.0])])
     assert [r.tolist() for r in result] == [[18.0, 4.0], [31.0]]
     assert weight.tolist() == list(expected_weight)  # it ran, once
     assert moments[1].tolist() == [36.0, 8.0]
@@ -54,18 +54,18 @@ def test_what_python_learns_from_a_tensor_is_not_recorded(look: Any) -> None:
         steps.add_(1)
         return [found]
 
-    with pytest.raises(CannotRecordError, match=r"aten::(_local_scalar_dense|index)"):
-        record(function, [torch.ones(3)])
+    with pytest.raises(CannotTraceError, match=r"aten::(_local_scalar_dense|index)"):
+        trace(function, [torch.ones(3)])
     assert steps == 1  # it ran to its end, once
 
 
 def test_a_change_that_would_be_left_out_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [torch.zeros(1), torch.zeros(1)]
     monkeypatch.setattr(  # as a list that the program makes itself
-        recording._Source, "_list", lambda self, values, kind: f"[{', '.join(map(self._argument, values))}]"
+        tracing._SourceWriter, "_list", lambda self, values, kind: f"[{', '.join(map(self._argument, values))}]"
     )
-    with pytest.raises(CannotRecordError, match="aten::_foreach_add_"):
-        record(lambda inputs: [torch._foreach_add_(kept, 1.0), inputs[0]][1:], [torch.ones(1)])
+    with pytest.raises(CannotTraceError, match="aten::_foreach_add_"):
+        trace(lambda inputs: [torch._foreach_add_(kept, 1.0), inputs[0]][1:], [torch.ones(1)])
 
 
 def test_each_shape_has_a_recording_and_what_has_none_runs_as_it_is() -> None:
@@ -78,16 +78,16 @@ def test_each_shape_has_a_recording_and_what_has_none_runs_as_it_is() -> None:
     def signs(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         return [inputs[0] * (1 if inputs[0].sum() > 0 else -1)]
 
-    recorded, eager = RecordedByShape(twice), RecordedByShape(signs)
+    traced, eager = TracedByShape(twice), TracedByShape(signs)
     for x in (torch.tensor([1.0, 3.0]), torch.ones(3), torch.tensor([2.0, 6.0]), -torch.ones(3)):
-        assert [result.tolist() for result in recorded([x])] == [(2 * x).tolist(), [x.mean().item()] * len(x)]
+        assert [result.tolist() for result in traced([x])] == [(2 * x).tolist(), [x.mean().item()] * len(x)]
         assert (eager([x])[0].sum() > 0).item()
-    assert runs == [2, 3] and (recorded.recorded, eager.recorded) == (2, 0)
+    assert runs == [2, 3] and (traced.num_traced, eager.num_traced) == (2, 0)
 
 
 def test_a_recording_keeps_nothing_that_is_not_in_use() -> None:
     kept = [torch.ones(3)]
-    _, again = record(lambda inputs: [inputs[0] * kept[0]], [torch.ones(3)])
+    _, again = trace(lambda inputs: [inputs[0] * kept[0]], [torch.ones(3)])
     assert again([torch.ones(3)])[0].tolist() == [1, 1, 1]
     followed = weakref.ref(kept.pop())
     del again
@@ -98,9 +98,9 @@ def test_a_recording_keeps_nothing_that_is_not_in_use() -> None:
 def test_a_recording_does_not_wait_for_torch_compile_to_be_imported() -> None:
     said = """
 import sys, torch
-from agent.execution.tracing import record
+from agent.execution.tracing import trace
 kept = torch.ones(3)
-_, again = record(lambda inputs: [2 * inputs[0] + kept], [kept])
+_, again = trace(lambda inputs: [2 * inputs[0] + kept], [kept])
 print(again([kept])[0].tolist(), "torch._dynamo" in sys.modules)
 """
     assert subprocess.check_output([sys.executable, "-c", said], cwd=ROOT, text=True) == "[3.0, 3.0, 3.0] False\n"

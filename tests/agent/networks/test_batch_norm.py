@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from agent.execution.views import evaluation_view
 from agent.networks import batch_norm
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.mlp import Linear, initialise
+from agent.toolkit.frozen import evaluation_view
 
 
 def textbook(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,7 @@ def test_values_and_gradients_are_the_textbooks(
 ) -> None:
     torch.manual_seed(0)
     if as_on_a_gpu:
-        monkeypatch.setattr(batch_norm, "_in_one_kernel", batch_norm._for_all_members)
+        monkeypatch.setattr(batch_norm, "_moments_on_cpu", batch_norm._moments_on_gpu)
     norm = random_norm(members, renorm_after, training)
     x = (3 * torch.randn(*(() if shared or not members else (members,)), 9, 5) + 1).double().requires_grad_()
     cases: list[tuple[Any, Any, list[torch.Tensor]]] = [(norm(x), textbook(norm, x), [])]

@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 import torch
 
-from agent.execution.views import frozen_view
 from agent.networks.mlp import MLP, mlp
+from agent.toolkit.frozen import frozen_view
 
 
 def textbook(network: MLP, x: torch.Tensor) -> torch.Tensor:

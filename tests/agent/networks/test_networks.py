@@ -161,7 +161,7 @@ def test_dropout_drops_its_share_keeps_the_mean_and_draws_the_same_again() -> No
     dropout.draw(generator)
     first, memory = dropout(x), [factors.data_ptr() for factors in dropout._factors]
     assert not torch.equal(dropout(x), first)  # each pass of an update drops others
-    with pytest.raises(RuntimeError, match="what it drops is drawn before"):
+    with pytest.raises(RuntimeError, match="its masks are drawn before"):
         dropout(x)
     values = first.unique()
     torch.testing.assert_close(values, torch.tensor([0.0, 1 / 0.75]))

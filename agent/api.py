@@ -1,0 +1,90 @@
+"""Everything that the file of a new algorithm imports (docs/NEW_AGENT.md).
+
+Base classes
+    OffPolicyAgent: an actor, an update step, and all around them; SoftActorAgent: the same with critics, a soft actor
+    and a temperature; Agent: the interface alone. Validated: checks a constructor's arguments by their types.
+The update step
+    Batch: its input; Noise: its random numbers; Metrics, HistogramInputs: its two results.
+    losses: the equations; SoftUpdate: moves a target network; frozen_view, evaluation_view: a module with constant
+    weights, or in evaluation mode.
+    refuse_batch_norm: rejects networks with batch statistics, for agents with plain batches.
+Types of the constructor's arguments, which are the keys of the YAML
+    ActorFactory, CriticFactory, NetworkFactory, Factory and Interface: nodes with a `_target_`; LearningRate, Schedule:
+    a number, or one that follows the step; PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat, UnitInterval,
+    Bounds, Betas, Depth, Init: values.
+Building
+    build_network: the MLP or another network of an actor or critic. Schedules: numbers on a schedule
+    (`self.schedules`). UserError: a mistake of the user's, printed in one line.
+Hooks, for layers that act around an update
+    AfterStep: after each step of their optimizer; FollowsBatches: with statistics of batches; FollowsSteps: with
+    schedules; Phased: changes how it computes; Draws: draws random numbers.
+"""
+
+from agent import Agent, losses
+from agent.components import LearningRate
+from agent.networks.batch_norm import refuse_batch_norm
+from agent.networks.mlp import Init
+from agent.networks.residual import NetworkFactory, build_network
+from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent
+from agent.schedule import Schedules
+from agent.soft_actor import SoftActorAgent
+from agent.toolkit.frozen import evaluation_view, frozen_view
+from agent.toolkit.histograms import HistogramInputs
+from agent.toolkit.hooks import AfterStep, Draws, FollowsBatches, FollowsSteps, Phased
+from agent.toolkit.noise import Noise
+from replay_buffer import Batch
+from settings.types import (
+    Betas,
+    Bounds,
+    Depth,
+    Factory,
+    Interface,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Schedule,
+    UnitInterval,
+)
+from settings.validated import Validated
+from utils import SoftUpdate, UserError
+
+__all__ = [
+    "ActorFactory",
+    "AfterStep",
+    "Agent",
+    "Batch",
+    "Betas",
+    "Bounds",
+    "CriticFactory",
+    "Depth",
+    "Draws",
+    "Factory",
+    "FollowsBatches",
+    "FollowsSteps",
+    "HistogramInputs",
+    "Init",
+    "Interface",
+    "LearningRate",
+    "Metrics",
+    "NetworkFactory",
+    "Noise",
+    "NonNegativeFloat",
+    "NonNegativeInt",
+    "OffPolicyAgent",
+    "Phased",
+    "PositiveFloat",
+    "PositiveInt",
+    "Schedule",
+    "Schedules",
+    "SoftActorAgent",
+    "SoftUpdate",
+    "UnitInterval",
+    "UserError",
+    "Validated",
+    "build_network",
+    "evaluation_view",
+    "frozen_view",
+    "losses",
+    "refuse_batch_norm",
+]

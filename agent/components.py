@@ -1,0 +1,126 @@
+"""The components of an agent: modules, optimizers and hooks, found in its attributes, stepped, saved and restored."""
+
+import copy
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from agent import Agent
+from agent.schedule import Schedules
+from agent.toolkit.adam import Adam
+from agent.toolkit.frozen import is_view
+from agent.toolkit.hooks import AfterStep, Draws, FollowsBatches, FollowsSteps, Phased
+from settings.types import Betas, NonNegativeFloat, Schedule
+
+LearningRate = NonNegativeFloat | Schedule
+
+
+class Components(Agent):
+    """An agent whose modules and stateful objects are found in its attributes, so an author declares nothing twice."""
+
+    schedules: Schedules
+
+    def __init__(self) -> None:
+        self.optimizers: dict[str, Adam] = {}
+        self._optimized: dict[str, nn.Module] = {}  # by the name of the optimizer that steps the module
+
+    def add_optimizer(
+        self,
+        name: str,
+        module: nn.Module,
+        lr: LearningRate,
+        betas: Betas = (0.9, 0.999),
+        weight_decay: NonNegativeFloat = 0.0,
+    ) -> None:
+        """Adds Adam for a module's parameters. `step_optimizers`, logs and checkpoints use its name."""
+        self._optimized[name] = module
+        self.optimizers[name] = Adam((p for p in module.parameters() if p.requires_grad), lr, betas, weight_decay)
+
+    def step_optimizers(self, **losses: torch.Tensor) -> None:
+        """Makes a gradient step of each named optimizer on its loss; all gradients are taken before any step.
+
+        Only the gradients of the named modules are computed, in one backward pass: no loss may depend on the parameters
+        of another loss's module.
+        """
+        optimizers = [self.optimizers[name] for name in losses]
+        parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
+        gradients = torch.autograd.grad(tuple(losses.values()), parameters)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        for name, optimizer in zip(losses, optimizers, strict=True):
+            optimizer.step()
+            for layer in self._after_step[name]:
+                layer.after_step()
+        for layer in self._batch_followers:
+            layer.follow()
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """The modules in the agent's attributes, without views, which share the state of another module."""
+        return {
+            name: value for name, value in vars(self).items() if isinstance(value, nn.Module) and not is_view(value)
+        }
+
+    # The hooks (agent/toolkit/hooks.py), searched for once, when the constructor is long done.
+
+    @cached_property
+    def _after_step(self) -> dict[str, list[Any]]:
+        return {name: _instances(AfterStep, [module]) for name, module in self._optimized.items()}
+
+    @cached_property
+    def _batch_followers(self) -> list[Any]:
+        return _instances(FollowsBatches, self.modules.values())
+
+    @cached_property
+    def _step_followers(self) -> list[Any]:
+        return _instances(FollowsSteps, [self.schedules, *self.optimizers.values(), *self.modules.values()])
+
+    @cached_property
+    def _phased(self) -> list[Any]:
+        return _instances(Phased, self.modules.values())
+
+    @cached_property
+    def _drawing(self) -> list[Any]:
+        return _instances(Draws, vars(self).values())
+
+    def rehearse_draws(self) -> None:
+        """Lets everything that draws note what the next update needs."""
+        for layer in self._drawing:
+            layer.rehearse()
+
+    # State.
+
+    def _stateful(self) -> dict[str, Any]:
+        """Modules and all other attributes with a `load_state_dict`, by name."""
+        stateful = {name: value for name, value in vars(self).items() if hasattr(value, "load_state_dict")}
+        return {
+            name: value for name, value in stateful.items() if not (isinstance(value, nn.Module) and is_view(value))
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            **{name: value.state_dict() for name, value in self._stateful().items()},
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in self._stateful().items():
+            value.load_state_dict(state[name])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state, for `load_state_dict`."""
+        return copy.deepcopy(self.state_dict())
+
+
+def _instances(kind: type, values: Iterable[Any]) -> list[Any]:
+    """All instances of a class among some values and the submodules of those that are modules, each once, in order."""
+    instances: dict[int, Any] = {}
+    for value in values:
+        candidates = value.modules() if isinstance(value, nn.Module) else [value]
+        instances |= {id(candidate): candidate for candidate in candidates if isinstance(candidate, kind)}
+    return list(instances.values())

@@ -1,0 +1,205 @@
+"""Batch normalisation as a function, alone and folded into the linear layer behind it, with gradients by hand.
+
+Normalising is an affine map of each feature, x -> x s + t. In front of a linear layer it is folded into the weights,
+(x s + t) W + b = x (s W) + (t W + b), so only the computation of the statistics reads the whole batch. Written out, the
+backward passes of this file, mlp.py and distributions.py save 12 to 22 % of a recorded update.
+
+Notation: s = scale * inv_std (* r) and t = shift - mean * s (+ scale * d); grad_v is the gradient of the loss in v.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from agent.networks.matmul import LARGE_OF_COLUMNS, fast_matmul
+
+Gradient = torch.Tensor | None
+Backward = Callable[[Any, torch.Tensor], tuple[Gradient, ...]]
+
+
+class Statistics(NamedTuple):
+    """The statistics, (1, width) or (N, 1, width), of y = ((x - mean) * inv_std * r + d) * scale + shift.
+
+    r and d, constants, correct the statistics of a batch towards the running ones; None is no correction. `from_batch`
+    says whether mean and inv_std are functions of x.
+    """
+
+    mean: torch.Tensor
+    inv_std: torch.Tensor
+    r: torch.Tensor | None
+    d: torch.Tensor | None
+    from_batch: bool
+
+
+def _affine_map(scale: torch.Tensor, shift: torch.Tensor, stats: Statistics) -> tuple[torch.Tensor, torch.Tensor]:
+    """s and t of y = x s + t."""
+    if stats.r is None or stats.d is None:
+        s = scale * stats.inv_std
+        return s, torch.addcmul(shift, stats.mean, s, value=-1)
+    s = scale * stats.r * stats.inv_std
+    return s, torch.addcmul(torch.addcmul(shift, scale, stats.d), stats.mean, s, value=-1)
+
+
+def _gradients(
+    grad_s: torch.Tensor, grad_t: torch.Tensor, s: torch.Tensor, stats: Statistics, batch_size: int
+) -> tuple[torch.Tensor, torch.Tensor, Gradient, Gradient]:
+    """Turns the gradients of s and t into those of the parameters, and into x's gradient through the statistics.
+
+    Returns:
+        grad_scale, grad_shift, and c1, c2: the gradient of x through the statistics is c1 + c2 x. None if the
+        statistics are constants.
+    """
+    grad_s = torch.addcmul(grad_s, stats.mean, grad_t, value=-1)  # t depends on s
+    grad_scale = grad_through_s = grad_s * stats.inv_std
+    if stats.r is not None and stats.d is not None:
+        grad_scale = torch.addcmul(grad_scale * stats.r, grad_t, stats.d)
+    if not stats.from_batch:
+        return grad_scale, grad_t, None, None
+    # s is proportional to (var + eps)^(-1/2), so d s / d var = -s inv_std^2 / 2; d var / d x = 2 (x - mean) / B.
+    share = s * (-1 / batch_size)
+    c2 = grad_through_s * stats.inv_std * share
+    c1 = torch.addcmul(grad_t * share, stats.mean, c2, value=-1)
+    if stats.mean.dim() < c1.dim():  # every member saw the same x
+        c1, c2 = c1.sum(0), c2.sum(0)
+    return grad_scale, grad_t, c1, c2
+
+
+def _without_autocast(backward: Backward) -> Backward:
+    """Disables autocast, which would round every matmul of a backward pass."""
+
+    @wraps(backward)
+    def exact(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        if not torch.is_autocast_enabled(gradient.device.type):
+            return backward(ctx, gradient)
+        with torch.autocast(gradient.device.type, enabled=False):
+            return backward(ctx, gradient)
+
+    return exact
+
+
+class Normalised(torch.autograd.Function):
+    """y = x s + t."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, *stats: Any) -> torch.Tensor:
+        s, t = _affine_map(scale, shift, Statistics(*stats))
+        mean, inv_std, r, d, ctx.from_batch = stats
+        ctx.save_for_backward(x, s, mean, inv_std, r, d)
+        return torch.addcmul(t, x, s)
+
+    @staticmethod
+    @once_differentiable
+    @_without_autocast
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        x, s, mean, inv_std, r, d = ctx.saved_tensors
+        grad_t = gradient.sum(-2, keepdim=True)
+        grad_s = (gradient * x).sum(-2, keepdim=True)
+        stats = Statistics(mean, inv_std, r, d, ctx.from_batch)
+        grad_scale, grad_shift, c1, c2 = _gradients(grad_s, grad_t, s, stats, x.shape[-2])
+        # x's gradient: through the affine map, summed over members that share x, and through the statistics.
+        grad_x = gradient * s
+        if x.dim() < grad_x.dim():
+            grad_x = grad_x.sum(0)
+        if c1 is not None and c2 is not None:
+            grad_x.addcmul_(x, c2).add_(c1)
+        return grad_x, grad_scale, grad_shift, *(None for _ in stats)
+
+
+class NormalisedLinear(torch.autograd.Function):
+    """y = (x s + t) W + b, with or without a ReLU, as x (s W) + (t W + b): `folded` is s W, `constant` is t W + b."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        scale: torch.Tensor,
+        shift: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        relu: bool,
+        dtype: torch.dtype | None,
+        *stats: Any,
+    ) -> torch.Tensor:
+        s, t = _affine_map(scale, shift, Statistics(*stats))
+        folded, constant = weight * s.mT, _constant(t, weight, bias)
+        out = _affine(x, folded, constant, dtype, relu)
+        mean, inv_std, r, d, ctx.from_batch = stats
+        ctx.relu, ctx.dtype = relu, dtype
+        ctx.save_for_backward(x, out if relu else None, folded, weight, s, t, mean, inv_std, r, d)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    @_without_autocast
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        x, out, folded, weight, s, t, mean, inv_std, r, d = ctx.saved_tensors
+        stats = Statistics(mean, inv_std, r, d, ctx.from_batch)
+        if ctx.relu:  # in place
+            gradient = torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=gradient)
+        grad_x, grad_scale, grad_shift, grad_weight, grad_bias, c1, c2 = (None,) * 7
+        # First of `folded` and `constant`, then of what they are made of: W, b, s and t, and last scale and shift.
+        if ctx.from_batch or any(ctx.needs_input_grad[1:5]):
+            grad_constant = gradient.sum(-2, keepdim=True)
+            grad_folded = _weight_gradient(x, gradient, ctx.dtype)
+            grad_weight = torch.addcmul(t.mT * grad_constant, grad_folded, s.mT)
+            grad_bias = grad_constant if weight.dim() == 3 else grad_constant[0]
+            grad_s = (grad_folded * weight).sum(-1).unsqueeze(-2)
+            grad_t = grad_constant @ weight.mT
+            grad_scale, grad_shift, c1, c2 = _gradients(grad_s, grad_t, s, stats, x.shape[-2])
+        # x's gradient: through `folded`, summed over members that share x, and through the statistics.
+        if ctx.needs_input_grad[0]:
+            x_per_member = x.dim() == gradient.dim()
+            grad_x = _input_gradient(gradient, folded, c1 if x_per_member else None, ctx.dtype)
+            if not x_per_member:
+                grad_x = grad_x.sum(0) if c1 is None else grad_x.sum(0).add_(c1)
+            if c2 is not None:
+                grad_x.addcmul_(x, c2)
+        return grad_x, grad_scale, grad_shift, grad_weight, grad_bias, None, None, *(None for _ in stats)
+
+
+def _cast(dtype: torch.dtype | None, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return tensors if dtype is None else tuple(tensor.to(dtype) for tensor in tensors)
+
+
+def _constant(t: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """t W + b, of one row or of one row per member."""
+    if weight.dim() == 2:
+        return torch.addmm(bias, t, weight)
+    return torch.baddbmm(bias, t.expand(weight.shape[0], 1, -1), weight)
+
+
+def _affine(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype | None, relu: bool = False
+) -> torch.Tensor:
+    out_dtype = x.dtype
+    x, weight, bias = _cast(dtype, x, weight, bias)
+    if weight.dim() == 3 and weight.shape[-1] == 1:  # as one row: with one column, the matmul takes three times as long
+        out = torch.baddbmm(bias, weight.mT, _for_members(x, weight).mT).mT
+        return (out.relu_() if relu else out).to(out_dtype)
+    return fast_matmul(x, weight, bias, relu).to(out_dtype)
+
+
+def _for_members(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return x if x.dim() == like.dim() else x.expand(like.shape[0], *x.shape)
+
+
+def _weight_gradient(x: torch.Tensor, gradient: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+    x, cast = _cast(dtype, x, gradient)
+    if cast.shape[-1] == 1:
+        return (cast.mT @ _for_members(x, gradient)).mT.to(gradient.dtype)
+    return fast_matmul(x.mT, cast, least=LARGE_OF_COLUMNS).to(gradient.dtype)
+
+
+def _input_gradient(
+    gradient: torch.Tensor, weight: torch.Tensor, constant: Gradient, dtype: torch.dtype | None
+) -> torch.Tensor:
+    """gradient W^T, plus a constant (..., 1, in) in each row."""
+    if weight.shape[-1] == 1:
+        return gradient * weight.mT if constant is None else torch.addcmul(constant, gradient, weight.mT)
+    if constant is None:
+        cast, weight = _cast(dtype, gradient, weight)
+        return fast_matmul(cast, weight.mT).to(gradient.dtype)
+    return _affine(gradient, weight.mT, constant, dtype)

@@ -1,0 +1,69 @@
+"""Matrix products without autograd, by the faster of the two libraries that torch has on a CPU.
+
+torch.mm calls MKL, which does not use AVX-512 on processors other than Intel's. There oneDNN, which torch calls for
+convolutions, takes half the time for 256 x 256 numbers, and adds a bias and a ReLU on the way (docs/PERFORMANCE.md). A
+call of oneDNN costs ten microseconds more, so small matmuls stay with MKL. Autograd has no gradient for it: mlp.py and
+fused_norm.py write their backward passes out.
+"""
+
+from functools import cache
+
+import torch
+
+from settings.operating_system import processor_vendor
+
+LARGE = 2**21  # multiplications from which on oneDNN is faster: 128 rows by 128 x 128
+LARGE_OF_COLUMNS = 2**22  # the same where both matrices are read by columns, as for a weight's gradient
+
+
+def fast_matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    relu: bool = False,
+    rows: int | None = None,
+    least: int = LARGE,
+) -> torch.Tensor:
+    """a b, with a bias and a ReLU on request: (M, K) (K, L) -> (M, L), or N of them as a batch.
+
+    Args:
+        a: (M, K) or (N, M, K); (M, K) goes with each of b's N.
+        b: (K, L) or (N, K, L).
+        bias: (L,) or (1, L), or (N, 1, L).
+        rows: the M that decides on the library, for calls whose M varies.
+        least: multiplications from which on oneDNN is chosen.
+    """
+    if _prefers_onednn(a, b, a.shape[-2] if rows is None else rows, least):
+        return _onednn(a, b, bias, "relu" if relu else "none")
+    if b.dim() == 2:
+        out = torch.mm(a, b) if bias is None else torch.addmm(bias, a, b)
+    else:
+        a = a if a.dim() == 3 else a.expand(b.shape[0], -1, -1)
+        out = torch.bmm(a, b) if bias is None else torch.baddbmm(bias, a, b)
+    return out.relu_() if relu else out
+
+
+def _prefers_onednn(a: torch.Tensor, b: torch.Tensor, rows: int, least: int) -> bool:
+    if not isinstance(rows, int):  # a symbol: the policy is being exported for batches of any size
+        return False
+    large = rows * b.shape[-2] * b.shape[-1] >= least
+    is_plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and not torch.compiler.is_compiling()
+    return large and is_plain and mkl_leaves_avx512_alone()
+
+
+@cache
+def mkl_leaves_avx512_alone() -> bool:
+    """Whether this processor has AVX-512 and is not Intel's."""
+    if not (torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability().startswith("AVX512")):
+        return False
+    return processor_vendor() not in ("", "GenuineIntel")
+
+
+def _onednn(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:
+    linear = torch.ops.mkldnn._linear_pointwise
+    if b.dim() == 2:
+        return linear(a, b.t(), None if bias is None else bias.view(-1), activation, [], "")
+    members = range(len(b))
+    inputs = [a if a.dim() == 2 else a[i] for i in members]
+    biases = [None if bias is None else bias[i, 0] for i in members]
+    return torch.stack([linear(inputs[i], b[i].t(), biases[i], activation, [], "") for i in members])

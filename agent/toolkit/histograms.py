@@ -1,0 +1,59 @@
+"""Histograms of an update: Q values, policy outputs, weights and gradients; and a strip of images."""
+
+from typing import Any, TypedDict
+
+import torch
+from torch import nn
+
+from agent.networks.mlp import Linear
+
+
+class HistogramInputs(TypedDict, total=False):
+    """Tensors that an update step returns for histograms and, the last two, for prioritised replay; all optional."""
+
+    q: torch.Tensor  # Q values, (N, B, 1)
+    mu: torch.Tensor  # mean of the policy before squashing, (B, ..., |A|)
+    log_std: torch.Tensor
+    images: torch.Tensor  # (rows, views, C, H, W), uint8, after augmentation
+    priorities: torch.Tensor  # (B,), float32
+    index: torch.Tensor  # (B,), int64: the row numbers of `priorities`
+
+
+def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
+    """Logs histograms of the inputs and of each layer of the networks.
+
+    Args:
+        networks: by the names of their optimizers; each member of an ensemble is logged alone.
+        logger: has `log_histogram`, `log_param` and, for images, `log_image` (see logger.Logger).
+    """
+    values = {f"train_critic/q{i}_hist": member for i, member in enumerate(inputs.get("q", ()), start=1)}
+    if "mu" in inputs:
+        values["train_actor/mu_hist"] = inputs["mu"]
+    if "log_std" in inputs:
+        values["train_actor/std_hist"] = inputs["log_std"].exp()
+    for key, tensor in values.items():
+        logger.log_histogram(key, tensor, step, log_frequency=1)
+    for name, network in networks.items():
+        for path, layer in network.named_modules():
+            if isinstance(layer, nn.Conv2d) and layer.weight.requires_grad:
+                logger.log_param(f"train_{name}/conv{path.rpartition('.')[2]}", layer, step, log_frequency=1)
+            if not isinstance(layer, Linear):
+                continue
+            short = path.removeprefix("network.").removeprefix("trunk.")
+            for member in [None] if layer.num_members is None else range(layer.num_members):
+                prefix = "" if member is None else f"q{member + 1}_"
+                logger.log_param(f"train_{name}/{prefix}fc{short}", layer, step, log_frequency=1, member=member)
+    if "images" in inputs:
+        logger.log_image("train/images", strip(inputs["images"]), step)
+
+
+def strip(images: torch.Tensor) -> torch.Tensor:
+    """Arranges images (rows, views, C, H, W) in one picture (height, width, 3): in each row, the frames of all views.
+
+    A frame has three channels, or one if C is no multiple of three.
+    """
+    channels = 3 if images.shape[2] % 3 == 0 else 1
+    frames = images.unflatten(2, (-1, channels))  # (rows, views, frames, channels, H, W)
+    picture = frames.permute(0, 4, 1, 2, 5, 3)  # (rows, H, views, frames, W, channels)
+    rows, height, views, stacked, width, _ = picture.shape
+    return picture.reshape(rows * height, views * stacked * width, channels).expand(-1, -1, 3)

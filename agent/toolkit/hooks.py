@@ -1,0 +1,54 @@
+"""Hooks: base classes for layers and other objects that act around an update.
+
+A class inherits from a hook and writes its abstract methods. The agent finds every instance in its modules and
+attributes (agent/components.py).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+
+import torch
+
+
+class AfterStep(ABC):
+    """Corrects parameters right after each step of their optimizer, such as weights back to unit length."""
+
+    @abstractmethod
+    def after_step(self) -> None:
+        """Called without gradients."""
+
+
+class FollowsBatches(ABC):
+    """Keeps statistics of training batches, updated after the backward pass, which reads the old ones."""
+
+    @abstractmethod
+    def follow(self) -> None:
+        """Called after every step of optimizers, also if no batch has passed since the last call."""
+
+
+class FollowsSteps(ABC):
+    """Has values on a schedule of the environment step."""
+
+    @abstractmethod
+    def set_step(self, step: int) -> None:
+        """Called before each update with the number of environment steps so far."""
+
+
+class Phased(ABC):
+    """Changes how it computes at some update. Each phase gets a recording of its own, so none pays for another."""
+
+    @abstractmethod
+    def enter_phase(self) -> Hashable:
+        """Called before each update; returns the phase, which must not change until the next call."""
+
+
+class Draws(ABC):
+    """Draws random numbers before an update, so that a recorded or captured update only reads them."""
+
+    @abstractmethod
+    def rehearse(self) -> None:
+        """Called before the rehearsed update, which shows how many numbers an update needs."""
+
+    @abstractmethod
+    def draw(self, generator: torch.Generator) -> None:
+        """Draws for the next update, into memory that stays in place."""

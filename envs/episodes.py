@@ -1,0 +1,125 @@
+"""Episodes: seeded, so that training can restore any state exactly; and recorded, for data sets."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+# Independent streams of seeds: training episodes, evaluation episodes, and the noise of sampled evaluation actions.
+TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
+
+
+def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
+    """Computes the seed of one episode, or of the actions of one evaluation.
+
+    Args:
+        run_seed: the run's seed, 0 or more.
+        stream: one of the constants above; episodes of two streams never have the same seed sequence.
+        counters: the numbers that identify the episode in its stream, such as (environment index, episode number).
+
+    Returns:
+        An int in [0, 2**32), which every environment family accepts.
+    """
+    return int(np.random.SeedSequence([run_seed, stream, *counters]).generate_state(1)[0])
+
+
+class SeededEpisodes(gym.Wrapper):
+    """A training environment whose every episode is a function of (run seed, index, episode number) and its actions.
+
+    So the state of the environment is the episode's number and the actions since its start. `load_state_dict` resets
+    with that episode's seed and repeats the actions, which is exact for any deterministic environment.
+
+    Args:
+        env: the environment.
+        run_seed: the run's seed.
+        index: the number of this environment among those of the run.
+    """
+
+    def __init__(self, env: gym.Env, run_seed: int, index: int = 0):
+        super().__init__(env)
+        self._run_seed = run_seed
+        self._index = index
+        self._episode = 0
+        self._actions: list[np.ndarray] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts the next episode and ignores `seed`.
+
+        With `options={"states": ...}`, the states of all environments of a run, it restores its own state instead.
+        """
+        if options and "states" in options:
+            return self.load_state_dict(options["states"][self._index]), {}
+        return self._begin(self._episode + 1), {}
+
+    def _begin(self, episode: int) -> Any:
+        self._episode = episode
+        self._actions = []
+        obs, _ = self.env.reset(seed=episode_seed(self._run_seed, TRAIN_STREAM, self._index, episode))
+        return obs
+
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self._actions.append(np.array(action))
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, reward, terminated, truncated, {"repeats": info["repeats"]}  # training reads nothing else
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the number of the episode, from 1, and its actions so far, each (action_dim,)."""
+        return {"episode": self._episode, "actions": [action.tolist() for action in self._actions]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> Any:
+        """Restores an episode and returns its newest observation."""
+        obs = self._begin(state["episode"])
+        for action in state["actions"]:
+            obs, *_ = self.step(np.asarray(action, np.float32))
+        return obs
+
+
+@dataclass
+class Recording:
+    """One recorded episode of T decisions.
+
+    Attributes:
+        seed: the seed of its reset.
+        obs: T + 1 arrays (obs_dim,), float32, flat as the policy sees them.
+        actions: T arrays, in the environment's own shape and bounds.
+        rewards: T rewards, each summed over the steps for which its action was held.
+        terminations, truncations: T flags each.
+    """
+
+    seed: int | None
+    obs: list[np.ndarray]
+    actions: list[np.ndarray] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    terminations: list[bool] = field(default_factory=list)
+    truncations: list[bool] = field(default_factory=list)
+
+
+class Recorder(gym.Wrapper):
+    """Appends each episode of an environment to a list as the episode begins.
+
+    Args:
+        env: an environment with actions in [-1, 1].
+        episodes: the list, which several environments may share.
+    """
+
+    def __init__(self, env: gym.Env, episodes: list[Recording]):
+        super().__init__(env)
+        self._episodes = episodes
+        self._to_own_action = env.get_wrapper_attr("own_actions").of
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._recording = Recording(seed, [np.array(obs)])
+        self._episodes.append(self._recording)
+        return obs, info
+
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        recording = self._recording
+        recording.obs.append(np.array(obs))
+        recording.actions.append(self._to_own_action(action))
+        recording.rewards.append(float(reward))
+        recording.terminations.append(bool(terminated))
+        recording.truncations.append(bool(truncated))
+        return obs, reward, terminated, truncated, info

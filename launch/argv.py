@@ -1,0 +1,111 @@
+"""The command line: this project's own keys, Hydra's options and the overrides."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from run.saving import damaged, trust
+from settings.compose import AUTO, as_folder, searching
+from settings.hydra_patch import args_parser
+from utils import UserError
+
+_COMPLETIONS = ("install", "uninstall", "query")
+
+
+class CommandLine(NamedTuple):
+    """A command line without the keys that Hydra must not see.
+
+    Attributes:
+        argv: arguments for Hydra.
+        resume: folder of the run to continue, `auto`, or None.
+        trusted: packages whose classes the saved configuration of a resumed run may name.
+        without: damaged parts of a resumed run to continue without (see run/saving/damaged.py).
+        options: Hydra's own options, parsed; `overrides` is among them.
+    """
+
+    argv: list[str]
+    resume: str | None
+    trusted: tuple[str, ...]
+    without: tuple[str, ...]
+    options: Any
+
+    @property
+    def overrides(self) -> list[str]:
+        """The overrides, with `--config-dir` as one of them."""
+        folder = self.options.config_dir
+        return [*self.options.overrides, *([searching([Path(folder).resolve()])] if folder else [])]
+
+    @property
+    def config_name(self) -> str:
+        return self.options.config_name or "train"
+
+
+def parse_line(argv: list[str]) -> CommandLine:
+    """Splits a command line.
+
+    Raises:
+        UserError: for a key or an option that is wrong, or that does not go with another one.
+    """
+    argv, trusted = _take(argv, "trust", trust.names)
+    argv, without = _take(argv, damaged.KEY, damaged.names)
+    argv, resume = take_resume([as_folder(argument) for argument in argv])
+    if trusted and not resume:
+        raise UserError(f"trust={','.join(trusted)}: it goes with resume=; a new run may name any class")
+    if without and resume in (None, AUTO):
+        key = f"{damaged.KEY}={','.join(without)}"
+        raise UserError(f"{key}: it goes with resume=<folder>, which continues one run, and with nothing else")
+    return CommandLine(argv, resume, trusted, without, _options(argv))
+
+
+def _take(argv: list[str], key: str, names: Callable[[str], tuple[str, ...]]) -> tuple[list[str], tuple[str, ...]]:
+    """Takes every `key=` off the command line; returns the other arguments, and the names in all of its values."""
+    values = [argument.partition("=")[2] for argument in argv if argument.startswith(f"{key}=")]
+    rest = [argument for argument in argv if not argument.startswith(f"{key}=")]
+    return rest, tuple(name for value in values for name in names(value))
+
+
+def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
+    """Takes `resume=` off the command line: Hydra cannot parse a folder's name with `=`, `,` or `(` in it.
+
+    Returns:
+        The other arguments, and what to resume: a run's folder, `auto`, or None.
+
+    Raises:
+        UserError: for two of them, an empty one, or a folder together with what only a new run can have.
+    """
+    values = [argument.partition("=")[2] for argument in argv if argument.startswith("resume=")]
+    rest = [argument for argument in argv if not argument.startswith("resume=")]
+    if not values:
+        return rest, None
+    if len(values) > 1 or not values[0]:
+        raise UserError("resume=: a run's folder goes here, or auto")
+    if values[0] != AUTO:
+        for argument in rest:
+            if argument.startswith(("-", "hydra.", "hydra/", "+hydra", "~")):
+                raise UserError(f"{argument}: not with resume=<folder>, which continues that one run in its own folder")
+    return rest, values[0]
+
+
+class _OneLine(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        hint = "; options go before the first key=value, or after the last" if "=" in message else ""
+        raise UserError(message + hint)
+
+
+def _options(argv: list[str]) -> Any:
+    parser = args_parser()
+    parser.__class__ = _OneLine
+    # `--tasks` is this project's own, and --help prints more than Hydra's.
+    options = parser.parse_args([argument for argument in argv if argument != "--tasks"])
+    options.tasks = "--tasks" in argv
+    if options.config_path:
+        raise UserError(
+            f"--config-path={options.config_path}: the configuration is this project's; "
+            "--config-dir=<folder> adds one of your own"
+        )
+    if options.config_dir is not None and not Path(options.config_dir).is_dir():
+        raise UserError(f"--config-dir={options.config_dir}: there is no such folder")
+    if options.shell_completion and sum(text.partition("=")[0] in _COMPLETIONS for text in options.overrides) != 1:
+        raise UserError("--shell-completion: install=bash goes after it; or uninstall= or query=, and zsh or fish")
+    return options

@@ -1,0 +1,182 @@
+"""What a command line asks for: a run, a sweep, a run to continue, or something to print.
+
+Reading it composes the configuration, once, and finds unknown keys, choices and tasks. It needs neither torch nor
+dm_control, so such a mistake is answered in under a second. Values are checked by `Runs.settings`, which imports the
+classes that they go to.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from envs import names
+from launch.argv import CommandLine, parse_line
+from launch.launchers import TUNING
+from settings import compose
+from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, parse, plain, with_params
+from settings.schema import Settings, new_path
+from utils import UserError, one_line
+
+# Of a swept value Hydra's escapes and quotes go, too: env=my_pkg\:A-v0 is how Hydra hands a value to its jobs.
+SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
+OmegaConf.register_new_resolver("slug", lambda text: str(text).translate(SLUG), replace=True)
+OmegaConf.register_new_resolver("runs_at_once", compose.runs_at_once, replace=True)
+
+
+class Continued(NamedTuple):
+    """A run to continue: its folder, overrides of its configuration, and the configuration's name."""
+
+    folder: Path
+    overrides: list[str]
+    config_name: str
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One new run, or those of a sweep.
+
+    Attributes:
+        parsed: the overrides on the command line.
+        sweeping, tunes: whether it is a sweep, and one by Optuna.
+        ranges: what is swept, by key, as it is written.
+        config: the configuration, with the first value of everything that is swept.
+        configs: the configurations to check; one for every swept value.
+        overrides: the overrides of each.
+    """
+
+    parsed: list[Override]
+    sweeping: bool
+    tunes: bool
+    ranges: dict[str, str]
+    config: DictConfig
+    configs: list[DictConfig]
+    overrides: list[list[str]]
+
+    def settings(self) -> list[Settings]:
+        """The settings of each run to check; raises UserError at the first mistake."""
+        return [checked(*run) for run in zip(self.configs, self.overrides, strict=True)]
+
+
+class LaunchRequest(NamedTuple):
+    """What a command line asks for. Neither `continued` nor `runs`: it asks for help, or for a configuration."""
+
+    line: CommandLine
+    continued: Continued | None
+    runs: Runs | None
+
+
+def read(argv: list[str]) -> LaunchRequest:
+    """Reads a command line.
+
+    Raises:
+        UserError: at the first mistake in a key, a choice or a task's name.
+    """
+    line = parse_line(argv)
+    options = line.options
+    if options.tasks or options.help or options.hydra_help or options.shell_completion:
+        return LaunchRequest(line, None, None)
+    if line.resume not in (None, AUTO):
+        return LaunchRequest(line, Continued(Path(line.resume), line.argv, "train"), None)
+    continued = _begun(line) if line.resume else None
+    return LaunchRequest(line, continued, None if continued else _runs(line))
+
+
+def _begun(line: CommandLine) -> Continued | None:
+    """For `resume=auto` of one run: the run, if its folder has a checkpoint."""
+    overrides = line.overrides
+    if line.options.multirun or not any(override.key_or_group == "hydra.run.dir" for override in parse(overrides)):
+        return None
+    config = compose_config(line.config_name, overrides)
+    folder = output_folder(config, "hydra.run.dir")
+    if str(config.hydra.mode) == "RunMode.MULTIRUN" or not any(folder.glob("checkpoints/step_*")):
+        return None
+    return Continued(folder, [text for text in overrides if not text.startswith("hydra.run.")], line.config_name)
+
+
+def _runs(line: CommandLine) -> Runs | None:
+    """The new runs; None where Hydra prints a configuration."""
+    base = line.overrides
+    parsed = parse(base)
+    for override in parsed:
+        moved = new_path(override.key_or_group)
+        if moved:
+            raise UserError(f"{override.key_or_group}: that is called {moved} here")
+    if line.options.cfg or line.options.info:
+        compose_config(line.config_name, base)  # for its error, if it has one
+        return None
+    overrides = variants(parsed, base)[:1]
+    config = compose_config(line.config_name, overrides[0])
+    sweeping = line.options.multirun or str(config.hydra.mode) == "RunMode.MULTIRUN"
+    if not sweeping:
+        if any(override.is_sweep_override() for override in parsed):
+            compose_config(line.config_name, base)  # for its error
+        return _known(Runs(parsed, False, False, {}, config, [config], overrides))
+    base = with_params(config.hydra.sweeper.get("params"), base)
+    every = parse(base)
+    ranges = {o.get_key_element(): str(o.input_line).partition("=")[2] for o in every if o.is_sweep_override()}
+    tunes = config.hydra.sweeper.get("_target_") == TUNING
+    overrides = variants(every, base, tunes)
+    if tunes:
+        try:
+            from launch import tuning  # not before: Optuna is optional
+        except ImportError:  # there is none, or an older one
+            install = "pip install -e '.[optuna]'"
+            raise UserError(f"hydra/sweeper=tuning: Optuna 5 is not installed; {install}") from None
+        tuning.require(config, every)
+    configs = [compose_config(line.config_name, each) for each in overrides]
+    return _known(Runs(parsed, True, tunes, ranges, config, configs, overrides))
+
+
+def _known(runs: Runs) -> Runs:
+    """The same runs; raises UserError for a task's name that is not known."""
+    for config in runs.configs:
+        names.require_known(str(plain(config)["env"]))
+    return runs
+
+
+def output_folder(config: DictConfig, key: str) -> Path:
+    """The folder of a run, or of a sweep, by its key.
+
+    Raises:
+        UserError: for an empty name, or a folder that is no place for runs.
+    """
+    folder = OmegaConf.select(config, key)
+    if folder is None or not str(folder).strip():
+        raise UserError(f"{key}=: the name of a folder goes here")
+    if Path(str(folder)).resolve() == CONFIG_DIR.parent:
+        raise UserError(f"{key}={folder}: that is this project's own folder; choose another")
+    return Path(str(folder))
+
+
+def variants(parsed: list[Override], overrides: list[str], intervals: bool = True) -> list[list[str]]:
+    """One list of overrides for each swept value, with every other sweep at its first value.
+
+    Args:
+        intervals: whether the sweeper takes intervals; both ends are checked, and a fraction between them.
+    """
+    first = list(overrides)
+    values: dict[int, list[str]] = {}  # by index into overrides
+    for index, override in enumerate(parsed):
+        if override.is_sweep_override():
+            try:
+                choices = override.value()
+                if intervals and isinstance(choices, IntervalSweep):
+                    low, high = choices.start, choices.end
+                    assert low is not None and high is not None
+                    whole = isinstance(low, int) and isinstance(high, int)
+                    tried: Any = (low, high) if whole else (low, high, 0.6 * low + 0.4 * high)
+                else:
+                    tried = override.sweep_string_iterator()
+                values[index] = [f"{override.get_key_element()}={value}" for value in tried]
+                if not values[index]:
+                    raise UserError(f"{override.input_line}: no value is left of it")
+            except (ValueError, HydraException) as error:  # range(1,5,0)
+                raise UserError(f"{override.input_line}: {one_line(error)}") from None
+            first[index] = values[index][0]
+    return [first] + [
+        [*first[:index], value, *first[index + 1 :]] for index, choices in values.items() for value in choices[1:]
+    ]

@@ -1,0 +1,75 @@
+"""The agent that a configuration describes, and whether it works."""
+
+import copy
+import traceback
+from typing import Any
+
+import torch
+from hydra.utils import get_object, instantiate
+
+from run.env_spec import EnvSpec
+from run.memory import WeightLimit, limit_by_memory
+from settings.schema import Settings
+from settings.signatures import parameters
+from utils import UserError, one_line
+
+
+def identity_of(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
+    """What a checkpoint must have in common with the run that loads it."""
+    return {"agent": cfg.agent["name"], "_target_": cfg.agent["_target_"], "env": cfg.env, **spec.agent_arguments()}
+
+
+def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
+    """The agent of a run's settings; arguments and errors as for `agent_of`."""
+    node = {key: value for key, value in cfg.agent.items() if key != "name"}  # which names the run's folder
+    return agent_of(node, spec.agent_arguments(), device, limit)
+
+
+def agent_of(
+    node: dict[str, Any], shapes: dict[str, Any], device: torch.device, limit: WeightLimit | None = None
+) -> Any:
+    """The agent that a checked node describes.
+
+    Args:
+        node: with the agent's class in `_target_`.
+        shapes: the arguments that come from the environment (EnvSpec.agent_arguments).
+        device: where its networks go.
+        limit: of its weights; None limits them by the memory.
+
+    Raises:
+        UserError: if its networks do not fit into the memory, or it does not take images.
+    """
+    if "obs_shape" in shapes and "obs_shape" not in parameters(get_object(node["_target_"])):
+        raise UserError(
+            f"agent._target_={node['_target_']}: the observations are images {shapes['obs_shape']}, and its "
+            "constructor takes no obs_shape; choose agent=drq"
+        )
+    try:
+        with limit or limit_by_memory(device):
+            return instantiate(node, _convert_="all")(**shapes, device=device)
+    except (MemoryError, RuntimeError) as error:
+        reason = one_line(error)
+        if isinstance(error, RuntimeError) and not any(word in reason for word in ("alloc", "memory", "overflow")):
+            raise
+        raise UserError(f"agent: its networks do not fit into the memory here ({reason[:100]})") from error
+
+
+def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
+    """As `build_agent`; a copy of the agent has acted once, so parts that do not fit together are found.
+
+    Raises:
+        UserError: as `build_agent`; with the place in the code for any other exception.
+    """
+    verb = "be built"
+    try:
+        agent = build_agent(cfg, spec, device, limit)
+        verb = "act"
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            copy.deepcopy(agent).act(spec.zero_obs()[None])
+        return agent
+    except UserError:
+        raise
+    except Exception as error:  # whatever a class of the user's raises
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"
+        raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {verb} ({reason})") from error

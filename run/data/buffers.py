@@ -1,0 +1,140 @@
+"""Builds the replay buffer that a run's settings describe, and what turns steps into its rows."""
+
+import inspect
+from typing import Any
+
+import torch
+from hydra.utils import get_object, instantiate
+
+from agent.toolkit.priorities import require_support
+from replay import device as device_buffer
+from replay import frames
+from replay.n_step import NStep
+from replay_buffer import ReplayBuffer, nbytes
+from replay_buffer import require_memory as require_memory_for_rows
+from run.env_spec import EnvSpec
+from settings.operating_system import available_bytes
+from settings.schema import Settings
+from utils import UserError
+
+# What the training loop and checkpoints use of a replay buffer, and what updates in a CUDA graph use in addition.
+BUFFER_METHODS = ("add", "sample", "num_added", "capacity", "state_dict", "load_state_dict", "__len__")
+GRAPH_METHODS = ("stage", "staged", "generators")
+STAGES = (ReplayBuffer.stage, frames.FrameBuffer.stage)  # which do not call `sample`
+
+
+def build_n_step(cfg: Settings) -> NStep:
+    """Builds what turns steps into the replay buffer's rows.
+
+    Raises:
+        UserError: if a row spans several steps, and the discount is not a number.
+    """
+    if cfg.n_step == 1:
+        return NStep(1)
+    discount = cfg.agent.get("discount")
+    if not isinstance(discount, float | int):
+        raise UserError(
+            f"n_step={cfg.n_step}: rewards are discounted as they are stored, so agent.discount has to be a number, "
+            "not a schedule; choose n_step=1"
+        )
+    return NStep(cfg.n_step, discount)
+
+
+def has_our_buffer(cfg: Settings) -> bool:
+    """Returns whether the replay buffer is ReplayBuffer, which `replay_storage` has three versions of."""
+    return get_object(cfg.replay_buffer["_target_"]) is ReplayBuffer
+
+
+def draws_with_replacement(cfg: Settings) -> bool:
+    """Returns whether a batch may hold a transition twice."""
+    return bool(cfg.replay_buffer.get("with_replacement", True))
+
+
+def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
+    """Resolves `replay_storage=auto`; with a replay buffer of the user's own it stays `auto`.
+
+    Raises:
+        UserError: if the device, or the user's replay buffer, does not support the configured storage.
+    """
+    if has_our_buffer(cfg):
+        capacity = cfg.replay_buffer["capacity"]
+        num_bytes = frames.nbytes(*spec, capacity, cfg.frame_stack) if spec.is_image else nbytes(*spec, capacity)
+        with_replacement = draws_with_replacement(cfg)
+        return device_buffer.choose_storage(cfg.replay_storage, device, with_replacement, capacity, num_bytes)
+    if cfg.replay_storage != "auto":
+        raise UserError(
+            f"replay_storage={cfg.replay_storage}: it chooses where replay_buffer.ReplayBuffer has its rows, and "
+            f"replay_buffer._target_={cfg.replay_buffer['_target_']}; choose replay_storage=auto"
+        )
+    return "auto"
+
+
+def require_memory(cfg: Settings, spec: EnvSpec) -> None:
+    """Raises UserError if a batch, or ReplayBuffer once it is full, would not fit into the memory that is free now."""
+    batch_size = cfg.agent.get("batch_size", 0)
+    batch_bytes, available = nbytes(*spec, batch_size), available_bytes()
+    if batch_bytes > available:
+        raise UserError(
+            f"agent.batch_size={batch_size}: a batch needs {batch_bytes:,} bytes, and {available:,} are available"
+        )
+    if not has_our_buffer(cfg):
+        return
+    if spec.is_image:
+        frames.require_memory(*spec, cfg.replay_buffer["capacity"], cfg.frame_stack)
+    else:
+        require_memory_for_rows(*spec, cfg.replay_buffer["capacity"])
+
+
+def build_replay_buffer(
+    cfg: Settings, spec: EnvSpec, device: torch.device, storage: str, execution: str, agent: Any
+) -> Any:
+    """Builds the replay buffer that `cfg.replay_buffer` describes.
+
+    Args:
+        cfg, spec: of the run.
+        device: device of the batches.
+        storage: result of `choose_storage`.
+        execution: how updates run; in CUDA graphs, they use more of a buffer's methods.
+        agent: the agent; a prioritised buffer needs one that supports it.
+
+    Raises:
+        UserError: if the class takes other arguments, lacks a method, or does not go with the agent or the settings.
+    """
+    node = dict(cfg.replay_buffer)
+    target = node["_target_"]
+    if storage != "auto":
+        if not draws_with_replacement(cfg) and agent.batch_size > node["capacity"]:
+            raise UserError(
+                f"replay_buffer_capacity={node['capacity']}: at least agent.batch_size={agent.batch_size} is needed "
+                "without replacement"
+            )
+        kind = (frames if spec.is_image else device_buffer).STORAGES[storage]
+        node["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
+        node |= {"frame_stack": cfg.frame_stack} if spec.is_image else {}
+    arguments = {"obs_shape": spec.obs_shape, "action_shape": spec.action_shape, "device": device}
+    make = instantiate(node, _convert_="all")
+    try:
+        inspect.signature(make).bind(**arguments)
+    except TypeError as error:
+        raise UserError(
+            f"replay_buffer._target_={target}: it has to take obs_shape, action_shape and device ({error})"
+        ) from None
+    buffer = make(**arguments)
+    is_captured = execution.endswith("captured")
+    needed = BUFFER_METHODS + GRAPH_METHODS if is_captured else BUFFER_METHODS
+    missing = [name for name in needed if not hasattr(buffer, name)]
+    if missing:
+        hint = "; or choose execution=eager" if set(missing) <= set(GRAPH_METHODS) else ""
+        raise UserError(f"replay_buffer._target_={target}: it needs {', '.join(missing)}{hint}")
+    if is_captured and type(buffer).stage in STAGES and type(buffer).sample is not ReplayBuffer.sample:
+        raise UserError(
+            f"replay_buffer._target_={target}: it overrides sample, and updates in a CUDA graph call stage and staged "
+            "instead; override choose, or choose execution=eager"
+        )
+    require_support(agent, buffer)
+    if cfg.preload_share and hasattr(buffer, "update_priorities"):
+        raise UserError(
+            f"preload_share={cfg.preload_share}: replay_buffer._target_={target} draws by priority, and preloaded rows "
+            "are drawn uniformly; choose preload_share=0, which puts them into that buffer"
+        )
+    return buffer

@@ -1,0 +1,85 @@
+"""Writes evaluation episodes as a Minari data set."""
+
+import importlib.util
+import shutil
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envs.episodes import Recording
+from replay import minari_files
+from run.saving.run_policy import RunPolicy
+from utils import UserError, one_line
+
+
+def require_new(dataset_id: str) -> Path:
+    """Returns the folder of a data set that does not exist yet.
+
+    Raises:
+        UserError: if it exists, the id is invalid, or Minari is not installed.
+    """
+    missing = [name for name in ("minari", "h5py") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"--dataset {dataset_id}: {', '.join(missing)} missing; pip install -e '.[data]'")
+    from minari.dataset.minari_dataset import parse_dataset_id  # an optional package
+
+    try:
+        parse_dataset_id(dataset_id)
+    except Exception:  # a TypeError where the version is missing
+        raise UserError(f"--dataset {dataset_id}: an id of Minari's goes here, such as cheetah/expert-v0") from None
+    folder = minari_files.root() / dataset_id
+    if folder.exists():
+        raise UserError(f"--dataset {dataset_id}: {folder} is there already; choose another version, such as -v1")
+    return folder
+
+
+def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, sampled: bool) -> Path:
+    """Writes episodes, with the observations that the policy saw, and actions in the environment's own bounds.
+
+    Args:
+        trained: the policy that acted in them.
+        sampled: whether its actions were sampled; otherwise they were greedy.
+
+    Returns:
+        The folder of the data set.
+
+    Raises:
+        UserError: if it cannot be written; then nothing of it is left on the disk.
+    """
+    import minari  # an optional package
+    from minari.data_collector import EpisodeBuffer
+
+    folder = require_new(dataset_id)
+    cfg, env = trained.cfg, trained.make_env(False)
+    spaces = {"observation_space": env.observation_space, "action_space": env.get_wrapper_attr("own_actions").space}
+    env.close()
+    kind, agent_name = "Sampled" if sampled else "Greedy", cfg.agent["name"]
+    description = f"{kind} episodes of {agent_name} in {cfg.env} after {trained.step} steps of training."
+    metadata: dict[str, Any] = {"env": cfg.env, "action_repeat": cfg.action_repeat, "step": trained.step}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Minari asks for authors and links
+            buffers = [
+                EpisodeBuffer(
+                    seed=recording.seed,
+                    observations=np.stack(recording.obs),
+                    actions=np.stack(recording.actions),
+                    rewards=np.array(recording.rewards),
+                    terminations=np.array(recording.terminations),
+                    truncations=np.array(recording.truncations),
+                )
+                for recording in recordings
+            ]
+            data_set = minari.create_dataset_from_buffers(
+                dataset_id, buffers, **spaces, algorithm_name=agent_name, description=description, data_format="hdf5"
+            )
+            data_set.storage.update_metadata(metadata)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({one_line(error)})") from None
+        raise
+    return folder

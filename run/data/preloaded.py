@@ -1,0 +1,142 @@
+"""The data that a run begins with: in its replay buffer or, with `preload_share`, in a buffer of its own."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from replay import device as device_buffer
+from replay.mixed import MixedBatches
+from replay.n_step import NStep
+from replay_buffer import ReplayBuffer, nbytes, require_memory
+from run.data.buffers import draws_with_replacement
+from run.data.sources import DataSet, OldRun, find
+from run.env_spec import EnvSpec
+from run.saving.checkpoint import Checkpoint
+from settings.schema import Settings
+from utils import UserError
+
+STREAM = 2  # distinguishes this generator's seed from others of the run; 0 and 1 are in envs/episodes.py
+
+
+def require(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list[DataSet | OldRun]:
+    """Opens what `preload` names, and checks it against the other keys; transitions are not read yet.
+
+    Args:
+        cfg, spec: of the run.
+        own_actions: the environment's action bounds (see dmc2gym.wrappers).
+
+    Raises:
+        UserError: if a source is missing or does not fit, or keys contradict each other.
+    """
+    for key, value in (("preload_share", cfg.preload_share), ("offline_updates", cfg.offline_updates)):
+        if value and not cfg.preload:
+            raise UserError(f"{key}={value}: nothing is preloaded; preload=<data set, or a run's folder> names it")
+    if cfg.offline_updates > cfg.num_train_steps:
+        raise UserError(
+            f"offline_updates={cfg.offline_updates}: each counts as a step, and num_train_steps={cfg.num_train_steps}"
+        )
+    if cfg.preload and spec.is_image:
+        raise UserError(f"preload={cfg.preload}: vectors can be preloaded, and this run learns from images")
+    opened = find(cfg, spec, own_actions)
+    total = sum(source.num_transitions for source in opened)
+    capacity, share = cfg.replay_buffer.get("capacity"), cfg.preload_share
+    if opened and share:
+        require_memory(spec.obs_shape, spec.action_shape, total, f"preload: {total} transitions")
+        batch_size = cfg.agent.get("batch_size", 0)
+        num_drawn = batch_size if cfg.offline_updates else round(share * batch_size)
+        if not draws_with_replacement(cfg) and total < num_drawn:
+            raise UserError(f"preload: {total} transitions, of which a batch without replacement takes {num_drawn}")
+    elif opened and isinstance(capacity, int) and total > capacity:
+        raise UserError(
+            f"replay_buffer_capacity={capacity}: {total} transitions are preloaded; raise it, or keep them apart from "
+            "the run's own with preload_share=0.5"
+        )
+    return opened
+
+
+class Preloaded:
+    """The preloaded transitions, and what updates draw batches from.
+
+    Args:
+        cfg, spec, own_actions: as for `require`.
+        device: device of the batches.
+        make_n_step: builds what turns steps into rows.
+
+    Attributes:
+        buffer: the buffer with the preloaded transitions, if `preload_share` is above 0; otherwise None, and they are
+            in the replay buffer.
+        batches: what updates draw from.
+        offline: what updates before the first environment step draw from.
+    """
+
+    def __init__(
+        self,
+        cfg: Settings,
+        spec: EnvSpec,
+        device: torch.device,
+        replay_buffer: Any,
+        own_actions: Any,
+        make_n_step: Callable[[], NStep],
+    ):
+        self._cfg = cfg
+        self._open = partial(require, cfg, spec, own_actions)
+        self._shapes = spec.obs_shape, spec.action_shape
+        self._device = device
+        self._replay_buffer = replay_buffer
+        self._make_n_step = make_n_step
+        self.buffer: ReplayBuffer | None = None
+        self.batches = self.offline = replay_buffer
+
+    def sources(self) -> list[DataSet | OldRun]:
+        """Opens what `preload` names; raises UserError as `require`."""
+        return self._open()
+
+    def fill(self, agent: Any = None) -> int:
+        """Reads the transitions that `preload` names.
+
+        Args:
+            agent: observes every transition; None if it has done so before.
+
+        Returns:
+            The number of transitions in the replay buffer.
+
+        Raises:
+            UserError: if they cannot be read.
+        """
+        opened = self.sources()
+        if not opened:
+            return 0
+        if self._cfg.preload_share:
+            self._make_buffer(sum(source.num_transitions for source in opened))
+        target = self._replay_buffer if self.buffer is None else self.buffer
+        for source in opened:
+            print(source.feed(self._make_n_step(), None if agent is None else agent.observe, target.add), flush=True)
+        return target.num_added if self.buffer is None else 0
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Reads the transitions from a checkpoint; their source is not needed."""
+        num_rows = saved.preloaded[-1].stop
+        saved.load_preloaded(self._make_buffer(num_rows), num_rows)
+
+    def _make_buffer(self, capacity: int) -> ReplayBuffer:
+        """Creates the buffer of the preloaded transitions, and mixes it into the batches."""
+        with_replacement = draws_with_replacement(self._cfg)
+        size = nbytes(*self._shapes, capacity)
+        storage = device_buffer.choose_storage("auto", self._device, with_replacement, capacity, size)
+        seed = int(np.random.SeedSequence([self._cfg.seed, STREAM]).generate_state(1)[0])
+        kind = device_buffer.STORAGES[storage]
+        self.buffer = self.offline = kind(*self._shapes, capacity, self._device, seed, with_replacement)
+        self.batches = MixedBatches(self._replay_buffer, self.buffer, self._cfg.preload_share)
+        return self.buffer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the counters and the generator of the preloaded buffer; its rows are saved apart."""
+        return {} if self.buffer is None else self.buffer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores them, once `restore` or `fill` has created the buffer."""
+        if self.buffer is not None:
+            self.buffer.load_state_dict(state)

@@ -1,0 +1,202 @@
+"""A run's evaluations: made when they are due, in this process or in the background, and logged."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from run.evaluation.background import BackgroundEvaluator, LostError
+from run.evaluation.evaluator import Evaluation
+from run.progress import Progress
+from run.stopping import Stopping
+from utils import require_count
+
+
+class PrunedError(Exception):
+    """Ends a run early because other trials of its study did better.
+
+    Args:
+        step: the step of the evaluation after which the run ends.
+    """
+
+    def __init__(self, step: int):
+        super().__init__(f"pruned at step {step}")
+        self.step = step
+
+
+@dataclass
+class Pending:
+    """An evaluation without a result yet.
+
+    Attributes:
+        step: the environment step after which it was due.
+        episode: number of finished training episodes then.
+        weights: the policy's weights then (see Policy.weights); None for the agent as it is now.
+    """
+
+    step: int
+    episode: int
+    weights: dict[str, Any] | None
+
+
+class Evaluations:
+    """Evaluates the agent when it is due, and logs the results.
+
+    In the background, a copy of the policy's weights is evaluated while training goes on. Training waits for the result
+    when the next evaluation is due, and at the end of the run. Results and their order are the same as without.
+
+    Args:
+        agent: has a `policy` if there is a `background`.
+        make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
+        logger, progress, stopping: the run's.
+        background: runs evaluations in the background; None runs all of them in this process.
+        solved_from: the mean return from which the task counts as solved; None if the task defines none.
+        keep_best: saves the best policy so far (see run/saving/best.py), given policy, step and mean return.
+
+    Attributes:
+        prune: decides from the step of a new result whether the run ends with a PrunedError; None never ends it. With
+            `prune`, training always waits for evaluations. Otherwise timing would decide at which step a run is pruned.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        make_evaluator: Callable[[], Any] | None,
+        logger: Any,
+        progress: Progress,
+        stopping: Stopping,
+        background: BackgroundEvaluator | None,
+        solved_from: float | None,
+        keep_best: Callable[[Any, int, float], None] | None,
+    ):
+        self._agent = agent
+        self._make_evaluator = make_evaluator
+        self._logger = logger
+        self._progress = progress
+        self._stopping = stopping
+        self._background = background
+        self._solved_from = solved_from
+        self._keep_best = keep_best
+        self.prune: Callable[[int], bool] | None = None
+        self._pending: Pending | None = None  # in the background, or interrupted there
+
+    @cached_property
+    def evaluator(self) -> Any:
+        """The evaluator of this process."""
+        assert self._make_evaluator is not None
+        return self._make_evaluator()
+
+    def evaluate(self, is_last: bool = False) -> None:
+        """Makes or begins the evaluation that is due, once the previous one has finished.
+
+        If a signal interrupts it, the evaluation stays due.
+
+        Args:
+            is_last: whether nothing is left to do meanwhile, so that the result is waited for.
+        """
+        if self._make_evaluator is None or not self.finish():
+            return
+        step, episode = self._progress.step, self._progress.episode
+        waits = is_last or self.prune is not None
+        # Starting a process takes longer than an evaluation saves if training would only wait for it.
+        if self._background is None or (waits and not self._background.has_begun):
+            self._evaluate_here(Pending(step, episode, weights=None))
+            return
+        weights = self._agent.policy.weights()
+        self._pending = Pending(step, episode, weights)
+        self._progress.evaluation_begun()
+        self._background.begin(step, weights)
+        if waits:
+            self.finish()
+
+    def poll(self) -> None:
+        """Logs the result of the pending evaluation if it is there; without a `background`, evaluates first."""
+        if self._pending and (self._background is None or self._background.has_answered):
+            self.finish()
+
+    def finish(self) -> bool:
+        """Waits for the pending evaluation and logs its result; returns False if a signal interrupts that."""
+        if self._pending is not None and self._background is not None:
+            try:
+                result = self._stopping.interruptible(self._background.wait)
+            except LostError as lost:
+                step = self._pending.step
+                tqdm.write(
+                    f"The evaluation at step {step} is repeated, and from now on training waits for evaluations: {lost}"
+                )
+                self._background.close()
+                self._background = None
+            else:
+                if result is None:
+                    return False
+                self._log(result.evaluation, result.seconds, self._pending)
+                self._pending = None
+        if self._pending is not None and self._evaluate_here(self._pending):
+            self._pending = None
+        return self._pending is None
+
+    def _evaluate_here(self, pending: Pending) -> bool:
+        """Evaluates in this process and logs the result; returns False if a signal interrupts that."""
+        actor = self._agent if pending.weights is None else self._agent.policy.with_weights(pending.weights)
+        started_s = time.perf_counter()
+        evaluation = self._stopping.interruptible(lambda: self.evaluator.evaluate(actor, pending.step))
+        if evaluation is None:
+            return False
+        if pending.weights is None:
+            self._progress.evaluation_begun()
+        self._log(evaluation, time.perf_counter() - started_s, pending)
+        self._progress.exclude_time(time.perf_counter() - started_s)
+        return True
+
+    def _log(self, evaluation: Evaluation, seconds: float, pending: Pending) -> None:
+        """Writes a result's row of the log, counts it, keeps the policy if it is the best, and may prune the run."""
+        step, returns, lengths = pending.step, evaluation.returns, evaluation.lengths
+        mean_return = float(np.mean(returns))
+        policy = getattr(self._agent, "policy", None)
+        if self._progress.is_best(mean_return) and self._keep_best is not None and policy is not None:
+            evaluated = policy if pending.weights is None else policy.with_weights(pending.weights)
+            self._keep_best(evaluated, step, mean_return)
+        if self._progress.evaluated(step, mean_return, self._solved_from):
+            tqdm.write(f"Solved at step {step}: {mean_return:.1f} reaches the task's {self._solved_from:g}")
+        for key, value in {
+            "eval/episode": pending.episode,
+            "eval/episode_reward": mean_return,
+            "eval/episode_reward_std": float(np.std(returns)),
+            "eval/episode_reward_min": min(returns),
+            "eval/episode_reward_max": max(returns),
+            "eval/episode_length": float(np.mean(lengths)),
+            "eval/episode_length_std": float(np.std(lengths)),
+            "eval/episode_length_min": min(lengths),
+            "eval/episode_length_max": max(lengths),
+            "eval/duration": seconds,
+        }.items():
+            self._logger.log(key, value, step)
+        self._logger.dump(step, ty="eval")
+        if self.prune is not None and self.prune(step):
+            raise PrunedError(step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the pending evaluation with its weights, from which it is made again."""
+        return {"pending": vars(self._pending) if self._pending else None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores the pending evaluation, and begins it again."""
+        pending = state["pending"]
+        if pending is None:
+            return
+        counts = {name: require_count(pending[name], name) for name in ("step", "episode")}
+        self._agent.policy.with_weights(pending["weights"])  # fails if they are the weights of other networks
+        self._pending = Pending(**counts, weights=pending["weights"])
+        if self._background is not None:
+            self._background.begin(counts["step"], pending["weights"])
+
+    def close(self) -> None:
+        """Kills the background process, and closes the evaluator of this process."""
+        if self._background is not None:
+            self._background.close()
+        if "evaluator" in vars(self):
+            self.evaluator.close()

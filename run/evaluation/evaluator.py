@@ -1,0 +1,134 @@
+"""Runs evaluation episodes in their own environments, which are stepped together with batched actions."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from envs.episodes import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
+from settings.types import PositiveInt
+from settings.validated import Validated
+from utils import eval_mode, require_finite
+from video import filming, seconds_per_step
+
+MakeEnv = Callable[[bool], gym.Env]  # from whether it will be rendered
+
+
+@dataclass
+class Evaluation:
+    """The result of an evaluation.
+
+    Attributes:
+        returns: the undiscounted return of each episode.
+        lengths: the number of environment steps of each episode.
+    """
+
+    returns: list[float]
+    lengths: list[int]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Gives torch one thread.
+
+    With another number of threads, matmuls round differently, and evaluations in this process, in the background and by
+    `evaluate.py` have to give the same numbers. Batches of ten rows would gain nothing from more threads.
+    """
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(num_threads)
+
+
+class Evaluator(Validated):
+    """Runs evaluation episodes.
+
+    The seed of episode k of the evaluation at step s is a function of (run seed, s, k). So episodes do not depend on
+    anything else that the run does, and training does not depend on them.
+
+    Args:
+        make_env: builds an environment; only the first one, which is filmed, may be asked to render.
+        seed: the run's seed.
+        num_episodes: number of episodes per evaluation.
+        video_path: from an evaluation's step, the path of the video of its first episode; None films nothing.
+        action_repeat: environment steps that each action is held for; sets the speed of the video.
+        max_envs: number of environments at most; with more episodes, each runs several of them.
+        sample: sample the actions, with random numbers that are a function of (run seed, s); otherwise they are greedy.
+    """
+
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        seed: int,
+        num_episodes: PositiveInt,
+        video_path: Callable[[int], Path] | None,
+        action_repeat: PositiveInt = 1,
+        max_envs: PositiveInt = 10,
+        sample: bool = False,
+    ):
+        self._seed = seed
+        self._num_episodes = num_episodes
+        self._sample = sample
+        self._video_path = video_path
+        films = video_path is not None
+        self._envs = [make_env(films and index == 0) for index in range(min(num_episodes, max_envs))]
+        self._seconds_per_step = seconds_per_step(self._envs[0], action_repeat)
+
+    def evaluate(self, agent: Any, step: int) -> Evaluation:
+        """Runs the episodes of one evaluation.
+
+        Args:
+            agent: has `act(obs, sample)` for a batch of observations, and `train(bool)`. To sample from random numbers
+                that training does not use, it also has `sampling(seed)` (see agent.Agent).
+            step: environment steps of training so far.
+        """
+        returns = [0.0] * self._num_episodes
+        lengths = [0] * self._num_episodes
+        waiting = list(range(self._num_episodes))
+        running: dict[int, int] = {}  # index of an environment -> its episode
+        obs: dict[int, np.ndarray] = {}
+        with ExitStack() as stack:
+            stack.enter_context(one_thread())
+            stack.enter_context(eval_mode(agent))
+            if self._sample and hasattr(agent, "sampling"):
+                stack.enter_context(agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step)))
+            film = None
+            if self._video_path is not None:
+                film = stack.enter_context(filming(self._video_path(step), self._seconds_per_step))
+
+            def start_episode(index: int) -> None:
+                running[index] = episode = waiting.pop(0)
+                obs[index], _ = self._envs[index].reset(seed=episode_seed(self._seed, EVAL_STREAM, step, episode))
+                if film and episode == 0:
+                    film.record(self._envs[index])
+
+            for index in range(len(self._envs)):
+                start_episode(index)
+            while running:
+                actions = agent.act(np.stack([obs[index] for index in running]), sample=self._sample)
+                require_finite("action", actions)
+                for (index, episode), action in zip(list(running.items()), actions, strict=True):
+                    obs[index], reward, terminated, truncated, info = self._envs[index].step(action)
+                    returns[episode] += float(reward)
+                    lengths[episode] += info["repeats"]
+                    if film and episode == 0:
+                        film.record(self._envs[index])
+                    if terminated or truncated:
+                        del running[index]
+                        if waiting:
+                            start_episode(index)
+        if film and not film.renders:
+            self._video_path = None
+        return Evaluation(returns, lengths)
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for env in self._envs:
+            env.close()

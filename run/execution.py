@@ -1,0 +1,98 @@
+"""How an agent's updates run: operation by operation, recorded, compiled, or as CUDA graphs. The numbers are the same.
+
+On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (tracing.py) leaves them
+out, of acting too. On a GPU an update is some two hundred kernels of microseconds each, and Python needs longer to
+launch them than the GPU to run them; a captured CUDA graph launches them all at once.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from agent import Agent
+from agent.execution.captured import Captured, CudaGraphs
+from agent.execution.eager import Eager, Result
+from agent.execution.recorded import Recorded
+from agent.off_policy import OffPolicyAgent
+from agent.toolkit.adam import Adam
+from settings.types import Execution
+from utils import UserError
+
+COMPILE_BACKEND = "inductor"
+
+
+def compiled(step: Callable[..., Result]) -> Callable[..., Result]:
+    """torch.compile of an update step, gradients included; each pattern of what is due is compiled once."""
+    torch._dynamo.config.trace_autograd_ops = True
+    _leave_out_adam()
+    return torch.compile(step, backend=COMPILE_BACKEND, dynamic=False)
+
+
+@cache
+def _leave_out_adam() -> None:
+    """Has Adam run as it is, as one kernel. Here and not beside it: torch's compiler takes a second to import."""
+    Adam.step = torch.compiler.disable(Adam.step)  # type: ignore[method-assign]
+
+
+def choose_execution(execution: Execution, agent: Any, device: torch.device) -> tuple[str, str]:
+    """What `execution` means for this agent on this device.
+
+    Returns:
+        The choice, and a line that says why `auto` is not the fastest ("" if it is).
+
+    Raises:
+        UserError: for an execution that cannot be had here.
+    """
+    on_gpu = device.type == "cuda"
+    if execution == "eager":
+        return "eager", ""
+    obstacle = agent.why_eager() if isinstance(agent, Agent) else Agent.UPDATES_ITSELF
+    if execution == "auto":
+        best = "captured" if on_gpu else "recorded"
+        return ("eager", f"Updates run eagerly: {obstacle}.") if obstacle else (best, "")
+    if obstacle:
+        raise UserError(f"execution={execution}: {obstacle}; choose eager")
+    if execution == "recorded" and on_gpu:
+        raise UserError(
+            f"execution={execution}: recordings are for a CPU, and device={device}; choose auto or captured"
+        )
+    if "captured" in execution and not on_gpu:
+        raise UserError(f"execution={execution}: CUDA graphs need a GPU, and device={device}; choose auto or eager")
+    if "compiled" in execution and not _can_compile(on_gpu):
+        needs = "Triton" if on_gpu else "a C++ compiler (g++ or clang++)"
+        raise UserError(f"execution={execution}: torch.compile needs {needs}, and none was found; choose auto or eager")
+    return execution, ""
+
+
+def set_execution(agent: Any, execution: str, device: torch.device) -> None:
+    """Lets an agent's updates run as `choose_execution` said, and its acting with them, whatever they did before."""
+    if isinstance(agent, OffPolicyAgent):
+        agent.execution, agent.compiled_step = Eager(), None
+        if "policy" in vars(agent):  # it is made when it first acts
+            for policy in (agent.policy, agent.newest_policy):  # the same policy where weights are not averaged
+                policy.choose = policy.actions
+    if "compiled" in execution:
+        agent.compiled_step = compiled(agent.update_step)
+    if execution == "recorded":
+        agent.execution = Recorded()
+        for policy in (agent.policy, agent.newest_policy):
+            policy.trace()
+    if "captured" in execution:
+        agent.execution = Captured(CudaGraphs(device))
+
+
+def _can_compile(on_gpu: bool) -> bool:
+    if on_gpu:
+        from torch.utils._triton import has_triton
+
+        return has_triton()
+    from torch._inductor.cpp_builder import get_cpp_compiler  # not before: it takes a second to import
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        return False
+    return True

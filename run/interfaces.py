@@ -1,0 +1,97 @@
+"""What the training loop calls on its parts, so that a part of the user's own knows what to have."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Envs(Protocol):
+    """Environments stepped together, which do not reset themselves (see envs/processes.py)."""
+
+    def reset(self, *, options: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]: ...
+
+    def step(self, actions: Any) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Actor(Protocol):
+    """Chooses actions: an agent, or the policy of the first steps."""
+
+    def act(self, obs: np.ndarray, sample: bool = ...) -> np.ndarray: ...
+
+
+class Learner(Actor, Protocol):
+    """An agent (see agent.Agent)."""
+
+    def update(self, replay_buffer: Any, logger: Any, step: int) -> None: ...
+
+    def observe(
+        self,
+        obs: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_obs: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class RowMaker(Protocol):
+    """Makes the replay buffer's rows of steps (see replay/n_step.py)."""
+
+    @property
+    def num_pending(self) -> int: ...
+
+    def rows(
+        self,
+        obs: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        next_obs: np.ndarray,
+        done: np.ndarray,
+        terminated: np.ndarray,
+    ) -> Iterable[tuple[Any, ...]]: ...
+
+
+class Buffer(Protocol):
+    """Stores rows. What updates call on it is the agent's affair (see replay_buffer.py)."""
+
+    @property
+    def num_added(self) -> int: ...
+
+    @property
+    def add(self) -> Callable[..., Any]: ...
+
+
+class Batches(Protocol):
+    """What updates draw from (see run/data/preloaded.py)."""
+
+    @property
+    def batches(self) -> Any:
+        """While the environments step."""
+
+    @property
+    def offline(self) -> Any:
+        """Before their first step."""
+
+
+class MetricLogger(Protocol):
+    """Averages metrics and writes rows (see logger.py)."""
+
+    def log(self, key: str, value: Any, step: int) -> None: ...
+
+    def dump(self, step: int, *, ty: str | None = ...) -> dict[str, Any]: ...
+
+
+class Evaluates(Protocol):
+    """A run's evaluations (see run/evaluation/evaluations.py)."""
+
+    def evaluate(self, is_last: bool = ...) -> None: ...
+
+    def poll(self) -> None: ...
+
+    def finish(self) -> bool: ...

@@ -1,0 +1,93 @@
+"""The policy of a run's best evaluation.
+
+checkpoints/best/policy.pt       the policy alone (see agent/policy_file.py)
+                 manifest.json   step, mean return and checksum of this policy, and of the one before it
+
+The manifest is written first. If a crash prevents the new policy from being written, the old one is still there, and
+the manifest still describes it.
+"""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent.policy import Policy
+from agent.policy_file import load_policy, save_policy
+from run.saving.checkpoint import FOLDER, MANIFEST, file_checksum
+from run.saving.checkpoint_writer import write_file
+from utils import UserError, open_file, require_count, write_atomically
+
+BEST = f"{FOLDER}/best"
+_NOT_A_MANIFEST = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+def keep(run_folder: Path, policy: Policy, step: int, mean_return: float) -> None:
+    """Replaces the best policy. If it cannot be written, a line on standard error says so.
+
+    A policy that could not be loaded again (see `save_policy`) is not saved, as in a checkpoint.
+    """
+    folder = run_folder / BEST
+    partial = folder / ".policy.pt.part"
+    try:
+        for level in (folder.parent, folder):
+            level.mkdir(exist_ok=True)  # without the run's folder: if the user deleted it, it stays deleted
+        with contextlib.suppress(UserError):
+            checksum = write_file(lambda path: save_policy(policy, path), partial)
+            entry = {"step": step, "return": mean_return, "parts": {"policy": checksum}, "before": _previous(folder)}
+            write_atomically(folder / MANIFEST, json.dumps({"manifest": entry}, indent=1))
+            partial.replace(folder / "policy.pt")
+    except OSError as error:
+        print(
+            f"The best policy so far, of step {step}, could not be saved: {error.strerror}", file=sys.stderr, flush=True
+        )
+
+
+def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
+    """Loads a run's best policy; the run may replace it meanwhile.
+
+    Returns:
+        The policy, the step of its evaluation, and the mean return then.
+
+    Raises:
+        UserError: if there is none, or its files are damaged.
+    """
+    folder = run_folder / BEST
+    try:
+        for is_last in (False, False, True):  # another attempt where the policy was replaced while it was read
+            manifest = _read_manifest(folder)
+            try:
+                policy = load_policy(folder / "policy.pt", device)
+            except UserError:
+                if is_last:
+                    raise
+                continue
+            if entry := _matching_entry(manifest, folder):
+                return policy, require_count(entry["step"], "step"), float(entry["return"])
+        raise UserError(f"{folder}: its policy changes while it is read; try again")
+    except OSError:
+        raise UserError(f"{folder}: no policy of a best evaluation; one is kept after the first evaluation") from None
+    except _NOT_A_MANIFEST:
+        raise UserError(f"{folder / MANIFEST}: damaged, or not a manifest") from None
+
+
+def _previous(folder: Path) -> dict[str, Any] | None:
+    """Returns the manifest's entry for the policy on the disk; None if there is none, or its files are damaged."""
+    try:
+        entry = _matching_entry(_read_manifest(folder), folder)
+    except (OSError, *_NOT_A_MANIFEST):
+        return None
+    return entry and {key: value for key, value in entry.items() if key != "before"}
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    with open_file(folder / MANIFEST) as file:
+        return json.loads(file.read())["manifest"]
+
+
+def _matching_entry(manifest: dict[str, Any], folder: Path) -> dict[str, Any] | None:
+    """Returns the one of a manifest's two entries that describes the policy on the disk; None if neither does."""
+    checksum = file_checksum(folder / "policy.pt")
+    entries = (manifest, manifest.get("before"))
+    return next((entry for entry in entries if entry and entry["parts"]["policy"] == checksum), None)

@@ -1,0 +1,168 @@
+"""A run's folder: how it is claimed and locked, and the files that say whether the run has finished or failed."""
+
+import contextlib
+import json
+import os
+import shlex
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from run.saving.links import refuse_links
+from settings import operating_system
+from utils import UserError, one_line, write_atomically
+
+FINISHED, FAILED = "finished.json", "failed.json"
+
+
+def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = False) -> Path:
+    """Creates an output folder for one run or sweep; if its name is taken, `_2`, `_3`, … is appended.
+
+    Args:
+        key: the configuration key that names it, for errors.
+        may_exist: use the folder even if it exists. A run in it is still never overwritten.
+        may_continue: the folder may hold a run.
+
+    Raises:
+        UserError: if it cannot be created, or holds a run.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if may_exist:
+            folder.mkdir(exist_ok=True)
+            refuse_links(folder)  # before Hydra writes into it
+            if not may_continue:
+                refuse_used(folder)
+            tempfile.TemporaryFile(dir=folder).close()
+            return folder
+        for attempt in range(1, 10_000):
+            candidate = folder if attempt == 1 else folder.with_name(f"{folder.name}_{attempt}")
+            with contextlib.suppress(FileExistsError):
+                candidate.mkdir()
+                return candidate
+    except OSError as error:
+        raise UserError(f"{key}={folder}: the folder cannot be created or written ({error.strerror})") from None
+    raise UserError(f"{key}={folder}: too many folders of that name")
+
+
+def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.csv", "eval.csv")) -> None:
+    """Raises UserError if the folder holds a run, which is recognised by files with these names."""
+    if any((folder / name).exists() for name in names):
+        raise UserError(
+            f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
+            f"with {shlex.quote(f'resume={folder}')}"
+        )
+
+
+class Lock:
+    """Lets only one process work in a run's folder. The operating system releases it when the process ends.
+
+    Raises:
+        UserError: if another process holds it, or the folder cannot be written or has a link in it.
+    """
+
+    def __init__(self, folder: Path):
+        refuse_links(folder)
+        path = folder / ".lock"
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except IsADirectoryError:
+            raise UserError(f"{path}: a folder, where the lock's file has to be; remove it") from None
+        except OSError as error:
+            raise UserError(f"{folder}: the folder cannot be written ({error.strerror})") from None
+        try:
+            operating_system.lock(self._descriptor)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            owner = one_line(path.read_text(errors="replace", encoding="utf-8"))
+            raise UserError(f"{folder}: process {owner} is working in this folder") from None
+        except OSError as error:  # a file system without locks
+            print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
+        os.truncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Releases the lock; a second call does nothing."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+
+def wait_until_free(folder: Path, seconds: float) -> None:
+    """Waits until no process holds the folder's lock, but at most so many seconds."""
+    deadline_s = time.monotonic() + seconds
+    while (folder / ".lock").exists() and time.monotonic() < deadline_s:
+        try:
+            Lock(folder).release()
+            return
+        except UserError:
+            time.sleep(0.2)
+
+
+def mark_finished(
+    folder: Path, step: int, last_return: float, solved_step: int | None = None, pruned: bool = False
+) -> None:
+    """Records that a run is complete, including its last evaluation.
+
+    Args:
+        step, last_return: step and mean return of the last evaluation.
+        solved_step: step of the first evaluation that solved the task; None if none did.
+        pruned: whether the run was stopped early because other trials of its study did better.
+    """
+    content = {"step": step, "last_return": last_return, "solved_step": solved_step}
+    write_atomically(folder / FINISHED, json.dumps(content | ({"pruned": True} if pruned else {})))
+
+
+def finished(folder: Path) -> tuple[int, float] | None:
+    """Returns the last step and the final return of a run that is complete or was pruned; None for another one."""
+    content = _finished(folder)
+    try:
+        return int(content["step"]), float(content["last_return"])
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
+def was_pruned(folder: Path) -> bool:
+    """Returns whether the run was pruned."""
+    return bool(_finished(folder).get("pruned"))
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """Reads the record of `mark_finished`; an unreadable one, which a forger may have left, counts as none."""
+    try:
+        content = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def unmark_finished(folder: Path) -> None:
+    (folder / FINISHED).unlink(missing_ok=True)
+
+
+def mark_failed(folder: Path, overrides: list[str], reason: str) -> None:
+    """Records why a run of a sweep failed; the run deletes the record with `unmark_failed` when it starts again."""
+    write_atomically(folder / FAILED, json.dumps({"overrides": overrides, "reason": reason}))
+
+
+def unmark_failed(folder: Path) -> None:
+    (folder / FAILED).unlink(missing_ok=True)
+
+
+def failure(folder: Path) -> str | None:
+    """Returns why a run failed; None if it did not."""
+    path = folder / FAILED
+    return str(json.loads(path.read_text(encoding="utf-8"))["reason"]) if path.exists() else None
+
+
+def failures(sweep: Path) -> dict[Path, int]:
+    """Returns the records of failed runs in a sweep's folder, each with the time when it was written (ns)."""
+    return {path: path.stat().st_mtime_ns for path in sorted(sweep.rglob(FAILED))}
+
+
+def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
+    """Returns a line for each failure that is not in `before`, an earlier result of `failures`: overrides, reason."""
+    new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
+    records = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in new]
+    return [f"{' '.join(record['overrides']) or path.parent.name}: {record['reason']}" for path, record in records]

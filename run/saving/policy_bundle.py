@@ -1,0 +1,78 @@
+"""A policy exported from its run: one file, and a JSON file with all that is needed to evaluate it.
+
+policies/cheetah_run.pt        the policy alone (agent/policy_file.py)
+         cheetah_run.pt.json   where it comes from, and in `settings` the run's whole configuration
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from run.saving import trust
+from run.saving.checkpoint import file_checksum
+from run.saving.resume import SHAPES
+from settings import plain_yaml
+from settings.schema import Settings, check
+from utils import UserError, open_file, require_count
+
+
+class PolicyBundle(NamedTuple):
+    """What the JSON file says about a policy.
+
+    Attributes:
+        cfg: settings of its run.
+        step: environment steps of its training.
+        evaluation: `step`, `mean` and `std` of the return; None if it was not evaluated.
+    """
+
+    cfg: Settings
+    step: int
+    evaluation: dict[str, float | None] | None
+
+
+def is_bundle(path: Path) -> bool:
+    """Returns whether a path names an exported policy, and not a run's folder or a checkpoint."""
+    return path.suffix == ".pt"
+
+
+def json_of(path: Path) -> Path:
+    """Returns the path of a policy's JSON file."""
+    return path.with_name(f"{path.name}.json")
+
+
+def read(path: Path, trusted: Sequence[str] = ()) -> PolicyBundle:
+    """Reads a policy's JSON file, and compares the policy with its checksum; imports and runs no untrusted code.
+
+    Args:
+        path: the policy.
+        trusted: packages of the user's whose classes its configuration may name (see run/saving/trust.py).
+
+    Raises:
+        UserError: if one of the two files is missing or has changed.
+    """
+    json_path = json_of(path)
+    try:
+        checksum = file_checksum(path)
+        with open_file(json_path) as file:
+            # Parsed like an untrusted configuration: OmegaConf would call what an interpolation names.
+            about = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1), json_path, resolved=True)
+        settings, step, saved_checksum = about["settings"], require_count(about["step"], "step"), about["sha256"]
+        evaluation = about["return"] and {
+            "step": require_count(about["return"]["step"], "step"),
+            "mean": float(about["return"]["mean"]),
+            "std": None if about["return"]["std"] is None else float(about["return"]["std"]),
+        }
+        for key in SHAPES:
+            settings["agent"].pop(key, None)
+    except OSError as error:
+        hint = "`export.py <run> --format policy` writes a policy and a JSON beside it"
+        raise UserError(f"{error.filename}: {error.strerror}; {hint}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise UserError(f"{json_path}: not what export.py writes beside a policy ({type(error).__name__})") from None
+    if checksum != saved_checksum:
+        raise UserError(f"{path}: has changed since {json_path.name} beside it was written")
+    trust.require(settings, json_path, trusted)
+    try:
+        return PolicyBundle(check(settings), step, evaluation)
+    except UserError as error:
+        raise UserError(f"{json_path}: {error}") from None

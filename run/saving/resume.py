@@ -1,0 +1,153 @@
+"""Which settings a run continues with: its saved configuration, and overrides that do not change what it means."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from run.data import sources
+from run.saving import checkpoint, trust
+from run.saving.checkpoint import BrokenError, Checkpoint
+from run.saving.links import refuse_links
+from settings import compose, plain_yaml
+from settings.keys import dotted
+from settings.schema import ASKED_BY_AGENT, Settings, check
+from utils import UserError
+
+# The keys that may change. Interpolations are resolved in a saved configuration, so the keys that referred to one of
+# them are listed with it, and change too.
+MAY_CHANGE: dict[str, tuple[str, ...]] = {
+    "num_train_steps": (),
+    "eval_frequency": (),
+    "num_eval_episodes": ("evaluator.num_episodes",),
+    "eval_in_background": (),
+    "checkpoint_frequency": (),
+    "keep_checkpoints": (),
+    "save_replay_buffer": (),
+    "log_frequency": ("logger.log_frequency",),
+    "device": (),
+    "execution": (),
+    "replay_storage": (),
+    "async_envs": (),
+    "env_timeout_s": (),
+    "grace_s": (),
+    "save_video": (),
+    "save_figure": (),
+}
+# Values that leave the choice to the machine; the saved configuration holds what was chosen, which stays.
+CHOSEN_BY_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
+SHAPES = ("obs_dim", "obs_shape", "action_dim", "action_range")  # saved with the agent, but given by the environment
+
+
+def settings_of(
+    folder: Path, overrides: list[str], config_name: str = "train", trusted: Sequence[str] = ()
+) -> Settings:
+    """Returns the settings that a run continues with.
+
+    Args:
+        overrides: as on the command line, without `resume`, `trust` and `hydra.*`.
+        trusted: packages of the user's whose classes the saved configuration may name (see run/saving/trust.py);
+            classes that the overrides name are trusted, too.
+
+    Raises:
+        UserError: if there is no checkpoint, an override would change what the run means, or the configuration names a
+            class that is not trusted.
+    """
+    refuse_links(folder)
+    saved = _saved_config(folder)
+    # Nothing that the saved configuration names is imported before this check.
+    composed = compose.compose_config(config_name, overrides) if overrides else None
+    named = trust.named_by(compose.plain(composed)) if composed is not None else ()
+    trust.require(saved, folder / "config.yaml", (*trusted, *named))
+    checkpoints = checkpoint.newest_first(folder)
+    if not checkpoints:
+        raise UserError(f"resume={folder}: there is no checkpoint in it to continue from")
+    with contextlib.suppress(BrokenError):
+        Checkpoint(checkpoints[0])  # reports another format, before its configuration turns out to be different
+
+    saved_values = dotted(saved)
+    for key, value in _requested(composed, overrides, config_name).items():
+        if key == "seed_policy" and value not in ("agent", "uniform"):
+            value = str(Path(value).resolve())
+        if key == "preload":
+            value = sources.named(value) or None
+        if value == saved_values.get(key) or value == CHOSEN_BY_MACHINE.get(key, ...):
+            continue
+        if key not in MAY_CHANGE:
+            raise UserError(
+                f"resume={folder}: {key}={value} would change the run, which has {key}={saved_values.get(key)}; "
+                f"leave it out, or start another run (what may change: {', '.join(MAY_CHANGE)})"
+            )
+        for changed in (key, *MAY_CHANGE[key]):
+            _put(saved, changed, value)
+        if key == "device":  # the new device makes its own choices
+            saved |= {"execution": "auto", "replay_storage": "auto"}
+            saved["precision"] = "auto" if saved["precision"] == "tf32" else saved["precision"]
+    return check(saved)
+
+
+def _saved_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.yaml"
+    try:
+        saved = plain_yaml.load(path, resolved=True)
+    except OSError:
+        raise UserError(f"resume={folder}: no run's folder; there is no config.yaml in it") from None
+    if not isinstance(saved, dict) or not isinstance(saved.get("agent"), dict):
+        raise UserError(f"{path}: not a run's configuration")
+    for key in SHAPES:
+        saved["agent"].pop(key, None)
+    return saved
+
+
+def _requested(composed: DictConfig | None, overrides: list[str], config_name: str) -> dict[str, Any]:
+    """Returns the values that the overrides set, by dotted key.
+
+    A key whose value is an interpolation is left out: it follows another key, which is included.
+
+    Args:
+        composed: the configuration with the overrides; None without any.
+    """
+    if composed is None:
+        return {}
+    checked = dotted(asdict(check(compose.plain(composed))))
+    before, after = (dotted(_unresolved(config)) for config in (compose.compose_config(config_name, []), composed))
+    for key in ASKED_BY_AGENT:  # set in the agent's node, it is a key of the run once it is checked
+        if key in checked and after.get(f"agent.{key}") != before.get(f"agent.{key}"):
+            after[key] = checked[key]
+    named = tuple(f"{override.key_or_group.replace('/', '.')}." for override in compose.parse(overrides))
+    return {
+        key: _with_lists(checked[key])
+        for key, value in after.items()
+        if key in checked
+        and not (isinstance(value, str) and value.startswith("${"))
+        # An override that repeats a default is a request too: the run may have another value.
+        and (key not in before or value != before[key] or f"{key}.".startswith(named))
+    }
+
+
+def _with_lists(value: Any) -> Any:
+    """Turns tuples into lists, as which YAML loads them."""
+    if isinstance(value, dict):
+        return {key: _with_lists(child) for key, child in value.items()}
+    return [_with_lists(child) for child in value] if isinstance(value, tuple | list) else value
+
+
+def _unresolved(config: DictConfig) -> Any:
+    """Returns a composed configuration as plain values, without Hydra's node; interpolations stay text."""
+    job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    try:
+        return OmegaConf.to_container(job, resolve=False)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(str(error)) from None
+
+
+def _put(config: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        config = config.setdefault(parent, {})
+    config[last] = value

@@ -1,0 +1,124 @@
+"""Loads what a run has learned, to evaluate or export it: from a checkpoint, its best policy, or an exported policy."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from agent.policy_file import load_policy
+from run import machine
+from run.agents import build_agent, identity_of
+from run.build import require_fit
+from run.env_spec import EnvSpec
+from run.environments import env_maker, import_envs
+from run.saving import best, checkpoint, policy_bundle, resume
+from run.saving.checkpoint import BrokenError, Checkpoint
+from run.saving.links import refuse_links
+from settings.schema import Settings
+from utils import UserError, one_line
+
+
+@dataclass(frozen=True)
+class RunPolicy:
+    """A trained agent or policy, and what it was trained in.
+
+    Attributes:
+        folder: the run's folder, or the folder of an exported policy.
+        path: the checkpoint, `checkpoints/best`, or the exported policy.
+        cfg: settings of the run.
+        actor: the agent, or a policy alone; has `act`.
+        step: environment steps of its training.
+        make_env: builds an environment of the run; its argument is whether the environment will be rendered.
+        renders: whether it can be rendered.
+        evaluation: for an exported policy, its PolicyBundle's; a run's evaluations are in its eval.csv.
+    """
+
+    folder: Path
+    path: Path
+    cfg: Settings
+    actor: Any
+    step: int
+    make_env: Callable[[bool], gym.Env]
+    renders: bool
+    evaluation: dict[str, float | None] | None = None
+
+
+def run_folder_of(path: Path) -> Path:
+    """Returns the run's folder, given that or a checkpoint in it; of an exported policy, the folder it is in."""
+    if policy_bundle.is_bundle(path):
+        return path.parent
+    is_run = (path / "config.yaml").exists()
+    return path.parents[1] if path.parent.name == checkpoint.FOLDER and not is_run else path
+
+
+def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders: bool = False) -> RunPolicy:
+    """Loads what a run has learned; imports and runs no untrusted code.
+
+    Args:
+        path: the folder of a run (its newest intact checkpoint is used) or a checkpoint in it; `checkpoints/best` is
+            the policy of the best evaluation. Or an exported policy (see run/saving/policy_bundle.py).
+        trusted: packages of the user's whose classes the run's configuration may name.
+        renders: whether an environment will be rendered.
+
+    Raises:
+        UserError: if there is no intact checkpoint, or it does not fit the run's configuration.
+    """
+    path = path.resolve()
+    folder = run_folder_of(path)
+    bundle = policy_bundle.read(path, trusted) if policy_bundle.is_bundle(path) else None
+    cfg = bundle.cfg if bundle else _settings_of(folder, trusted)
+    _, can_render = import_envs(cfg, renders)
+    make_env = env_maker(cfg, "evaluation")
+    env = make_env(False)
+    spec = EnvSpec.of(env)
+    env.close()
+    torch_device = machine.resolve_device(device)
+    actor: Any
+    if bundle:
+        actor, step, evaluation = load_policy(path, str(torch_device)), bundle.step, bundle.evaluation
+        require_fit(actor, spec, f"{path}", cfg.env)
+        return RunPolicy(folder, path, cfg, actor, step, make_env, can_render, evaluation)
+    if path == folder / best.BEST:
+        actor, step, mean_return = best.load(folder, str(torch_device))
+        require_fit(actor, spec, f"{path}", cfg.env)
+        print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
+        return RunPolicy(folder, path, cfg, actor, step, make_env, can_render)
+    saved, state = _newest(folder) if path == folder else _checkpoint(path)
+    saved.require_identity(identity_of(cfg, spec))
+    actor = build_agent(cfg, spec, torch_device, checkpoint.weight_limit(folder))
+    try:
+        actor.load_state_dict(state)
+    except Exception as error:  # a state of another agent can make it raise anything
+        raise UserError(f"{saved.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
+    actor.train(False)  # so that it acts as in evaluations; in training it may act with other weights
+    return RunPolicy(folder, saved.path, cfg, actor, saved.step, make_env, can_render)
+
+
+def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
+    refuse_links(folder)
+    if not checkpoint.newest_first(folder):
+        raise UserError(f"{folder}: there is no checkpoint in it")
+    return resume.settings_of(folder, [], trusted=trusted)
+
+
+def _checkpoint(path: Path) -> tuple[Checkpoint, Any]:
+    """Reads a checkpoint and the agent's state in it."""
+    try:
+        saved = Checkpoint(path)
+        saved.verify("agent")
+    except BrokenError as error:
+        raise UserError(f"{path}: {error}") from None
+    return saved, saved.load("agent")
+
+
+def _newest(folder: Path) -> tuple[Checkpoint, Any]:
+    """Reads a run's newest intact checkpoint and the agent's state in it."""
+    while True:
+        saved, _ = checkpoint.newest_intact(folder, "agent")
+        try:
+            return saved, saved.load("agent")
+        except UserError:
+            if saved.path.exists():  # otherwise the run has replaced it meanwhile: look for the newest again
+                raise

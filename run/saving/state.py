@@ -1,0 +1,302 @@
+"""Collects the state of a run's parts for its checkpoints, and restores it when the run is resumed."""
+
+import contextlib
+import random
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+from replay_buffer import ReplayBuffer
+from run.build import Outputs, Parts
+from run.evaluation.evaluations import Evaluations
+from run.progress import Progress
+from run.saving import checkpoint, damaged
+from run.saving import folder as run_folder
+from run.saving.checkpoint import AllDamagedError, BrokenError, Checkpoint
+from run.saving.checkpoint_writer import CheckpointWriter
+from settings.schema import Settings
+from utils import RunError, UserError, non_finite, not_plain, one_line, require_count, require_finite_losses
+
+
+class SavedRun:
+    """Saves a run in checkpoints, and restores it from them.
+
+    The agent's state has a file of its own, as evaluating needs nothing else. The rows of a ReplayBuffer are saved in
+    segments, any other replay buffer in one file. Everything else goes into `run.pt`. Every part has `state_dict` and
+    `load_state_dict`, except perhaps the evaluator; a state is tensors and plain values, nested.
+
+    Args:
+        cfg, work_dir: settings and folder of the run.
+        parts, outputs, progress, evaluations: what the run consists of.
+
+    Attributes:
+        is_saved: whether the run writes checkpoints.
+    """
+
+    def __init__(
+        self,
+        cfg: Settings,
+        work_dir: Path,
+        parts: Parts,
+        outputs: Outputs,
+        progress: Progress,
+        evaluations: Evaluations,
+    ):
+        self._cfg = cfg
+        self._work_dir = work_dir
+        self._identity = parts.identity
+        self._agent = parts.agent
+        self._replay_buffer = parts.replay_buffer
+        self._preloaded = parts.preloaded
+        self._progress = progress
+        self._logger = outputs.logger
+        self._envs = EnvEpisodes(parts.envs)
+        self._parts: dict[str, Any] = {"progress": progress, "envs": self._envs, "n_step": parts.n_step}
+        if parts.seed_policy is not parts.agent:
+            self._parts["seed_policy"] = parts.seed_policy
+        if hasattr(outputs.own_evaluator, "state_dict"):
+            self._parts["evaluator"] = outputs.own_evaluator
+        self._parts["evaluations"] = evaluations
+        if cfg.preload and cfg.preload_share:
+            self._parts["preloaded"] = parts.preloaded
+        # The generators are restored last, as restoring another part may draw random numbers.
+        self._parts["random"] = GlobalGenerators(parts.device)
+        self._writer = CheckpointWriter(work_dir, cfg.keep_checkpoints, parts.identity)
+        self.is_saved = bool(cfg.checkpoint_frequency)
+        if self.is_saved and parts.agent.state_dict() is None:
+            print(f"This run cannot be resumed: {type(parts.agent).__name__} has no state_dict.", flush=True)
+            self.is_saved = False
+
+    @property
+    def last_checkpoint(self) -> Path | None:
+        """The folder of the newest checkpoint that can be loaded; None if there is none."""
+        last_step = self._writer.last_step
+        return None if last_step is None else self._writer.path(last_step)
+
+    def save(self, is_last: bool = False) -> None:
+        """Writes a checkpoint, unless this step has one. If that fails, the run goes on with the previous one.
+
+        Args:
+            is_last: whether the run ends after it.
+
+        Raises:
+            RunError: if a loss or a weight is not finite, or the last checkpoint cannot be written.
+            UserError: if the replay buffer's state could not be read back.
+            OSError: if there is no previous checkpoint, or the run's folder is gone.
+        """
+        step, last_step = self._progress.step, self._writer.last_step
+        if not self.is_saved or last_step == step:
+            return
+        # A checkpoint must not replace a good one with weights that have diverged.
+        require_finite_losses(self._logger.peek())
+        states = {"agent": self._agent.state_dict(), "run": self._state_dict()}
+        diverged = non_finite(states["agent"], "agent")
+        if diverged:
+            raise RunError(f"{diverged} is not finite")
+        segmented, preloaded = None, None
+        if self._cfg.save_replay_buffer:
+            preloaded = self._preloaded.buffer
+            if isinstance(self._replay_buffer, ReplayBuffer):
+                segmented = self._replay_buffer
+            else:
+                states["replay_buffer"] = self._own_buffer_state()
+        try:
+            self._writer.save(step, states, self._save_policy, segmented, preloaded)
+        except OSError as error:
+            if last_step is None or not self._work_dir.is_dir():
+                raise
+            message = f"No checkpoint at step {step}: {error.strerror}; that of step {last_step} stays"
+            print(message, file=sys.stderr, flush=True)
+            if is_last:
+                raise RunError("the end of the run is not saved") from error
+
+    def _save_policy(self, path: Path) -> None:
+        """Writes the policy alone, if the agent has one and its networks can be saved alone."""
+        if hasattr(self._agent, "save_policy"):
+            with contextlib.suppress(UserError):
+                self._agent.save_policy(path)
+
+    def _state_dict(self) -> dict[str, Any]:
+        buffer = self._replay_buffer
+        counters = buffer.state_dict() if isinstance(buffer, ReplayBuffer) else {"num_added": buffer.num_added}
+        state = {name: part.state_dict() for name, part in self._parts.items()}
+        return state | {"logger": self._logger.state_dict(), "replay_buffer": counters}
+
+    def _own_buffer_state(self) -> dict[str, Any]:
+        """Returns the state of a replay buffer that is no ReplayBuffer; checked now, as loading would be too late."""
+        state = self._replay_buffer.state_dict()
+        fault = not_plain(state, "state")
+        if fault:
+            raise UserError(
+                f"replay_buffer._target_={self._cfg.replay_buffer['_target_']}: {fault} of its state_dict could not be "
+                "read back from a checkpoint; tensors, numbers, strings, lists and dictionaries can be"
+            )
+        return state
+
+    def restore(self, without: Collection[str] = ()) -> np.ndarray:
+        """Loads the newest intact checkpoint.
+
+        Args:
+            without: what may be left out if it is damaged (see run/saving/damaged.py); its remains are renamed.
+
+        Returns:
+            The newest observation of every environment, (num_envs, *obs_shape).
+
+        Raises:
+            UserError: if there is no such checkpoint, it does not fit the run, or the logs are damaged.
+        """
+        saved, broken = self._newest(without)
+        if saved.step > self._cfg.num_train_steps:
+            raise UserError(f"num_train_steps={self._cfg.num_train_steps}: the run is at step {saved.step} already")
+        lost = self._drop_damaged_buffer(saved) if damaged.REPLAY_BUFFER in without else []
+        agent_state, state = saved.load("agent"), saved.load("run")
+        try:
+            if require_count(state["progress"]["step"], "step") != saved.step:
+                raise ValueError(f"it is of step {state['progress']['step']}")
+            lost += self._lost_logs(state["logger"], without)
+            self._agent.load_state_dict(agent_state)
+            has_rows = self._restore_buffer(saved, state["replay_buffer"])
+            num_preloaded = self._restore_preloaded(saved, has_rows)
+            for name, part in self._parts.items():
+                part.load_state_dict(state[name])
+            # Nothing in the run's folder has changed so far. From here on it does: the logs are cut back to the
+            # checkpoint's step.
+            run_folder.unmark_finished(self._work_dir)
+            for path in filter(Path.exists, lost):
+                print(f"{path}: what is left of it is kept as {damaged.set_aside(path).name}", flush=True)
+            self._logger.load_state_dict(state["logger"])
+        except (UserError, RunError):
+            raise
+        except Exception as error:  # a state that is not its own can make a part raise anything
+            reason = f"{type(error).__name__}: {one_line(error)}"
+            raise UserError(f"{saved.path}: does not fit this run ({reason})") from error
+        if not has_rows:
+            self._collect_before_updates(num_preloaded)
+        print(f"Continuing from {saved.path}", flush=True)
+        self._writer = CheckpointWriter(self._work_dir, self._cfg.keep_checkpoints, self._identity, saved, broken)
+        return self._envs.obs
+
+    def _newest(self, without: Collection[str]) -> tuple[Checkpoint, list[Path]]:
+        """Finds the checkpoint to continue from; its replay buffer may be damaged only if `without` says so."""
+        needs_buffer = damaged.REPLAY_BUFFER not in without
+        try:
+            return checkpoint.newest_intact(
+                self._work_dir, "agent", "run", buffer=needs_buffer, identity=self._identity
+            )
+        except AllDamagedError as error:
+            if error.without_buffer is None:
+                raise
+            command = damaged.command(self._work_dir, damaged.REPLAY_BUFFER, without)
+            raise UserError(
+                f"{error}; {command} goes on from {error.without_buffer.name} without its replay buffer, which is "
+                "filled again before updates continue"
+            ) from None
+
+    def _drop_damaged_buffer(self, saved: Checkpoint) -> list[Path]:
+        """Leaves the replay buffer out of a checkpoint if it is damaged; returns the folders to set aside."""
+        try:
+            saved.verify(buffer=True)
+        except BrokenError as error:
+            print(f"{saved.path}: {error}; going on without the replay buffer", flush=True)
+            rows = [saved.path.parent / checkpoint.BUFFER] if saved.segments else []
+            saved.drop_buffer()
+            return rows
+        print(damaged.not_needed(damaged.REPLAY_BUFFER), flush=True)
+        return []
+
+    def _lost_logs(self, state: dict[str, Any], without: Collection[str]) -> list[Path]:
+        """Returns the log files that are damaged.
+
+        Raises:
+            UserError: if there are any, and `without` does not allow for them.
+        """
+        faults = self._logger.lost(state) if hasattr(self._logger, "lost") else {}
+        message = "; ".join(f"{path}: {fault}" for path, fault in faults.items())
+        if damaged.LOGS in without:
+            print(f"{message}; going on with new files" if faults else damaged.not_needed(damaged.LOGS), flush=True)
+        elif faults:
+            command = damaged.command(self._work_dir, damaged.LOGS, without)
+            raise UserError(f"{message}; {command} goes on with new files, and keeps what is left of the old")
+        return list(faults)
+
+    def _restore_buffer(self, saved: Checkpoint, counters: dict[str, Any]) -> bool:
+        """Restores the replay buffer; returns False if it had transitions and the checkpoint has none of them."""
+        buffer, num_added = self._replay_buffer, counters["num_added"]
+        if not isinstance(buffer, ReplayBuffer):
+            has_rows = saved.has("replay_buffer")
+            if has_rows:
+                buffer.load_state_dict(saved.load("replay_buffer"))
+        else:
+            has_rows = bool(saved.segments)
+            if has_rows:
+                saved.load_rows(buffer, counters)
+            buffer.load_state_dict(counters if has_rows else counters | {"num_added": 0})
+        return has_rows or not num_added
+
+    def _restore_preloaded(self, saved: Checkpoint, has_rows: bool) -> int:
+        """Restores the preloaded rows, from the checkpoint or else from their source.
+
+        Returns:
+            How many of them were put into the replay buffer again.
+        """
+        if self._cfg.preload_share and saved.preloaded:
+            self._preloaded.restore(saved)
+        elif self._cfg.preload_share or not has_rows:
+            return self._preloaded.fill()
+        return 0
+
+    def _collect_before_updates(self, num_preloaded: int) -> None:
+        """Delays the updates until there are new transitions in place of those that were not saved, or are lost.
+
+        Args:
+            num_preloaded: transitions in the replay buffer already.
+        """
+        cfg, progress = self._cfg, self._progress
+        num_collected = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
+        progress.updates_from = min(num_collected + num_preloaded, self._replay_buffer.capacity)
+        num_new = progress.updates_from - num_preloaded
+        print(f"There is no saved replay buffer: no updates before {num_new} new transitions")
+
+
+class EnvEpisodes:
+    """Saves the episode of every training environment: its number and its actions, which are repeated to restore it.
+
+    Attributes:
+        obs: (num_envs, *obs_shape), the newest observation of every environment; set by `load_state_dict`.
+    """
+
+    def __init__(self, envs: SyncVectorEnv | AsyncVectorEnv):
+        self._envs = envs
+        self.obs: np.ndarray
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"episodes": list(self._envs.call("state_dict"))}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        every_env = np.ones(self._envs.num_envs, bool)
+        self.obs = self._envs.reset(options={"reset_mask": every_env, "states": state["episodes"]})[0]
+
+
+class GlobalGenerators:
+    """Saves the global random generators of Python, NumPy, torch and, if the run uses one, its GPU."""
+
+    def __init__(self, device: torch.device):
+        self._device = device
+
+    def state_dict(self) -> dict[str, Any]:
+        kind, keys, *rest = np.random.get_state(legacy=True)
+        numpy_state = (kind, np.asarray(keys).tolist(), *rest)
+        state = {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state()}
+        return state | ({"cuda": torch.cuda.get_rng_state(self._device)} if self._device.type == "cuda" else {})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        random.setstate(state["python"])
+        np.random.set_state(state["numpy"])
+        torch.set_rng_state(state["torch"])
+        if self._device.type == "cuda" and "cuda" in state:  # a run may change its device
+            torch.cuda.set_rng_state(state["cuda"], self._device)

@@ -1,0 +1,307 @@
+"""The schema of the configuration, and its check: a key's type is the annotation of the parameter that it becomes."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from hydra.utils import instantiate
+
+from settings.keys import walk
+from settings.signatures import (
+    alternatives,
+    fit,
+    interface_of,
+    nearest,
+    parameters,
+    require_interface,
+    schedule_values,
+)
+from settings.types import (
+    EnvWrapper,
+    Execution,
+    Factory,
+    Interface,
+    NonNegativeInt,
+    Plain,
+    PositiveFloat,
+    PositiveInt,
+    Schedule,
+    Storage,
+    UnitInterval,
+)
+from utils import UserError, one_line
+
+# Parameters that the code fills in, never YAML.
+SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"} | {
+    *("obs_shape", "action_shape"),  # of a replay buffer
+    *("shape", "width", "num_members"),  # of networks and layers, from their actor or critic
+}
+FROM_AGENT = {"init_temperature"}  # a temperature's parameter, from the agent's key of that name
+ONLY_IN = "only_in"  # key of a wrapper's node: the environments that it is limited to
+Place = Literal["training", "evaluation"]
+# Keys of an agent's YAML that are defaults of the run's keys of the same name.
+ASKED_BY_AGENT = (
+    *("updates_per_step", "from_pixels", "action_repeat", "num_seed_steps", "replay_buffer_capacity"),
+    "action_repeats",  # action_repeat by task
+)
+NOT_PARAMETERS = {"_target_", "_partial_"}
+PLAIN = (bool, int, float, str, list, tuple, NoneType)  # hints that admit no node
+OLD_PATHS = (  # keys of pytorch_sac's layout, and their new names
+    ("double_q_critic.params.", "agent.critic."),
+    ("diag_gaussian_actor.params.", "agent.actor."),
+    ("agent.params.", "agent."),
+    ("agent.class", "agent._target_"),
+)
+AgentNode = Annotated[
+    dict[str, Any], Interface("an agent", ("obs_dim", "action_dim", "action_range", "device"), ("act", "update"))
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keys of `config/train.yaml`, explained there; the last four are nodes."""
+
+    env: str
+    env_kwargs: Plain
+    env_wrappers: list[Any]  # see _check_wrappers
+    experiment: str
+    num_train_steps: PositiveInt
+    replay_buffer_capacity: PositiveInt
+    n_step: PositiveInt
+    sample_with_replacement: bool
+    reward_scale: float | Schedule
+    preload: str | list[str] | None
+    preload_share: UnitInterval
+    offline_updates: NonNegativeInt
+    num_seed_steps: NonNegativeInt
+    seed_policy: str
+    min_buffer_size: NonNegativeInt
+    updates_while_seeding: bool
+    update_every: PositiveInt
+    updates_per_step: Annotated[float, Gt(0), Le(1000)]
+    action_repeat: PositiveInt
+    from_pixels: bool
+    image_size: Annotated[int, Ge(8), Le(1024)]
+    frame_stack: Annotated[int, Ge(1), Le(16)]
+    camera_id: Annotated[int, Ge(0)] | Literal["auto"]
+    image_pad: NonNegativeInt
+    num_envs: Annotated[int, Gt(0), Le(1024)]
+    async_envs: bool
+    env_timeout_s: PositiveFloat
+    eval_frequency: PositiveInt
+    num_eval_episodes: Annotated[int, Gt(0), Le(100_000)]
+    eval_sample: bool
+    eval_in_background: bool | Literal["auto"]
+    checkpoint_frequency: NonNegativeInt
+    keep_checkpoints: PositiveInt
+    save_replay_buffer: bool
+    grace_s: PositiveFloat
+    device: str
+    precision: Literal["auto", "fp32", "tf32", "bf16"]
+    execution: Execution
+    replay_storage: Storage
+    num_threads: Annotated[int, Gt(0), Le(1024)] | None
+    log_frequency: NonNegativeInt
+    log_every_steps: NonNegativeInt
+    log_save_tb: bool
+    log_save_wandb: bool
+    save_video: bool
+    save_figure: bool
+    seed: Annotated[int, Ge(0), Lt(2**32)]
+    agent: AgentNode
+    replay_buffer: dict[str, Any]  # run/data/buffers.py checks the rest
+    logger: Annotated[dict[str, Any], Interface("a logger", ("log_dir",), ("log", "dump"))]
+    evaluator: Annotated[dict[str, Any], Interface("an evaluator", ("make_env", "video_path"), ("evaluate",))]
+
+
+class UnknownKeyError(UserError):
+    """A key that no parameter takes.
+
+    Args:
+        message: one line.
+        key: the dotted key.
+    """
+
+    def __init__(self, message: str, key: str):
+        super().__init__(message)
+        self.key = key
+
+
+def check(config: dict[str, Any]) -> Settings:
+    """Checks every value of a resolved configuration against the signature that it will be passed to.
+
+    Args:
+        config: train.yaml as plain Python values, after all overrides.
+
+    Returns:
+        The settings, with integral floats such as 1e6 converted to ints.
+
+    Raises:
+        UserError: for an unknown key, a missing one, or a value of the wrong type or range.
+    """
+    agent = {key: value for key, value in (config.get("agent") or {}).items() if key not in ASKED_BY_AGENT}
+    name = agent.pop("name", None)
+    checked = _check_call(Settings, {**config, "agent": agent}, "")
+    for key in ("agent", "replay_buffer", "logger", "evaluator"):
+        _require_partial(checked[key], key)
+    checked["env_wrappers"] = _check_wrappers(checked["env_wrappers"])
+    if not isinstance(name, str) or not name:
+        raise UserError(f"agent.name={name}: a word for the run folder's name goes here")
+    checked["agent"] = {"name": name, **checked["agent"]}
+    return Settings(**checked)
+
+
+def check_agent(node: dict[str, Any]) -> dict[str, Any]:
+    """As `check`, for the node of an agent alone, without its name."""
+    checked = _check_value(AgentNode, node, "agent")
+    _require_partial(checked, "agent")
+    return checked
+
+
+def _check_call(target: Any, values: dict[str, Any], path: str, interface: Interface | None = None) -> dict[str, Any]:
+    """Checks the values of one node against the parameters of its target, and returns them converted.
+
+    Args:
+        path: the node's dotted key and a dot; "" for the top level.
+        interface: what the code requires of the target.
+    """
+    target_setting = f"{path}_target_={values.get('_target_')}"
+    try:
+        known = parameters(target)
+    except (ValueError, TypeError, NameError) as error:  # a builtin, or annotations that cannot be evaluated
+        raise UserError(f"{target_setting}: cannot be called from here ({one_line(error)})") from None
+    supplied = SUPPLIED
+    if interface is not None:
+        require_interface(interface, target, known, target_setting)
+        supplied = SUPPLIED | set(interface.given) - FROM_AGENT
+
+    checked = {}
+    for key, value in values.items():
+        if key in NOT_PARAMETERS:
+            checked[key] = value
+        elif key in supplied and path:
+            raise UserError(f"{path}{key}={value}: it comes from the environment and the run, not from the user")
+        elif key not in known:
+            hint = _unknown_key_hint(key, values, path, set(known), supplied)
+            raise UnknownKeyError(f"{path}{key}={value}: unknown key; {hint}", f"{path}{key}")
+        else:
+            checked[key] = _check_value(known[key].hint, value, path + key)
+
+    for key, parameter in known.items():
+        if key in values or not parameter.required:
+            continue
+        if key not in supplied and key not in FROM_AGENT:
+            raise UserError(f"{path}{key} is missing; it has no default")
+        if interface is not None and key not in interface.given:
+            raise UserError(f"{target_setting}: {interface.what} goes here, and this needs {key}")
+    return checked
+
+
+def _unknown_key_hint(key: str, values: dict[str, Any], path: str, known: set[str], supplied: set[str]) -> str:
+    if not path:
+        return nearest(key, set(dict(walk(values))) - {key})
+    hint = nearest(key, known, path)
+    if "did you mean" in hint:
+        return hint
+    hint = f"{values['_target_']} has {', '.join(sorted(known - supplied)) or 'no keys'}"
+    if path.rstrip(".").rpartition(".")[2].isdigit():  # an item of a list is always given as a whole
+        return hint
+    return (
+        f"{hint}; {path[:-1]}={{_target_: {values['_target_']}, …}}, given as a whole, replaces a node of another class"
+    )
+
+
+def _check_value(hint: Any, value: Any, path: str) -> Any:
+    if isinstance(value, dict):
+        if "_target_" in value:
+            return _check_node(hint, value, path)
+        if get_origin(hint) is dict and Factory in alternatives(get_args(hint)[1]):  # nodes by name; null disables one
+            item = get_args(hint)[1]
+            return {key: _check_value(item, child, f"{path}.{key}") if child else None for key, child in value.items()}
+    if Factory in alternatives(hint) and value is not None:
+        raise UserError(
+            f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
+            f"or choose another group where there are several, {path.replace('.', '/')}=<name>"
+        )
+    try:
+        return fit(hint, value)
+    except ValueError as error:
+        raise UserError(f"{path}={value}: {error}") from None
+
+
+def _check_wrappers(nodes: list[Any]) -> list[dict[str, Any]]:
+    """Checks the nodes of `env_wrappers`, which the code completes with an environment, and their `only_in`."""
+    checked = []
+    for index, node in enumerate(nodes):
+        path = f"env_wrappers.{index}"
+        if not isinstance(node, dict) or "_target_" not in node:
+            raise UserError(f"{path}={node}: a node goes here, {{_target_: my_package.MyWrapper, …}}")
+        arguments = dict(node)
+        place = {ONLY_IN: arguments.pop(ONLY_IN)} if ONLY_IN in node else {}
+        for value in place.values():
+            _check_value(Place, value, f"{path}.{ONLY_IN}")
+        checked.append(_check_value(EnvWrapper, {"_partial_": True, **arguments}, path) | place)
+    return checked
+
+
+def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
+    """Checks a node `{_target_: …}`; of a schedule, also the values that it returns."""
+    accepts = list(alternatives(hint))
+    if not any(map(_accepts_node, accepts)):
+        raise UserError(f"{path}={node}: a plain value goes here, and no node")
+    if Factory in accepts:
+        _require_partial(node, path)
+    checked = _check_call(_locate(node["_target_"], path), node, f"{path}.", interface_of(hint))
+    if Schedule in accepts:
+        _check_schedule(hint, checked, path)
+    return checked
+
+
+def _accepts_node(kind: Any) -> bool:
+    """Whether one alternative of a hint can be an object that a node builds."""
+    if get_origin(kind) is dict:
+        return get_args(kind)[1] is Any
+    return get_origin(kind) is Callable or kind is Any or (inspect.isclass(kind) and kind not in PLAIN)
+
+
+def _check_schedule(hint: Any, node: dict[str, Any], path: str) -> None:
+    """Builds a schedule and checks some of its values (see `schedule_values`)."""
+    target = str(node["_target_"])
+    if target.startswith("agent.") and not target.startswith("agent.schedule."):
+        raise UserError(f"{path}._target_={target}: no schedule; those here are in agent/schedule.py")
+    try:
+        values = schedule_values(instantiate(node, _convert_="all"), node)
+    except Exception as error:  # any exception of a user's class
+        reason = f"{type(error).__name__}: {one_line(error.__cause__ or error)}"
+        raise UserError(f"{path}._target_={target}: no schedule can be made of it ({reason})") from None
+    for step, value in values.items():
+        _check_value(hint, value, f"{path}, at step {step}, ")
+
+
+def _require_partial(node: dict[str, Any], path: str) -> None:
+    if not node.get("_partial_"):
+        raise UserError(f"{path}: the code completes this node with shapes or folders; it has to say _partial_: true")
+
+
+def _locate(dotted: str, path: str) -> Any:
+    """Imports the class or function that a `_target_` names."""
+    module, _, name = str(dotted).rpartition(".")
+    try:
+        target = getattr(import_module(module), name)
+        if not callable(target):
+            raise ValueError("a class or a function goes here")
+        return target
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"{path}._target_={dotted}: cannot be imported ({one_line(error)})") from None
+    except Exception as error:  # any exception of a user's module
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{path}._target_={dotted}: cannot be imported ({reason})") from error
+
+
+def new_path(key: str) -> str | None:
+    """The new name of a key of pytorch_sac's layout; None for any other key."""
+    return next((new + key.removeprefix(old) for old, new in OLD_PATHS if key.startswith(old)), None)

@@ -1,0 +1,189 @@
+"""Reads signatures: which parameters a class or a function takes, and whether a value fits a type hint."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from settings.types import Interface
+from utils import UserError, leaves
+
+_LATE_STEP = 10**12
+# A number is a valid label: experiment=1.
+_CONFIG = ConfigDict(coerce_numbers_to_str=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+
+
+class Parameter(NamedTuple):
+    """One parameter of a signature; `default` is inspect.Parameter.empty if it has none."""
+
+    hint: Any
+    default: Any
+    by_position: bool
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+def parameters(target: Any, with_hints: bool = True) -> dict[str, Parameter]:
+    """Returns the parameters that a class or a function can be called with.
+
+    If a class's `__init__` takes `**keywords`, the parameters of the next class in the MRO are added; where both have
+    a parameter, the subclass's counts.
+
+    Args:
+        with_hints: False leaves every hint `Any`, for annotations that cannot be evaluated.
+    """
+    if isinstance(target, partial):
+        unbound = list(parameters(target.func, with_hints).items())[len(target.args) :]
+        return {
+            name: parameter._replace(default=target.keywords.get(name, parameter.default))
+            for name, parameter in unbound
+        }
+    if not inspect.isclass(target):
+        return function_parameters(target, with_hints)[0]
+    merged: dict[str, Parameter] = {}
+    for owner in target.__mro__:
+        if "__init__" in vars(owner):
+            declared, has_keywords = function_parameters(owner.__init__, with_hints)  # type: ignore[misc]
+            merged = declared | merged
+            if not has_keywords:
+                break
+    merged.pop("self", None)
+    return merged
+
+
+def function_parameters(function: Any, with_hints: bool = True) -> tuple[dict[str, Parameter], bool]:
+    """Returns the parameters that one function names, and whether it also takes `**keywords`."""
+    hints = get_type_hints(function, include_extras=True) if with_hints else {}
+    listed = inspect.signature(function).parameters
+    declared = {
+        name: Parameter(hints.get(name, Any), parameter.default, parameter.kind is not parameter.KEYWORD_ONLY)
+        for name, parameter in listed.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+    return declared, any(parameter.kind is parameter.VAR_KEYWORD for parameter in listed.values())
+
+
+def fit(hint: Any, value: Any) -> Any:
+    """Converts a value to what its type hint says: an int for 1e6, a tuple for a list.
+
+    Raises:
+        ValueError: if the value does not fit; the message says what would.
+    """
+    nested_types = list(_nested_types(hint))
+    if isinstance(value, bool) and (int in nested_types or float in nested_types) and bool not in nested_types:
+        raise ValueError("a number goes here")
+    try:
+        return _adapter(hint).validate_python(value)
+    except ValidationError as error:
+        message = error.errors(include_url=False)[0]["msg"]
+        raise ValueError(message.replace("Input should", "it should").replace("Value error, ", "")) from None
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    try:
+        return _cached_adapter(hint)
+    except TypeError:  # the hint is not hashable
+        return TypeAdapter(hint, config=_CONFIG)
+
+
+@cache  # building an adapter takes longer than all the values it validates
+def _cached_adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint, config=_CONFIG)
+
+
+def _nested_types(hint: Any) -> Iterator[Any]:
+    """A hint and every type in its brackets."""
+    yield hint
+    for argument in get_args(hint):
+        yield from _nested_types(argument)
+
+
+def alternatives(hint: Any) -> Iterator[Any]:
+    """The members of a union, without the ranges in their `Annotated`."""
+    if get_origin(hint) in (Union, UnionType):
+        for member in get_args(hint):
+            yield from alternatives(member)
+    elif get_origin(hint) is Annotated:
+        yield from alternatives(get_args(hint)[0])
+    else:
+        yield hint
+
+
+def is_plain(hint: Any) -> bool:
+    """Whether a hint admits only what YAML has: numbers, strings, lists and mappings of them."""
+    kind = get_origin(hint)
+    if kind is Annotated:
+        return is_plain(get_args(hint)[0])
+    if kind is None:
+        return any(hint is plain for plain in (bool, int, float, str, list, tuple, dict, None, NoneType, ...))
+    return kind is Literal or (kind in (list, tuple, dict, Union, UnionType) and all(map(is_plain, get_args(hint))))
+
+
+def schedule_values(schedule: Callable[[int], Any], arguments: Any) -> dict[int, Any]:
+    """Evaluates a schedule at step 0, at every step that its arguments name, and at a very late step.
+
+    Returns:
+        The values by step.
+    """
+    steps = [value for _, value in leaves(arguments) if isinstance(value, int) and 0 < value < _LATE_STEP]
+    return {step: schedule(step) for step in [0, *sorted(steps), _LATE_STEP]}
+
+
+def interface_of(hint: Any) -> Interface | None:
+    """The `Interface` in a type hint: what the code requires of the class that a node names."""
+    if get_origin(hint) in (Union, UnionType):
+        return next(filter(None, map(interface_of, get_args(hint))), None)
+    if get_origin(hint) is Annotated:
+        return next((extra for extra in hint.__metadata__ if isinstance(extra, Interface)), None)
+    return None
+
+
+def require_interface(interface: Interface, target: Any, names: Container[str], setting: str) -> None:
+    """Checks that a class takes the arguments that the code passes, and has the methods that the code calls.
+
+    Args:
+        target: the class; or a function, whose result is not known and so not checked.
+        names: its parameters.
+        setting: `key=value`, for the message.
+
+    Raises:
+        UserError: if an argument or a method is missing.
+    """
+    while isinstance(target, partial):
+        target = target.func
+    is_class = inspect.isclass(target)
+    missing = {"does not take": [name for name in interface.given if name not in names], "has no": []}
+    if is_class:
+        attributes = {name for owner in target.__mro__ for name in vars(owner)}
+        missing["has no"] = [name for name in interface.has if name not in attributes]
+    elif function_parameters(target, with_hints=False)[1]:  # a function with **keywords takes any argument
+        return
+    for what, missing_names in missing.items():
+        if missing_names:
+            raise UserError(f"{setting}: {interface.what} goes here, and this {what} {', '.join(missing_names)}")
+
+
+def nearest(key: str, known: Iterable[str], path: str = "", otherwise: str = "") -> str:
+    """Suggests similar keys, compared as a whole, else by their last part; or says where all keys are listed.
+
+    Args:
+        key: the unknown key.
+        known: the valid keys.
+        path: put in front of each suggestion.
+        otherwise: the text if no key is similar.
+    """
+    known = [name for name in known if not name.rsplit(".", 1)[-1].startswith("_")]
+    matches = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
+    if not matches:
+        by_last_part = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}  # of equal ones the first counts
+        close = difflib.get_close_matches(key.rsplit(".", 1)[-1], by_last_part, n=2, cutoff=0.6)
+        matches = [by_last_part[last_part] for last_part in close]
+    if matches:
+        return f"did you mean {' or '.join(path + match for match in matches)}?"
+    return otherwise or "`python train.py --cfg job` prints them all"

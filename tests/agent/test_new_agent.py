@@ -1,0 +1,57 @@
+"""The agent that docs/NEW_AGENT.md writes: its code and YAML, as they are on the page."""
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+from agents import SMALL, make_agent
+from parts import network, norm
+from stand_in_graphs import FROM_IMAGES, assert_same, learned, train
+
+from agent import api
+from run.execution import set_execution
+from settings import compose
+from utils import UserError
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "NEW_AGENT.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    code, yaml_text = (re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) for language in ("python", "yaml"))
+    assert code and yaml_text
+    module = types.ModuleType("agent.my_agent")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(code[1], vars(module))
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "my_agent.yaml").write_text(yaml_text[1])
+    assert len(yaml_text[1].splitlines()) <= 12
+    return "agent=my_agent", *SMALL, compose.searching([tmp_path])
+
+
+@pytest.mark.parametrize("parts", [(), FROM_IMAGES], ids=["vectors", "images"])
+def test_it_trains_recorded_as_eager(overrides: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    eager, recorded = (make_agent(*overrides, *parts) for _ in range(2))
+    set_execution(recorded, "recorded", torch.device("cpu"))
+    assert_same(train(recorded, "host", 12), train(eager, "host", 12))
+    assert_same(learned(recorded), learned(eager))
+    assert recorded.execution._recordings
+
+
+def test_it_refuses_batch_normalisation(overrides: tuple[str, ...]) -> None:
+    with pytest.raises(UserError, match=r"agent\.critic\.network: batch normalisation"):
+        make_agent(*overrides, *network("critic", norm=norm("BatchNorm")))
+
+
+def test_a_base_of_agents_is_no_choice() -> None:
+    names = [path.stem for path in compose.choices("agent", [compose.CONFIG_DIR])]
+    assert "sac" in names and not [name for name in names if name.startswith("_")]
+
+
+def test_the_api_says_what_each_name_is_for() -> None:
+    assert api.__doc__
+    assert not [name for name in api.__all__ if name not in re.findall(r"\w+", api.__doc__)]

@@ -1,0 +1,114 @@
+"""Agents from YAML without an environment, and what their update takes."""
+
+from typing import Any
+
+import composed
+import torch
+
+from agent.toolkit.noise import Noise
+from replay_buffer import Batch
+from run.agents import build_agent
+from run.env_spec import EnvSpec
+
+OBS_DIM, ACTION_DIM = 17, 6
+IMAGE, STACK = (6, 12, 12), 2  # two frames of three channels
+TINY = ("image_pad=2", "agent.encoder.channels=4", "agent.encoder.strides=[2,1]", "agent.encoder.feature_dim=8")
+FROM_IMAGES = ("agent/encoder=convolutions", "agent/augmentation=shift", *TINY)
+SMALL = ("agent.batch_size=32", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16")
+
+
+def make_agent(
+    *overrides: str,
+    obs_dim: int = OBS_DIM,
+    action_dim: int = ACTION_DIM,
+    device: str = "cpu",
+    images: bool | None = None,
+) -> Any:
+    """From images where it has an encoder, unless `images` says otherwise."""
+    torch.manual_seed(0)
+    cfg = composed.settings(*overrides)
+    from_images = bool(cfg.agent["encoder"]) if images is None else images
+    return build_agent(cfg, EnvSpec(IMAGE if from_images else (obs_dim,), (action_dim,)), torch.device(device))
+
+
+def make_batch(size: int, images: bool = False) -> Batch:
+    random = torch.Generator().manual_seed(1)
+    batch = Batch(
+        obs=torch.randn(size, OBS_DIM, generator=random),
+        action=torch.rand(size, ACTION_DIM, generator=random) * 2 - 1,
+        reward=torch.randn(size, 1, generator=random),
+        next_obs=torch.randn(size, OBS_DIM, generator=random),
+        discount=(torch.rand(size, 1, generator=random) > 0.2).float(),
+    )
+    if not images:
+        return batch
+    obs, next_obs = torch.randint(256, (2, size, *IMAGE), generator=random, dtype=torch.uint8)
+    return batch._replace(obs=obs, next_obs=next_obs)
+
+
+class Given(Noise):
+    """Noise that a test knows: these tensors, in the order that an update asks for them."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        self.tensors = list(tensors)
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        tensor = self.tensors.pop(0)
+        assert tensor.shape == shape
+        return tensor
+
+    uniform = normal
+
+
+class Always:
+    """A buffer with one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def sample(self, batch_size: int) -> Batch:
+        return self.batch
+
+
+class Silent:
+    """A logger that keeps the last value of each key."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def log(self, key: str, value: Any, step: int) -> None:
+        self.values[key] = float(value)
+
+    def log_all(self, values: dict[str, Any], step: int) -> None:
+        for key, value in values.items():
+            self.log(key, value, step)
+
+    def histograms_due(self, step: int) -> bool:
+        return False
+
+
+def mlp64(weights: list[torch.Tensor], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output, and how close (by row) any ReLU's input comes to its kink at 0."""
+    margin = torch.full((len(x),), torch.inf, dtype=torch.float64)
+    for i in range(0, len(weights), 2):
+        x = x @ weights[i] + weights[i + 1]
+        if i < len(weights) - 2:
+            margin = torch.minimum(margin, x.detach().abs().amin(1))
+            x = torch.maximum(x, torch.zeros_like(x))
+    return x, margin
+
+
+def double(module: torch.nn.Module) -> list[torch.Tensor]:
+    return [parameter.detach().double().requires_grad_() for parameter in module.parameters()]
+
+
+def q64(weights: list[torch.Tensor], obs: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both critics' values (2, B), and the margin."""
+    values, margins = zip(*(mlp64([w[i] for w in weights], torch.cat([obs, action], 1)) for i in (0, 1)), strict=True)
+    return torch.stack(values)[:, :, 0], torch.minimum(*margins)
+
+
+def relative(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
+    """The distance between two lists of tensors, by norm, relative to the second."""
+    a, b = (torch.cat([tensor.detach().double().reshape(-1) for tensor in tensors]) for tensors in (ours, theirs))
+    return ((a - b).norm() / b.norm()).item()

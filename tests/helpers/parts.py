@@ -1,0 +1,68 @@
+"""The parts that docs/AGENTS_PARTS.md lists, as overrides, and what it says goes with which agent."""
+
+import re
+from pathlib import Path
+
+from agents import TINY
+
+PAGE = Path(__file__).parents[2] / "docs/AGENTS_PARTS.md"
+SIZES = {
+    "sac_v": ("agent.value.hidden_dim=16",),
+    "sac_2018": ("agent.value.hidden_dim=16",),
+    "drq": TINY,
+    "drq_norm": TINY,
+}
+
+
+def network(of: str, **keys: str) -> tuple[str, ...]:
+    """An actor's or a critic's network of hidden layers with a norm or dropout."""
+    node = ", ".join(["_target_: agent.networks.NormedMLP", "_partial_: true", *(f"{k}: {v}" for k, v in keys.items())])
+    return (f"agent.{of}.network={{{node}}}",)
+
+
+def norm(name: str) -> str:
+    return f"{{_target_: agent.networks.{name}, _partial_: true}}"
+
+
+def head(name: str, **keys: str) -> tuple[str, ...]:
+    node = ", ".join([f"_target_: agent.networks.{name}", "_partial_: true", *(f"{k}: {v}" for k, v in keys.items())])
+    return (f"agent.critic.head={{{node}}}",)
+
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "dropout in the critics": network("critic", dropout="0.1"),
+    "dropout in the actor": network("actor", dropout="0.1"),
+    "LayerNorm": network("critic", norm=norm("LayerNorm")) + network("actor", norm=norm("LayerNorm")),
+    "RMSNorm": network("critic", norm=norm("RMSNorm")) + network("actor", norm=norm("RMSNorm")),
+    "BatchNorm": network("critic", norm=norm("BatchNorm")),
+    "targets of the mean": head("ScalarHead", target_q="mean"),
+    "quantile head": head("QuantileHead"),
+    "categorical head": head("CategoricalHead"),
+    "normalised observations": ("agent/observation_normaliser=running",),
+    "normalised rewards": ("agent/reward_normaliser=returns",),
+    "held noise": ("agent/exploration=held",),
+    "weight decay": ("agent.actor_weight_decay=0.1", "agent.critic_weight_decay=0.1"),
+    "averaged actor": ("agent.actor_average_share=0.3",),
+}
+
+
+AGENTS = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("[!_]*.yaml"))
+
+
+def table() -> dict[tuple[str, str], bool]:
+    """What the page says goes together, by agent and part."""
+    rows = PAGE.read_text().partition("| part | agents |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    together: dict[tuple[str, str], bool] = {}
+    for row in rows.splitlines():
+        parts, which = (cell.strip() for cell in row.strip("|").split("|"))
+        named = set(re.findall(r"`(\w+)`", which))
+        assert named <= set(AGENTS), f"no such agent: {named - set(AGENTS)}"
+        but = which.startswith("all")
+        together |= {(agent, part): (agent in named) != but for agent in AGENTS for part in parts.split(", ")}
+    return together
+
+
+def overrides(name: str, *parts: str) -> tuple[str, ...]:
+    """An agent with some parts."""
+    given = (override for part in parts for override in PARTS[part])
+    return (f"agent={name}", *SIZES.get(name, ()), *given)

@@ -1,0 +1,309 @@
+"""Environments whose values are known, and helpers to train on them."""
+
+import multiprocessing
+import threading
+from pathlib import Path
+from typing import Any
+
+import composed
+import gymnasium as gym
+import numpy as np
+
+from agent.sac import SACAgent
+from run.evaluation.evaluator import Evaluation
+from settings.types import PositiveInt
+from train import Workspace
+
+
+class Probe(gym.Env):
+    """Observes its step number (divided by 10); subclasses say what a step pays and when the episode ends."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    num_steps = 1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.taken = 0
+        return self._obs(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.taken += 1
+        return self._obs(), self.reward(float(action[0])), self.taken == self.num_steps, False, {}
+
+    def reward(self, action: float) -> float:
+        return 1.0
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.taken / 10], np.float32)
+
+
+class TwoSteps(Probe):
+    """Pays 1 on the second step alone: Q(first) is gamma."""
+
+    num_steps = 2
+
+    def reward(self, action: float) -> float:
+        return float(self.taken == 2)
+
+
+class ActionMatters(Probe):
+    """Pays most for the action 0.5."""
+
+    def reward(self, action: float) -> float:
+        return -((action - 0.5) ** 2)
+
+
+class Endless(Probe):
+    """Pays 1 for ever and always looks the same; only a time limit ends it."""
+
+    num_steps = -1
+
+    def _obs(self) -> np.ndarray:
+        return np.zeros(1, np.float32)
+
+
+class Paying(Endless):
+    """Pays what it is told to."""
+
+    def __init__(self, pay: float):
+        self.pay = pay
+
+    def reward(self, action: float) -> float:
+        return self.pay
+
+
+class Tuples(Probe):
+    """Observations of several kinds at once, and actions in a matrix with bounds of their own."""
+
+    observation_space = gym.spaces.Dict(
+        {"b": gym.spaces.Box(-1, 1, (2,), np.float64), "a": gym.spaces.Tuple([gym.spaces.Discrete(3)])}
+    )
+    action_space = gym.spaces.Box(np.array([[-2.0], [0.0]]), np.array([[2.0], [np.inf]]), (2, 1), np.float64)
+    num_steps = 3
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
+        self.last_action = action
+        self.taken += 1
+        return self._obs(), 1.0, self.taken == self.num_steps, False, {}
+
+    def _obs(self) -> Any:
+        return {"b": np.array([0.5, -0.5]), "a": (2,)}
+
+
+class Numbered(Probe):
+    """Observes the number of its episode and its step; episodes last 3 to 7 steps, drawn from their seed."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    episode = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        _, info = super().reset(seed=seed)
+        self.episode += 1
+        self.num_steps = int(self.np_random.integers(3, 8))
+        return self._obs(), info
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.episode, self.taken], np.float32)
+
+
+class Drawn(Probe):
+    """Observes a number drawn from its episode's seed, and its step; episodes last 3 to 7 steps."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        _, info = super().reset(seed=seed)
+        self.num_steps, self.number = int(self.np_random.integers(3, 8)), float(self.np_random.normal())
+        self.taken = 0
+        return self._obs(), info
+
+    def reward(self, action: float) -> float:
+        return self.number * action + float(self.np_random.normal())
+
+    number = 0.0
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.number, self.taken], np.float32)
+
+
+class Images(Probe):
+    """Pictures (height, width, channels) of its step and of a number drawn from its episode's seed."""
+
+    observation_space: gym.Space = gym.spaces.Box(0, 255, (8, 10, 3), np.uint8)
+    number = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.number = int(self.np_random.integers(256))
+        return self._obs(), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
+        self.taken += 1
+        return self._obs(), float(action[0]), self.taken == 7, False, {}
+
+    def _obs(self) -> Any:
+        picture = np.full((8, 10, 3), self.taken, np.uint8)
+        picture[2] = self.number
+        picture[:, 3, 1] = 200
+        return picture
+
+
+class Planes(Images):
+    """The same, channels first."""
+
+    observation_space = gym.spaces.Box(0, 255, (3, 8, 10), np.uint8)
+
+    def _obs(self) -> np.ndarray:
+        return super()._obs().transpose(2, 0, 1)
+
+
+class Grey(Images):
+    """One of their channels, without its dimension."""
+
+    observation_space = gym.spaces.Box(0, 255, (8, 10), np.uint8)
+
+    def _obs(self) -> np.ndarray:
+        return super()._obs()[..., 1]
+
+
+class Pairs(Images):
+    """Two frames that are stacked already."""
+
+    observation_space = gym.spaces.Box(0, 255, (2, 8, 10, 3), np.uint8)
+
+    def _obs(self) -> np.ndarray:
+        return np.stack([super()._obs(), 255 - super()._obs()])
+
+
+class Mixed(Images):
+    observation_space = gym.spaces.Dict(
+        {"camera": gym.spaces.Box(0, 255, (8, 10, 3), np.uint8), "speed": gym.spaces.Box(-1, 1, (2,))}
+    )
+
+
+class Cube(Images):
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 8), np.uint8)
+
+
+class Sequences(Probe):
+    observation_space = gym.spaces.Sequence(gym.spaces.Box(-1, 1, (2,)))
+
+
+class UnbuildableApart(Endless):
+    """Cannot be built in a process of its own."""
+
+    def __init__(self) -> None:
+        if multiprocessing.parent_process() is not None:
+            raise ValueError("no room\nhere")
+
+
+class StuckApart(Endless):
+    """Is never built in a process of its own."""
+
+    def __init__(self) -> None:
+        if multiprocessing.parent_process() is not None:
+            threading.Event().wait()
+
+
+class NeedsSize(Probe):
+    def __init__(self, size: int):
+        self.size = size
+
+
+class Unbuildable(Probe):
+    def __init__(self) -> None:
+        self.size = 1 / 0
+
+
+class Faulty(Endless):
+    """Breaks in its 43rd step since it was built: `fault` says how."""
+
+    fault = "step"
+    steps_since_built = 0
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.steps_since_built += 1
+        if self.steps_since_built == 43 and self.fault == "step":
+            raise ValueError("lost\nits way")
+        obs, *rest = super().step(action)
+        return (np.zeros(4, np.float32) if self.steps_since_built == 43 and self.fault == "shape" else obs, *rest)
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict]:
+        if self.steps_since_built == 40 and self.fault == "reset":
+            raise KeyError("no way back")
+        return super().reset(**kwargs)
+
+    def render(self) -> np.ndarray:
+        raise NotImplementedError
+
+
+class FaultyReset(Faulty):
+    fault = "reset"
+
+
+class FaultyShape(Faulty):
+    fault = "shape"
+
+
+for cls in (NeedsSize, Unbuildable):
+    gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
+for faulty in (Faulty, FaultyReset, FaultyShape, UnbuildableApart, StuckApart, Paying):
+    gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
+for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences):
+    gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
+for images in (Images, Planes, Grey, Pairs, Mixed, Cube):
+    gym.register(f"Probe{images.__name__}-v0", images, max_episode_steps=100)
+gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
+gym.register("ProbeNoLimit-v0", Endless)
+gym.register("ProbeSolved-v0", Endless, max_episode_steps=5, reward_threshold=5.0)
+
+
+class ConstantEvaluator:
+    """An evaluator of a caller's own."""
+
+    def __init__(
+        self, make_env: Any, video_path: Any, action_repeat: int, num_episodes: PositiveInt, seed: int, sample: bool
+    ):
+        self.num_episodes = num_episodes
+
+    def evaluate(self, agent: Any, step: int) -> Evaluation:
+        return Evaluation([float(step)] * self.num_episodes, [7] * self.num_episodes)
+
+    def close(self) -> None: ...
+
+
+class ActsItself(SACAgent):
+    """An agent whose acting is more than its policy's."""
+
+    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        return -super().act(obs, sample)
+
+
+SMALL = (
+    *(
+        "device=cpu",
+        "execution=eager",  # a recording takes longer than most of these runs
+        "save_video=false",
+        "save_figure=false",
+        "log_save_tb=false",
+        "num_train_steps=600",
+        "num_seed_steps=100",
+    ),
+    "checkpoint_frequency=0",
+    *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16", "num_eval_episodes=2"),
+)
+
+
+def workspace(folder: Path, *overrides: str) -> Workspace:
+    """A workspace in `folder`, small unless the overrides say otherwise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Workspace(composed.settings(*SMALL, *overrides), folder)
+
+
+def train(folder: Path, *overrides: str) -> Workspace:
+    """A workspace that has run to its end."""
+    trained = workspace(folder, *overrides)
+    trained.run()
+    trained.close()
+    return trained

@@ -1,0 +1,96 @@
+"""Runs that die and go on, the command in a process of its own, and how two runs are compared."""
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+from same_run import result, same
+
+from run.saving import checkpoint, resume
+from settings import compose
+from train import Workspace
+
+ROOT = Path(__file__).parents[2]
+# For a process: at these sizes a second thread only waits.
+ONE_THREAD = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"} | {"OMP_NUM_THREADS": "1"}
+# A device is no folder, so not even root can write into such a home. The keys name other places for what is kept there.
+HOMES = {"MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "ORT_DISABLE_TELEMETRY"}
+HOMELESS = {key: value for key, value in ONE_THREAD.items() if key not in HOMES} | {"HOME": os.devnull}
+SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")  # whose handlers would outlive the test
+RUN = ("checkpoint_frequency=30", "num_train_steps=160", "num_seed_steps=40", "eval_frequency=70", "num_threads=1")
+
+
+class Killed(BaseException):
+    """Nothing catches it, so nothing is put in order, as by SIGKILL."""
+
+
+def quoted(path: Path) -> str:
+    """A path as the value of a key, whatever letters are in it."""
+    return compose.quoted(str(path))
+
+
+def run_until(folder: Path, step: int, *overrides: str) -> None:
+    """A run that dies in the middle of a step."""
+    dying = probes.workspace(folder, *overrides)
+    die_in(dying, step)
+
+
+def die_in(dying: Workspace, step: int) -> None:
+    take = dying.envs.step
+
+    def die(actions: np.ndarray) -> Any:
+        if dying.step >= step:
+            raise Killed
+        return take(actions)
+
+    dying.envs.step = die  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        dying.run()
+    dying.close()
+
+
+def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
+    """Has something happen to a run in front of an environment's step."""
+    take = run.envs.step
+
+    def taken(actions: np.ndarray) -> Any:
+        if run.step == step:
+            happens()
+        return take(actions)
+
+    run.envs.step = taken  # type: ignore[method-assign]
+
+
+def go_on(folder: Path, *overrides: str, without: tuple[str, ...] = ()) -> Workspace:
+    cfg = resume.settings_of(folder, list(overrides), trusted=("probes", "own_buffers"))
+    continued = Workspace(cfg, folder, resume=True, without=without)
+    continued.run()
+    continued.close()
+    return continued
+
+
+def assert_same(folder: Path, straight: Path) -> None:
+    got, expected = result(folder), result(straight)
+    different = [what for what in expected if not same(got[what], expected[what])]
+    assert not different
+    kept = [[path.name for path in checkpoint.newest_first(run)] for run in (folder, straight)]
+    assert kept[0] == kept[1]
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """Of train.csv or eval.csv, by column."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def run_command(folder: Path, *arguments: str, program: str = "train.py") -> subprocess.CompletedProcess[str]:
+    """`python train.py <arguments>` in a folder, without a home folder to write into."""
+    command = [sys.executable, str(ROOT / program), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=HOMELESS, check=False)

@@ -1,0 +1,68 @@
+"""Every configuration composes, passes the check, and has the values that were written."""
+
+import pytest
+from runs import ROOT
+
+from settings import compose
+from settings.schema import check
+from utils import UserError
+
+
+def test_a_critic_by_its_old_name() -> None:
+    overrides = ["agent.critic._target_=agent.critic.DoubleQCritic"]
+    assert check(compose.plain(compose.compose_config("train", overrides))).env == "cheetah_run"
+
+
+def test_numbers_as_people_write_them() -> None:
+    for text in ("1e6", "1_000_000", "1000000"):
+        config = compose.compose_config("train", [f"num_train_steps={text}", "experiment=7"])
+        checked = check(compose.plain(config))
+        assert checked.num_train_steps == checked.replay_buffer_capacity == 1_000_000
+        assert type(checked.num_train_steps) is int
+        assert checked.experiment == "7"
+
+
+@pytest.mark.parametrize("preset", [None, *sorted(path.stem for path in (ROOT / "config/preset").glob("*.yaml"))])
+@pytest.mark.parametrize("agent", sorted(path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml")))
+def test_every_yaml_composes_and_checks(agent: str, preset: str | None) -> None:
+    overrides = [f"agent={agent}"] + ([f"preset={preset}"] if preset else [])
+    unlearnt = preset in ("cpu", "fast", "strong", "lunar_lander", "tune")  # set a temperature's keys
+    distributional = agent in ("tqc", "xqc", "flash_sac")
+    if (agent == "td3" and unlearnt) or (distributional and preset == "strong"):  # its critics' head is of values
+        with pytest.raises(UserError, match=f"preset[=/]{preset}"):
+            compose.checked(compose.compose_config("train", overrides), overrides)
+    else:
+        assert compose.checked(compose.compose_config("train", overrides), overrides).num_train_steps > 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["agent=sac"], 1),
+        (["agent=redq"], 20),
+        (["agent=redq", "updates_per_step=3"], 3),
+        (["agent=redq", "preset=cpu"], 2),
+    ],
+)
+def test_an_agent_may_ask_for_more_updates(overrides: list[str], expected: int) -> None:
+    cfg = check(compose.plain(compose.compose_config("train", overrides)))
+    assert cfg.updates_per_step == expected and "updates_per_step" not in cfg.agent
+
+
+def test_the_defaults_are_pytorch_sacs() -> None:
+    checked = check(compose.plain(compose.compose_config("train", [])))
+    agent = checked.agent
+    assert (checked.num_train_steps, checked.num_seed_steps, checked.eval_frequency) == (1_000_000, 5000, 10_000)
+    assert (checked.num_eval_episodes, checked.log_frequency, checked.seed, checked.env) == (
+        10,
+        10_000,
+        1,
+        "cheetah_run",
+    )
+    assert (agent["discount"], agent["init_temperature"], agent["batch_size"]) == (0.99, 0.1, 1024)
+    assert agent["alpha_lr"] == agent["actor_lr"] == agent["critic_lr"] == 1e-4
+    assert list(agent["alpha_betas"]) == list(agent["actor_betas"]) == list(agent["critic_betas"]) == [0.9, 0.999]
+    assert (agent["critic_tau"], agent["critic_target_update_frequency"]) == (0.005, 2)
+    assert agent["critic"]["hidden_dim"] == agent["actor"]["hidden_dim"] == 1024
+    assert agent["critic"]["hidden_depth"] == agent["actor"]["hidden_depth"] == 2
+    assert list(agent["actor"]["log_std_bounds"]) == [-5, 2]
