@@ -2,24 +2,20 @@
 
 from abc import abstractmethod
 from contextlib import nullcontext
-from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 
-from agent.components import Components
+from agent.acting import ActingAgent
 from agent.execution.eager import Eager, Result
 from agent.execution.rehearsal import Rehearsal, rehearse
 from agent.exploration import ExplorationFactory
 from agent.networks.encoder import EncoderFactory, ImageShape
 from agent.normalise import ObservationNormaliserFactory, RewardNormaliserFactory
 from agent.observations import AugmentationFactory, observations
-from agent.policy import Policy
-from agent.policy_file import recipe, save_policy
+from agent.policy_file import recipe
 from agent.schedule import Schedules
-from agent.toolkit.frozen import evaluation_view
 from agent.toolkit.histograms import HistogramInputs, log_histograms
 from agent.toolkit.noise import DrawnNoise, Noise
 from agent.toolkit.priorities import return_priorities
@@ -32,7 +28,7 @@ ActorFactory = Annotated[Factory, Interface("an actor", ("obs_dim", "action_dim"
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
-class OffPolicyAgent(Components):
+class OffPolicyAgent(ActingAgent):
     """An agent with an actor and an update step on batches; docs/NEW_AGENT.md is the page for authors.
 
     The constructor of a subclass builds `self.actor` and its other networks (`build`), and adds an optimizer for each
@@ -50,10 +46,10 @@ class OffPolicyAgent(Components):
         observation_normaliser, reward_normaliser: factories of normalisers (agent.normalise); None is none.
         exploration: factory of the noise of training's actions (agent.exploration); None draws it anew in each step.
         actor_weight_decay, critic_weight_decay: AdamW's.
+        actor_average_share: share of the newest weights in the average of the actor that is evaluated and saved
+            (agent.averaging); 0 evaluates and saves the newest weights.
         encoder, augmentation: factories for images (agent.observations); None is none.
     """
-
-    critic: Any  # where there is one
 
     def __init__(
         self,
@@ -70,10 +66,11 @@ class OffPolicyAgent(Components):
         exploration: ExplorationFactory | None = None,
         actor_weight_decay: NonNegativeFloat = 0.0,
         critic_weight_decay: NonNegativeFloat = 0.0,
+        actor_average_share: UnitInterval = 0.0,
         encoder: EncoderFactory | None = None,
         augmentation: AugmentationFactory | None = None,
     ):
-        super().__init__()
+        super().__init__(actor_average_share)
         self.obs_dim, self.action_dim, self.action_range, self.device = obs_dim, action_dim, action_range, device
         normalised = observation_normaliser is not None
         self.observations = observations(obs_dim, obs_shape, device, encoder, augmentation, normalised)
@@ -166,22 +163,7 @@ class OffPolicyAgent(Components):
             )
         return self._num_updates
 
-    # Acting and incoming data.
-
-    @cached_property
-    def policy(self) -> Policy:
-        """The actor in evaluation mode, and the critic where greedy actions need it."""
-        actor = getattr(self, "actor", None)
-        if actor is None:
-            raise UserError(f"{type(self).__name__}: its constructor builds no self.actor, which is what acts")
-        critic = None if actor.acts_alone else evaluation_view(self.critic)
-        # A generator of its own, so that nothing else that draws (an environment, an evaluation) shifts the noise.
-        generator = torch.Generator(self.device).manual_seed(torch.initial_seed())
-        normaliser = self.observation_normaliser
-        return Policy(evaluation_view(actor), self.action_range, self.device, generator, critic, normaliser)
-
-    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
-        return self.policy.act(obs, sample, self.exploration if self.training else None)
+    # Incoming data.
 
     def observe(
         self,
@@ -280,7 +262,3 @@ class OffPolicyAgent(Components):
         super().load_state_dict(state)
         self._set_num_updates(require_count(state["num_updates"], "num_updates"))
         self._histograms_due = state["histograms_due"]
-
-    def save_policy(self, path: Path) -> None:
-        """Writes the policy alone, with the critic if greedy actions need it (see agent.policy_file.load_policy)."""
-        save_policy(self.policy, path)

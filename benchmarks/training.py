@@ -67,11 +67,18 @@ def made_by(job: Job) -> str:
     return f"{shlex.join(['python', *job.command[1:]])}\nconfig {digest}\n"  # without the path of the interpreter
 
 
-def ours(folder: Path, task: str, seed: int, overrides: Sequence[str], checkpoint_frequency: int = 0) -> Job:
+def ours(
+    folder: Path,
+    task: str,
+    seed: int,
+    overrides: Sequence[str],
+    checkpoint_frequency: int = 0,
+    keep_checkpoints: int = 1,
+) -> Job:
     """Returns a run of train.py; if it writes checkpoints, it can be interrupted and continued."""
     run = [f"env={task}", f"seed={seed}", *overrides, *BARE, f"hydra.run.dir={folder}"]
     if checkpoint_frequency:
-        run += [f"checkpoint_frequency={checkpoint_frequency}", "keep_checkpoints=1", "resume=auto"]
+        run += [f"checkpoint_frequency={checkpoint_frequency}", f"keep_checkpoints={keep_checkpoints}", "resume=auto"]
     return Job(folder, [sys.executable, "train.py", *run], resumes=checkpoint_frequency > 0)
 
 

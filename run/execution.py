@@ -71,12 +71,14 @@ def set_execution(agent: Any, execution: str, device: torch.device) -> None:
     if isinstance(agent, OffPolicyAgent):
         agent.execution, agent.compiled_step = Eager(), None
         if "policy" in vars(agent):  # it is made when it first acts
-            agent.policy.choose = agent.policy.actions
+            for policy in (agent.policy, agent.newest_policy):  # the same policy where weights are not averaged
+                policy.choose = policy.actions
     if "compiled" in execution:
         agent.compiled_step = compiled(agent.update_step)
     if execution == "recorded":
         agent.execution = Recorded()
-        agent.policy.trace()
+        for policy in (agent.policy, agent.newest_policy):
+            policy.trace()
     if "captured" in execution:
         agent.execution = Captured(CudaGraphs(device))
 

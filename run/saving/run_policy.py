@@ -92,6 +92,7 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
         actor.load_state_dict(state)
     except Exception as error:  # a state of another agent can make it raise anything
         raise UserError(f"{saved.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
+    actor.train(False)  # so that it acts as in evaluations; in training it may act with other weights
     return RunPolicy(folder, saved.path, cfg, actor, saved.step, make_env, can_render)
 
 

@@ -36,6 +36,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "rewards": (OWN, "normalised rewards"),
     "noise": (OWN, "held noise"),
     "decay": (OWN, "weight decay"),
+    "average": (OWN, "averaged actor"),
 }
 SHORT = (
     *("env=probes:ProbeDrawn-v0", "num_seed_steps=24", "num_train_steps=75", "updates_per_step=1", "num_threads=1"),

@@ -42,6 +42,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "normalised rewards": ("agent/reward_normaliser=returns",),
     "held noise": ("agent/exploration=held",),
     "weight decay": ("agent.actor_weight_decay=0.1", "agent.critic_weight_decay=0.1"),
+    "averaged actor": ("agent.actor_average_share=0.3",),
 }
 
 

@@ -21,7 +21,10 @@ CPU = torch.device("cpu")
 CHOICES = {path.stem for path in compose.CONFIG_DIR.glob("agent/*.yaml")}
 DELAYED = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=2")
 OUT_OF_STEP = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=3")
-FOLLOWERS = ("agent/observation_normaliser=running", "agent/reward_normaliser=returns", "agent.critic_weight_decay=0.1")
+FOLLOWERS = (
+    *("agent/observation_normaliser=running", "agent/reward_normaliser=returns", "agent.critic_weight_decay=0.1"),
+    "agent.actor_average_share=0.2",
+)
 RENORM = tuple(f"agent.{part}.network.norm.renorm_after=3" for part in ("actor", "critic"))
 SLOW = tuple(f"agent.{part}_lr=1e-4" for part in ("alpha", "actor", "critic"))  # Adam's first steps magnify rounding
 FLAT = tuple(f"agent.{part}.hidden_depth=1" for part in ("actor", "critic"))  # deeper ones take longer to trace

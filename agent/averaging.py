@@ -1,0 +1,64 @@
+"""The average of an actor's weights over its updates, evaluated and saved instead of the newest weights.
+
+Noisy gradient steps scatter the weights around a good actor, and their mean is closer to it (Polyak and Juditsky 1992;
+for networks arXiv 1803.05407). Training does not use the average: acting and updates have the newest weights.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from agent.policy import Policy
+from agent.toolkit.hooks import AfterStep
+
+
+class ActorAverage:
+    """A copy of an actor: average <- average + share * (weights - average) after each of the actor's updates.
+
+    Until 1 / share updates, it is the plain mean of the weights after each update, so that the initial weights do not
+    dominate it. Running statistics of batch normalisation are averaged like weights. Layers that change their weights
+    after a step (AfterStep: unit lengths) do the same to the average.
+
+    Args:
+        actor: its tensors are updated in place.
+        share: of the newest weights in the average, in (0, 1].
+
+    Attributes:
+        network: the average, a module in evaluation mode.
+        newest: the policy of the newest weights, built when it is first needed.
+    """
+
+    def __init__(self, actor: nn.Module, share: float):
+        self.network: Any = copy.deepcopy(actor).requires_grad_(False).eval()
+        self.newest: Policy | None = None
+        self._share = share
+        pairs = list(zip(_tensors(self.network), _tensors(actor), strict=True))
+        self._averaged = [(average, newest) for average, newest in pairs if newest.is_floating_point()]
+        self._copied = [(copied, newest) for copied, newest in pairs if not newest.is_floating_point()]
+        self._after_step = [layer for layer in self.network.modules() if isinstance(layer, AfterStep)]
+        self._num_updates = torch.zeros((), device=pairs[0][0].device)  # a tensor, which recorded updates count up
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Called after each update of the actor, when its running statistics have been updated too."""
+        self._num_updates += 1
+        share = self._num_updates.reciprocal().clamp_(min=self._share)
+        for average, newest in self._averaged:
+            average.lerp_(newest, share)
+        for copied, newest in self._copied:
+            copied.copy_(newest)
+        for layer in self._after_step:
+            layer.after_step()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"network": self.network.state_dict(), "num_updates": self._num_updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.network.load_state_dict(state["network"])
+        self._num_updates.copy_(state["num_updates"])
+
+
+def _tensors(module: nn.Module) -> list[torch.Tensor]:
+    return [*module.parameters(), *module.buffers()]

@@ -1,0 +1,156 @@
+"""What keeps the returns that preset=strong has had: candidates on top of it, over eight tasks.
+
+    python studies/keeping.py [--candidates …] [--tasks …] [--seeds 11] [--report]
+
+Every candidate is a list of overrides on top of the preset. A run is evaluated every 12 500 steps with twenty episodes;
+its evaluations are lines of benchmarks/results/keeping.csv, and what is there is not run again, unless the candidate
+has other settings by now. A candidate that trains as the preset does until FORK goes on from the checkpoint that the
+preset's own run has there: the same bytes as from the start, at three eighths of the time. Its evaluations until then
+are the preset's. The other tasks of the suite are not looked at here. With --report nothing is run: a table of what is
+there, of the last evaluation, the best, and the part of the best that the last one is.
+"""
+
+import shutil
+from collections.abc import Sequence
+from itertools import product
+from operator import itemgetter
+from statistics import mean
+
+import instruments  # noqa: F401  (finds benchmarks/)
+import suite
+from omegaconf import OmegaConf
+from records import Records, digest
+from training import ROOT, Curve, Job, curve, done, finish, made_by, options, ours, record_of, recorded
+
+FOLDER = ROOT / "exp" / "benchmarks" / "keeping"
+RUNS = Records(ROOT / "benchmarks" / "results" / "keeping.csv", ("candidate", "task", "seed", "settings"))
+TASKS = (
+    *("cartpole_balance", "finger_turn_easy", "cheetah_run", "acrobot_swingup"),
+    *("reacher_hard", "walker_run", "hopper_stand", "quadruped_walk"),
+)
+STEPS, EVERY, FORK = 100_000, 12_500, 62_500
+BASE = "base"
+
+
+def rates(final: float, start: float = 1e-3) -> tuple[str, ...]:
+    """The three learning rates, held for two thirds of the run, and then on a straight line to `final`."""
+    schedule = f"{{_target_: agent.schedule.Piecewise, points: [[{2 * STEPS // 3}, {start}], [{STEPS}, {final}]]}}"
+    return tuple(f"agent.{part}_lr={schedule}" for part in ("alpha", "actor", "critic"))
+
+
+LATE: dict[str, tuple[str, ...]] = {  # the preset until FORK
+    "rates fall to a tenth": rates(1e-4),
+    "rates fall to a half": rates(5e-4),
+}
+WHOLE: dict[str, tuple[str, ...]] = {
+    BASE: (),
+    "unit lengths, slow targets, rates of 3e-4": (
+        *(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic")),
+        *(f"agent.{part}_lr=3e-4" for part in ("alpha", "actor", "critic")),
+        "agent.critic_tau=0.005",
+    ),
+    "weight decay of critics, 1e-2": ("agent.critic_weight_decay=1e-2",),
+    "average, 0.0005": ("agent.actor_average_share=0.0005",),
+    "average, 0.001": ("agent.actor_average_share=0.001",),
+    "average, 0.0005, rates fall to a tenth": ("agent.actor_average_share=0.0005", *rates(1e-4)),
+    "average, 0.001, rates fall to a tenth": ("agent.actor_average_share=0.001", *rates(1e-4)),
+}
+CANDIDATES = {BASE: WHOLE[BASE], **LATE, **WHOLE}
+
+Key = tuple[str, str, int]  # candidate, task, seed
+
+
+def job(candidate: str, task: str, seed: int) -> Job:
+    name = "".join(letter if letter.isalnum() else "_" for letter in candidate)
+    overrides = ["preset=strong", *CANDIDATES[candidate], f"num_train_steps={STEPS}", f"eval_frequency={EVERY}"]
+    overrides.append("num_eval_episodes=20")
+    keep = STEPS // EVERY if candidate == BASE else 1
+    return ours(FOLDER / f"{name}__{task}_s{seed}", task, seed, overrides, EVERY, keep)
+
+
+def settings(candidate: str) -> str:
+    """A digest of what the candidate sets."""
+    return digest([CANDIDATES.get(candidate), suite.settings()])
+
+
+def found() -> dict[Key, Curve]:
+    """The runs whose candidates have the settings that they had then."""
+    return {
+        (candidate, task, int(seed)): run
+        for (candidate, task, seed, made), run in RUNS.read().items()
+        if made == settings(candidate)
+    }
+
+
+def fork(candidate: str, task: str, seed: int) -> None:
+    """Makes the candidate's folder from that of the preset's run, as it was at FORK, if it is there."""
+    target, source = job(candidate, task, seed), job(BASE, task, seed)
+    is_begun = target.folder.exists() and recorded(target) == made_by(target)
+    if is_begun or not (source.folder / "checkpoints" / f"step_{FORK}").exists():
+        return
+    shutil.rmtree(target.folder, ignore_errors=True)
+    shutil.copytree(source.folder, target.folder)
+    (target.folder / target.result).unlink(missing_ok=True)
+    for path in (target.folder / "checkpoints").glob("step_*"):
+        if int(path.name.removeprefix("step_")) > FORK:
+            shutil.rmtree(path)
+    config = target.folder / "config.yaml"
+    changed = OmegaConf.merge(OmegaConf.load(config), OmegaConf.from_dotlist(list(CANDIDATES[candidate])))
+    OmegaConf.save(changed, config)
+    record_of(target).write_text(made_by(target), encoding="utf-8")
+
+
+def run(keys: Sequence[Key]) -> None:
+    def keep(index: int) -> None:
+        candidate, task, seed = keys[index]
+        RUNS.add((*keys[index], settings(candidate)), curve(job(candidate, task, seed).folder))
+
+    for candidate, task, seed in keys:
+        if candidate in LATE and not done(job(candidate, task, seed)):
+            fork(candidate, task, seed)
+    finish([job(*key) for key in keys], after=keep)
+
+
+def report(candidates: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> None:
+    """Of each candidate on each task: last / best, means over seeds. The means behind are over all of its runs, beside
+    the last of the preset's on the same tasks with the same seeds."""
+    runs = found()
+    print(f"| candidate | {' | '.join(tasks)} | last | the preset's | best | last / best | runs | seconds |")
+    print("|" + " --- |" * (len(tasks) + 7))
+    for candidate in candidates:
+        mine = {
+            key[1:]: run for key, run in runs.items() if key[0] == candidate and key[1] in tasks and key[2] in seeds
+        }
+        if not mine:
+            continue
+        last, best = ({key: of(run.returns) for key, run in mine.items()} for of in (itemgetter(-1), max))
+        preset = [runs[BASE, *key].returns[-1] for key in mine if (BASE, *key) in runs]
+        of_task = {task: [key for key in mine if key[0] == task] for task in tasks}
+        cells = [
+            f"{mean(last[key] for key in keys):.0f} / {mean(best[key] for key in keys):.0f}" if keys else ""
+            for keys in of_task.values()
+        ]
+        cells += [f"{mean(last.values()):.0f}", f"{mean(preset):.0f}" if len(preset) == len(mine) else ""]
+        cells += [f"{mean(best.values()):.0f}", f"{mean(last.values()) / mean(best.values()):.3f}", f"{len(mine)}"]
+        print(f"| {candidate} | {' | '.join(cells)} | {mean(run.seconds[-1] for run in mine.values()):.0f} |")
+
+
+def main() -> None:
+    parser = options(__doc__, TASKS, (11,))
+    parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--report", action="store_true")
+    args = parser.parse_args()
+    if not args.report:
+        there = found()
+        missing = [
+            (candidate, task, seed)
+            for seed, candidate, task in product(args.seeds, args.candidates, args.tasks)
+            if (candidate, task, seed) not in there
+        ]
+        run([key for key in missing if key[0] == BASE])  # the others may go on from there
+        run([key for key in missing if key[0] != BASE])
+    report(args.candidates, args.tasks, args.seeds)
+
+
+if __name__ == "__main__":
+    main()

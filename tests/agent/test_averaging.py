@@ -1,0 +1,147 @@
+"""The average of the actor: its arithmetic, who acts by it, and that training does not know of it."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+import torch
+from agents import OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
+from runs import assert_same, go_on, run_until
+from same_run import same
+
+from agent.networks.mlp import Linear
+from agent.off_policy import OffPolicyAgent
+from agent.policy_file import load_policy
+from run.execution import set_execution
+from run.saving import run_policy
+from utils import UserError, eval_mode
+
+SHARE = 0.25
+AVERAGED = f"agent.actor_average_share={SHARE}"
+CROSSQ = ("agent=crossq", *SMALL, "agent.actor_update_frequency=2")
+UNIT = tuple(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic"))
+OBS = np.random.default_rng(0).normal(size=(5, OBS_DIM)).astype(np.float32)
+
+
+def trained(agent: Any, updates: int) -> Any:
+    buffer, log = Always(make_batch(32)), Silent()
+    for step in range(updates):
+        agent.update(buffer, log, step)
+    return agent
+
+
+def float64(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().double().clone() for name, tensor in module.state_dict().items()}
+
+
+def test_it_is_the_plain_mean_at_first_and_then_moves_by_its_share() -> None:
+    agent = make_agent(*CROSSQ, AVERAGED)
+    buffer, log = Always(make_batch(32)), Silent()
+    of_updates, expected = [], {}
+    for step in range(18):
+        agent.update(buffer, log, step)
+        if step % 2 == 0:  # those that update the actor
+            of_updates.append(float64(agent.actor))
+    for name in of_updates[0]:
+        average = torch.stack([weights[name] for weights in of_updates[:4]]).mean(0)
+        for weights in of_updates[4:]:
+            average = average + SHARE * (weights[name] - average)
+        expected[name] = average
+    assert any("running_mean" in name for name in expected)
+    for name, tensor in float64(agent.actor_average.network).items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
+        assert not torch.equal(tensor, of_updates[-1][name])
+
+
+def test_weights_of_unit_length_have_an_average_of_unit_length() -> None:
+    agent = trained(make_agent(*CROSSQ, *UNIT, AVERAGED, "agent.actor_lr=0.3"), 8)  # far apart
+    weights = [layer.weight for layer in agent.actor_average.network.modules() if isinstance(layer, Linear)]
+    assert weights
+    for weight in weights:  # (in, out)
+        torch.testing.assert_close(weight.norm(dim=0), torch.ones(weight.shape[1]))
+
+
+@pytest.mark.parametrize("execution", ["eager", "recorded"])
+def test_training_has_the_same_bytes_with_it(execution: str) -> None:
+    agents = [make_agent(*CROSSQ, *more) for more in ((), (AVERAGED,))]
+    for agent in agents:
+        set_execution(agent, execution, torch.device("cpu"))
+        trained(agent, 13)
+    plain, averaged = agents
+    state = averaged.state_dict()
+    assert state.pop("actor_average")
+    assert same(state, plain.state_dict())
+    assert np.array_equal(averaged.act(OBS, sample=True), plain.act(OBS, sample=True))
+    assert np.array_equal(averaged.act(OBS), plain.act(OBS))
+    with eval_mode(plain), eval_mode(averaged):
+        assert not np.array_equal(averaged.act(OBS), plain.act(OBS))
+
+
+def test_recorded_updates_average_as_eager_ones() -> None:
+    agents = [make_agent(*CROSSQ, AVERAGED) for _ in range(2)]
+    for agent, execution in zip(agents, ("eager", "recorded"), strict=True):
+        set_execution(agent, execution, torch.device("cpu"))
+        trained(agent, 25)
+    assert same(agents[0].state_dict(), agents[1].state_dict())
+
+
+def test_what_is_evaluated_is_what_is_saved(tmp_path: Path) -> None:
+    agent = trained(make_agent(*CROSSQ, AVERAGED), 9)
+    agent.save_policy(tmp_path / "policy.pt")
+    expected = agent.actor_average.network(torch.from_numpy(OBS)).greedy(None).detach().numpy()
+    with eval_mode(agent):
+        np.testing.assert_array_equal(agent.act(OBS), expected)
+    np.testing.assert_array_equal(load_policy(tmp_path / "policy.pt").act(OBS), expected)
+    np.testing.assert_array_equal(agent.policy.with_weights(agent.policy.weights()).act(OBS), expected)
+
+
+def test_it_goes_on_from_its_state() -> None:
+    agent, other = trained(make_agent(*CROSSQ, AVERAGED), 5), make_agent(*CROSSQ, AVERAGED, "seed=5")
+    other.load_state_dict(copy.deepcopy(agent.state_dict()))
+    for continued in (agent, other):
+        trained(continued, 4)
+    assert same(other.state_dict(), agent.state_dict())
+
+
+@pytest.mark.parametrize("beside", ["true", "false"])
+def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: Path, beside: str) -> None:
+    run = (
+        *("env=probes:ProbeDrawn-v0", "num_train_steps=160", "num_seed_steps=40", "num_threads=1", AVERAGED),
+        *("eval_frequency=50", "checkpoint_frequency=30"),
+    )
+    straight, dying = tmp_path / "straight", tmp_path / "dying"
+    probes.train(straight, *run, "eval_in_background=false")
+    run_until(dying, 130, *run, f"eval_in_background={beside}")
+    go_on(dying)
+    assert_same(dying, straight)
+    best = [load_policy(folder / "checkpoints/best/policy.pt").weights() for folder in (straight, dying)]
+    assert same(*best)
+    played = run_policy.load(dying, "cpu", ["probes"])
+    env = played.make_env(False)
+    obs, _ = env.reset(seed=0)
+    env.close()
+    assert np.array_equal(played.actor.act(obs), load_policy(played.path / "policy.pt").act(obs))
+    assert not np.array_equal(played.actor.act(obs), played.actor.newest_policy.act(obs))
+
+
+class Joined(OffPolicyAgent):
+    """Its actor lies in a module that is optimized as a whole."""
+
+    def __init__(self, **off_policy: Any):
+        super().__init__(**off_policy)
+        self.actor = torch.nn.Linear(self.obs_dim, self.action_dim)
+        self.add_optimizer("all", torch.nn.ModuleList([self.actor]), 1e-3)
+
+    def update_step(self, batch: Any, noise: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_an_actor_without_an_optimizer_of_its_own_is_refused() -> None:
+    agent = Joined(
+        obs_dim=3, action_dim=1, action_range=(-1.0, 1.0), device=torch.device("cpu"), actor_average_share=0.1
+    )
+    with pytest.raises(UserError, match="actor_average_share"):
+        _ = agent.policy
