@@ -78,10 +78,10 @@ def command(folder: Path, arguments: tuple[str, ...], log: Path, die: bool) -> N
     sys.argv = ["train.py", *arguments]
     end_episode = Loop.end_episode
 
-    def killed(loop: Loop, index: int) -> str:
+    def killed(loop: Loop, index: int, *info: Any) -> None:
         if len(list(folder.glob("**/train.csv"))) == 2 and loop.progress.step > 100:
             os.kill(os.getpid(), signal.SIGKILL)
-        return end_episode(loop, index)
+        end_episode(loop, index, *info)
 
     if die:
         Loop.end_episode = killed  # type: ignore[method-assign]
