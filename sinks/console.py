@@ -84,8 +84,8 @@ class ConsoleSink(Sink):
         shown = {name: max(7, len(self._label(name))) for name in self._columns if name in self._logged}
         widths = self.ALWAYS | shown
         if sys.stdout.isatty():
-            room = shutil.get_terminal_size().columns - len("train")
-            while len(widths) > len(self.ALWAYS) and sum(width + 2 for width in widths.values()) > room:
+            room = shutil.get_terminal_size().columns - len("| train")
+            while len(widths) > len(self.ALWAYS) and sum(width + len(" | ") for width in widths.values()) > room:
                 widths.popitem()
         return widths
 
@@ -100,7 +100,7 @@ class ConsoleSink(Sink):
         return self.LABELS.get(name, name.replace("_", " "))
 
     def _write(self, group: str, cells: dict[str, str]) -> None:
-        tqdm.write("  ".join([group, *cells.values()]).rstrip())
+        tqdm.write(f"| {' | '.join([group, *cells.values()])}".rstrip(" |"))
 
 
 def _text(name: str, value: float) -> str:

@@ -201,11 +201,11 @@ EVALUATED = {"eval/episode": 1000, "step": 990_000, "eval/episode_reward": 0.031
 
 def test_the_console_shows_a_table_whose_columns_line_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert console_lines(tmp_path, capsys, SEEDING, LEARNING, EVALUATED) == [
-        "       episode      step    return  seconds",
-        "train        5      5000     123.5     10.1",
-        "       episode      step    return  critic loss  actor loss    alpha  entropy  seconds",
-        "train     1000   1000000   -1184.8         3097      123457  0.09877   -5.280   3600.0",
-        "eval      1000    990000   0.03125  ± 259.5",
+        "|       | episode |     step |   return | seconds",
+        "| train |       5 |     5000 |    123.5 |    10.1",
+        "|       | episode |     step |   return | critic loss | actor loss |   alpha | entropy | seconds",
+        "| train |    1000 |  1000000 |  -1184.8 |        3097 |     123457 | 0.09877 |  -5.280 |  3600.0",
+        "| eval  |    1000 |   990000 |  0.03125 | ± 259.5",
     ]
 
 
@@ -217,9 +217,9 @@ def test_the_consoles_header_is_repeated(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("columns", "header"),
     [
-        ("80", "       episode      step    return  critic loss  actor loss    alpha  entropy"),
-        ("120", "       episode      step    return  critic loss  actor loss    alpha  entropy  seconds"),
-        ("30", "       episode      step    return"),
+        ("80", "|       | episode |     step |   return | critic loss | actor loss |   alpha"),
+        ("120", "|       | episode |     step |   return | critic loss | actor loss |   alpha | entropy | seconds"),
+        ("30", "|       | episode |     step |   return"),
     ],
 )
 def test_in_a_narrow_terminal_the_last_columns_are_left_out(
@@ -229,17 +229,17 @@ def test_in_a_narrow_terminal_the_last_columns_are_left_out(
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("NO_COLOR", "1")
     lines = console_lines(tmp_path, capsys, LEARNING, EVALUATED)
-    assert lines[0] == header and all(len(line) <= max(int(columns), 35) for line in lines)
+    assert lines[0] == header and all(len(line) <= max(int(columns), 40) for line in lines)
 
 
 def test_columns_of_ones_own_on_the_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["train/mine", "episode_reward_std", "nothing", "step"]
     *table, missing = console_lines(tmp_path, capsys, LEARNING, EVALUATED, columns=asked)
     assert table == [
-        "       episode      step    return     mine",
-        "train     1000   1000000   -1184.8    7.000",
-        "       episode      step    return     mine      std",
-        "eval      1000    990000   0.03125  ± 259.5    259.5",
+        "|       | episode |     step |   return |    mine",
+        "| train |    1000 |  1000000 |  -1184.8 |   7.000",
+        "|       | episode |     step |   return |    mine |     std",
+        "| eval  |    1000 |   990000 |  0.03125 | ± 259.5 |   259.5",
     ]
     assert missing.startswith("logger.sinks.console.columns=nothing: nothing was logged by that name; there are actor_")
     assert missing.endswith("episode_reward_std, mine, step")

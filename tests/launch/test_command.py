@@ -206,7 +206,8 @@ def test_the_command_itself(tmp_path: Path) -> None:
     (folder,) = (path.relative_to(tmp_path) for path in tmp_path.glob("exp/*/*"))
     first, _, train, evaluated, *last = right.stdout.splitlines()
     assert first == f"Folder: {folder}"
-    assert train.split()[:3] == ["train", "1", "40"] and evaluated.split()[:3] == ["eval", "1", "40"]
+    assert train.split()[:6] == ["|", "train", "|", "1", "|", "40"]
+    assert evaluated.split()[:6] == ["|", "eval", "|", "1", "|", "40"]
     mean_return = re.search(r"Finished at step 40: return (\S+); best \1, at step 40$", last[0])
     assert mean_return and float(evaluated.split()[3]) == pytest.approx(float(mean_return[1]), abs=0.06)
     assert last[1:] == [
@@ -241,7 +242,7 @@ def test_ctrl_c_while_modules_are_imported_prints_one_line() -> None:
     assert (ended.returncode, ended.stderr, ended.stdout) == (130, "\ninterrupted before training began\n", "")
 
 
-@pytest.mark.parametrize(("begins", "rows_before"), [("train", 150), ("eval", 1)], ids=["importing", "evaluating"])
+@pytest.mark.parametrize(("begins", "rows_before"), [("| train", 150), ("| eval", 1)], ids=["importing", "evaluating"])
 def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path, begins: str, rows_before: int) -> None:
     """As a terminal does, to every process: one evaluates meanwhile, or still imports what it needs for that."""
     # Episodes have 200 steps, so the first evaluation begins 50 rows before the 150th, and the next one waits for it.
