@@ -2,7 +2,7 @@
 
 Both are of final returns, the last evaluations of finished runs, and both are means over tasks. Intervals are 95 %
 percentile bootstrap intervals whose resamples are drawn within each task, and of each group by itself. Of too few runs
-there is none (see `statistics.has_interval`).
+there is none (see `study.statistics.has_interval`).
 """
 
 from collections.abc import Sequence
