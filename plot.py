@@ -57,6 +57,11 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
             if study.overall:
                 written += figures.save(figures.draw_overall(study), folder / "overall")
             texts = {"curves.csv": tables.points(study), "table.md": tables.markdown(study)}
+            if study.profiles:
+                written += figures.save(figures.draw_profiles(study), folder / "profiles")
+                texts["profiles.csv"] = tables.profile_points(study)
+            if study.improvements:
+                texts["improvement.csv"] = tables.improvement_rows(study)
             for name, text in texts.items():
                 write_atomically(folder / name, text)
                 written.append(folder / name)

@@ -1,5 +1,5 @@
-"""Draws a study's figures, and the curves of one run. A study has its tasks in a grid, and the interquartile mean
-over tasks."""
+"""Draws a study's figures, and the curves of one run. A study has its tasks in a grid, and over tasks the
+interquartile mean and performance profiles."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +14,7 @@ from matplotlib.ticker import EngFormatter
 
 from study import style
 from study.groups import Group
+from study.profiles import TAUS
 from study.references import Reference
 from study.runs import CONFIG_FILE, Columns, Run, load, read
 from study.statistics import Average
@@ -103,6 +104,22 @@ def draw_overall(study: Study) -> Figure:
     for overall in study.overall:
         _draw_average(panel, overall.average, styles[overall.label])
     _label_axes(panel, f"{study.num_overall_tasks} tasks", "interquartile mean of returns")
+    _add_legend(figure, _handles(styles))
+    return figure
+
+
+def draw_profiles(study: Study) -> Figure:
+    """Draws the share of runs whose final return is above a share of 1000, with its band, one curve per label."""
+    styles = {profile.label: study.styles[profile.label] for profile in study.profiles}
+    figure, (panel,) = _grid(1, width=5.2, height=3.6)
+    for profile in study.profiles:
+        line_style = styles[profile.label]
+        linestyle = (0, line_style.dash) if line_style.dash else "-"
+        panel.fill_between(TAUS, profile.low, profile.high, color=line_style.colour, alpha=0.18, linewidth=0)
+        panel.plot(TAUS, profile.value, color=line_style.colour, linestyle=linestyle, linewidth=1.6)
+    panel.set(title=f"{study.num_profile_tasks} tasks", xlim=(0, 1), ylim=(0, 1.03))
+    panel.set(xlabel="tau, a share of the highest return (1000)", ylabel="share of runs above tau")
+    panel.grid(alpha=0.3)
     _add_legend(figure, _handles(styles))
     return figure
 

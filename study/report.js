@@ -105,7 +105,7 @@ class Panel {
       text.textContent = short(tick);
     }
     const middle = (MARGIN.left + width - MARGIN.right) / 2;
-    svg("text", { x: middle, y: HEIGHT - 4, "text-anchor": "middle" }, this.picture).textContent = "environment steps";
+    svg("text", { x: middle, y: HEIGHT - 4, "text-anchor": "middle" }, this.picture).textContent = this.panel.axis ?? "environment steps";
   }
 
   curve(line) {
@@ -158,15 +158,17 @@ class Panel {
     this.cross.setAttribute("x1", this.x(step));
     this.cross.setAttribute("x2", this.x(step));
     this.cross.setAttribute("visibility", "visible");
-    this.tip.replaceChildren(html("strong", `${short(step)} steps`));
+    const { axis } = this.panel; // of all panels but those over steps
+    const shown = (value) => (axis ? value.toFixed(2) : score(value));
+    this.tip.replaceChildren(html("strong", axis ? `${axis} = ${short(step)}` : `${short(step)} steps`));
     for (const line of lines) {
       const value = at(line.steps, line.values, step);
       if (value === null) continue;
       const row = html("div", "", this.tip);
       html("span", "", row, "swatch").style.background = ink(line.colour);
       const [low, high] = line.low ? [at(line.steps, line.low, step), at(line.steps, line.high, step)] : [null, null];
-      const interval = low === null || high === null ? "" : ` [${score(low)}, ${score(high)}]`;
-      row.append(`${line.label}: ${score(value)}${interval}`);
+      const interval = low === null || high === null ? "" : ` [${shown(low)}, ${shown(high)}]`;
+      row.append(`${line.label}: ${shown(value)}${interval}`);
     }
     this.tip.hidden = false;
     const left = event.clientX - box.left + 14;

@@ -14,6 +14,7 @@ import numpy as np
 from study import style, tables
 from study.figures import INFO, PANELS, info_columns, without_seeding
 from study.groups import Group, differences, show
+from study.profiles import TAUS, Profile
 from study.runs import Run, read
 from study.statistics import Average
 from study.summary import Study
@@ -40,6 +41,7 @@ def html(study: Study) -> str:
         *(f"<p>{escape(note)}</p>" for note in study.notes),
         '<div id="legend"></div><div id="panels"></div>',
         f"<h2>Returns</h2>{_table(*_returns(study))}<p>{escape(tables.LEGEND)}</p>",
+        _improvements(study),
         f"<h2>Settings that differ</h2>{differing}" if differing else "",
         f"<h2>Last videos</h2><div id='videos'>{videos}</div>" if videos else "",
         f"<h2>Runs</h2>{_runs(study, labels)}",
@@ -69,6 +71,10 @@ def _data(study: Study) -> dict[str, Any]:
         for reference in study.references.get(task, []):
             curves.append(_curve(reference.label, study, 1.2, steps=reference.steps, values=reference.returns))
         panels.append(_panel(task, "return", curves))
+    if study.profiles:
+        curves = [_profile_curve(profile, study) for profile in study.profiles]
+        title = f"performance profile over {study.num_profile_tasks} tasks"
+        panels.append(_panel(title, "share of runs above tau", curves) | {"axis": "tau"})
     if len(study.runs) == 1:
         panels[0]["title"] += ": mean, and minimum to maximum of its episodes"
         panels[0]["lines"][0] |= _episode_band(study.runs[0])
@@ -99,19 +105,25 @@ def _curve(label: str, study: Study, width: float, **points: Any) -> dict[str, A
 
 
 def _average_curve(label: str, average: Average, study: Study) -> dict[str, Any]:
-    def plain(values: np.ndarray) -> list[float | None]:
-        return [None if math.isnan(value) else round(float(value), 3) for value in values]
-
     return _curve(
         label,
         study,
         2,
         steps=[int(step) for step in average.steps],
-        values=plain(average.value),
-        low=plain(average.low),
-        high=plain(average.high),
+        **_with_band(average),
         fewer=average.fewer.tolist(),
     )
+
+
+def _profile_curve(profile: Profile, study: Study) -> dict[str, Any]:
+    return _curve(profile.label, study, 2, steps=TAUS.tolist(), **_with_band(profile))
+
+
+def _with_band(curve: Average | Profile) -> dict[str, list[float | None]]:
+    def plain(values: np.ndarray) -> list[float | None]:
+        return [None if math.isnan(value) else round(float(value), 3) for value in values]
+
+    return {"values": plain(curve.value), "low": plain(curve.low), "high": plain(curve.high)}
 
 
 def _ends(group: Group) -> list[dict[str, Any]]:
@@ -146,6 +158,16 @@ def _returns(study: Study) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         return f'<span class="theirs">{escape(text)}</span>' if row[1] in methods else escape(text)
 
     return returns.columns, [tuple(cell(text, row) for text in row) for row in returns.rows]
+
+
+def _improvements(study: Study) -> str:
+    """The section of the probabilities of improvement and of what a profile is; empty without pairs and profiles."""
+    sections = []
+    if study.improvements:
+        pairs = tables.improvements(study)
+        rows = [tuple(map(escape, row)) for row in pairs.rows]
+        sections += ["<h2>Probability of improvement</h2>", _table(pairs.columns, rows)]
+    return "".join([*sections, *(f"<p>{escape(text)}</p>" for text in tables.comparison_legends(study))])
 
 
 def _differences(study: Study, labels: dict[Path, str]) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from study import references, statistics, style
+from study import profiles, references, statistics, style
 from study.groups import Group, group_runs
+from study.profiles import Improvement, Profile
 from study.references import Reference
 from study.runs import Run
 from study.statistics import Average
@@ -29,6 +30,8 @@ class Study:
     Attributes:
         tasks: the groups by task.
         overall: averages over tasks, of labels with at least two suite tasks.
+        profiles: performance profiles, if all tasks are the suite's.
+        improvements: the probability of improvement of each pair of labels.
         references: published curves by task, up to the last step of the runs.
         notes: remarks for the reader, one line each.
     """
@@ -36,6 +39,8 @@ class Study:
     runs: tuple[Run, ...]
     tasks: dict[str, list[Group]]
     overall: list[OverallAverage]
+    profiles: list[Profile]
+    improvements: list[Improvement]
     references: dict[str, list[Reference]]
     notes: list[str]
 
@@ -57,7 +62,12 @@ class Study:
     @property
     def num_overall_tasks(self) -> str:
         """The numbers of tasks that the overall averages are over, such as `3` or `2 to 3`."""
-        return " to ".join(str(count) for count in sorted({len(overall.groups) for overall in self.overall}))
+        return _range_text([len(overall.groups) for overall in self.overall])
+
+    @property
+    def num_profile_tasks(self) -> str:
+        """The numbers of tasks that the performance profiles are over."""
+        return _range_text([len(profile.tasks) for profile in self.profiles])
 
 
 def summarise(runs: Sequence[Run], with_references: bool) -> Study:
@@ -70,7 +80,15 @@ def summarise(runs: Sequence[Run], with_references: bool) -> Study:
     notes = _notes(runs, tasks, overall) + [
         _no_reference(task, tasks[task]) for task in published if not published[task]
     ]
-    return Study(tuple(runs), tasks, overall, published, notes)
+    ends = profiles.final_returns([group for groups in tasks.values() for group in groups])
+    of_labels = profiles.performance_profiles(ends) if all(map(is_suite_task, tasks)) else []
+    if len({profile.tasks for profile in of_labels}) > 1:
+        notes.append("The performance profiles are over different tasks: do not compare them.")
+    return Study(tuple(runs), tasks, overall, of_labels, profiles.improvements(ends), published, notes)
+
+
+def _range_text(counts: Sequence[int]) -> str:
+    return " to ".join(str(count) for count in sorted(set(counts)))
 
 
 def is_suite_task(task: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from study import statistics
 from study.groups import Group
+from study.profiles import TAUS
 from study.statistics import Average
 from study.summary import Study
 
@@ -19,6 +20,16 @@ LEGEND = (
     "the highest run; over tasks with two runs each they are too narrow: neither is a 95 % interval. Between two "
     "evaluations a run is taken to be linear. Final is the last evaluation of the runs that finished; (2/3) is over "
     "two runs of three."
+)
+
+IMPROVEMENT_LEGEND = (
+    "P(X > Y) is the mean over tasks of the probability that a finished run of X ends higher than one of Y; a tie "
+    "counts half. In brackets is its 95 % bootstrap interval, from three runs of each task (four of a single one). If "
+    "all runs of X end higher, so do all resamples: [1.00, 1.00] is no certainty."
+)
+PROFILE_LEGEND = (
+    "The performance profile is the share of finished runs, each task with the same weight, whose last return divided "
+    "by 1000 is above tau; from three runs of each task on, it has a 95 % bootstrap band."
 )
 
 
@@ -46,35 +57,84 @@ def table(study: Study) -> Table:
     return Table(("task", "agent", "runs", *map(steps_text, marks), "final", "at step"), tuple(rows))
 
 
+def improvements(study: Study) -> Table:
+    """Tabulates the probability of improvement: a row per pair of labels."""
+    rows = []
+    for pair in study.improvements:
+        interval = "" if math.isnan(pair.low) else f" [{pair.low:.2f}, {pair.high:.2f}]"
+        rows.append((pair.label, pair.other, f"{pair.value:.2f}{interval}", str(len(pair.tasks))))
+    return Table(("X", "Y", "P(X > Y)", "tasks"), tuple(rows))
+
+
+def comparison_legends(study: Study) -> list[str]:
+    """What the probabilities of improvement and the profiles are, where there are any."""
+    legends = ((study.improvements, IMPROVEMENT_LEGEND), (study.profiles, PROFILE_LEGEND))
+    return [legend for shown, legend in legends if shown]
+
+
 def markdown(study: Study) -> str:
-    """Formats the table and its notes as Markdown."""
-    returns = table(study)
-    rows = [[cell.replace("|", "\\|") for cell in row] for row in (returns.columns, *returns.rows)]
+    """Formats the tables and their notes as Markdown."""
+    lines = _markdown_lines(table(study))
+    if study.improvements:
+        lines += ["", *_markdown_lines(improvements(study))]
+    notes = (LEGEND, *comparison_legends(study), *study.notes)
+    return "\n".join([*lines, "", *(f"{note}<br>" for note in notes)]) + "\n"
+
+
+def _markdown_lines(shown: Table) -> list[str]:
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in (shown.columns, *shown.rows)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, "| --- " * len(returns.columns) + "|")
-    return "\n".join([*lines, "", *(f"{note}<br>" for note in (LEGEND, *study.notes))]) + "\n"
+    lines.insert(1, "| --- " * len(shown.columns) + "|")
+    return lines
 
 
 def points(study: Study) -> str:
-    """Formats every point of every curve as CSV."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["task", "agent", "step", "value", "low", "high", "runs"])
+    """Formats every point of every curve over steps as CSV."""
+    rows: list[list[str]] = []
     for task, groups in study.tasks.items():
         for group in groups:
-            writer.writerows(_points(task, group.label, group.average))
+            rows += _points(task, group.label, group.average)
         for reference in study.references.get(task, []):
             for step, value in zip(reference.steps, reference.returns, strict=True):
-                writer.writerow([task, reference.label, f"{step:.0f}", f"{value:.6g}", "", "", reference.num_seeds])
+                rows.append([task, reference.label, f"{step:.0f}", f"{value:.6g}", "", "", str(reference.num_seeds)])
     for overall in study.overall:
-        writer.writerows(_points(f"IQM of {len(overall.groups)} tasks", overall.label, overall.average))
+        rows += _points(f"IQM of {len(overall.groups)} tasks", overall.label, overall.average)
+    return _csv(["task", "agent", "step", "value", "low", "high", "runs"], rows)
+
+
+def profile_points(study: Study) -> str:
+    """Formats every point of the performance profiles as CSV."""
+    rows = [
+        [profile.label, str(len(profile.tasks)), *map(_csv_number, numbers)]
+        for profile in study.profiles
+        for numbers in zip(TAUS, profile.value, profile.low, profile.high, strict=True)
+    ]
+    return _csv(["agent", "tasks", "tau", "value", "low", "high"], rows)
+
+
+def improvement_rows(study: Study) -> str:
+    """Formats the probabilities of improvement as CSV."""
+    rows = [
+        [pair.label, pair.other, str(len(pair.tasks)), *map(_csv_number, (pair.value, pair.low, pair.high))]
+        for pair in study.improvements
+    ]
+    return _csv(["agent", "other", "tasks", "probability", "low", "high"], rows)
+
+
+def _csv(columns: list[str], rows: list[list[str]]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([columns, *rows])
     return buffer.getvalue()
+
+
+def _csv_number(number: float) -> str:
+    return "" if math.isnan(number) else f"{number:.6g}"
 
 
 def _points(task: str, label: str, average: Average) -> list[list[str]]:
     columns = (average.steps, average.value, average.low, average.high, average.num_runs)
     return [
-        [task, label, f"{step:.0f}", *("" if math.isnan(number) else f"{number:.6g}" for number in numbers), str(runs)]
+        [task, label, f"{step:.0f}", *map(_csv_number, numbers), str(runs)]
         for step, *numbers, runs in zip(*columns, strict=True)
     ]
 

@@ -48,7 +48,8 @@ def test_a_study_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         for seed, value in ((1, 100.0), (2, 300.0)):
             make_run(tmp_path / f"sweep/{env}-{seed}", [(50_000, 0.0), (100_000, value)], env=env, seed=seed)
     assert plot.main([str(tmp_path / "sweep"), "--reference"]) == 0
-    names = ["curves.png", "curves.svg", "overall.png", "overall.svg", "curves.csv", "table.md"]
+    names = ["curves.png", "curves.svg", "overall.png", "overall.svg", "profiles.png", "profiles.svg"]
+    names += ["curves.csv", "table.md", "profiles.csv"]
     assert capsys.readouterr().out.splitlines() == [str(tmp_path / "sweep/study" / name) for name in names]
     written = tmp_path / "sweep/study"
     assert "| cheetah_run | sac | 2 | 200 [100, 300] |" in (written / "table.md").read_text()

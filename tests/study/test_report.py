@@ -1,6 +1,7 @@
 """The report in a real browser: curves, hover, table, videos, nothing from the network, no complaint on the console."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,7 +75,12 @@ def panels(page: Any) -> list[Any]:
 
 def test_the_curves_are_those_of_the_study(page: Any) -> None:
     titles = [panel.text.split("\n")[0] for panel in panels(page)]
-    assert titles == ["interquartile mean of 2 tasks return", "cheetah_run return", "walker_walk return"]
+    assert titles == [
+        "interquartile mean of 2 tasks return",
+        "cheetah_run return",
+        "walker_walk return",
+        "performance profile over 2 tasks share of runs above tau",
+    ]
     drawn = panels(page)[1].find_elements("css selector", "polyline")
     points = {
         (line.get_attribute("data-label"), bool(line.get_attribute("stroke-dasharray"))): line.get_attribute("points")
@@ -105,6 +111,20 @@ def test_a_pointer_on_a_curve_reads_its_values(page: Any) -> None:
     assert not tip.is_displayed()
 
 
+def test_a_pointer_on_a_profile_reads_tau_and_shares(page: Any) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    picture = panels(page)[3].find_element("tag name", "svg")
+    axis = [text.text for text in picture.find_elements("tag name", "text")][-1]
+    page.execute_script("arguments[0].scrollIntoView()", picture)
+    width = picture.size["width"]
+    ActionChains(page).move_to_element_with_offset(picture, round(46 + 0.09 * (width - 66) - width / 2), 0).perform()
+    said = panels(page)[3].find_element("css selector", ".tip").text.split("\n")
+    assert axis == "tau" and re.fullmatch(r"tau = 0\.(08|09|1)", said[0])
+    assert said[1] == "sac, experiment=plain: 0.58"  # (1 / 2 + 2 / 3) / 2; of one task two finished runs: no band
+    assert re.fullmatch(re.escape(f"sac, experiment={HOSTILE}: 0.67 ") + r"\[0\.[1-5]\d, 1\.00\]", said[2])
+
+
 def test_a_label_switches_its_curves_off_and_on(page: Any) -> None:
     button = page.find_element("css selector", "#legend button")
     script = "return document.querySelectorAll(\"polyline[data-label='sac, experiment=plain']\").length"
@@ -129,12 +149,15 @@ def test_the_last_videos_play(page: Any) -> None:
 
 
 def test_tables_and_what_differs(page: Any) -> None:
-    returns, differing, runs = page.find_elements("tag name", "table")
+    returns, improvement, differing, runs = page.find_elements("tag name", "table")
     cells = [
         [cell.text for cell in row.find_elements("tag name", "td")] for row in returns.find_elements("tag name", "tr")
     ]
     assert cells[1] == ["cheetah_run", "sac, experiment=plain", "2 of 3 finished", "75 [50, 100] (2/3)", *cells[1][4:]]
     assert cells[3][:4] == ["cheetah_run", "published: pytorch_sac", "3", "214"]
+    assert [cell.text for cell in improvement.find_elements("tag name", "td")] == [
+        *("sac, experiment=plain", f"sac, experiment={HOSTILE}", "0.42", "2")  # (2 / 6 + 1 / 2) / 2
+    ]
     assert [row.text.split()[0] for row in differing.find_elements("css selector", "tbody tr")] == ["experiment"]
     assert len(runs.find_elements("css selector", "tbody tr")) == 12
     assert [cell.text for cell in runs.find_elements("css selector", ".unfinished")] == ["60k of 120k"]
@@ -153,7 +176,7 @@ def test_nothing_is_asked_of_a_network(page: Any) -> None:
 def test_it_fits_narrow_and_wide_screens(page: Any) -> None:
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
     columns = {panel.location["x"] for panel in panels(page)}
-    assert len(columns) == (1 if page.execute_script("return innerWidth") < 500 else 3)
+    assert len(columns) == (1 if page.execute_script("return innerWidth") < 500 else 4)
 
 
 def test_one_runs_report_has_its_losses(browser: Any, tmp_path: Path) -> None:
