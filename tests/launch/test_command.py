@@ -209,7 +209,7 @@ def test_the_command_itself(tmp_path: Path) -> None:
     assert train.split()[:6] == ["|", "train", "|", "1", "|", "40"]
     assert evaluated.split()[:6] == ["|", "eval", "|", "1", "|", "40"]
     mean_return = re.search(r"Finished at step 40: return (\S+); best \1, at step 40$", last[0])
-    assert mean_return and float(evaluated.split()[3]) == pytest.approx(float(mean_return[1]), abs=0.06)
+    assert mean_return and float(evaluated.split()[7]) == pytest.approx(float(mean_return[1]), abs=0.06)
     assert last[1:] == [
         f"Folder:   {folder}",
         f"Watch:    python evaluate.py {folder} --view",
