@@ -98,7 +98,7 @@ class TensorBoardSink(Sink):
 
     def _varies(self, key: str, value: float, step: int) -> bool:
         """Whether a curve has had another value than this; its earlier points are then written."""
-        now_s = time.time()
+        now_s, value = time.time(), float(value)  # a checkpoint has no place for numpy's numbers
         held = self._constant.setdefault(key, _Constant(value, step, now_s, step, now_s))
         if value == held.value:
             held.last_step, held.last_s = step, now_s

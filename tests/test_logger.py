@@ -424,3 +424,12 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
         if metric.name.tag == "eval/episode_reward"
     }
     assert rows == {(1, 1e-3): 100, (2, 1e-3): 120, (1, 1e-4): 50}
+
+
+def test_the_state_of_a_curve_that_has_not_changed_can_be_read_back(tmp_path: Path) -> None:
+    """Means of numpy arrays are numpy's numbers, which a checkpoint refuses when it is read."""
+    sink = TensorBoardSink(tmp_path)
+    sink.scalars({"train/duration": np.float64(1.5), "train/episode": 1}, 10)
+    torch.save(sink.state_dict(), tmp_path / "state.pt")
+    assert torch.load(tmp_path / "state.pt", weights_only=True)["constant"]["train/duration"][0] == 1.5
+    sink.close()
