@@ -45,7 +45,8 @@ class Provenance:
             "command": sys.orig_argv,
             **_commit(Path(__file__).resolve().parents[1]),
             "python": platform.python_version(),
-            "packages": {name: _version(name) for name in PACKAGES},
+            # torch itself names its build, such as +cpu, which its metadata may lack.
+            "packages": {name: _version(name) for name in PACKAGES} | {"torch": str(torch.__version__)},
             "system": platform.platform(),
             "processor": processor_name(),
             "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
