@@ -1,5 +1,6 @@
 """What a sweep says while it runs, from the folders of its runs."""
 
+import shlex
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -85,7 +86,10 @@ def test_the_reports_end_with_the_sweep_and_say_nothing_of_ctrl_c(
     with reported(tmp_path, 3):
         assert threading.active_count() > before
     *_, folder, compare = capsys.readouterr().out.splitlines()
-    assert (folder, compare) == (f"Folder:  {tmp_path}", f"Compare: python plot.py {tmp_path} --report")
+    assert (folder, compare) == (
+        f"Folder:  {tmp_path}",
+        f"Compare: python plot.py {shlex.quote(str(tmp_path))} --report",
+    )
 
 
 def test_a_sweep_reports_its_runs(
