@@ -1,10 +1,14 @@
-"""Formulas of the methods' papers and of their authors' code, in plain float64 operations and nothing of agent/."""
+"""Formulas of the methods' papers and of their authors' code, in plain float64 operations and nothing of agent/; and
+what lets an agent make updates on batches and noise that a test knows."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from agents import ACTION_DIM, OBS_DIM, Always, Given, Silent
+
+from replay_buffer import Batch
 
 Tensors = dict[str, torch.Tensor]
 
@@ -42,7 +46,9 @@ class Network:
     def members(self) -> list["Network"]:
         """The members of an ensemble; gradients flow to its weights."""
         count = len(next(iter(self.weights.values())))
-        parts = [[{name: t[i] for name, t in part.items()} for part in (self.weights, self.running)] for i in range(count)]
+        parts = [
+            [{name: t[i] for name, t in part.items()} for part in (self.weights, self.running)] for i in range(count)
+        ]
         return [Network(*part, self.compute, self.eps, self.kept, self.unbiased) for part in parts]  # type: ignore[arg-type]
 
     def __call__(self, x: torch.Tensor, training: bool = False) -> torch.Tensor:
@@ -121,6 +127,18 @@ def soft_limited(s: torch.Tensor) -> torch.Tensor:
     return -10 + 6 * (torch.tanh(s) + 1)
 
 
+def policy(
+    net: Network,
+    obs: torch.Tensor,
+    eps: torch.Tensor,
+    limit: Callable[[torch.Tensor], torch.Tensor],
+    training: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Actions (B, |A|) and their log-densities (B,), of the first B = len(eps) observations."""
+    out = net(obs, training)[: len(eps)]
+    return squashed(out[:, :ACTION_DIM], limit(out[:, ACTION_DIM:]), eps)
+
+
 def projected(shares: torch.Tensor, places: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
     """Moves the bins' shares (B, K) to these places (B, K), and splits each between the two nearest bins."""
     width = centres[1] - centres[0]
@@ -134,3 +152,30 @@ def discounted_returns(rewards: list[float], ended: list[bool], gamma: float) ->
     for reward, done in zip(rewards, ended, strict=True):
         returns.append(gamma * (1 - done) * returns[-1] + reward)
     return returns[1:]
+
+
+def batches(count: int, rows: int) -> Iterator[tuple[Batch, torch.Tensor, torch.Tensor]]:
+    """Batches, and the noise of the critics' and of the actor's part of an update."""
+    random = torch.Generator().manual_seed(1)
+    for _ in range(count):
+        obs, next_obs = torch.randn(2, rows, OBS_DIM, generator=random)
+        action = torch.rand(rows, ACTION_DIM, generator=random) * 2 - 1
+        reward = torch.randn(rows, 1, generator=random)
+        discount = (torch.rand(rows, 1, generator=random) > 0.2).to(obs.dtype)
+        eps, more = torch.randn(2, rows, ACTION_DIM, generator=random)
+        yield Batch(obs, action, reward, next_obs, discount), eps, more
+
+
+def update(agent: Any, batch: Batch, *noise: torch.Tensor) -> None:
+    """Makes an update on this batch with this noise; the environment step is the number of updates before it."""
+    agent.draw_noise = lambda _: Given(*noise)
+    agent.update(Always(batch), Silent(), agent.num_updates)
+
+
+def assert_same(trunk: Any, net: Network) -> None:
+    """Asserts that an agent's weights and running statistics are those of the formulas, to 1e-8."""
+    tensors = dict(trunk.named_parameters()) | dict(trunk.named_buffers())
+    for name, tensor in (net.weights | net.running).items():
+        torch.testing.assert_close(
+            tensors[name].detach(), tensor.detach(), rtol=0, atol=1e-8, msg=lambda text, name=name: f"{name}: {text}"
+        )
