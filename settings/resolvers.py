@@ -1,4 +1,4 @@
-"""Functions that the configuration computes values with, such as `${product:5000,${action_repeat}}`."""
+"""Functions in configurations, such as `${product:5000,${action_repeat}}`."""
 
 from contextlib import suppress
 from importlib import import_module
