@@ -10,11 +10,8 @@ EPISODE_LENGTH = 1000  # steps, of the suite's tasks and of environments without
 
 
 def product(a: Any, b: Any) -> Any:
-    """a * b; if one is no number, that one, which the schema refuses."""
-    for value in (a, b):
-        if not isinstance(value, int | float):
-            return value
-    return a * b
+    """a * b, of positive numbers; 1 for others, which are refused as the values of their own keys."""
+    return a * b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
 
 
 def smaller(a: Any, b: Any) -> Any:
