@@ -124,7 +124,10 @@ SHAPES = [  # what no machine has the memory, or the time, for
     (f"{P} agent=sac_v agent.value.hidden_dim=10000000", "bytes"),
     (f"{P} agent=simba agent.critic.hidden_dim=10000000", "bytes"),
     (f"{P} agent=xqc action_repeat=often", "action_repeat=often: it should be a valid integer"),
-    (f"{P} agent=flash_sac agent.actor_update_frequency=x", "agent.actor_update_frequency=x: it should be a valid integer"),
+    (
+        f"{P} agent=flash_sac agent.actor_update_frequency=x",
+        "agent.actor_update_frequency=x: it should be a valid integer",
+    ),
     (f"{P} agent=tqc agent.critic.head.num_quantiles=1000000000", "bytes"),
     (f"{P} num_envs=100000", "num_envs=100000"),
     (f"{P} num_envs=100000 async_envs=true", "num_envs=100000"),
