@@ -54,6 +54,10 @@ class Components(Agent):
             optimizer.step()
             for layer in self._after_step[name]:
                 layer.after_step()
+        self.follow_batches()
+
+    def follow_batches(self) -> None:
+        """Moves the statistics of all layers that have seen a batch since the last call."""
         for layer in self._batch_followers:
             layer.follow()
 

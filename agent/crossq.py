@@ -2,11 +2,12 @@
 
 Batch normalisation needs one distribution of inputs, but the pairs (o, a) come from the buffer and (o', a') from the
 policy. Joined in one batch of 2B, both are normalised by the same statistics, and the values at (o', a') serve as
-targets without a slow copy of the critics. With target critics, and an actor that sees both ends too, the update is
-FlashSAC's (arXiv 2604.04539); the YAML chooses.
+targets without a slow copy of the critics. With target critics, the update is FlashSAC's (arXiv 2604.04539) or XQC's
+(arXiv 2509.25174); the YAML chooses.
 """
 
 import copy
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,7 @@ from agent.api import (
     SoftActorAgent,
     SoftUpdate,
     UnitInterval,
+    UpdateOrder,
     evaluation_view,
     frozen_view,
 )
@@ -37,6 +39,9 @@ class CrossQAgent(SoftActorAgent):
             actor's loss is taken at `obs` alone.
         critic_tau: step size of the target critics towards the critics, per target update; None is no targets.
         critic_target_update_frequency: updates between two target updates.
+        actor_statistics: the updates in which the actor's running statistics move: those of the actor (`own_updates`),
+            or `all_updates`, which costs a forward pass in the others.
+        update_order: see SoftActorAgent.update_in_order.
         soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 
     Raises:
@@ -50,12 +55,16 @@ class CrossQAgent(SoftActorAgent):
         actor_batch: Literal["obs", "both"] = "obs",
         critic_tau: UnitInterval | Schedule | None = None,
         critic_target_update_frequency: PositiveInt = 1,
+        actor_statistics: Literal["own_updates", "all_updates"] = "own_updates",
+        update_order: UpdateOrder = "critic_first",
         **soft_actor: Any,
     ):
         super().__init__(**soft_actor)
         self.require_reparameterised("agent.actor: agent=crossq")
         self.critic_target_update_frequency = critic_target_update_frequency
         self.actor_sees_both = actor_batch == "both"
+        self.actor_statistics = actor_statistics
+        self.update_order: UpdateOrder = update_order
         self.evaluated_actor = evaluation_view(self.actor)
         self.frozen_critic = frozen_view(self.critic).eval()  # the actor does not move its running statistics either
         self.critic_target = None
@@ -65,28 +74,43 @@ class CrossQAgent(SoftActorAgent):
             self.soft_update = SoftUpdate(self.critic, self.critic_target)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Steps critics, then actor and temperature, then moves the targets, if there are any."""
-        alpha = self.alpha  # the value before its step, in both losses
+        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets, if there are
+        any."""
         joint_obs = torch.cat([batch.obs, batch.next_obs])  # (2B, obs_dim)
-        metrics, outputs = self._update_critic(batch, joint_obs, noise, alpha)
-        if self.due(self.actor_update_frequency):
-            if self.actor_sees_both:
-                obs = self.observations.first_view(joint_obs, ends=2)
-                num_rows: int | None = len(obs) // 2
-            else:
-                obs, num_rows = self.observations.first_view(batch.obs), None
-            actor_metrics, actor_outputs = self.update_actor_and_temperature(obs, noise, alpha, num_rows)
-            metrics |= actor_metrics
-            outputs |= actor_outputs
+        next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's may be left out
+        metrics, outputs = self.update_in_order(
+            self.update_order,
+            partial(self._update_critic, batch, joint_obs, next_noise),
+            partial(self._update_actor, batch, joint_obs, noise),
+        )
+        if self.actor_statistics == "all_updates" and not self.due(self.actor_update_frequency):
+            self._follow_with_actor(batch, joint_obs)
         if self.critic_target is not None and self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)
         return metrics, outputs
 
-    def _update_critic(
+    def _actor_obs(self, batch: Batch, joint_obs: torch.Tensor) -> torch.Tensor:
+        """The actor's batch, (B, obs_dim), or (2B, obs_dim) with the rows of obs first."""
+        if self.actor_sees_both:
+            return self.observations.first_view(joint_obs, ends=2)
+        return self.observations.first_view(batch.obs)
+
+    def _update_actor(
         self, batch: Batch, joint_obs: torch.Tensor, noise: Noise, alpha: torch.Tensor
     ) -> tuple[Metrics, HistogramInputs]:
+        obs = self._actor_obs(batch, joint_obs)
+        return self.update_actor_and_temperature(obs, noise, alpha, len(obs) // 2 if self.actor_sees_both else None)
+
+    @torch.no_grad()
+    def _follow_with_actor(self, batch: Batch, joint_obs: torch.Tensor) -> None:
+        """Moves the actor's running statistics without a step of the actor."""
+        self.actor(self._actor_obs(batch, joint_obs))
+        self.follow_batches()
+
+    def _update_critic(
+        self, batch: Batch, joint_obs: torch.Tensor, next_noise: torch.Tensor, alpha: torch.Tensor
+    ) -> tuple[Metrics, HistogramInputs]:
         with torch.no_grad():
-            next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)
             next_action, next_log_prob = self.evaluated_actor(batch.next_obs).rsample_with_log_prob(next_noise)
             joint_action = torch.cat([batch.action, next_action])
         outputs, next_outputs = self.critic.outputs(joint_obs, joint_action).chunk(2, dim=1)  # (N, B, out_dim) each

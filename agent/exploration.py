@@ -22,10 +22,17 @@ class HeldNoise(Validated):
         device: of the noise.
         exponent: of the distribution; a larger one gives shorter times.
         max_steps: the longest time.
+        through_episodes: whether noise is held through an episode's end, as FlashSAC's is.
     """
 
-    def __init__(self, device: torch.device, exponent: PositiveFloat = 2.0, max_steps: PositiveInt = 16):
-        self._device = device
+    def __init__(
+        self,
+        device: torch.device,
+        exponent: PositiveFloat = 2.0,
+        max_steps: PositiveInt = 16,
+        through_episodes: bool = False,
+    ):
+        self._device, self._through_episodes = device, through_episodes
         weights = np.arange(1.0, max_steps + 1) ** -exponent
         self._cdf = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …, without the last, 1
         # Seeded differently from the policy's generator: otherwise times and noise came from the same numbers.
@@ -58,7 +65,7 @@ class HeldNoise(Validated):
 
     def release(self, ended: np.ndarray) -> None:
         """Draws new noise in the next step where an episode has ended; `ended` is a mask (num_envs,)."""
-        if len(self._steps_left) == len(ended):
+        if not self._through_episodes and len(self._steps_left) == len(ended):
             self._steps_left[ended] = 0
 
     def state_dict(self) -> dict[str, Any]:

@@ -76,8 +76,9 @@ class RewardNormaliser(Validated):
     """Divides rewards by the standard deviation of the discounted return G, or by max |G| / bound if that is larger.
 
     So |G| stays within `bound`, the support of a categorical critic (arXiv 2604.04539); without a bound the standard
-    deviation alone counts (arXiv 2509.25174). Each environment's return runs forward, G <- r + gamma G, from 0 at the
-    start of an episode. Nothing is divided until a reward differs from 0.
+    deviation alone counts (arXiv 2509.25174). Each environment's return runs forward, G <- r + gamma (1 - ended) G. As
+    in both papers' code, that takes the last step of an episode out of its return: G is the last reward alone, and the
+    next episode's return goes on from there. Nothing is divided until a reward differs from 0.
 
     Args:
         device: of the batches.
@@ -104,13 +105,13 @@ class RewardNormaliser(Validated):
             discount: gamma.
         """
         before = self._running if self._count else np.zeros(len(reward))
-        returns = reward + discount * before
+        returns = reward + discount * np.where(ended, 0.0, before)
         self._count += len(returns)
         share, step = len(returns) / self._count, float(returns.mean()) - self._mean
         self._mean += share * step
         self._variance += share * (float(returns.var()) - self._variance + (1 - share) * step * step)
         self._largest = max(self._largest, float(np.abs(returns).max()))
-        self._running = np.where(ended, 0.0, returns)
+        self._running = returns
         self._set_scale()
 
     def _set_scale(self) -> None:

@@ -1,6 +1,7 @@
 """Soft actor-critic with a temperature (arXiv 1812.05905)."""
 
 import copy
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from agent.api import (
     SoftActorAgent,
     SoftUpdate,
     UnitInterval,
+    UpdateOrder,
     frozen_view,
     refuse_batch_norm,
 )
@@ -28,6 +30,7 @@ class SACAgent(SoftActorAgent):
         critic_tau: step size of the target critics towards the critics, per target update.
         critic_target_update_frequency: updates between two target updates.
         num_target_critics: target critics per target, drawn anew for every update; None is all.
+        update_order: see SoftActorAgent.update_in_order.
         soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 
     Raises:
@@ -42,11 +45,13 @@ class SACAgent(SoftActorAgent):
         critic_tau: UnitInterval | Schedule = 0.005,
         critic_target_update_frequency: PositiveInt = 2,
         num_target_critics: PositiveInt | None = None,
+        update_order: UpdateOrder = "critic_first",
         **soft_actor: Any,
     ):
         super().__init__(**soft_actor)
         self.require_reparameterised("agent.actor: agent=sac")
         refuse_batch_norm(actor=self.actor, critic=self.critic)
+        self.update_order: UpdateOrder = update_order
         self.schedules.add(critic_tau=critic_tau)
         self.critic_target_update_frequency = critic_target_update_frequency
         self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
@@ -57,21 +62,24 @@ class SACAgent(SoftActorAgent):
             self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Steps critics, then actor and temperature, then moves the targets."""
-        alpha = self.alpha  # the value before its step, in both losses
-        metrics, outputs = self._update_critic(batch, noise, alpha)
-        if self.due(self.actor_update_frequency):
-            obs = self.observations.first_view(batch.obs)
-            actor_metrics, actor_outputs = self.update_actor_and_temperature(obs, noise, alpha)
-            metrics |= actor_metrics
-            outputs |= actor_outputs
+        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
+        next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's may be left out
+        metrics, outputs = self.update_in_order(
+            self.update_order,
+            partial(self._update_critic, batch, next_noise),
+            partial(self._update_actor, batch, noise),
+        )
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)
         return metrics, outputs
 
-    def _update_critic(self, batch: Batch, noise: Noise, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def _update_actor(self, batch: Batch, noise: Noise, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+        return self.update_actor_and_temperature(self.observations.first_view(batch.obs), noise, alpha)
+
+    def _update_critic(
+        self, batch: Batch, next_noise: torch.Tensor, alpha: torch.Tensor
+    ) -> tuple[Metrics, HistogramInputs]:
         with torch.no_grad():
-            next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)
             next_action, next_log_prob = self.actor(batch.next_obs).rsample_with_log_prob(next_noise)
             next_q = self.target_outputs(batch.next_obs, next_action)
             cost = alpha * next_log_prob

@@ -1,5 +1,6 @@
 """The base class of soft actor-critics: critics, a temperature, and an actor that maximises Q and entropy."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import torch
@@ -13,6 +14,8 @@ from settings.types import Betas, Factory, Interface, NonNegativeFloat, Positive
 from utils import UserError
 
 TemperatureFactory = Annotated[Factory, Interface("a temperature", ("init_temperature",), ("forward", "parameters"))]
+UpdateOrder = Literal["critic_first", "actor_first"]
+PartOfUpdate = Callable[[torch.Tensor], tuple[Metrics, HistogramInputs]]  # called with the temperature
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
 
@@ -80,6 +83,26 @@ class SoftActorAgent(OffPolicyAgent):
         """Raises UserError for a mixture policy, whose samples have no gradient."""
         if not self.actor.acts_alone:
             raise UserError(f"{where} has no gradient for a mixture; choose agent=sac_2018, or one component")
+
+    def update_in_order(
+        self, order: UpdateOrder, update_critic: PartOfUpdate, update_actor: PartOfUpdate
+    ) -> tuple[Metrics, HistogramInputs]:
+        """Updates the critics, and actor and temperature if they are due.
+
+        Args:
+            order: `critic_first`: the temperature before its step is in both losses. `actor_first`: the critics' target
+                has the actor and the temperature after their steps.
+        """
+        if not self.due(self.actor_update_frequency):
+            return update_critic(self.alpha)
+        alpha = self.alpha
+        if order == "actor_first":
+            actor_metrics, actor_outputs = update_actor(alpha)
+            metrics, outputs = update_critic(self.alpha)
+        else:
+            metrics, outputs = update_critic(alpha)
+            actor_metrics, actor_outputs = update_actor(alpha)
+        return metrics | actor_metrics, outputs | actor_outputs
 
     def update_actor_and_temperature(
         self, obs: torch.Tensor, noise: Noise, alpha: torch.Tensor, num_rows: int | None = None

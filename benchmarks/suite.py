@@ -37,7 +37,7 @@ SMALL = ("agent.critic.hidden_dim=256", "agent.actor.hidden_dim=256", "agent.bat
 ARITHMETIC: dict[str, tuple[str, ...]] = {
     "ours": (f"preset={PRESET}",),
     "SAC, 256 units": ("agent=sac", *SMALL),
-    "SimBa, one critic": ("agent=simba", "agent.critic.num_critics=1"),
+    "SimBa": ("agent=simba",),
     "XQC": ("agent=xqc",),
 }
 PLAIN = ("SAC (SimBa repo)", "SAC (SimbaV2 repo)")

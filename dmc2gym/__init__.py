@@ -10,7 +10,7 @@ import numpy as np
 from absl import logging as absl_logging
 from gymnasium.wrappers import TimeLimit, TransformObservation
 
-from dmc2gym.wrappers import ActionRepeat, rescale_actions
+from dmc2gym.wrappers import STATE, ActionRepeat, rescale_actions
 
 __all__ = ["ActionRepeat", "load", "make", "rescale_actions"]
 
@@ -20,8 +20,8 @@ absl_logging.set_verbosity(absl_logging.ERROR)  # silences warnings about deprec
 
 
 class _SuiteTask(gym.Wrapper):
-    """Returns the observation as one float32 vector, and `info` as pytorch_sac does: the physics state and the
-    discount."""
+    """Returns the observation as one float32 vector, and `info` as pytorch_sac does: the physics state before the
+    action, and the discount."""
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
@@ -31,11 +31,12 @@ class _SuiteTask(gym.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, _ = self.env.reset(seed=seed, options=options)
-        return obs[_FLAT].astype(np.float32), {"internal_state": self._physics.get_state(), "discount": 1.0}
+        return obs[_FLAT].astype(np.float32), {STATE: self._physics.get_state(), "discount": 1.0}
 
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        state = self._physics.get_state()  # a copy
         obs, reward, terminated, truncated, info = self.env.step(action)
-        info = {"internal_state": self._physics.get_state(), "discount": info["timestep.discount"]}
+        info = {STATE: state, "discount": info["timestep.discount"]}
         return obs[_FLAT].astype(np.float32), float(reward), terminated, truncated, info
 
 
@@ -112,7 +113,8 @@ def make(
     Returns:
         An environment with float32 observations (obs_dim,), in dm_control's own order, or uint8 images, and
         float32 actions in [-1, 1] of shape (action_dim,), mapped onto the task's bounds. `info` holds
-        `internal_state` and `discount`, and `repeats`, the control steps that the action was held for.
+        `internal_state`, the physics state before the action (after a reset, the first one), `discount`, and
+        `repeats`, the control steps that the action was held for.
 
     Raises:
         ValueError: for an unknown task, or `visualize_reward` together with `from_pixels`.

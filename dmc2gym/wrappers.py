@@ -6,12 +6,14 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TransformAction
 
+STATE = "internal_state"  # key of `info`: the physics state before the action
 UNBOUNDED = 1e6  # larger bounds count as none: `lqr` has 1e10, others infinity
 
 
 class ActionRepeat(gym.Wrapper):
     """Holds each action for `repeat` steps and sums their rewards; stops when the episode ends.
 
+    `info` is the last step's, but for `internal_state`, the state before the action, which is the first step's.
     `info["repeats"]` is the number of steps taken, including those of another ActionRepeat inside.
     """
 
@@ -22,14 +24,16 @@ class ActionRepeat(gym.Wrapper):
         self.repeat = repeat
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        total, steps = 0.0, 0
-        for _ in range(self.repeat):
+        total, steps, before = 0.0, 0, {}
+        for index in range(self.repeat):
             obs, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
             steps += info.get("repeats", 1)
+            if index == 0 and STATE in info:
+                before = {STATE: info[STATE]}
             if terminated or truncated:
                 break
-        return obs, total, terminated, truncated, {**info, "repeats": steps}
+        return obs, total, terminated, truncated, {**info, **before, "repeats": steps}
 
 
 class OwnActions:

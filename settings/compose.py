@@ -16,7 +16,7 @@ from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from settings import hydra_patch
+from settings import hydra_patch, resolvers  # noqa: F401  (registers them)
 from settings.keys import walk
 from settings.operating_system import usable_cpus
 from settings.schema import SUPPLIED, Settings, UnknownKeyError, check
@@ -35,8 +35,6 @@ EXTRAS = {  # extras of pyproject.toml, by the launcher's configuration that the
 }
 
 hydra_patch.install()
-OmegaConf.register_new_resolver("product", lambda a, b: a * b, replace=True)
-OmegaConf.register_new_resolver("smaller", lambda a, b: min(a, b), replace=True)
 
 
 def plain(config: DictConfig) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
         momentum: share of the running statistics that is kept in each step.
         eps: added to variances.
         renorm_after: steps before batches are renormalised; None is never.
+        unbiased: whether the running variance follows the batch's unbiased variance, B / (B - 1) times the biased one.
         r_max, d_max: limits of the ratio of standard deviations, and of the difference of means in running standard
             deviations.
     """
@@ -37,10 +38,12 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
         renorm_after: NonNegativeInt | None = None,
         r_max: PositiveFloat = 3.0,
         d_max: PositiveFloat = 5.0,
+        unbiased: bool = False,
     ):
         super().__init__()
         self.momentum, self.eps = momentum, eps
         self.renorm_after, self.r_max, self.d_max = renorm_after, r_max, d_max
+        self.unbiased = unbiased
         shape = (1, width) if num_members is None else (num_members, 1, width)
         self.scale = nn.Parameter(torch.ones(shape))
         self.shift = nn.Parameter(torch.zeros(shape))
@@ -84,7 +87,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
         if self._renormalises is None:
             warm = self.num_steps >= self.renorm_after  # type: ignore[operator]
             r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)  # type: ignore[arg-type]
-        self._pending = mean, var
+        self._pending = mean, var * (x.shape[-2] / max(x.shape[-2] - 1, 1)) if self.unbiased else var
         return Statistics(mean, inv_std, r, d, True)
 
     def enter_phase(self) -> bool | None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from agent import losses
-from settings.types import Bounds, Factory, Interface, NonNegativeInt, PositiveInt
+from settings.types import Bounds, Factory, Interface, NonNegativeInt, PositiveFloat, PositiveInt
 from settings.validated import Validated
 from utils import UserError
 
@@ -132,13 +132,15 @@ class CategoricalHead(nn.Module, Validated):
     Args:
         num_bins: K, 2 or more; the centres are evenly spaced from the first bound to the second.
         bounds: the range of returns that the bins cover.
+        loss_weight: factor on the loss. Steps of Adam depend on it through eps alone.
 
     Raises:
         UserError: for one bin.
     """
 
-    def __init__(self, num_bins: PositiveInt = 101, bounds: Bounds = (-5.0, 5.0)):
+    def __init__(self, num_bins: PositiveInt = 101, bounds: Bounds = (-5.0, 5.0), loss_weight: PositiveFloat = 1.0):
         super().__init__()
+        self.loss_weight = loss_weight
         if num_bins < 2:
             raise UserError(f"agent.critic.head.num_bins={num_bins}: 2 or more are needed")
         self.out_dim = num_bins
@@ -167,7 +169,7 @@ class CategoricalHead(nn.Module, Validated):
         return losses.project_to_bins(chosen, returns, self.bounds)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-        return losses.cross_entropy(outputs, target, weight)
+        return self.loss_weight * losses.cross_entropy(outputs, target, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return losses.td_error(self.values(outputs), target @ self.centres.unsqueeze(-1))

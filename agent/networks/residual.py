@@ -161,6 +161,7 @@ class Residual(Network):
         input_norm, last_norm: factories of norms of the network's and of the last layer's input, called with `width`
             and `num_members`; None is none.
         unit_length: see NormedMLP.
+        input_bias: whether the first linear layer has a bias.
     """
 
     def __init__(
@@ -170,12 +171,13 @@ class Residual(Network):
         input_norm: NormFactory | None = None,
         last_norm: NormFactory | None = None,
         unit_length: UnitLength = False,
+        input_bias: bool = True,
     ):
         width, members = shape.hidden_dim, shape.num_members
         layers: list[nn.Module] = []
         if input_norm is not None:
             layers.append(input_norm(width=shape.in_dim, num_members=members))
-        layers.append(linear(shape.in_dim, width, shape))
+        layers.append(linear(shape.in_dim, width, shape, bias=input_bias))
         layers += [block(shape=shape) for _ in range(shape.hidden_depth)]
         if last_norm is not None:
             layers.append(last_norm(width=width, num_members=members))
@@ -194,10 +196,12 @@ class PreNormBlock(nn.Module, Validated):
         shape: passed by the network.
         norm: factory, called with `width` and `num_members`.
         expansion: inner width, as a multiple of the block's width.
+        init: initial weights of the block; None is the network's.
     """
 
-    def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4):
+    def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4, init: Init | None = None):
         super().__init__()
+        shape = shape if init is None else shape._replace(init=init)
         width = shape.hidden_dim
         self.norm = norm(width=width, num_members=shape.num_members)
         self.up = linear(width, expansion * width, shape)
@@ -210,7 +214,8 @@ class PreNormBlock(nn.Module, Validated):
 class PostNormBlock(nn.Module, Validated):
     """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), the block of FlashSAC (arXiv 2604.04539).
 
-    Args: see PreNormBlock.
+    Args:
+        shape, norm, expansion: as for PreNormBlock.
     """
 
     def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4):

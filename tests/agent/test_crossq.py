@@ -94,7 +94,7 @@ def test_the_critics_update_equals_the_formulas_in_float64(renormalised: bool) -
     obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
     alpha = agent.temperature().detach()
 
-    metrics, _ = agent._update_critic(batch, torch.cat([batch.obs, batch.next_obs]), Given(eps), alpha)
+    metrics, _ = agent._update_critic(batch, torch.cat([batch.obs, batch.next_obs]), eps, alpha)
 
     with torch.no_grad():
         next_action, next_log_prob = policy64(actor, next_obs, eps.double(), training=False)

@@ -97,8 +97,8 @@ def two_passes(rewards: np.ndarray, ended: np.ndarray, discount: float, bound: f
     for env in range(rewards.shape[1]):
         start = 0
         for t in range(len(rewards)):
+            start = t if ended[t, env] else start  # the last reward alone, and the next episode goes on from it
             returns.append(sum(discount ** (t - i) * rewards[i, env] for i in range(start, t + 1)))
-            start = t + 1 if ended[t, env] else start
     deviation = math.sqrt(np.mean((np.array(returns) - np.mean(returns)) ** 2))
     return deviation if bound is None else max(deviation, max(map(abs, returns)) / bound)
 
@@ -143,9 +143,10 @@ def test_a_target_has_the_normalised_reward_times_reward_scale_and_the_log_the_r
     assert log.values["train/batch_reward"] == pytest.approx(batch.reward.mean().item())
 
 
-def test_an_episodes_end_of_either_kind_ends_its_return() -> None:
+def test_an_episodes_end_of_either_kind_leaves_its_last_reward_alone() -> None:
     agent = make_agent(*SMALL, RETURNS)
     obs, action = np.zeros((3, OBS_DIM), np.float32), np.zeros((3, ACTION_DIM), np.float32)
-    ended = np.array([True, False, False]), np.array([False, True, False])
-    agent.observe(obs, action, np.ones(3), obs, *ended)
-    np.testing.assert_array_equal(agent.state_dict()["reward_normaliser"]["running"], [0, 0, 1])
+    no_end, ends = np.zeros(3, bool), (np.array([True, False, False]), np.array([False, True, False]))
+    agent.observe(obs, action, np.ones(3), obs, no_end, no_end)
+    agent.observe(obs, action, np.full(3, 5.0), obs, *ends)
+    np.testing.assert_allclose(agent.state_dict()["reward_normaliser"]["running"], [5, 5, 5 + 0.99])

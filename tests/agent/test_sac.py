@@ -71,7 +71,7 @@ def test_full_size_critic_update_equals_the_formulas_in_float64() -> None:
     batch = Batch(*(tensor[rows] for tensor in batch))
     obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
 
-    metrics, _ = agent._update_critic(batch, Given(eps), agent.alpha)
+    metrics, _ = agent._update_critic(batch, eps, agent.alpha)
 
     with torch.no_grad():
         next_action, next_log_prob, _ = policy64(actor, next_obs, eps.double())
@@ -175,7 +175,7 @@ def test_actor_and_targets_follow_their_frequencies() -> None:
 
 def test_the_actors_update_leaves_the_critics_gradients_alone() -> None:
     agent, batch = small_agent(), make_batch(32)
-    agent._update_critic(batch, Given(noise(32)), agent.alpha)
+    agent._update_critic(batch, noise(32), agent.alpha)
     before = [p.grad.clone() for p in agent.critic.parameters()]
     agent.update_actor_and_temperature(batch.obs, Given(noise(32)), agent.alpha)
     assert all(torch.equal(p.grad, b) for p, b in zip(agent.critic.parameters(), before, strict=True))
@@ -271,7 +271,7 @@ def test_redqs_actor_climbs_the_mean_and_its_critics_one_target() -> None:
         lowest = agent.target_outputs(batch.next_obs, action).min(0).values
         y = batch.reward + 0.99 * batch.discount * (lowest - alpha * log_prob)
         critic_loss = sum((q - y).square().mean() for q in agent.critic(batch.obs, batch.action))
-    metrics, _ = agent._update_critic(batch, Given(eps), alpha)
+    metrics, _ = agent._update_critic(batch, eps, alpha)
     torch.testing.assert_close(metrics["train_critic/loss"], critic_loss)
     with torch.no_grad():
         action, log_prob = agent.actor(batch.obs).rsample_with_log_prob(eps)
@@ -323,5 +323,5 @@ def test_tqcs_update_equals_its_formulas() -> None:
         huber = torch.where(delta.abs() <= 1, delta.square() / 2, delta.abs() - 0.5)
         tau = (torch.arange(25) + 0.5)[:, None] / 25
         loss = ((tau - (delta < 0).float()).abs() * huber).mean((1, 2, 3)).sum()
-    metrics, _ = agent._update_critic(batch, Given(eps), alpha)
+    metrics, _ = agent._update_critic(batch, eps, alpha)
     torch.testing.assert_close(metrics["train_critic/loss"], loss)

@@ -84,13 +84,19 @@ def test_a_custom_time_limit_truncates() -> None:
     assert ends == [(False, False)] * 4 + [(False, True)]
 
 
-def test_info_has_the_physics_state_and_the_discount() -> None:
-    env = dmc2gym.make("cheetah", "run", seed=1)
+@pytest.mark.parametrize("frame_skip", [1, 3])
+def test_info_has_the_physics_state_before_the_action_and_the_discount(frame_skip: int) -> None:
+    env = dmc2gym.make("cheetah", "run", seed=1, frame_skip=frame_skip)
+    physics = env.unwrapped._env.physics
     _, info = env.reset()
-    *_, later = env.step(np.ones(6, np.float32))
-    assert later["discount"] == 1.0
-    assert later["internal_state"].shape == info["internal_state"].shape == (18,)
-    assert not np.array_equal(later["internal_state"], info["internal_state"])
+    np.testing.assert_array_equal(info["internal_state"], physics.get_state())
+    for _ in range(3):
+        before = physics.get_state()
+        *_, info = env.step(np.ones(6, np.float32))
+        assert info["discount"] == 1.0
+        assert info["internal_state"].shape == (18,)
+        np.testing.assert_array_equal(info["internal_state"], before)
+        assert not np.array_equal(physics.get_state(), before)
 
 
 def test_a_termination_is_told_from_a_time_limit() -> None:

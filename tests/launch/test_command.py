@@ -76,8 +76,11 @@ from utils import UserError
         ("agent.exploration=held", "a group of keys goes here"),
         ("agent.critic_weight_decay=-1", "greater than or equal to 0"),
         ("agent.critic_weight_decy=1", "did you mean agent.critic_weight_decay"),
-        ("agent/exploration=holds", "no such choice; there are held, none"),
-        ("agent/exploration=null", "agent/exploration=null: the name of a choice goes here; there are held, none"),
+        ("agent/exploration=holds", "no such choice; there are held, held_through, none"),
+        (
+            "agent/exploration=null",
+            "agent/exploration=null: the name of a choice goes here; there are held, held_through, none",
+        ),
         ("n_step=0", "greater than 0"),
         ("~agent.critic", "is missing"),
         ("seed", "reads key=value"),

@@ -108,7 +108,7 @@ PARTS += [
     (f"{P} 'agent.actor={part('agent.critic.CriticEnsemble', hidden_dim=8, hidden_depth=2)}'", "it cannot be built ("),
     (
         f"{P} agent=tqc agent.critic.head._target_={N}.CategoricalHead",
-        f"{N}.CategoricalHead has bounds, num_bins; agent.critic.head=",
+        f"{N}.CategoricalHead has bounds, loss_weight, num_bins; agent.critic.head=",
     ),
     (f"{P} agent=sac_v 'agent.value={ACTOR}'", "a value network goes here, and this needs action_dim"),
 ]
@@ -123,6 +123,11 @@ SHAPES = [  # what no machine has the memory, or the time, for
     (f"{P} agent=td3 agent.batch_size=100000000000", "agent.batch_size=100000000000"),
     (f"{P} agent=sac_v agent.value.hidden_dim=10000000", "bytes"),
     (f"{P} agent=simba agent.critic.hidden_dim=10000000", "bytes"),
+    (f"{P} agent=xqc action_repeat=often", "action_repeat=often: it should be a valid integer"),
+    (
+        f"{P} agent=flash_sac agent.actor_update_frequency=x",
+        "agent.actor_update_frequency=x: it should be a valid integer",
+    ),
     (f"{P} agent=tqc agent.critic.head.num_quantiles=1000000000", "bytes"),
     (f"{P} num_envs=100000", "num_envs=100000"),
     (f"{P} num_envs=100000 async_envs=true", "num_envs=100000"),

@@ -1,0 +1,132 @@
+"""XQC against its description (arXiv 2509.25174) and its authors' code, in plain operations and float64."""
+
+import math
+from typing import Any
+
+import composed
+import formulas
+import numpy as np
+import pytest
+import torch
+from agents import ACTION_DIM, make_agent
+from formulas import Network, assert_same, batches, policy, projected, unit_lengths, update
+
+from replay_buffer import Batch
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+ROWS, UPDATES, STEPS, TAU = 16, 50, 100, 0.005
+SMALL = (
+    *("agent=xqc", "action_repeat=2", f"num_train_steps={STEPS}", f"agent.batch_size={ROWS}"),
+    *("agent.critic.hidden_dim=12", "agent.critic.hidden_depth=2", "agent.actor.hidden_dim=8"),
+    "agent.actor.hidden_depth=2",
+)
+GAMMA = 0.99  # of 500 decisions
+
+
+def normed(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
+    """Batch norm, two of linear without bias, batch norm and ReLU, and linear."""
+    x = net.batch_norm("0", x, training)
+    for linear, norm in (("1", "2"), ("4", "5")):
+        x = torch.relu(net.batch_norm(norm, net.linear(linear, x), training))
+    return net.linear("7", x)
+
+
+def cut_off(s: torch.Tensor) -> torch.Tensor:
+    return s.clamp(-10, 2)
+
+
+class XQC:
+    """The whole algorithm on the copied weights of an agent. Named differences: docs/AGENTS.md."""
+
+    def __init__(self, agent: Any):
+        self.actor, self.critic, self.slow = (
+            Network.of(module.trunk, normed, eps=1e-3) for module in (agent.actor, agent.critic, agent.critic_target)
+        )
+        self.temperature = {"log": torch.tensor(math.log(0.01), requires_grad=True)}
+        parts = {"actor": self.actor.weights, "critic": self.critic.weights, "alpha": self.temperature}
+        self.adams = {name: formulas.Adam(weights) for name, weights in parts.items()}
+        self.centres = torch.linspace(-5, 5, 101)
+
+    def step(self, name: str, loss: torch.Tensor) -> None:
+        """With the rate of as many steps as this optimizer has made: a third for the actor and the temperature."""
+        self.adams[name].step(loss, 3e-4 - 2.7e-4 * self.adams[name].count / STEPS)
+
+    def alpha(self) -> torch.Tensor:
+        return self.temperature["log"].detach().exp()
+
+    def update_critic(self, batch: Batch, reward: torch.Tensor, eps: torch.Tensor) -> None:
+        with torch.no_grad():
+            next_action, next_log_prob = policy(self.actor, batch.next_obs, eps, cut_off)
+            joined = torch.cat([torch.cat([batch.obs, batch.action], 1), torch.cat([batch.next_obs, next_action], 1)])
+            slow = torch.stack([torch.softmax(q(joined, True)[ROWS:], 1) for q in self.slow.members()])
+            smallest = (slow @ self.centres).argmin(0)
+            cost = (self.alpha() * next_log_prob)[:, None]
+            places = reward + GAMMA * batch.discount * (self.centres - cost)
+            target = projected(slow[smallest, torch.arange(ROWS)], places, self.centres)
+        members = self.critic.members()
+        losses = [-(target * torch.log_softmax(q(joined, True)[:ROWS], 1)).sum(1).mean() for q in members]
+        self.step("critic", torch.stack(losses).sum())
+        unit_lengths(self.critic.weights, norms=False)
+        self.critic.follow(members)
+        for name, weight in self.critic.weights.items():
+            self.slow.weights[name] = (1 - TAU) * self.slow.weights[name].detach() + TAU * weight.detach()
+
+    def update_actor(self, obs: torch.Tensor, eps: torch.Tensor, alpha: torch.Tensor, steps: bool) -> None:
+        """In every update the statistics move; the weights and the temperature only if `steps`."""
+        action, log_prob = policy(self.actor, obs, eps, cut_off, training=True)
+        if steps:
+            values = [torch.softmax(q(torch.cat([obs, action], 1)), 1) @ self.centres for q in self.critic.members()]
+            self.step("actor", (alpha * log_prob - torch.minimum(*values)).mean())
+            unit_lengths(self.actor.weights, norms=False)
+            self.step("alpha", (self.temperature["log"].exp() * (-log_prob.detach() + ACTION_DIM / 2)).mean())
+        self.actor.follow()
+
+
+def test_fifty_updates_are_those_of_its_authors() -> None:
+    agent = make_agent(*SMALL)
+    expected = XQC(agent)
+    rewards, ended = torch.randn(UPDATES).tolist(), [k % 4 == 3 for k in range(UPDATES)]
+    rewards[3], rewards[7] = 9.0, -30.0  # large ones at the end of an episode
+    returns = formulas.discounted_returns(rewards, ended, GAMMA)
+    for k, (batch, eps, more) in enumerate(batches(UPDATES, ROWS)):
+        agent.reward_normaliser.observe(np.array([rewards[k]]), np.array([ended[k]]), GAMMA)
+        spread = np.std(returns[: k + 1]) or 1.0
+        update(agent, batch, eps, more)
+        alpha = expected.alpha()
+        expected.update_critic(batch, batch.reward / spread, eps)
+        expected.update_actor(batch.obs, more, alpha, steps=k % 3 == 0)
+    assert_same(agent.critic.trunk, expected.critic)
+    assert_same(agent.actor.trunk, expected.actor)
+    for name, weight in expected.slow.weights.items():
+        torch.testing.assert_close(agent.critic_target.trunk.get_parameter(name), weight, rtol=0, atol=1e-8)
+    torch.testing.assert_close(agent.alpha, expected.alpha(), rtol=0, atol=1e-8)
+
+
+def test_rates_end_where_a_third_of_the_steps_ends() -> None:
+    agent = make_agent(*SMALL)
+    for optimizer in agent.optimizers.values():
+        optimizer.set_step(STEPS)
+    ends = {name: optimizer.lr.item() for name, optimizer in agent.optimizers.items()}
+    assert ends == pytest.approx({"actor": 2.1e-4, "alpha": 2.1e-4, "critic": 3e-5}, rel=1e-12)
+
+
+@pytest.mark.parametrize("agent", ["simba", "xqc"])
+@pytest.mark.parametrize(
+    ("overrides", "decisions"),
+    [
+        ((), 1000),
+        (("action_repeat=2",), 500),
+        (("action_repeat=4",), 250),
+        (("env=Pendulum-v1",), 200),
+        (("env=Pendulum",), 200),  # an id without a version means the newest
+        (("env=Pendulum-v1", "env_kwargs.max_episode_steps=300", "action_repeat=2"), 150),
+        (("env=Pendulum-v1", "action_repeat=4"), 50),
+    ],
+)
+def test_the_discount_follows_the_episodes_length(agent: str, overrides: tuple[str, ...], decisions: int) -> None:
+    expected = min(max((decisions / 5 - 1) / (decisions / 5), 0.95), 0.995)
+    cfg = composed.settings(f"agent={agent}", *overrides)
+    assert cfg.agent["discount"] == pytest.approx(expected, rel=1e-12)
+    assert cfg.updates_per_step == 2 and cfg.num_seed_steps == 5000 * cfg.action_repeat
+    assert composed.settings(f"agent={agent}", *overrides, "agent.discount=0.9").agent["discount"] == 0.9

@@ -1,0 +1,33 @@
+"""Values that the configuration computes from others."""
+
+from pathlib import Path
+
+import pytest
+
+from envs import adapter
+from settings import resolvers
+
+OWN = """
+import gymnasium
+
+gymnasium.register("OfThatLength-v0", lambda: None, max_episode_steps=150)
+"""
+
+
+def test_a_product_of_a_wrong_value_is_a_number_so_that_the_values_own_key_is_refused() -> None:
+    assert resolvers.product(5000, 2) == 10_000 and resolvers.product(1e6, 3) == 3e6
+    assert [resolvers.product(a, 2) for a in ("often", None, 0, -3)] == [1] * 4
+
+
+def test_the_discount_knows_the_length_of_an_id_in_a_package_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_that_length.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert resolvers.discount_of_length("of_that_length:OfThatLength-v0", {}, 1) == pytest.approx(1 - 5 / 150)
+
+
+@pytest.mark.parametrize("env", ["cheetah_run", "no_such_task", "no_such_package:No-v0", 3])
+def test_other_episodes_have_the_length_that_environments_get(env: object) -> None:
+    assert resolvers.EPISODE_LENGTH == adapter.EPISODE_LENGTH
+    assert resolvers.discount_of_length(env, {}, 4) == pytest.approx(1 - 5 / 250)
