@@ -69,7 +69,7 @@ class CrossQAgent(SoftActorAgent):
         alpha = self.alpha  # the value before its step, in both losses
         joint_obs = torch.cat([batch.obs, batch.next_obs])  # (2B, obs_dim)
         metrics, outputs = self._update_critic(batch, joint_obs, noise, alpha)
-        if self.due(self.actor_update_frequency):
+        if self.actor_is_due():
             if self.actor_sees_both:
                 obs = self.observations.first_view(joint_obs, ends=2)
                 num_rows: int | None = len(obs) // 2

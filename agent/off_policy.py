@@ -80,7 +80,7 @@ class OffPolicyAgent(ActingAgent):
         self.execution: Any = Eager()  # or recorded, or captured: see run/execution.py
         self.compiled_step: Any = None  # torch.compile of update_step, if it is asked for
         self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
-        self.pattern: dict[int, bool] = {}  # frequency -> whether it is due in this update
+        self.pattern: dict[tuple[int, int], bool] = {}  # (frequency, first) -> whether it is due in this update
         self.rehearsing = False  # see agent/execution/rehearsal.py
         self._num_updates = 0
         self._inside_update = self._histograms_due = False
@@ -124,11 +124,16 @@ class OffPolicyAgent(ActingAgent):
         self.observations.share(network, learns_encoder)
         return network
 
-    def due(self, frequency: int) -> bool:
-        """Whether something that happens every `frequency` updates is due in this update."""
-        if self.rehearsing or frequency not in self.pattern:
-            self.pattern[frequency] = self.rehearsing or self._num_updates % frequency == 0
-        return self.pattern[frequency]
+    def due(self, frequency: int, first: int = 1) -> bool:
+        """Whether something that happens every `frequency` updates, from the update `first` on, is due in this one."""
+        key = frequency, first
+        if self.rehearsing or key not in self.pattern:
+            self.pattern[key] = self.rehearsing or self._is_due(*key)
+        return self.pattern[key]
+
+    def _is_due(self, frequency: int, first: int) -> bool:
+        waited = self._num_updates - (first - 1)
+        return waited >= 0 and waited % frequency == 0
 
     def step_critic(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
         """Makes a step of the optimizer "critic" on `critic_loss`; returns the loss, Q values and priorities."""
@@ -246,7 +251,7 @@ class OffPolicyAgent(ActingAgent):
 
     def _set_num_updates(self, num_updates: int) -> None:
         self._num_updates = num_updates
-        self.pattern = {frequency: num_updates % frequency == 0 for frequency in self.pattern}
+        self.pattern = {key: self._is_due(*key) for key in self.pattern}
 
     # State.
 

@@ -1,6 +1,7 @@
 """Soft actor-critic with a temperature (arXiv 1812.05905)."""
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from agent.api import (
     SoftActorAgent,
     SoftUpdate,
     UnitInterval,
+    UpdateOrder,
     frozen_view,
     refuse_batch_norm,
 )
@@ -28,6 +30,8 @@ class SACAgent(SoftActorAgent):
         critic_tau: step size of the target critics towards the critics, per target update.
         critic_target_update_frequency: updates between two target updates.
         num_target_critics: target critics per target, drawn anew for every update; None is all.
+        update_order: `critic_first`: the critics step before the actor's loss is computed; `together`: all step on
+            losses of the same values.
         soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 
     Raises:
@@ -42,6 +46,7 @@ class SACAgent(SoftActorAgent):
         critic_tau: UnitInterval | Schedule = 0.005,
         critic_target_update_frequency: PositiveInt = 2,
         num_target_critics: PositiveInt | None = None,
+        update_order: UpdateOrder = "critic_first",
         **soft_actor: Any,
     ):
         super().__init__(**soft_actor)
@@ -49,6 +54,7 @@ class SACAgent(SoftActorAgent):
         refuse_batch_norm(actor=self.actor, critic=self.critic)
         self.schedules.add(critic_tau=critic_tau)
         self.critic_target_update_frequency = critic_target_update_frequency
+        self.update_order: UpdateOrder = update_order
         self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
         self.frozen_critic = frozen_view(self.critic)
         self.soft_update = SoftUpdate(self.critic, self.critic_target)
@@ -57,14 +63,15 @@ class SACAgent(SoftActorAgent):
             self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Steps critics, then actor and temperature, then moves the targets."""
+        """Steps critics, then actor and temperature, or all together, then moves the targets."""
         alpha = self.alpha  # the value before its step, in both losses
-        metrics, outputs = self._update_critic(batch, noise, alpha)
-        if self.due(self.actor_update_frequency):
-            obs = self.observations.first_view(batch.obs)
-            actor_metrics, actor_outputs = self.update_actor_and_temperature(obs, noise, alpha)
-            metrics |= actor_metrics
-            outputs |= actor_outputs
+        with self.steps_together() if self.update_order == "together" else nullcontext():
+            metrics, outputs = self._update_critic(batch, noise, alpha)
+            if self.actor_is_due():
+                obs = self.observations.first_view(batch.obs)
+                actor_metrics, actor_outputs = self.update_actor_and_temperature(obs, noise, alpha)
+                metrics |= actor_metrics
+                outputs |= actor_outputs
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)
         return metrics, outputs

@@ -13,6 +13,7 @@ from settings.types import Betas, Factory, Interface, NonNegativeFloat, Positive
 from utils import UserError
 
 TemperatureFactory = Annotated[Factory, Interface("a temperature", ("init_temperature",), ("forward", "parameters"))]
+UpdateOrder = Literal["critic_first", "together"]
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
 
@@ -31,6 +32,7 @@ class SoftActorAgent(OffPolicyAgent):
         target_entropy_per_dim: target entropy per action dimension, used if `target_entropy` is `auto`.
         alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
         actor_update_frequency: updates between two updates of the actor.
+        first_actor_update: the update in which the actor steps first, counted from 1.
         actor_q: what the actor maximises: the `min` or the `mean` over the critics, or the `first` of them.
         off_policy: arguments of agent.off_policy.OffPolicyAgent.
     """
@@ -51,13 +53,14 @@ class SoftActorAgent(OffPolicyAgent):
         actor_lr: LearningRate = 1e-4,
         actor_betas: Betas = (0.9, 0.999),
         actor_update_frequency: PositiveInt = 1,
+        first_actor_update: PositiveInt = 1,
         actor_q: Literal["min", "mean", "first"] = "min",
         critic_lr: LearningRate = 1e-4,
         critic_betas: Betas = (0.9, 0.999),
         **off_policy: Any,
     ):
         super().__init__(**off_policy)
-        self.actor_update_frequency = actor_update_frequency
+        self.actor_update_frequency, self.first_actor_update = actor_update_frequency, first_actor_update
         self.q_reduction = Q_REDUCTIONS[actor_q]
         auto = self.action_dim * target_entropy_per_dim
         self.schedules.add(target_entropy=auto if target_entropy == "auto" else target_entropy)
@@ -75,6 +78,10 @@ class SoftActorAgent(OffPolicyAgent):
     def alpha(self) -> torch.Tensor:
         """The current temperature: a detached scalar, copied, so that a step of the temperature leaves it as it is."""
         return self.temperature().detach().clone()
+
+    def actor_is_due(self) -> bool:
+        """Whether the actor steps in this update."""
+        return self.due(self.actor_update_frequency, self.first_actor_update)
 
     def require_reparameterised(self, where: str) -> None:
         """Raises UserError for a mixture policy, whose samples have no gradient."""

@@ -13,17 +13,16 @@ from agent.toolkit.frozen import evaluation_view
 
 
 def textbook(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
-    """arXiv 1702.03275, algorithm 1; the plain form, arXiv 1502.03167, until the warm-up is over."""
+    """CrossQ's renormalisation; the plain form, arXiv 1502.03167, until the warm-up is over."""
     if not norm.training:
         return (x - norm.running_mean) / torch.sqrt(norm.running_var + norm.eps) * norm.scale + norm.shift
     mean, var = x.mean(-2, keepdim=True), x.var(-2, keepdim=True, unbiased=False)
-    normalised = (x - mean) / torch.sqrt(var + norm.eps)
     if norm.renorm_after is not None and norm.num_steps >= norm.renorm_after:
         running = torch.sqrt(norm.running_var + norm.eps)
         r = (torch.sqrt(var + norm.eps) / running).clamp(1 / norm.r_max, norm.r_max).detach()
         d = ((mean - norm.running_mean) / running).clamp(-norm.d_max, norm.d_max).detach()
-        normalised = normalised * r + d
-    return normalised * norm.scale + norm.shift
+        mean, var = mean - d * torch.sqrt(var) / r, var / r**2
+    return (x - mean) / torch.sqrt(var + norm.eps) * norm.scale + norm.shift
 
 
 def random_norm(members: int | None, renorm_after: int | None, training: bool) -> BatchNorm:
