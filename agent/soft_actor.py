@@ -6,7 +6,7 @@ import torch
 
 from agent import losses
 from agent.components import LearningRate
-from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent
+from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent, UpdateAt
 from agent.toolkit.histograms import HistogramInputs
 from agent.toolkit.noise import Noise
 from settings.types import Betas, Factory, Interface, NonNegativeFloat, PositiveInt, Schedule
@@ -32,7 +32,7 @@ class SoftActorAgent(OffPolicyAgent):
         target_entropy_per_dim: target entropy per action dimension, used if `target_entropy` is `auto`.
         alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
         actor_update_frequency: updates between two updates of the actor.
-        first_actor_update: the update in which the actor steps first, counted from 1.
+        actor_update_at: in which of these updates the actor steps, the `first` or the `last`.
         actor_q: what the actor maximises: the `min` or the `mean` over the critics, or the `first` of them.
         off_policy: arguments of agent.off_policy.OffPolicyAgent.
     """
@@ -53,14 +53,15 @@ class SoftActorAgent(OffPolicyAgent):
         actor_lr: LearningRate = 1e-4,
         actor_betas: Betas = (0.9, 0.999),
         actor_update_frequency: PositiveInt = 1,
-        first_actor_update: PositiveInt = 1,
+        actor_update_at: UpdateAt = "first",
         actor_q: Literal["min", "mean", "first"] = "min",
         critic_lr: LearningRate = 1e-4,
         critic_betas: Betas = (0.9, 0.999),
         **off_policy: Any,
     ):
         super().__init__(**off_policy)
-        self.actor_update_frequency, self.first_actor_update = actor_update_frequency, first_actor_update
+        self.actor_update_frequency = actor_update_frequency
+        self.actor_update_at: UpdateAt = actor_update_at
         self.q_reduction = Q_REDUCTIONS[actor_q]
         auto = self.action_dim * target_entropy_per_dim
         self.schedules.add(target_entropy=auto if target_entropy == "auto" else target_entropy)
@@ -81,7 +82,7 @@ class SoftActorAgent(OffPolicyAgent):
 
     def actor_is_due(self) -> bool:
         """Whether the actor steps in this update."""
-        return self.due(self.actor_update_frequency, self.first_actor_update)
+        return self.due(self.actor_update_frequency, self.actor_update_at)
 
     def require_reparameterised(self, where: str) -> None:
         """Raises UserError for a mixture policy, whose samples have no gradient."""

@@ -25,6 +25,7 @@ from agent.api import (
     Schedule,
     SoftUpdate,
     UnitInterval,
+    UpdateAt,
     Validated,
     build_network,
     frozen_view,
@@ -81,7 +82,7 @@ class TD3Agent(OffPolicyAgent):
         critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
         actor_lr, actor_betas, critic_lr, critic_betas: of the two Adam optimizers.
         actor_update_frequency: updates between two updates of the actor and of all targets.
-        first_actor_update: the first such update, counted from 1.
+        actor_update_at: in which of these updates they step, the `first` or the `last`.
         critic_tau: step size of the targets towards their networks, per target update.
         target_noise_std, target_noise_clip: standard deviation and limit of the noise on the target's actions.
         off_policy: arguments of agent.off_policy.OffPolicyAgent.
@@ -96,7 +97,7 @@ class TD3Agent(OffPolicyAgent):
         actor_lr: LearningRate = 3e-4,
         actor_betas: Betas = (0.9, 0.999),
         actor_update_frequency: PositiveInt = 2,
-        first_actor_update: PositiveInt = 1,
+        actor_update_at: UpdateAt = "last",
         critic_lr: LearningRate = 3e-4,
         critic_betas: Betas = (0.9, 0.999),
         critic_tau: UnitInterval | Schedule = 0.005,
@@ -106,7 +107,8 @@ class TD3Agent(OffPolicyAgent):
     ):
         super().__init__(**off_policy)
         self.schedules.add(critic_tau=critic_tau)
-        self.actor_update_frequency, self.first_actor_update = actor_update_frequency, first_actor_update
+        self.actor_update_frequency = actor_update_frequency
+        self.actor_update_at: UpdateAt = actor_update_at
         self.target_noise_std, self.target_noise_clip = target_noise_std, target_noise_clip
         self.actor, self.critic = self.build(actor), self.build(critic, learns_encoder=True)
         refuse_batch_norm(actor=self.actor, critic=self.critic)
@@ -126,7 +128,7 @@ class TD3Agent(OffPolicyAgent):
             next_outputs = self.critic_target.outputs(batch.next_obs, next_action)
             target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)
         metrics, outputs = self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)
-        if self.due(self.actor_update_frequency, self.first_actor_update):
+        if self.due(self.actor_update_frequency, self.actor_update_at):
             obs = self.observations.first_view(batch.obs)
             actor_loss = -self.frozen_critic(obs, self.actor(obs).action)[0].mean()
             self.step_optimizers(actor=actor_loss)

@@ -31,6 +31,14 @@ def opengl() -> None:
 
 
 @pytest.fixture
+def float64() -> Iterator[None]:
+    """Agents that are made in the test compute in float64."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """`python train.py <arguments>` in `tmp_path`, without the seconds of a start; returns the exit code."""
     monkeypatch.chdir(tmp_path)

@@ -1,0 +1,181 @@
+"""Formulas of the methods' papers and of their authors' code, in plain float64 operations and nothing of agent/; and
+what lets an agent make updates on batches and noise that a test knows."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from agents import ACTION_DIM, OBS_DIM, Always, Given, Silent
+
+from replay_buffer import Batch
+
+Tensors = dict[str, torch.Tensor]
+
+
+class Network:
+    """The weights of one network by their names, and the running statistics of its batch norms.
+
+    Args:
+        weights, running: of the network; an ensemble's have its members along their first dimension.
+        compute: what the network computes of an input, from this object.
+        eps, kept, unbiased: of batch norms: added to variances, share of the running statistics kept in each step, and
+            whether the running variance follows the unbiased one.
+    """
+
+    def __init__(
+        self,
+        weights: Tensors,
+        running: Tensors,
+        compute: Callable[["Network", torch.Tensor, bool], torch.Tensor],
+        eps: float = 1e-5,
+        kept: float = 0.99,
+        unbiased: bool = False,
+    ):
+        self.weights, self.running, self.compute = weights, running, compute
+        self.eps, self.kept, self.unbiased = eps, kept, unbiased
+        self.seen: Tensors = {}  # statistics of the newest batch in training mode
+
+    @classmethod
+    def of(cls, trunk: Any, compute: Any, **norms: Any) -> "Network":
+        """A copy of a trunk's tensors. Buffers in place of biases are left out: they are zeros."""
+        weights = {name: tensor.detach().clone().requires_grad_() for name, tensor in trunk.named_parameters()}
+        running = {name: tensor.clone() for name, tensor in trunk.named_buffers() if "running" in name}
+        return cls(weights, running, compute, **norms)
+
+    def members(self) -> list["Network"]:
+        """The members of an ensemble; gradients flow to its weights."""
+        count = len(next(iter(self.weights.values())))
+        parts = [
+            [{name: t[i] for name, t in part.items()} for part in (self.weights, self.running)] for i in range(count)
+        ]
+        return [Network(*part, self.compute, self.eps, self.kept, self.unbiased) for part in parts]  # type: ignore[arg-type]
+
+    def __call__(self, x: torch.Tensor, training: bool = False) -> torch.Tensor:
+        return self.compute(self, x, training)
+
+    def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """x W + b; without a b of this name, x W."""
+        y = x @ self.weights[f"{name}.weight"]
+        return y + self.weights[f"{name}.bias"] if f"{name}.bias" in self.weights else y
+
+    def batch_norm(self, name: str, x: torch.Tensor, training: bool) -> torch.Tensor:
+        mean, var = self.running[f"{name}.running_mean"][0], self.running[f"{name}.running_var"][0]
+        if training:
+            mean = x.sum(0) / len(x)
+            squares = ((x - mean) ** 2).sum(0)
+            var, followed = squares / len(x), squares / (len(x) - self.unbiased)
+            self.seen |= {f"{name}.running_mean": mean.detach()[None], f"{name}.running_var": followed.detach()[None]}
+        z = (x - mean) / torch.sqrt(var + self.eps)
+        return z * self.weights[f"{name}.scale"][0] + self.weights[f"{name}.shift"][0]
+
+    def layer_norm(self, name: str, x: torch.Tensor, eps: float) -> torch.Tensor:
+        centred = x - x.sum(1, keepdim=True) / x.shape[1]
+        z = centred / torch.sqrt((centred**2).sum(1, keepdim=True) / x.shape[1] + eps)
+        return z * self.weights[f"{name}.scale"][0] + self.weights[f"{name}.shift"][0]
+
+    def follow(self, members: list["Network"] | None = None) -> None:
+        """Moves the running statistics to those of the newest batch, of an ensemble's members or its own."""
+        for name, old in self.running.items():
+            new = self.seen[name] if members is None else torch.stack([member.seen[name] for member in members])
+            self.running[name] = self.kept * old + (1 - self.kept) * new
+
+
+class Adam:
+    """Adam with bias correction (arXiv 1412.6980, algorithm 1); with weight decay as in AdamW (arXiv 1711.05101)."""
+
+    def __init__(self, weights: Tensors, weight_decay: float = 0.0, beta1: float = 0.9):
+        self.weights, self.weight_decay, self.beta1, self.count = weights, weight_decay, beta1, 0
+        self.first = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        self.second = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+
+    def step(self, loss: torch.Tensor, lr: float) -> None:
+        """Replaces the weights, in their dictionary, by what they are after a step."""
+        self.count += 1
+        gradients = torch.autograd.grad(loss, list(self.weights.values()))
+        for (name, weight), g in zip(list(self.weights.items()), gradients, strict=True):
+            self.first[name] = self.beta1 * self.first[name] + (1 - self.beta1) * g
+            self.second[name] = 0.999 * self.second[name] + 0.001 * g**2
+            m = self.first[name] / (1 - self.beta1**self.count)
+            v = self.second[name] / (1 - 0.999**self.count)
+            moved = weight.detach() - lr * (m / (torch.sqrt(v) + 1e-8) + self.weight_decay * weight.detach())
+            self.weights[name] = moved.requires_grad_()
+
+
+def unit_lengths(weights: Tensors, norms: bool) -> None:
+    """Sets each unit's incoming weights to length 1 and, if `norms`, each norm's parameters to length sqrt(width)."""
+    for name, weight in list(weights.items()):
+        if name.endswith("weight"):
+            weights[name] = (weight / (weight**2).sum(-2, keepdim=True).sqrt()).detach().requires_grad_()
+        elif norms and name.endswith("scale"):
+            together = [n for n in (name, name.replace("scale", "shift")) if n in weights]
+            length = torch.stack([(weights[n] ** 2).sum(-1, keepdim=True) for n in together]).sum(0).sqrt()
+            for n in together:
+                weights[n] = (weights[n] * weight.shape[-1] ** 0.5 / length).detach().requires_grad_()
+
+
+def squashed(mu: torch.Tensor, log_std: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """a = tanh(u), u = mu + std eps, and log pi(a|o) = log N(u) - log(1 - tanh(u)^2): (B, |A|) and (B,)."""
+    u = mu + torch.exp(log_std) * eps
+    log_density = -((u - mu) ** 2) / (2 * torch.exp(2 * log_std)) - log_std - math.log(2 * math.pi) / 2
+    log_slope = 2 * (math.log(2) - u - torch.nn.functional.softplus(-2 * u))
+    return torch.tanh(u), (log_density - log_slope).sum(1)
+
+
+def soft_limited(s: torch.Tensor) -> torch.Tensor:
+    """A log standard deviation in [-10, 2], by tanh."""
+    return -10 + 6 * (torch.tanh(s) + 1)
+
+
+def policy(
+    net: Network,
+    obs: torch.Tensor,
+    eps: torch.Tensor,
+    limit: Callable[[torch.Tensor], torch.Tensor],
+    training: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Actions (B, |A|) and their log-densities (B,), of the first B = len(eps) observations."""
+    out = net(obs, training)[: len(eps)]
+    return squashed(out[:, :ACTION_DIM], limit(out[:, ACTION_DIM:]), eps)
+
+
+def projected(shares: torch.Tensor, places: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
+    """Moves the bins' shares (B, K) to these places (B, K), and splits each between the two nearest bins."""
+    width = centres[1] - centres[0]
+    distance = (places.clamp(centres[0], centres[-1]).unsqueeze(2) - centres).abs() / width  # (B, K, K)
+    return (shares.unsqueeze(2) * (1 - distance).clamp(min=0)).sum(1)
+
+
+def discounted_returns(rewards: list[float], ended: list[bool], gamma: float) -> list[float]:
+    """G = gamma (1 - ended) G + r after each step, as the code of FlashSAC and of XQC has it."""
+    returns = [0.0]
+    for reward, done in zip(rewards, ended, strict=True):
+        returns.append(gamma * (1 - done) * returns[-1] + reward)
+    return returns[1:]
+
+
+def batches(count: int, rows: int) -> Iterator[tuple[Batch, torch.Tensor, torch.Tensor]]:
+    """Batches, and the noise of the critics' and of the actor's part of an update."""
+    random = torch.Generator().manual_seed(1)
+    for _ in range(count):
+        obs, next_obs = torch.randn(2, rows, OBS_DIM, generator=random)
+        action = torch.rand(rows, ACTION_DIM, generator=random) * 2 - 1
+        reward = torch.randn(rows, 1, generator=random)
+        discount = (torch.rand(rows, 1, generator=random) > 0.2).to(obs.dtype)
+        eps, more = torch.randn(2, rows, ACTION_DIM, generator=random)
+        yield Batch(obs, action, reward, next_obs, discount), eps, more
+
+
+def update(agent: Any, batch: Batch, *noise: torch.Tensor) -> None:
+    """Makes an update on this batch with this noise; the environment step is the number of updates before it."""
+    agent.draw_noise = lambda _: Given(*noise)
+    agent.update(Always(batch), Silent(), agent.num_updates)
+
+
+def assert_same(trunk: Any, net: Network) -> None:
+    """Asserts that an agent's weights and running statistics are those of the formulas, to 1e-8."""
+    tensors = dict(trunk.named_parameters()) | dict(trunk.named_buffers())
+    for name, tensor in (net.weights | net.running).items():
+        torch.testing.assert_close(
+            tensors[name].detach(), tensor.detach(), rtol=0, atol=1e-8, msg=lambda text, name=name: f"{name}: {text}"
+        )
