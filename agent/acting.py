@@ -50,8 +50,8 @@ class ActingAgent(Components):
         if self.actor_average_share and module is getattr(self, "actor", None):
             self.actor_average = ActorAverage(module, self.actor_average_share)
 
-    def step_optimizers(self, **losses: torch.Tensor) -> None:
-        super().step_optimizers(**losses)
+    def _step(self, losses: dict[str, torch.Tensor]) -> None:
+        super()._step(losses)
         if self.actor_average is not None and any(self._optimized[name] is self.actor for name in losses):
             self.actor_average.follow()
 

@@ -11,7 +11,7 @@ The update step
 Types of the constructor's arguments, which are the keys of the YAML
     ActorFactory, CriticFactory, NetworkFactory, Factory and Interface: nodes with a `_target_`; LearningRate, Schedule:
     a number, or one that follows the step; PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat, UnitInterval,
-    Bounds, Betas, Depth, Init, UpdateOrder: values.
+    Bounds, Betas, Depth, Init, UpdateAt, UpdateOrder: values.
 Building
     build_network: the MLP or another network of an actor or critic. Schedules: numbers on a schedule
     (`self.schedules`). UserError: a mistake of the user's, printed in one line.
@@ -25,7 +25,7 @@ from agent.components import LearningRate
 from agent.networks.batch_norm import refuse_batch_norm
 from agent.networks.mlp import Init
 from agent.networks.residual import NetworkFactory, build_network
-from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent
+from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent, UpdateAt
 from agent.schedule import Schedules
 from agent.soft_actor import SoftActorAgent, UpdateOrder
 from agent.toolkit.frozen import evaluation_view, frozen_view
@@ -80,6 +80,7 @@ __all__ = [
     "SoftActorAgent",
     "SoftUpdate",
     "UnitInterval",
+    "UpdateAt",
     "UpdateOrder",
     "UserError",
     "Validated",

@@ -1,7 +1,8 @@
 """The components of an agent: modules, optimizers and hooks, found in its attributes, stepped, saved and restored."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +27,7 @@ class Components(Agent):
     def __init__(self) -> None:
         self.optimizers: dict[str, Adam] = {}
         self._optimized: dict[str, nn.Module] = {}  # by the name of the optimizer that steps the module
+        self._collected: dict[str, torch.Tensor] | None = None  # losses in `steps_together`
 
     def add_optimizer(
         self,
@@ -45,6 +47,23 @@ class Components(Agent):
         Only the gradients of the named modules are computed, in one backward pass: no loss may depend on the parameters
         of another loss's module.
         """
+        if self._collected is None:
+            self._step(losses)
+        else:
+            self._collected |= losses
+
+    @contextmanager
+    def steps_together(self) -> Iterator[None]:
+        """In it, `step_optimizers` collects losses; one step on all follows at its end, from the values before."""
+        self._collected = {}
+        try:
+            yield
+            losses = self._collected
+        finally:
+            self._collected = None
+        self._step(losses)
+
+    def _step(self, losses: dict[str, torch.Tensor]) -> None:
         optimizers = [self.optimizers[name] for name in losses]
         parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
         gradients = torch.autograd.grad(tuple(losses.values()), parameters)

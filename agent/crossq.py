@@ -83,7 +83,7 @@ class CrossQAgent(SoftActorAgent):
             partial(self._update_critic, batch, joint_obs, next_noise),
             partial(self._update_actor, batch, joint_obs, noise),
         )
-        if self.actor_statistics == "all_updates" and not self.due(self.actor_update_frequency):
+        if self.actor_statistics == "all_updates" and not self.actor_is_due():
             self._follow_with_actor(batch, joint_obs)
         if self.critic_target is not None and self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)

@@ -131,9 +131,9 @@ def truncated_pool(quantiles: torch.Tensor, drop_per_critic: int) -> torch.Tenso
 def quantile_huber(
     quantiles: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """sum_i mean_B,k,m |tau_k - 1[delta < 0]| huber(delta), delta = target_m - quantile_ik, tau_k = (k + 1/2) / K.
+    """mean_i,B,k,m |tau_k - 1[delta < 0]| huber(delta), delta = target_m - quantile_ik, tau_k = (k + 1/2) / K.
 
-    [T] (11), (12); the Huber loss is linear beyond 1.
+    [T] (11), (12); the Huber loss is linear beyond 1. The mean over the critics i is that of the paper's code.
 
     Args:
         quantiles: (N, B, K).
@@ -151,7 +151,7 @@ def quantile_huber(
             weight = importance[:, None, None] * weight
         # With delta clipped to c, huber(delta) = c (delta - c / 2), and c is its derivative.
         total = total + (weight * clipped * (delta - 0.5 * clipped)).mean()
-    return total
+    return total / len(quantiles)
 
 
 def project_to_bins(probabilities: torch.Tensor, returns: torch.Tensor, bounds: tuple[float, float]) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from utils import UserError, require_count
 
 CriticFactory = Annotated[Factory, Interface("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
 ActorFactory = Annotated[Factory, Interface("an actor", ("obs_dim", "action_dim"), ("forward",))]
+UpdateAt = Literal["first", "last"]
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
@@ -80,7 +81,7 @@ class OffPolicyAgent(ActingAgent):
         self.execution: Any = Eager()  # or recorded, or captured: see run/execution.py
         self.compiled_step: Any = None  # torch.compile of update_step, if it is asked for
         self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
-        self.pattern: dict[int, bool] = {}  # frequency -> whether it is due in this update
+        self.pattern: dict[tuple[int, UpdateAt], bool] = {}  # arguments of `due` -> whether it is due now
         self.rehearsing = False  # see agent/execution/rehearsal.py
         self._num_updates = 0
         self._inside_update = self._histograms_due = False
@@ -124,11 +125,15 @@ class OffPolicyAgent(ActingAgent):
         self.observations.share(network, learns_encoder)
         return network
 
-    def due(self, frequency: int) -> bool:
-        """Whether something that happens every `frequency` updates is due in this update."""
-        if self.rehearsing or frequency not in self.pattern:
-            self.pattern[frequency] = self.rehearsing or self._num_updates % frequency == 0
-        return self.pattern[frequency]
+    def due(self, frequency: int, at: UpdateAt = "first") -> bool:
+        """Whether something that happens in the first, or the last, of every `frequency` updates is due in this one."""
+        key = frequency, at
+        if self.rehearsing or key not in self.pattern:
+            self.pattern[key] = self.rehearsing or self._is_due(*key)
+        return self.pattern[key]
+
+    def _is_due(self, frequency: int, at: UpdateAt) -> bool:
+        return (self._num_updates + (at == "last")) % frequency == 0
 
     def step_critic(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
         """Makes a step of the optimizer "critic" on `critic_loss`; returns the loss, Q values and priorities."""
@@ -246,7 +251,7 @@ class OffPolicyAgent(ActingAgent):
 
     def _set_num_updates(self, num_updates: int) -> None:
         self._num_updates = num_updates
-        self.pattern = {frequency: num_updates % frequency == 0 for frequency in self.pattern}
+        self.pattern = {key: self._is_due(*key) for key in self.pattern}
 
     # State.
 

@@ -78,6 +78,11 @@ class SACVAgent(SoftActorAgent):
                 f"agent.critic.head={type(self.critic.head).__name__}: with a value network the critics give values; "
                 "leave the head null, or choose agent=sac"
             )
+        if self.critic.head.loss_weight != 1:
+            raise UserError(
+                f"agent.critic.head.loss_weight={self.critic.head.loss_weight:g}: with a value network this factor is "
+                "agent.squared_error_weight; leave it at 1"
+            )
         refuse_batch_norm(actor=self.actor, critic=self.critic)
         self.critic_target_update_frequency = critic_target_update_frequency
         self.squared_error_weight = squared_error_weight
@@ -118,7 +123,7 @@ class SACVAgent(SoftActorAgent):
             **self.entropy_metrics(entropy, alpha),
             **self._diagnostics(q.detach(), v.detach(), target),
         }
-        if self.due(self.actor_update_frequency):
+        if self.actor_is_due():
             reduced_q = self.q_reduction(q_of_action)
             step_losses["actor"] = self._actor_loss(dist, reduced_q, v.detach(), log_prob, log_prior, alpha)
             metrics["train_actor/loss"] = step_losses["actor"].detach()

@@ -1,20 +1,21 @@
 """The base class of soft actor-critics: critics, a temperature, and an actor that maximises Q and entropy."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Annotated, Any, Literal
 
 import torch
 
 from agent import losses
 from agent.components import LearningRate
-from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent
+from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent, UpdateAt
 from agent.toolkit.histograms import HistogramInputs
 from agent.toolkit.noise import Noise
 from settings.types import Betas, Factory, Interface, NonNegativeFloat, PositiveInt, Schedule
 from utils import UserError
 
 TemperatureFactory = Annotated[Factory, Interface("a temperature", ("init_temperature",), ("forward", "parameters"))]
-UpdateOrder = Literal["critic_first", "actor_first"]
+UpdateOrder = Literal["critic_first", "actor_first", "together"]
 PartOfUpdate = Callable[[torch.Tensor], tuple[Metrics, HistogramInputs]]  # called with the temperature
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
@@ -34,6 +35,7 @@ class SoftActorAgent(OffPolicyAgent):
         target_entropy_per_dim: target entropy per action dimension, used if `target_entropy` is `auto`.
         alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
         actor_update_frequency: updates between two updates of the actor.
+        actor_update_at: in which of these updates the actor steps, the `first` or the `last`.
         actor_q: what the actor maximises: the `min` or the `mean` over the critics, or the `first` of them.
         off_policy: arguments of agent.off_policy.OffPolicyAgent.
     """
@@ -54,6 +56,7 @@ class SoftActorAgent(OffPolicyAgent):
         actor_lr: LearningRate = 1e-4,
         actor_betas: Betas = (0.9, 0.999),
         actor_update_frequency: PositiveInt = 1,
+        actor_update_at: UpdateAt = "first",
         actor_q: Literal["min", "mean", "first"] = "min",
         critic_lr: LearningRate = 1e-4,
         critic_betas: Betas = (0.9, 0.999),
@@ -61,6 +64,7 @@ class SoftActorAgent(OffPolicyAgent):
     ):
         super().__init__(**off_policy)
         self.actor_update_frequency = actor_update_frequency
+        self.actor_update_at: UpdateAt = actor_update_at
         self.q_reduction = Q_REDUCTIONS[actor_q]
         auto = self.action_dim * target_entropy_per_dim
         self.schedules.add(target_entropy=auto if target_entropy == "auto" else target_entropy)
@@ -79,6 +83,10 @@ class SoftActorAgent(OffPolicyAgent):
         """The current temperature: a detached scalar, copied, so that a step of the temperature leaves it as it is."""
         return self.temperature().detach().clone()
 
+    def actor_is_due(self) -> bool:
+        """Whether the actor steps in this update."""
+        return self.due(self.actor_update_frequency, self.actor_update_at)
+
     def require_reparameterised(self, where: str) -> None:
         """Raises UserError for a mixture policy, whose samples have no gradient."""
         if not self.actor.acts_alone:
@@ -90,18 +98,20 @@ class SoftActorAgent(OffPolicyAgent):
         """Updates the critics, and actor and temperature if they are due.
 
         Args:
-            order: `critic_first`: the temperature before its step is in both losses. `actor_first`: the critics' target
-                has the actor and the temperature after their steps.
+            order: `critic_first`: the critics step before the actor's loss is computed, with the temperature before its
+                step in both losses. `actor_first`: the critics' target has the actor and the temperature after their
+                steps. `together`: all step on losses of the same values.
         """
-        if not self.due(self.actor_update_frequency):
-            return update_critic(self.alpha)
         alpha = self.alpha
-        if order == "actor_first":
-            actor_metrics, actor_outputs = update_actor(alpha)
-            metrics, outputs = update_critic(self.alpha)
-        else:
-            metrics, outputs = update_critic(alpha)
-            actor_metrics, actor_outputs = update_actor(alpha)
+        if not self.actor_is_due():
+            return update_critic(alpha)
+        with self.steps_together() if order == "together" else nullcontext():
+            if order == "actor_first":
+                actor_metrics, actor_outputs = update_actor(alpha)
+                metrics, outputs = update_critic(self.alpha)
+            else:
+                metrics, outputs = update_critic(alpha)
+                actor_metrics, actor_outputs = update_actor(alpha)
         return metrics | actor_metrics, outputs | actor_outputs
 
     def update_actor_and_temperature(

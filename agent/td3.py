@@ -25,6 +25,7 @@ from agent.api import (
     Schedule,
     SoftUpdate,
     UnitInterval,
+    UpdateAt,
     Validated,
     build_network,
     frozen_view,
@@ -81,6 +82,7 @@ class TD3Agent(OffPolicyAgent):
         critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
         actor_lr, actor_betas, critic_lr, critic_betas: of the two Adam optimizers.
         actor_update_frequency: updates between two updates of the actor and of all targets.
+        actor_update_at: in which of these updates they step, the `first` or the `last`.
         critic_tau: step size of the targets towards their networks, per target update.
         target_noise_std, target_noise_clip: standard deviation and limit of the noise on the target's actions.
         off_policy: arguments of agent.off_policy.OffPolicyAgent.
@@ -95,6 +97,7 @@ class TD3Agent(OffPolicyAgent):
         actor_lr: LearningRate = 3e-4,
         actor_betas: Betas = (0.9, 0.999),
         actor_update_frequency: PositiveInt = 2,
+        actor_update_at: UpdateAt = "last",
         critic_lr: LearningRate = 3e-4,
         critic_betas: Betas = (0.9, 0.999),
         critic_tau: UnitInterval | Schedule = 0.005,
@@ -105,6 +108,7 @@ class TD3Agent(OffPolicyAgent):
         super().__init__(**off_policy)
         self.schedules.add(critic_tau=critic_tau)
         self.actor_update_frequency = actor_update_frequency
+        self.actor_update_at: UpdateAt = actor_update_at
         self.target_noise_std, self.target_noise_clip = target_noise_std, target_noise_clip
         self.actor, self.critic = self.build(actor), self.build(critic, learns_encoder=True)
         refuse_batch_norm(actor=self.actor, critic=self.critic)
@@ -124,7 +128,7 @@ class TD3Agent(OffPolicyAgent):
             next_outputs = self.critic_target.outputs(batch.next_obs, next_action)
             target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_outputs)
         metrics, outputs = self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)
-        if self.due(self.actor_update_frequency):
+        if self.due(self.actor_update_frequency, self.actor_update_at):
             obs = self.observations.first_view(batch.obs)
             actor_loss = -self.frozen_critic(obs, self.actor(obs).action)[0].mean()
             self.step_optimizers(actor=actor_loss)

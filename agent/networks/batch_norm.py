@@ -15,8 +15,12 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
     """Normalises features over the batch, then scales and shifts them: (B, width) or (N, B, width).
 
     In training it uses the batch's mean and biased variance, and the running statistics follow after the optimizer's
-    step. In evaluation it uses the running statistics. Renormalised batches have the values that the running statistics
-    would give, within limits, and the gradients of the batch's statistics.
+    step. In evaluation it uses the running statistics. Renormalised batches have nearly the values that the running
+    statistics would give, within limits, and the gradients of the batch's statistics.
+
+    Renormalisation is that of CrossQ's code: with std = sqrt(var), r and d as in the paper and constant, it normalises
+    by the mean `mean - d std / r` and the variance `var / r^2`, to which eps is added. The paper's algorithm 1 adds eps
+    before it divides by r^2, and its d has no gradient, where here std has one.
 
     Args:
         width: features.
@@ -77,18 +81,20 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
     def statistics(self, x: torch.Tensor) -> Statistics:
         """The statistics to normalise by: the batch's in training, the running ones in evaluation."""
         if not self.training:
-            return Statistics(self.running_mean, torch.rsqrt(self.running_var + self.eps), None, None, False)
+            return Statistics(self.running_mean, torch.rsqrt(self.running_var + self.eps), None, None, None, False)
         mean, var = _mean_and_variance(x)
-        inv_std, r, d = torch.rsqrt(var + self.eps), None, None
-        if self._renormalises is not False:
-            running = torch.rsqrt(self.running_var + self.eps)
-            r = (running / inv_std).clamp_(1 / self.r_max, self.r_max)
-            d = ((mean - self.running_mean) * running).clamp_(-self.d_max, self.d_max)
+        self._pending = mean, var * (x.shape[-2] / max(x.shape[-2] - 1, 1)) if self.unbiased else var
+        if self._renormalises is False:
+            return Statistics(mean, torch.rsqrt(var + self.eps), None, None, None, True)
+        running = torch.rsqrt(self.running_var + self.eps)
+        r = (torch.sqrt(var + self.eps) * running).clamp_(1 / self.r_max, self.r_max)
+        d = ((mean - self.running_mean) * running).clamp_(-self.d_max, self.d_max)
         if self._renormalises is None:
             warm = self.num_steps >= self.renorm_after  # type: ignore[operator]
-            r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)  # type: ignore[arg-type]
-        self._pending = mean, var * (x.shape[-2] / max(x.shape[-2] - 1, 1)) if self.unbiased else var
-        return Statistics(mean, inv_std, r, d, True)
+            r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)
+        std, shrink = torch.sqrt(var), r.square().reciprocal_()
+        slope = torch.where(std > 0, 0.5 * d / (r * std), 0.0)  # a constant feature's std has no derivative
+        return Statistics(mean, torch.rsqrt(var * shrink + self.eps), d * std / r, slope, shrink, True)
 
     def enter_phase(self) -> bool | None:
         """Whether the next batch is renormalised; None on a GPU, which is not waited for: its tensors decide."""

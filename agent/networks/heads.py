@@ -25,12 +25,14 @@ class ScalarHead(nn.Module, Validated):
         target_q: the target is the `min` over the critics or their `mean`. The minimum prevents overestimation (arXiv
             1802.09477), but it is pessimistic where critics disagree, which can suppress exploration (BRO, arXiv
             2405.16158).
+        loss_weight: factor on the squared errors. Steps of Adam depend on it through eps alone.
     """
 
     out_dim = 1
 
-    def __init__(self, target_q: Literal["min", "mean"] = "min"):
+    def __init__(self, target_q: Literal["min", "mean"] = "min", loss_weight: PositiveFloat = 1.0):
         super().__init__()
+        self.loss_weight = loss_weight
         self.reduction = {"min": losses.minimum, "mean": losses.mean}[target_q]
 
     def values(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -60,7 +62,7 @@ class ScalarHead(nn.Module, Validated):
         Args:
             weight: (B,), of the rows in that mean; None is 1.
         """
-        return losses.squared_error(outputs, target, importance=weight)
+        return losses.squared_error(outputs, target, self.loss_weight, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """The absolute TD error, (B,), as a mean over the critics."""
@@ -118,6 +120,7 @@ class QuantileHead(nn.Module, Validated):
         return losses.q_target(reward, discount, _minus(pool, next_cost), gamma)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        """The mean over B and the N critics; see ScalarHead.loss."""
         return losses.quantile_huber(outputs, target, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -16,8 +16,8 @@ from torch.autograd.function import once_differentiable
 
 from agent.networks.matmul import LARGE_OF_COLUMNS, fast_matmul
 
-Init = Literal["orthogonal", "torch", "he_normal"]
-VARIANCES = {"he_normal": 2.0}  # of weights from a truncated normal distribution, times in_dim
+Init = Literal["orthogonal", "xavier", "torch", "lecun", "he_normal"]
+VARIANCES = {"lecun": 1.0, "he_normal": 2.0}  # of weights from a truncated normal distribution, times in_dim
 Gradient = torch.Tensor | None
 
 
@@ -237,14 +237,20 @@ def initialise(layer: Linear, init: Init | float) -> None:
     """Draws the initial weights of a layer, or of each member of an ensemble.
 
     Args:
-        init: `orthogonal`: orthogonal weights (gain 1) and zero biases; `torch`: both uniform within 1/sqrt(in_dim), as
-            torch.nn.Linear does; `he_normal`: weights from a normal distribution of variance 2/in_dim that is cut off
-            at two standard deviations (arXiv 1502.01852), and zero biases; a number: both uniform within it.
+        init: `orthogonal`: orthogonal weights (gain 1) and zero biases; `xavier`: weights uniform within
+            sqrt(6 / (in_dim + out_dim)) and zero biases (Glorot and Bengio 2010); `torch`: both uniform within
+            1/sqrt(in_dim), as torch.nn.Linear does; `lecun`: weights from a normal distribution of variance 1/in_dim
+            that is cut off at two standard deviations, as in flax, and zero biases; `he_normal`: of variance 2/in_dim
+            (arXiv 1502.01852); a number: both uniform within it.
     """
     weight, bias = layer.weight, layer.bias
     if init == "orthogonal":
         for member in [weight] if layer.num_members is None else weight:
             nn.init.orthogonal_(member)
+        nn.init.zeros_(bias)
+    elif init == "xavier":
+        bound = math.sqrt(6 / (weight.shape[-2] + weight.shape[-1]))
+        nn.init.uniform_(weight, -bound, bound)
         nn.init.zeros_(bias)
     elif init in VARIANCES:
         # Cut off, a unit normal has a standard deviation of 0.8796.

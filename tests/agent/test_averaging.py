@@ -22,6 +22,7 @@ from utils import UserError, eval_mode
 SHARE = 0.25
 AVERAGED = f"agent.actor_average_share={SHARE}"
 CROSSQ = ("agent=crossq", *SMALL, "agent.actor_update_frequency=2")
+REDQ = ("agent=redq", *SMALL, "agent.actor_update_frequency=2")  # whose actor and critics step together
 UNIT = tuple(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic"))
 OBS = np.random.default_rng(0).normal(size=(5, OBS_DIM)).astype(np.float32)
 
@@ -37,20 +38,21 @@ def float64(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().double().clone() for name, tensor in module.state_dict().items()}
 
 
-def test_it_is_the_plain_mean_at_first_and_then_moves_by_its_share() -> None:
-    agent = make_agent(*CROSSQ, AVERAGED)
+@pytest.mark.parametrize("overrides", [CROSSQ, REDQ])
+def test_it_is_the_plain_mean_at_first_and_then_moves_by_its_share(overrides: tuple[str, ...]) -> None:
+    agent = make_agent(*overrides, AVERAGED)
     buffer, log = Always(make_batch(32)), Silent()
     of_updates, expected = [], {}
     for step in range(18):
         agent.update(buffer, log, step)
-        if step % 2 == 0:  # those that update the actor
+        if step % 2 == 1:  # those that update the actor
             of_updates.append(float64(agent.actor))
     for name in of_updates[0]:
         average = torch.stack([weights[name] for weights in of_updates[:4]]).mean(0)
         for weights in of_updates[4:]:
             average = average + SHARE * (weights[name] - average)
         expected[name] = average
-    assert any("running_mean" in name for name in expected)
+    assert any("running_mean" in name for name in expected) == (overrides is CROSSQ)
     for name, tensor in float64(agent.actor_average.network).items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
         assert not torch.equal(tensor, of_updates[-1][name])

@@ -1,141 +1,119 @@
-"""The update on joined batches against an independent computation, and what its state must carry."""
+"""CrossQ against its paper (arXiv 1902.05605) and its authors' code, in plain operations; what its state carries."""
 
 import copy
+from functools import partial
 from typing import Any
 
+import composed
+import formulas
 import numpy as np
 import pytest
 import torch
-from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Given, Silent, double, make_agent, make_batch, relative
-from torch import nn
+from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Given, Silent, double, make_agent, make_batch
+from formulas import Network, assert_same, batches, policy, update
 
 from agent.networks.mlp import Linear
-from agent.networks.residual import Network
 from agent.policy_file import load_policy
+from replay_buffer import Batch
 from utils import UserError, eval_mode
 
-RENORM = tuple(f"agent.{part}.network.norm.renorm_after=0" for part in ("actor", "critic"))
+GAMMA, LR, ROWS, UPDATES, DELAY = 0.99, 1e-3, 16, 50, 3
+WARM_UP = 10  # passes before batches are renormalised; the actor makes 16 in 50 updates
 
 
 def noise(size: int) -> torch.Tensor:
     return torch.randn(size, ACTION_DIM)
 
 
-def stir(agent: Any) -> None:
-    """Statistics and weights as after some training."""
-    with torch.no_grad():
-        for module in agent.modules.values():
-            for name, buffer in module.named_buffers():
-                if "running" in name:
-                    buffer.uniform_(0.5, 1.5)
-            for parameter in module.parameters():
-                parameter.add_(0.05 * torch.randn_like(parameter))
+def clamped(s: torch.Tensor) -> torch.Tensor:
+    return s.clamp(-20, 2)
 
 
-class CrossQ64:
-    """CrossQ's networks from its textbook description, layer after layer by autograd, in float64."""
+class CrossQ:
+    """The whole algorithm on the copied weights of an agent, from the paper and its authors' code."""
 
-    def __init__(self, network: Network, member: int | None, renormalised: bool):
-        self.weights: dict[str, list[torch.Tensor]] = {"scale": [], "shift": [], "weight": [], "bias": []}
-        self.running = []
-        self.renormalised = renormalised
-        pick = (lambda t: t[member]) if member is not None else (lambda t: t)
-        for layer in network:
-            if isinstance(layer, nn.ReLU):
-                continue
-            names = ("weight", "bias") if isinstance(layer, Linear) else ("scale", "shift")
-            for name in names:
-                self.weights[name].append(pick(getattr(layer, name)).detach().double().requires_grad_())
-            if not isinstance(layer, Linear):
-                self.running.append([pick(t).double().clone() for t in (layer.running_mean, layer.running_var)])
+    def __init__(self, agent: Any):
+        self.passes = dict.fromkeys(("actor", "critic"), 0)
+        self.actor = Network.of(agent.actor.trunk, partial(self.network, "actor"), eps=1e-3)
+        self.critic = Network.of(agent.critic.trunk, partial(self.network, "critic"), eps=1e-3)
+        self.temperature = {"log": torch.tensor(0.0, requires_grad=True)}
+        self.actor_adam = formulas.Adam(self.actor.weights, beta1=0.5)
+        self.critic_adam = formulas.Adam(self.critic.weights, beta1=0.5)
+        self.alpha_adam = formulas.Adam(self.temperature)
+        self.count = 0
 
-    def __call__(self, x: torch.Tensor, training: bool) -> torch.Tensor:
-        for i, (mean, var) in enumerate(self.running):
-            if training:
-                of_batch, spread = x.mean(0), x.var(0, unbiased=False)
-                z = (x - of_batch) / torch.sqrt(spread + 1e-3)
-                if self.renormalised:
-                    deviation = torch.sqrt(var + 1e-3)
-                    r = (torch.sqrt(spread + 1e-3) / deviation).clamp(1 / 3, 3).detach()
-                    z = z * r + ((of_batch - mean) / deviation).clamp(-5, 5).detach()
-            else:
-                z = (x - mean) / torch.sqrt(var + 1e-3)
-            x = (z * self.weights["scale"][i] + self.weights["shift"][i]) @ self.weights["weight"][i]
-            x = x + self.weights["bias"][i]
-            x = torch.relu(x) if i < len(self.running) - 1 else x
-        return x
+    def network(self, part: str, net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
+        """A norm, and twice linear, ReLU and a norm, and linear. They are named 0; 1, 2, 3; 4, 5, 6; 7."""
+        renormalised = training and self.passes[part] >= WARM_UP
+        norm = renormalise if renormalised else Network.batch_norm
+        x = norm(net, "0", x, training)
+        for layer in (1, 4):
+            x = norm(net, str(layer + 2), torch.relu(net.linear(str(layer), x)), training)
+        return net.linear("7", x)
 
-    def parameters(self) -> list[torch.Tensor]:
-        return [tensor for tensors in self.weights.values() for tensor in tensors]
-
-
-def gradients(network: Network, member: int | None) -> list[torch.Tensor]:
-    found: dict[str, list[torch.Tensor]] = {"scale": [], "shift": [], "weight": [], "bias": []}
-    for name, parameter in network.named_parameters():
-        assert parameter.grad is not None
-        found[name.rsplit(".", 1)[1]].append(parameter.grad if member is None else parameter.grad[member])
-    return [tensor for tensors in found.values() for tensor in tensors]
-
-
-def policy64(actor: Any, obs: torch.Tensor, eps: torch.Tensor, training: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    mu, s = actor(obs, training).chunk(2, dim=1)
-    log_std = s.clamp(-20, 2)
-    u = mu + torch.exp(log_std) * eps
-    log_prob = torch.distributions.Normal(mu, torch.exp(log_std)).log_prob(u) - torch.log(1 - torch.tanh(u) ** 2)
-    return torch.tanh(u), log_prob.sum(1)
+    def update(self, batch: Batch, eps: torch.Tensor, more: torch.Tensor) -> None:
+        self.count += 1
+        alpha = self.temperature["log"].detach().exp()
+        with torch.no_grad():
+            next_action, next_log_prob = policy(self.actor, batch.next_obs, eps, clamped)
+        ends = torch.cat([torch.cat([batch.obs, batch.action], 1), torch.cat([batch.next_obs, next_action], 1)])
+        members = self.critic.members()
+        q, next_q = torch.stack([member(ends, training=True)[:, 0] for member in members]).chunk(2, dim=1)
+        next_value = next_q.detach().min(0).values - alpha * next_log_prob
+        y = batch.reward[:, 0] + GAMMA * batch.discount[:, 0] * next_value
+        self.critic_adam.step(0.5 * ((q - y) ** 2).mean(1).sum(), LR)
+        self.critic.follow(members)
+        self.passes["critic"] += 1
+        if self.count % DELAY == 0:
+            action, log_prob = policy(self.actor, batch.obs, more, clamped, training=True)
+            values = [member(torch.cat([batch.obs, action], 1))[:, 0] for member in self.critic.members()]
+            self.actor_adam.step((alpha * log_prob - torch.stack(values).min(0).values).mean(), LR)
+            self.actor.follow()
+            self.passes["actor"] += 1
+            self.alpha_adam.step(self.temperature["log"].exp() * (ACTION_DIM - log_prob.detach().mean()), LR)
 
 
-@pytest.mark.parametrize("renormalised", [False, True])
-def test_the_critics_update_equals_the_formulas_in_float64(renormalised: bool) -> None:
-    agent, batch, eps = make_agent("agent=crossq", *SMALL, *(RENORM if renormalised else ())), make_batch(64), noise(64)
-    stir(agent)
-    actor = CrossQ64(agent.actor.trunk, None, renormalised)
-    critics = [CrossQ64(agent.critic.trunk, member, renormalised) for member in (0, 1)]
-    obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
-    alpha = agent.temperature().detach()
-
-    metrics, _ = agent._update_critic(batch, torch.cat([batch.obs, batch.next_obs]), eps, alpha)
-
-    with torch.no_grad():
-        next_action, next_log_prob = policy64(actor, next_obs, eps.double(), training=False)
-    joined = torch.cat([torch.cat([obs, action], 1), torch.cat([next_obs, next_action], 1)])
-    values = torch.stack([critic(joined, training=True)[:, 0] for critic in critics])
-    soft_value = values[:, 64:].min(0).values.detach() - alpha.double() * next_log_prob
-    y = reward[:, 0] + 0.99 * discount[:, 0] * soft_value
-    loss = ((values[:, :64] - y) ** 2).mean(1).sum()
-    loss.backward()
-    assert relative([metrics["train_critic/loss"]], [loss.detach()]) < 1e-5
-    for member, critic in enumerate(critics):
-        ours = gradients(agent.critic.trunk, member)
-        assert relative(ours, [p.grad for p in critic.parameters()]) < 1e-5  # type: ignore[misc]
-        first = agent.critic.trunk[0]
-        torch.testing.assert_close(
-            first.running_mean[member, 0].double(), 0.99 * critic.running[0][0][0] + 0.01 * joined.mean(0)
-        )
+def renormalise(net: Network, name: str, x: torch.Tensor, training: bool) -> torch.Tensor:
+    """Batch renormalisation of CrossQ's code: r and d correct mean and variance, with eps added after that."""
+    mean, var = x.mean(0), x.var(0, unbiased=False)
+    old_mean, old_var = net.running[f"{name}.running_mean"][0], net.running[f"{name}.running_var"][0]
+    net.seen |= {f"{name}.running_mean": mean.detach()[None], f"{name}.running_var": var.detach()[None]}
+    r = (torch.sqrt(var + 1e-3) / torch.sqrt(old_var + 1e-3)).clamp(1 / 3, 3).detach()
+    d = ((mean - old_mean) / torch.sqrt(old_var + 1e-3)).clamp(-5, 5).detach()
+    z = (x - (mean - d * torch.sqrt(var) / r)) / torch.sqrt(var / r**2 + 1e-3)
+    return z * net.weights[f"{name}.scale"][0] + net.weights[f"{name}.shift"][0]
 
 
-@pytest.mark.parametrize("renormalised", [False, True])
-def test_the_actors_update_equals_the_formulas_in_float64(renormalised: bool) -> None:
-    agent, obs, eps = (
-        make_agent("agent=crossq", *SMALL, *(RENORM if renormalised else ())),
-        make_batch(64).obs,
-        noise(64),
-    )
-    stir(agent)
-    actor = CrossQ64(agent.actor.trunk, None, renormalised)
-    critics = [CrossQ64(agent.critic.trunk, member, renormalised) for member in (0, 1)]
-    before = copy.deepcopy(agent.critic.state_dict())
+@pytest.mark.usefixtures("float64")
+def test_fifty_updates_are_those_of_its_authors_in_and_after_the_warm_up() -> None:
+    warm_up = (f"agent.{part}.network.norm.renorm_after={WARM_UP}" for part in ("actor", "critic"))
+    sizes = (f"agent.batch_size={ROWS}", "agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8")
+    agent = make_agent("agent=crossq", *sizes, *warm_up)
+    expected = CrossQ(agent)
+    for batch, eps, more in batches(UPDATES, ROWS):
+        update(agent, batch, eps, more)
+        expected.update(batch, eps, more)
+    assert_same(agent.critic.trunk, expected.critic)
+    assert_same(agent.actor.trunk, expected.actor)
+    torch.testing.assert_close(agent.temperature.parameter, expected.temperature["log"], rtol=0, atol=1e-8)
+    assert expected.passes == {"actor": 16, "critic": 50}
 
-    alpha = agent.temperature().detach()
-    metrics, _ = agent.update_actor_and_temperature(obs, Given(eps), alpha)
 
-    action, log_prob = policy64(actor, obs.double(), eps.double(), training=True)
-    values = torch.stack([critic(torch.cat([obs.double(), action], 1), training=False)[:, 0] for critic in critics])
-    loss = (alpha.double() * log_prob - values.min(0).values).mean()
-    loss.backward()
-    assert relative([metrics["train_actor/loss"]], [loss.detach()]) < 1e-5
-    assert relative(gradients(agent.actor.trunk, None), [p.grad for p in actor.parameters()]) < 1e-4  # type: ignore[misc]
-    assert all(torch.equal(value, before[name]) for name, value in agent.critic.state_dict().items())
+def test_critics_have_2048_units_and_the_actor_256() -> None:
+    agent = make_agent("agent=crossq")
+    assert agent.critic.trunk[1].weight.shape == (2, OBS_DIM + ACTION_DIM, 2048)
+    assert agent.actor.trunk[1].weight.shape == (OBS_DIM, 256)
+
+
+@pytest.mark.parametrize("preset", ["fast", "strong"])
+def test_the_presets_own_crossq_stays_what_they_were_tuned_with(preset: str) -> None:
+    """They build on CrossQ and keep the bytes of their training, so what its authors have otherwise is not theirs."""
+    agent = composed.settings(f"preset={preset}").agent
+    head = agent["critic"]["head"]
+    assert (agent["actor_update_at"], agent["actor_update_frequency"]) == ("first", 2)
+    assert (agent["critic"]["init"], agent["actor"]["init"]) == ("orthogonal", "orthogonal")
+    assert agent["temperature"]["form"] == "log"
+    assert head is None or head == {"_target_": "agent.networks.ScalarHead", "_partial_": True, "target_q": "mean"}
 
 
 def test_unit_lengths_after_every_step_and_targets_that_follow() -> None:
@@ -155,20 +133,20 @@ def test_unit_lengths_after_every_step_and_targets_that_follow() -> None:
 
 
 def test_crossqs_actor_is_normalised_by_obs_alone() -> None:
-    agent, batch = make_agent("agent=crossq", *SMALL), make_batch(64)
+    agent, batch = make_agent("agent=crossq", *SMALL, "agent.actor_update_at=first"), make_batch(64)
     agent.update_step(batch, Given(noise(64), noise(64)))
     torch.testing.assert_close(agent.actor.trunk[0].running_mean[0], 0.01 * batch.obs.mean(0))
 
 
-def test_crossq_has_no_targets_and_a_delayed_actor() -> None:
+def test_crossq_has_no_targets_and_its_actor_steps_in_every_third_update() -> None:
     agent, buffer = make_agent("agent=crossq", *SMALL), Always(make_batch(32))
     assert agent.critic_target is None
     moved = []
-    for step in range(4):
+    for step in range(6):
         before = [p.detach().clone() for p in agent.actor.parameters()]
         agent.update(buffer, Silent(), step)
         moved.append(not all(map(torch.equal, before, agent.actor.parameters())))  # type: ignore[arg-type]
-    assert moved == [True, False, False, True]
+    assert moved == [False, False, True] * 2
 
 
 @pytest.mark.parametrize("name", ["crossq", "flash_sac"])

@@ -147,12 +147,12 @@ def test_quantile_huber_by_hand() -> None:
     loss = losses.quantile_huber(quantiles, target)
     # tau is 1/4 and 3/4. First critic: 0 is short of 0.5 and 3, 1/4 (0.125 + 2.5); 1 is 0.5 beyond 0.5 and 2 short of
     # 3, 1/4 0.125 + 3/4 1.5: 1.8125 in all. Second: 4 is 3.5 and 1 beyond, 3/4 (3 + 0.5); 3 is 2.5 beyond 0.5,
-    # 1/4 2: 3.125. Each by the mean over 2 quantiles and 2 samples.
-    torch.testing.assert_close(loss, torch.tensor((1.8125 + 3.125) / 4))
+    # 1/4 2: 3.125. Each by the mean over 2 quantiles and 2 samples, and both by the mean over 2 critics.
+    torch.testing.assert_close(loss, torch.tensor((1.8125 + 3.125) / 8))
     (found,) = gradients(loss, quantiles)
-    # minus the weight times the difference clipped to 1, over 4: -(1/4 0.5 + 1/4 1), -(-1/4 0.5 + 3/4 1) and
+    # minus the weight times the difference clipped to 1, over 8: -(1/4 0.5 + 1/4 1), -(-1/4 0.5 + 3/4 1) and
     # (3/4 1 + 3/4 1), 1/4 1
-    torch.testing.assert_close(found, torch.tensor([[[-0.375, -0.625]], [[1.5, 0.25]]]) / 4)
+    torch.testing.assert_close(found, torch.tensor([[[-0.375, -0.625]], [[1.5, 0.25]]]) / 8)
 
 
 def test_quantile_huber_against_a_loop() -> None:
@@ -166,7 +166,7 @@ def test_quantile_huber_against_a_loop() -> None:
                     delta = sample - quantiles[critic, row, k]
                     huber = delta**2 / 2 if delta.abs() <= 1 else delta.abs() - 0.5
                     tau = (2 * k + 1) / 6
-                    expected = expected + (tau if delta >= 0 else 1 - tau) * huber / (4 * 3 * 5)
+                    expected = expected + (tau if delta >= 0 else 1 - tau) * huber / (2 * 4 * 3 * 5)
     ours = losses.quantile_huber(quantiles, target)
     exact = {"rtol": 1e-12, "atol": 1e-15}  # float64 throughout
     torch.testing.assert_close(ours, expected, **exact)

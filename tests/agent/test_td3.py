@@ -1,62 +1,70 @@
-"""TD3's update against an independent computation, and what its actor does."""
+"""TD3's updates against its paper and its authors' code, and what its actor does."""
 
 import copy
 from pathlib import Path
+from typing import Any
 
+import formulas
 import numpy as np
 import pytest
 import torch
-from agents import (
-    ACTION_DIM,
-    OBS_DIM,
-    SMALL,
-    Always,
-    Given,
-    Silent,
-    double,
-    make_agent,
-    make_batch,
-    mlp64,
-    q64,
-    relative,
-)
+from agents import OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
+from formulas import Network, assert_same, batches, update
 
 from agent.policy_file import load_policy
+from replay_buffer import Batch
 from utils import UserError
 
 
-def test_an_update_equals_the_formulas_in_float64() -> None:
-    agent, batch, eps = make_agent("agent=td3", *SMALL), make_batch(64), 3 * torch.randn(64, ACTION_DIM)
-    with torch.no_grad():  # fresh targets equal the networks; tell them apart
-        for network in (agent.actor_target, agent.critic_target):
-            for parameter in network.parameters():
-                parameter.add_(0.05 * torch.randn_like(parameter))
-    names = ("actor", "critic", "actor_target", "critic_target")
-    actor, critic, slow_actor, slow_critic = (double(agent.modules[name]) for name in names)
-    obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
+def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
+    return net.linear("4", torch.relu(net.linear("2", torch.relu(net.linear("0", x)))))
 
-    metrics, _ = agent.compute_update(batch, Given(eps))
 
-    noise = (0.2 * eps.double()).clamp(-0.5, 0.5)
-    assert (noise.abs() == 0.5).any()  # so that the clip is seen
-    next_action = (torch.tanh(mlp64(slow_actor, next_obs)[0]) + noise).clamp(-1, 1)
-    y = reward[:, 0] + 0.99 * discount[:, 0] * q64(slow_critic, next_obs, next_action)[0].min(0).values.detach()
-    critic_loss = ((q64(critic, obs, action)[0] - y) ** 2).mean(1).sum()
-    gradients = torch.autograd.grad(critic_loss, critic)
-    assert relative([metrics["train_critic/loss"]], [critic_loss.detach()]) < 1e-5
-    assert relative([p.grad for p in agent.critic.parameters()], list(gradients)) < 1e-5
+class Td3:
+    """The whole algorithm on the copied weights of an agent: algorithm 1 of the paper, and its authors' code."""
 
-    stepped = double(agent.critic)  # the actor maximises the first critic as it is after its step
-    actor_loss = -q64(stepped, obs, torch.tanh(mlp64(actor, obs)[0]))[0][0].mean()
-    gradients = torch.autograd.grad(actor_loss, actor)
-    assert relative([metrics["train_actor/loss"]], [actor_loss.detach()]) < 1e-5
-    assert relative([p.grad for p in agent.actor.parameters()], list(gradients)) < 1e-5
-    for target, old, online in (
-        (agent.actor_target, slow_actor, agent.actor),
-        (agent.critic_target, slow_critic, agent.critic),
+    def __init__(self, agent: Any):
+        self.actor, self.critic, self.slow_actor, self.slow_critic = (
+            Network.of(module.trunk, plain)
+            for module in (agent.actor, agent.critic, agent.actor_target, agent.critic_target)
+        )
+        self.actor_adam, self.critic_adam = formulas.Adam(self.actor.weights), formulas.Adam(self.critic.weights)
+        self.count = 0
+
+    def update(self, batch: Batch, eps: torch.Tensor) -> None:
+        self.count += 1
+        with torch.no_grad():
+            noise = (0.2 * eps).clamp(-0.5, 0.5)
+            next_action = (torch.tanh(self.slow_actor(batch.next_obs)) + noise).clamp(-1, 1)
+            next_q = torch.stack(self.q(self.slow_critic, batch.next_obs, next_action)).min(0).values
+            y = batch.reward + 0.99 * batch.discount * next_q
+        first, second = self.q(self.critic, batch.obs, batch.action)
+        self.critic_adam.step(((first - y) ** 2).mean() + ((second - y) ** 2).mean(), 3e-4)
+        if self.count % 2 == 0:  # the actor maximises the first critic as it is after its step
+            self.actor_adam.step(-self.q(self.critic, batch.obs, torch.tanh(self.actor(batch.obs)))[0].mean(), 3e-4)
+            for slow, net in ((self.slow_actor, self.actor), (self.slow_critic, self.critic)):
+                for name, weight in net.weights.items():
+                    slow.weights[name] = 0.995 * slow.weights[name].detach() + 0.005 * weight.detach()
+
+    def q(self, critics: Network, obs: torch.Tensor, action: torch.Tensor) -> list[torch.Tensor]:
+        return [critic(torch.cat([obs, action], 1)) for critic in critics.members()]
+
+
+@pytest.mark.usefixtures("float64")
+def test_fifty_updates_are_those_of_its_authors() -> None:
+    agent = make_agent("agent=td3", "agent.batch_size=16", "agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8")
+    expected = Td3(agent)
+    for batch, eps, _ in batches(50, 16):
+        eps = 3 * eps  # so that the clip is seen
+        update(agent, batch, eps)
+        expected.update(batch, eps)
+    for module, net in (
+        (agent.actor, expected.actor),
+        (agent.critic, expected.critic),
+        (agent.actor_target, expected.slow_actor),
+        (agent.critic_target, expected.slow_critic),
     ):
-        moved = [t.detach() + 0.005 * (p.double() - t.detach()) for t, p in zip(old, online.parameters(), strict=True)]
-        assert relative(list(target.parameters()), moved) < 1e-6
+        assert_same(module.trunk, net)
 
 
 def test_the_actor_and_every_target_wait_for_every_second_update() -> None:
@@ -68,7 +76,7 @@ def test_the_actor_and_every_target_wait_for_every_second_update() -> None:
         now = {name: module.state_dict() for name, module in agent.modules.items()}
         moved.append({name for name in now if any(not torch.equal(now[name][k], before[name][k]) for k in now[name])})
     everything = {"actor", "critic", "actor_target", "critic_target"}
-    assert moved == [everything, {"critic"}] * 2
+    assert moved == [{"critic"}, everything] * 2
 
 
 def test_noise_of_a_fixed_size_in_training_and_none_in_evaluation(tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""REDQ and DroQ against their papers (arXiv 2101.05982, 2110.02034) and their authors' code, in plain operations and
+float64."""
+
+from typing import Any
+
+import composed
+import formulas
+import pytest
+import torch
+from agents import ACTION_DIM, SMALL, Always, Silent, make_agent, make_batch
+from formulas import Network, assert_same, batches, policy, update
+
+from agent.networks.layers import Dropout
+from agent.toolkit.frozen import evaluation_view
+from replay_buffer import Batch
+
+GAMMA, TAU, LR, ROWS, UPDATES = 0.99, 0.005, 3e-4, 16, 50
+DELAY = 20  # updates of the critics for one of actor and temperature
+NARROW = (f"agent.batch_size={ROWS}", "agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8")
+Masks = list[torch.Tensor]  # of each hidden layer: what its features are multiplied by, (N, B, width)
+
+
+def clamped(s: torch.Tensor) -> torch.Tensor:
+    return s.clamp(-20, 2)
+
+
+def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
+    h = torch.relu(net.linear("2", torch.relu(net.linear("0", x))))
+    return net.linear("4", h)
+
+
+def dropped(net: Network, x: torch.Tensor, masks: Masks) -> torch.Tensor:
+    """Linear, dropout, layer norm, ReLU, twice, and linear; of one critic."""
+    for layer, mask in zip((0, 4), masks, strict=True):
+        x = torch.relu(net.layer_norm(str(layer + 2), net.linear(str(layer), x) * mask, 1e-5))
+    return net.linear("8", x)
+
+
+class Redq:
+    """The whole algorithm on the copied weights of an agent; named differences are in docs/SYSTEMS.md.
+
+    In every `DELAY`-th update actor, temperature and critics step by gradients at the values before the update.
+    """
+
+    def __init__(self, agent: Any):
+        self.actor, self.critic, self.slow = (
+            Network.of(module.trunk, plain) for module in (agent.actor, agent.critic, agent.critic_target)
+        )
+        self.temperature = {"log": torch.tensor(0.0, requires_grad=True)}
+        self.actor_adam, self.critic_adam = formulas.Adam(self.actor.weights), formulas.Adam(self.critic.weights)
+        self.alpha_adam = formulas.Adam(self.temperature)
+        self.count = 0
+
+    def q(self, critics: Network, obs: torch.Tensor, action: torch.Tensor, masks: Masks | None) -> torch.Tensor:
+        """(N, B)"""
+        x = torch.cat([obs, action], 1)
+        if masks is None:
+            return torch.stack([critic(x)[:, 0] for critic in critics.members()])
+        of_members = [[mask[i] for mask in masks] for i in range(len(masks[0]))]
+        return torch.stack(
+            [dropped(critic, x, own)[:, 0] for critic, own in zip(critics.members(), of_members, strict=True)]
+        )
+
+    def update(self, batch: Batch, eps: Any, more: Any, pair: list[int], masks: dict[str, Masks]) -> None:
+        self.count += 1
+        alpha = self.temperature["log"].detach().exp()
+        with torch.no_grad():
+            next_action, next_log_prob = policy(self.actor, batch.next_obs, eps, clamped)
+            next_q = self.q(self.slow, batch.next_obs, next_action, masks.get("critic_target"))[pair].min(0).values
+            y = batch.reward[:, 0] + GAMMA * batch.discount[:, 0] * (next_q - alpha * next_log_prob)
+        errors = self.q(self.critic, batch.obs, batch.action, masks.get("critic")) - y
+        critic_loss = (errors**2).mean(1).sum()
+        if self.count % DELAY == 0:
+            action, log_prob = policy(self.actor, batch.obs, more, clamped)
+            q = self.q(self.critic, batch.obs, action, masks.get("frozen_critic")).mean(0)
+            self.actor_adam.step((alpha * log_prob - q).mean(), LR)
+            entropy_error = -log_prob.detach().mean() + ACTION_DIM
+            self.alpha_adam.step(self.temperature["log"] * entropy_error, LR)
+        self.critic_adam.step(critic_loss, LR)
+        for name, weight in self.critic.weights.items():
+            self.slow.weights[name] = (1 - TAU) * self.slow.weights[name].detach() + TAU * weight.detach()
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("name", ["redq", "droq"])
+def test_fifty_updates_are_those_of_its_authors(name: str) -> None:
+    agent = make_agent(f"agent={name}", *NARROW)
+    expected = Redq(agent)
+    for batch, eps, more in batches(UPDATES, ROWS):
+        type(agent).draw_noise(agent, batch)  # the pair and the masks of the update to come
+        pair = agent.target_outputs._members.tolist() if name == "redq" else [0, 1]
+        masks = {part: dropout_factors(getattr(agent, part)) for part in ("critic", "critic_target", "frozen_critic")}
+        expected.update(batch, eps, more, pair, masks if name == "droq" else {})
+        update(agent, batch, eps, more)
+    assert len(expected.critic.members()) == {"redq": 10, "droq": 2}[name]
+    assert_same(agent.critic.trunk, expected.critic)
+    assert_same(agent.critic_target.trunk, expected.slow)
+    assert_same(agent.actor.trunk, expected.actor)
+    torch.testing.assert_close(agent.temperature.parameter, expected.temperature["log"], rtol=0, atol=1e-8)
+    assert expected.alpha_adam.count == 2
+
+
+def dropout_factors(critic: Any) -> Masks:
+    return [layer._factors[0].clone() for layer in critic.modules() if isinstance(layer, Dropout)]
+
+
+def test_a_step_of_the_environment_has_twenty_updates() -> None:
+    for name in ("redq", "droq"):
+        agent = make_agent(f"agent={name}", *SMALL)
+        assert agent.actor_update_frequency == DELAY
+        assert composed.settings(f"agent={name}").updates_per_step == DELAY
+
+
+def test_targets_are_the_minimum_of_a_random_pair() -> None:
+    agent, batch = make_agent(*SMALL, "agent=redq", "agent.critic.num_critics=4"), make_batch(32)
+    subset, seen = agent.target_outputs, set()
+    all_four = agent.critic_target(batch.obs, batch.action)
+    for _ in range(100):
+        subset.draw(agent.policy.generator)
+        pair = subset(batch.obs, batch.action)
+        chosen = [
+            next(i for i, one in enumerate(all_four) if torch.allclose(one, member, rtol=1e-5, atol=1e-6))
+            for member in pair
+        ]
+        seen.add(tuple(sorted(chosen)))
+    assert seen == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}
+
+
+def test_droqs_critics_drop_features_of_their_own_in_updates_and_none_elsewhere() -> None:
+    agent, batch = make_agent(*SMALL, "agent=droq", "agent.critic.network.dropout=0.5"), make_batch(32)
+    agent.update(Always(batch), Silent(), 0)
+    agent.draw_noise(batch)
+    in_update = [part(batch.obs, batch.action) for part in (agent.critic, agent.critic_target, agent.frozen_critic)]
+    without = evaluation_view(agent.critic)(batch.obs, batch.action)
+    for i, values in enumerate([*in_update, without]):
+        for other in [*in_update, without][:i]:
+            assert not torch.allclose(values, other, atol=1e-3)
+    dropouts = [part for part in agent.critic.modules() if isinstance(part, Dropout)]
+    before = [[factors.clone() for factors in part._factors] for part in dropouts]
+    assert [len(factors) for factors in before] == [1, 1]  # one pass in each update
+    agent.update(Always(batch), Silent(), 1)
+    assert not any(map(torch.equal, before[0], dropouts[0]._factors))  # anew for each update
