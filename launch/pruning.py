@@ -5,7 +5,6 @@ those of the trials in study.db, which is not written to while a batch of trials
 numbers only, not on time, and a resumed run decides the same.
 """
 
-import csv
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from files.reading import read_csv
 from launch.launchers import TUNING
 from settings.schema import Settings
 
@@ -86,8 +86,7 @@ def evaluations(run: Path, eval_frequency: int) -> dict[int, float]:
     path = run / "eval.csv"
     returns: dict[int, float] = {}
     if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                step = int(row["step"])
-                returns.setdefault(step - step % max(eval_frequency, 1), float(row["episode_reward"]))
+        for row in read_csv(path):
+            step = int(row["step"])
+            returns.setdefault(step - step % max(eval_frequency, 1), float(row["episode_reward"]))
     return returns

@@ -1,5 +1,6 @@
 """Exported files act as the policy and describe it; hostile files run no code."""
 
+import errno
 import hashlib
 import importlib.util
 import json
@@ -22,7 +23,7 @@ from strangers import copy_of
 
 import export
 from agent import exported
-from agent.exported import Greedy, write_onnx, write_torchscript
+from agent.exported import Greedy, onnx_bytes, torchscript_bytes
 from utils import RunError, UserError
 
 LOW, HIGH = np.array([[-2.0, 0.0, 1.0]] * 2), np.array([[2.0, 10.0, 1.5]] * 2)  # of six actions in a matrix
@@ -73,8 +74,8 @@ ALWAYS = {("sac, scaled", "onnx"), ("flash_sac", "onnx"), ("mixture", "onnx"), (
 def test_an_exported_policy_acts_as_the_policy_for_any_batch(tmp_path: Path, name: str, kind: str) -> None:
     agent = moved(make_agent(*AGENTS[name], *SMALL))
     obs = (5 + 3 * np.random.default_rng(1).normal(size=(33, agent.obs_dim))).astype(np.float32)
-    write = write_onnx if kind == "onnx" else write_torchscript
-    write(Greedy(agent.policy, LOW, HIGH), obs[:4], tmp_path / "policy")
+    contents = onnx_bytes if kind == "onnx" else torchscript_bytes
+    (tmp_path / "policy").write_bytes(contents(Greedy(agent.policy, LOW, HIGH), obs[:4]))
     run = runner(kind, tmp_path / "policy")
     in_bounds = LOW + (agent.act(obs).reshape(-1, 2, 3).astype(np.float64) + 1) * (HIGH - LOW) / 2
     assert np.ptp(in_bounds[:, 0, 1]) > 0.1  # they do differ
@@ -135,11 +136,11 @@ def test_the_best_policy_and_a_matrix_of_actions(
 def test_a_file_that_acts_otherwise_is_an_error_and_not_left(
     pendulum: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(greedy: Greedy, example: np.ndarray, path: Path) -> None:
+    def shifted(greedy: Greedy, example: np.ndarray) -> bytes:
         greedy.lowest += 1e-4  # a hundred-thousandth is 2e-5 here
-        write_torchscript(greedy, example, path)
+        return torchscript_bytes(greedy, example)
 
-    monkeypatch.setattr(export, "write_torchscript", write)
+    monkeypatch.setattr(export, "torchscript_bytes", shifted)
     with pytest.raises(RunError, match=r"its actions are 5\.\de-05 from the policy's, more than 1e-05"):
         export.export(pendulum, "torchscript", output=tmp_path / "mine")
     assert not list(tmp_path.iterdir())
@@ -175,13 +176,14 @@ def test_what_cannot_be_exported_is_one_line(
     with pytest.raises(UserError, match=r"--output \.: a folder; name a file"):
         export.export(pendulum, "torchscript", output=Path())
 
-    def full(*_: Any) -> None:
-        raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's words for a full disk
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for kind, writes in (("policy", "save_policy"), ("torchscript", "write_torchscript")):
-        with monkeypatch.context() as patched, pytest.raises(UserError, match=r"mine.pt: cannot be written \(Pytorch"):
-            patched.setattr(export, writes, full)
+    for kind in ("policy", "torchscript"):
+        with monkeypatch.context() as patched, pytest.raises(UserError, match=r"mine.pt: cannot be written \(No space"):
+            patched.setattr(os, "fsync", full)
             export.export(pendulum, kind, output=tmp_path / "mine.pt")
+        assert not list(tmp_path.glob("*mine.pt*"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"onnx, onnxscript, onnxruntime missing; pip install -e '\.\[export\]'"):
         export.export(pendulum)

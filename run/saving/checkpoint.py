@@ -15,19 +15,23 @@ checkpoint_writer.py writes them, so that a crash at any moment leaves the older
 import hashlib
 import json
 import pickle
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from files.reading import MOST_BYTES, checksum, read_json
+from files.tensors import load_plain
 from replay import on_disk
 from replay.on_disk import Segment
 from run.memory import WeightLimit, limit_by_file
-from utils import UserError, load_plain, one_line, open_file, require_count
+from utils import UserError, one_line, require_count
 
 FORMAT = 2
 FOLDER, MANIFEST, BUFFER = "checkpoints", "manifest.json", "buffer"
 PRELOADED = "preloaded"  # both a key of the manifest and the folder of these rows
 RINGS = ("rows", "frames")
+MOST_OF_OWN_BUFFER = 2**38  # bytes of replay_buffer.pt
 SEGMENT_KEYS = {field.name for field in fields(Segment)}
 
 
@@ -93,12 +97,13 @@ class Checkpoint:
         """Returns whether it contains `<name>.pt`."""
         return name in self._checksums
 
-    def verify(self, *names: str, buffer: bool = False) -> None:
+    def verify(self, *names: str, buffer: bool = False, row_bytes: Mapping[str, int] | None = None) -> None:
         """Compares files with their checksums.
 
         Args:
             names: files, without `.pt`.
             buffer: also verify the replay buffer and the preloaded rows.
+            row_bytes: what a row of theirs has (see replay.on_disk.fault).
 
         Raises:
             BrokenError: if a file is missing or has changed.
@@ -107,13 +112,14 @@ class Checkpoint:
             names = (*names, "replay_buffer")
         for name in names:
             try:
-                checksum = file_checksum(self._file(name))
+                sha256 = checksum(self._file(name), _most_bytes(name))
             except OSError as error:
                 raise BrokenError(f"{name}.pt: {error.strerror}") from None
-            if checksum != self._checksums.get(name):
+            if sha256 != self._checksums.get(name):
                 raise BrokenError(f"{name}.pt has changed since it was written")
         if buffer:
-            fault = on_disk.fault(self.path.parent / BUFFER, self.segments) or self._preloaded_fault()
+            fault = on_disk.fault(self.path.parent / BUFFER, self.segments, row_bytes)
+            fault = fault or self._preloaded_fault(row_bytes)
             if fault:
                 raise BrokenError(fault)
 
@@ -125,7 +131,7 @@ class Checkpoint:
         """
         path = self._file(name)
         try:
-            return load_plain(path)
+            return load_plain(path, most_bytes=_most_bytes(name))
         except pickle.UnpicklingError:
             raise UserError(f"{path}: refused, as it holds more than tensors and plain values") from None
         except Exception as error:  # a damaged file can make torch's reader and unpickler raise anything
@@ -139,15 +145,15 @@ class Checkpoint:
         """Reads the preloaded rows, of which there are `num_added`, into `buffer`."""
         on_disk.read(self.path.parent / PRELOADED, self.preloaded, buffer, {"num_added": num_added})
 
-    def drop_buffer(self) -> None:
+    def drop_buffer(self, row_bytes: Mapping[str, int]) -> None:
         """Treats the checkpoint as saved without its replay buffer, and without preloaded rows that are damaged."""
         self.segments = []
-        if self._preloaded_fault():
+        if self._preloaded_fault(row_bytes):
             self.preloaded = []
         self._checksums.pop("replay_buffer", None)
 
-    def _preloaded_fault(self) -> str | None:
-        return on_disk.fault(self.path.parent / PRELOADED, self.preloaded)
+    def _preloaded_fault(self, row_bytes: Mapping[str, int] | None) -> str | None:
+        return on_disk.fault(self.path.parent / PRELOADED, self.preloaded, row_bytes)
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.pt"
@@ -160,13 +166,22 @@ def newest_first(run_folder: Path) -> list[Path]:
     return sorted(numbered, key=lambda path: int(numbers[path]), reverse=True)
 
 
+def _most_bytes(name: str) -> int:
+    """The largest size of a checkpoint's file."""
+    return MOST_OF_OWN_BUFFER if name == "replay_buffer" else MOST_BYTES[".pt"]
+
+
 def newest_intact(
-    run_folder: Path, *names: str, buffer: bool = False, identity: dict[str, Any] | None = None
+    run_folder: Path,
+    *names: str,
+    buffer: bool = False,
+    row_bytes: Mapping[str, int] | None = None,
+    identity: dict[str, Any] | None = None,
 ) -> tuple[Checkpoint, list[Path]]:
     """Finds the newest intact checkpoint of a run. Prints a line about every damaged one that it passes over.
 
     Args:
-        names, buffer: what has to be intact, as for `Checkpoint.verify`.
+        names, buffer, row_bytes: what has to be intact, as for `Checkpoint.verify`.
         identity: what the checkpoint has to match, as for `Checkpoint.require_identity`.
 
     Returns:
@@ -185,7 +200,7 @@ def newest_intact(
                 checkpoint.require_identity(identity)
             checkpoint.verify(*names)
             without_buffer = without_buffer or path
-            checkpoint.verify(buffer=buffer)
+            checkpoint.verify(buffer=buffer, row_bytes=row_bytes)
         except BrokenError as error:
             print(f"{path}: {error}; going back to the checkpoint before it", flush=True)
             broken.append(path)
@@ -202,12 +217,6 @@ def weight_limit(folder: Path) -> WeightLimit:
     return limit_by_file(max(sizes, default=0), str(folder))
 
 
-def file_checksum(path: Path) -> str:
-    """Returns the SHA-256 of a file, in hexadecimal."""
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def manifest_checksum(manifest: dict[str, Any]) -> str:
     """Returns the checksum that is stored with a manifest."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
@@ -216,13 +225,12 @@ def manifest_checksum(manifest: dict[str, Any]) -> str:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Reads a checkpoint's manifest; its checksum and its format are right, its values are not checked yet."""
     try:
-        with open_file(folder / MANIFEST) as file:
-            content = json.loads(file.read())
+        content = read_json(folder / MANIFEST)
         manifest, saved_format = content["manifest"], content["manifest"]["format"]
         is_unchanged = content["sha256"] == manifest_checksum(manifest)
     except OSError as error:
         raise BrokenError(f"{MANIFEST}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise BrokenError(f"{MANIFEST} is no manifest") from None
     if not is_unchanged:
         raise BrokenError(f"{MANIFEST} has changed since it was written")

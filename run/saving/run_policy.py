@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from agent.policy_file import load_policy
+from files.links import refuse_links
 from run import machine
 from run.agents import build_agent, identity_of
 from run.build import require_fit
@@ -15,7 +16,6 @@ from run.env_spec import EnvSpec
 from run.environments import env_maker, import_envs
 from run.saving import best, checkpoint, policy_bundle, resume
 from run.saving.checkpoint import BrokenError, Checkpoint
-from run.saving.links import refuse_links
 from settings.schema import Settings
 from utils import UserError, one_line
 

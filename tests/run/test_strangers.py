@@ -17,7 +17,7 @@ from settings import plain_yaml
 from utils import UserError
 
 EVIL = "{_target_: torch.load, f: EVIL, weights_only: false}"
-WRITES = "{_target_: utils.write_atomically, path: MARK, text: x}"
+WRITES = "{_target_: files.writing.write_text, path: MARK, text: x}"
 
 
 def settings(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
