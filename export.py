@@ -28,7 +28,7 @@ from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from agent.policy_file import load_policy, plain_policy
 from envs.episodes import EVAL_STREAM, episode_seed
-from files.reading import NO_LIMIT, checksum, read_bytes
+from files.reading import checksum, read_bytes
 from files.tensors import save_plain
 from files.writing import NewFile, write_text
 from run.saving import best, policy_bundle, run_policy, trust
@@ -88,7 +88,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
             difference = worst_difference(_load(kind, new.partial, own_actions), policy, obs, own_actions)
             if not difference <= TOLERANCE:
                 raise RunError(f"{output}: its actions are {difference:.1e} from the policy's, more than {TOLERANCE:g}")
-            description |= {"worst_difference": difference, "sha256": checksum(new.partial, NO_LIMIT)}
+            description |= {"worst_difference": difference, "sha256": checksum(new.partial)}
         text = json.dumps(description, indent=1, ensure_ascii=False)  # read back as YAML, which has no surrogates
         write_text(policy_bundle.json_of(output), f"{text}\n")
     except OSError as error:
@@ -179,7 +179,7 @@ def _load(kind: str, path: Path, own_actions: Any) -> Act:
             own_actions.low
             + (policy.act(obs).reshape(-1, *own_actions.low.shape) + 1.0) * (own_actions.high - own_actions.low) / 2
         )
-    data = read_bytes(path, NO_LIMIT)  # both libraries read paths as UTF-8, whatever the locale
+    data = read_bytes(path)  # both libraries read paths as UTF-8, whatever the locale
     if kind == "torchscript":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch recommends other formats

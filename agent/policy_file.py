@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from agent.policy import Policy
-from files.reading import MOST_BYTES, checksum, read_json
+from files.reading import checksum, read_json
 from files.tensors import load_plain, save_plain
 from files.writing import NewFile
 from utils import UserError
@@ -104,7 +104,7 @@ def _require_manifest_digest(path: Path) -> None:
         # The best policy's manifest has that of the policy before, too (run/saving/best.py).
         versions = [content["manifest"], content["manifest"].get("before") or {"parts": {}}]
         expected = [version["parts"].get(path.stem) for version in versions]
-        digest = checksum(path, MOST_BYTES[".pt"], inside=0)
+        digest = checksum(path, inside=0)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: cannot be compared with {manifest.name} ({type(error).__name__})") from None
     if digest not in expected:

@@ -15,14 +15,15 @@ import stat
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES = {  # the largest file of a kind
+MOST_BYTES = {  # the largest file of a kind, by name or suffix
     ".yaml": 2**20,  # a run's settings have 200 values
     ".txt": 2**20,
     ".json": 2**26,  # a manifest has 150 bytes per segment; the spaces of a data set have two numbers per pixel
     ".csv": 2**28,
     ".mp4": 2**28,
-    ".pt": 2**33,
+    "replay_buffer.pt": 2**38,
 }
+MOST_OTHER_BYTES = 2**33  # weights
 NO_LIMIT = math.inf  # for what is read in pieces
 
 
@@ -30,14 +31,15 @@ def open_file(path: str | Path, most_bytes: float | None = None, inside: int = 1
     """Opens a file for reading.
 
     Args:
-        most_bytes: the largest size; None looks it up in MOST_BYTES by the suffix.
+        most_bytes: the largest size; None is that of the file's kind.
         inside: how many of the path's last names the program added to what the user typed. None of them may be a link.
 
     Raises:
         OSError: if it cannot be opened, is too large, or is a link, a folder, a pipe or a device.
     """
     path = Path(path)
-    most_bytes = MOST_BYTES[path.suffix] if most_bytes is None else most_bytes
+    if most_bytes is None:
+        most_bytes = MOST_BYTES.get(path.name, MOST_BYTES.get(path.suffix, MOST_OTHER_BYTES))
     descriptor = open_descriptor(path, os.O_RDONLY, inside)
     size = os.fstat(descriptor).st_size
     if size > most_bytes:

@@ -6,21 +6,18 @@ import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from files.reading import MOST_BYTES, open_file
+from files.reading import open_file
 
 
-def load_plain(path: str | Path, device: str = "cpu", most_bytes: float = MOST_BYTES[".pt"], inside: int = 1) -> Any:
-    """Reads a file that `save_plain` wrote.
-
-    Args:
-        most_bytes, inside: see `open_file`.
+def load_plain(path: str | Path, device: str = "cpu", inside: int = 1) -> Any:
+    """Reads a file that `save_plain` wrote; for `inside` see `open_file`.
 
     Raises:
         Exception: any that torch raises for a damaged file or one with other objects (pickle.UnpicklingError).
     """
     import torch
 
-    with open_file(path, most_bytes, inside) as file:
+    with open_file(path, inside=inside) as file:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as parts:
                 unpacked_bytes = sum(part.file_size for part in parts.infolist())

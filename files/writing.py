@@ -1,8 +1,8 @@
 """Writes files and folders so that each is whole or not there, and nothing but them changes.
 
-What is new is written under a name that nobody can have prepared, `.<name>.<random>.part` with the suffix of the name,
-and then renamed. Renaming replaces a link and does not follow it. A killed process leaves its part behind, and the next one that writes the same
-name deletes it: the part of a living process is locked.
+What is new is written under a name that nobody can have prepared, `.<name>.<random>.part` with the name's suffix, and
+then renamed. Renaming replaces a link and does not follow it. A killed process leaves its part behind, and the next one
+that writes the same name deletes it: the part of a living process is locked.
 """
 
 import contextlib

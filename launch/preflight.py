@@ -144,11 +144,9 @@ def _names_before(folder: Path) -> set[str]:
     path = folder / "multirun.yaml"
     if not path.exists():
         return set()
+    before = plain_yaml.load(path)
     try:
-        before = plain_yaml.load(path)
         keys = {override.key_or_group for override in parse(list(before["hydra"]["overrides"]["task"]))}
         return keys - set(before["hydra"]["job"]["config"]["override_dirname"]["exclude_keys"])
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     except (KeyError, TypeError):
         raise UserError(f"{path}: not what a sweep writes") from None

@@ -99,10 +99,7 @@ def open_study(
 
 def _require_same(path: Path, asked: dict[str, Any]) -> None:
     """Trials of one study are compared, so they have everything in common but what is searched."""
-    try:
-        saved = saved_yaml.load(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({type(error).__name__})") from None
+    saved = saved_yaml.load(path)
     if not isinstance(saved, dict):
         raise UserError(f"{path}: not what a study writes")
     begun, now = (dotted(what) for what in (saved, OmegaConf.to_container(OmegaConf.create(asked))))  # type: ignore[arg-type]

@@ -189,8 +189,8 @@ def _array(file: Any, path: str) -> Any:
         raise ValueError(f"{path} lies in another file, and none is followed")
     if not {properties.get_filter(i)[0] for i in range(properties.get_nfilters())} <= FILTERS:
         raise ValueError(f"{path} is packed by a filter that is not HDF5's own")
-    if node.nbytes > MOST_PACKED * node.id.get_storage_size():
-        raise ValueError(f"{path} is larger than what the file holds of it")
     if node.chunks and int(np.prod(node.chunks, dtype=np.float64)) * node.dtype.itemsize > MOST_BYTES:
         raise ValueError(f"{path} has chunks of more than {MOST_BYTES:,} bytes")
+    if node.nbytes > MOST_PACKED * node.id.get_storage_size():
+        raise ValueError(f"{path} is larger than what the file holds of it")
     return node

@@ -7,7 +7,7 @@ its cost grows with the new rows, not with the stored ones.
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,22 +78,15 @@ def _write(folder: Path, start: int, ring: Any, name: str) -> Segment:
     return Segment(start, stop, digest.hexdigest(), name)
 
 
-def row_bytes(buffer: Any) -> dict[str, int]:
-    """The size of a row on the disk, for each of a buffer's rings."""
-    return {name: 4 * ring.row_width for name, ring in buffer.rings.items()}
-
-
-def fault(folder: Path, segments: Iterable[Segment], row_bytes: Mapping[str, int] | None = None) -> str | None:
+def fault(folder: Path, segments: Iterable[Segment], row_bytes: int) -> str | None:
     """What is wrong with the first damaged file; None if all are whole.
 
     Args:
-        row_bytes: the largest size of a row in each ring; a file that is larger than its rows is not read. None allows
-            any size.
+        row_bytes: the largest size of a row; a file that is larger than its rows can be is not read.
     """
     for segment in segments:
-        size = NO_LIMIT if row_bytes is None else segment.num_rows * row_bytes.get(segment.ring, 0)
         try:
-            if checksum(folder / segment.name, size) != segment.sha256:
+            if checksum(folder / segment.name, segment.num_rows * row_bytes) != segment.sha256:
                 return f"{folder.name}/{segment.name} has changed since it was written"
         except OSError as error:
             return f"{folder.name}/{segment.name}: {error.strerror}"

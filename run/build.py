@@ -13,7 +13,7 @@ from hydra.utils import get_object, instantiate
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy, UniformPolicy
 from agent.policy_file import load_policy
-from files.reading import MOST_BYTES, read_bytes
+from files.reading import read_bytes
 from files.writing import write_bytes
 from replay.n_step import NStep
 from run import environments, machine
@@ -203,7 +203,7 @@ def keep_seed_policy(cfg: Settings, work_dir: Path) -> None:
     """Copies the file of a seed policy into the run's folder, if it is not there."""
     copied = work_dir / SEED_POLICY
     if cfg.seed_policy not in ("agent", "uniform") and not copied.exists():
-        write_bytes(copied, read_bytes(Path(cfg.seed_policy), MOST_BYTES[".pt"], inside=0))
+        write_bytes(copied, read_bytes(Path(cfg.seed_policy), inside=0))
 
 
 def require_fit(policy: Policy, spec: EnvSpec, said: str, env: str) -> None:

@@ -27,10 +27,15 @@ def load(path: Path, resolved: bool = False, inside: int = 1) -> Any:
         inside: see `files.reading.open_file`.
 
     Raises:
-        OSError: if the file cannot be opened, or is too large.
-        UserError: if the file cannot be read, or has content that no run writes.
+        OSError: if there is no such file.
+        UserError: if it cannot be read, or has content that no run writes.
     """
-    data = read_bytes(path, MOST_BYTES[".yaml"], inside)
+    try:
+        data = read_bytes(path, MOST_BYTES[".yaml"], inside)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     try:
         text = data.decode()
         _require_plain(text, path, resolved)

@@ -49,7 +49,7 @@ def html(study: Study) -> str:
         f"<h2>Runs</h2>{_runs(study, labels)}",
         f"<h2>Made with</h2>{made}" if (made := _provenance(study)) else "",
     ]
-    css, script = (read_text(HERE / name, 2**20, inside=0) for name in ("report.css", "report.js"))
+    css, script = (read_text(HERE / name, inside=0) for name in ("report.css", "report.js"))
     page = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">',

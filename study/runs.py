@@ -50,7 +50,7 @@ class Run:
     def written(self) -> dict[str, Any]:
         """The configuration with its interpolations (`${…}`) unresolved; empty if the run did not save it."""
         path = self.folder / AS_WRITTEN_FILE
-        return load_yaml(path, inside=2) if path.exists() else {}
+        return (plain_yaml.load(path, inside=2) or {}) if path.exists() else {}
 
     @cached_property
     def evaluations(self) -> Columns:
@@ -125,24 +125,11 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         UserError: for a file that cannot be read, or is not the configuration of a run.
     """
-    config = load_yaml(path)
-    missing = [key for key in ("env", "seed", "num_train_steps", "agent") if key not in config]
-    if missing:
+    config = plain_yaml.load(path)
+    missing = [key for key in ("env", "seed", "num_train_steps", "agent") if key not in (config or {})]
+    if not isinstance(config, dict) or missing:
         raise UserError(f"{path}: not the settings of a run; {', '.join(missing)} missing")
     return config
-
-
-def load_yaml(path: Path, inside: int = 1) -> dict[str, Any]:
-    """Reads a YAML file in a run's folder; empty if it holds no keys. `inside` is that of `files.reading.open_file`.
-
-    Raises:
-        UserError: for a file that cannot be read.
-    """
-    try:
-        config = plain_yaml.load(path, inside=inside)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    return config if isinstance(config, dict) else {}
 
 
 def read(path: Path) -> Columns:

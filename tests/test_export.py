@@ -248,6 +248,11 @@ def pipe(path: Path) -> None:
     os.mkfifo(beside)
 
 
+def linked(path: Path) -> None:
+    beside = path.with_name("policy.onnx.json")
+    beside.symlink_to(beside.rename(path.with_name("elsewhere.json")))
+
+
 def garbage(path: Path) -> None:
     path.write_bytes(b"garbage" * 99)
     changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
@@ -259,7 +264,12 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another shape": (changed(action_low=[0.0, 0.0]), "gives actions of shape (1,)"),
     "another task's": (changed(task="MountainCarContinuous-v0"), "its observations are (2,) here"),
     "another graph's": (changed(sha256="0"), "not what export.py writes of policy.onnx"),
-    "no number": (changed(control_rate_hz="fast"), "not what export.py writes (could not convert"),
+    "no number": (changed(control_rate_hz="fast"), "not what export.py writes of policy.onnx (control_rate_hz)"),
+    "a number as text": (changed(control_rate_hz="20"), "not what export.py writes of policy.onnx (control_rate_hz)"),
+    "a vast observation": (
+        changed(input={"name": "obs", "shape": [1, 10**10], "dtype": "float32"}),
+        "not what export.py writes of policy.onnx (input)",
+    ),
     "a huge shape": (
         changed(input={"name": "obs", "shape": [1, float("inf")], "dtype": "float32"}),
         "not what export.py",
@@ -267,8 +277,13 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "ragged bounds": (changed(action_low=[[0.0], 0.0]), "not what export.py writes"),
     "no type": (changed(action_dtype="numbers"), "not what export.py writes"),
     "a return of no number": (changed(**{"return": {"step": 1, "mean": "much"}}), "not what export.py writes"),
+    "a return as text": (changed(**{"return": {"step": 1, "mean": "5"}}), "not what export.py writes"),
+    "a return that is infinite": (changed(**{"return": {"step": 1, "mean": -float("inf")}}), "not what export.py"),
+    "a return of no step": (changed(**{"return": {"mean": 5.0}}), "not what export.py writes"),
     "of images": (changed(input={"name": "obs", "shape": [1, 3], "dtype": "uint8"}), "policy.onnx: takes images"),
     "a pipe": (pipe, "policy.onnx.json: No such file"),
+    "a link": (linked, "policy.onnx.json: No such file"),
+    "a terabyte": (lambda path: os.truncate(path, 2**40), "policy.onnx: more than 2,147,483,648 bytes"),
     "no graph": (garbage, "policy.onnx: cannot be run"),
     "a deep JSON": (lambda path: path.with_name("policy.onnx.json").write_text("[" * 99_999), "not what export.py"),
     "no JSON": (lambda path: path.with_name("policy.onnx.json").unlink(), "policy.onnx.json: No such file"),

@@ -90,11 +90,6 @@ class Preloaded:
         self.buffer: ReplayBuffer | None = None
         self.batches = self.offline = replay_buffer
 
-    @property
-    def row_bytes(self) -> int:
-        """The size of a row of `buffer`."""
-        return nbytes(*self._shapes, 1)
-
     def sources(self) -> list[DataSet | OldRun]:
         """Opens what `preload` names; raises UserError as `require`."""
         return self._open()

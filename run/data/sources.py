@@ -116,8 +116,8 @@ class OldRun:
         self.label = label
         old = self._old_settings(folder / CONFIG)
         try:
-            saved, _ = checkpoint.newest_intact(folder, buffer=True)
-            saved.require_identity({"obs_dim": spec.obs_dim, "action_dim": spec.action_dim})
+            identity = {"obs_dim": spec.obs_dim, "action_dim": spec.action_dim}
+            saved, _ = checkpoint.newest_intact(folder, buffer=True, identity=identity)
         except UserError as error:
             raise UserError(f"{label}: {error}") from None
         self._segments, self._rows_folder = saved.segments, folder / FOLDER / BUFFER

@@ -15,12 +15,11 @@ checkpoint_writer.py writes them, so that a crash at any moment leaves the older
 import hashlib
 import json
 import pickle
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from files.reading import MOST_BYTES, checksum, read_json
+from files.reading import checksum, read_json
 from files.tensors import load_plain
 from replay import on_disk
 from replay.on_disk import Segment
@@ -31,7 +30,6 @@ FORMAT = 2
 FOLDER, MANIFEST, BUFFER = "checkpoints", "manifest.json", "buffer"
 PRELOADED = "preloaded"  # both a key of the manifest and the folder of these rows
 RINGS = ("rows", "frames")
-MOST_OF_OWN_BUFFER = 2**38  # bytes of replay_buffer.pt
 SEGMENT_KEYS = {field.name for field in fields(Segment)}
 
 
@@ -78,6 +76,8 @@ class Checkpoint:
                 raise ValueError("a checksum is not a string")
             self._identity: dict[str, Any] = identity
             self._checksums: dict[str, str] = checksums
+            numbers = sum(require_count(identity.get(name, 0), name) for name in ("obs_dim", "action_dim"))
+            self._most_row_bytes = 2**16 + 64 * numbers  # a ReplayBuffer's have 8 per number; others may add to it
             self.step = require_count(manifest.get("step"), "step")
             if path.name != f"step_{self.step}":
                 raise ValueError(f"it is the manifest of step {self.step}")
@@ -97,13 +97,12 @@ class Checkpoint:
         """Returns whether it contains `<name>.pt`."""
         return name in self._checksums
 
-    def verify(self, *names: str, buffer: bool = False, row_bytes: Mapping[str, int] | None = None) -> None:
+    def verify(self, *names: str, buffer: bool = False) -> None:
         """Compares files with their checksums.
 
         Args:
             names: files, without `.pt`.
             buffer: also verify the replay buffer and the preloaded rows.
-            row_bytes: what a row of theirs has (see replay.on_disk.fault).
 
         Raises:
             BrokenError: if a file is missing or has changed.
@@ -112,14 +111,13 @@ class Checkpoint:
             names = (*names, "replay_buffer")
         for name in names:
             try:
-                sha256 = checksum(self._file(name), _most_bytes(name))
+                sha256 = checksum(self._file(name))
             except OSError as error:
                 raise BrokenError(f"{name}.pt: {error.strerror}") from None
             if sha256 != self._checksums.get(name):
                 raise BrokenError(f"{name}.pt has changed since it was written")
         if buffer:
-            fault = on_disk.fault(self.path.parent / BUFFER, self.segments, row_bytes)
-            fault = fault or self._preloaded_fault(row_bytes)
+            fault = self._fault(BUFFER, self.segments) or self._fault(PRELOADED, self.preloaded)
             if fault:
                 raise BrokenError(fault)
 
@@ -131,7 +129,7 @@ class Checkpoint:
         """
         path = self._file(name)
         try:
-            return load_plain(path, most_bytes=_most_bytes(name))
+            return load_plain(path)
         except pickle.UnpicklingError:
             raise UserError(f"{path}: refused, as it holds more than tensors and plain values") from None
         except Exception as error:  # a damaged file can make torch's reader and unpickler raise anything
@@ -145,15 +143,15 @@ class Checkpoint:
         """Reads the preloaded rows, of which there are `num_added`, into `buffer`."""
         on_disk.read(self.path.parent / PRELOADED, self.preloaded, buffer, {"num_added": num_added})
 
-    def drop_buffer(self, row_bytes: Mapping[str, int]) -> None:
+    def drop_buffer(self) -> None:
         """Treats the checkpoint as saved without its replay buffer, and without preloaded rows that are damaged."""
         self.segments = []
-        if self._preloaded_fault(row_bytes):
+        if self._fault(PRELOADED, self.preloaded):
             self.preloaded = []
         self._checksums.pop("replay_buffer", None)
 
-    def _preloaded_fault(self, row_bytes: Mapping[str, int] | None) -> str | None:
-        return on_disk.fault(self.path.parent / PRELOADED, self.preloaded, row_bytes)
+    def _fault(self, folder: str, segments: list[Segment]) -> str | None:
+        return on_disk.fault(self.path.parent / folder, segments, self._most_row_bytes)
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.pt"
@@ -166,22 +164,13 @@ def newest_first(run_folder: Path) -> list[Path]:
     return sorted(numbered, key=lambda path: int(numbers[path]), reverse=True)
 
 
-def _most_bytes(name: str) -> int:
-    """The largest size of a checkpoint's file."""
-    return MOST_OF_OWN_BUFFER if name == "replay_buffer" else MOST_BYTES[".pt"]
-
-
 def newest_intact(
-    run_folder: Path,
-    *names: str,
-    buffer: bool = False,
-    row_bytes: Mapping[str, int] | None = None,
-    identity: dict[str, Any] | None = None,
+    run_folder: Path, *names: str, buffer: bool = False, identity: dict[str, Any] | None = None
 ) -> tuple[Checkpoint, list[Path]]:
     """Finds the newest intact checkpoint of a run. Prints a line about every damaged one that it passes over.
 
     Args:
-        names, buffer, row_bytes: what has to be intact, as for `Checkpoint.verify`.
+        names, buffer: what has to be intact, as for `Checkpoint.verify`.
         identity: what the checkpoint has to match, as for `Checkpoint.require_identity`.
 
     Returns:
@@ -200,7 +189,7 @@ def newest_intact(
                 checkpoint.require_identity(identity)
             checkpoint.verify(*names)
             without_buffer = without_buffer or path
-            checkpoint.verify(buffer=buffer, row_bytes=row_bytes)
+            checkpoint.verify(buffer=buffer)
         except BrokenError as error:
             print(f"{path}: {error}; going back to the checkpoint before it", flush=True)
             broken.append(path)

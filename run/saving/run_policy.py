@@ -8,7 +8,6 @@ from typing import Any
 import gymnasium as gym
 
 from agent.policy_file import load_policy
-from files.links import refuse_links
 from run import machine
 from run.agents import build_agent, identity_of
 from run.build import require_fit
@@ -97,7 +96,6 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
 
 
 def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
-    refuse_links(folder)
     if not checkpoint.newest_first(folder):
         raise UserError(f"{folder}: there is no checkpoint in it")
     return resume.settings_of(folder, [], trusted=trusted)

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
-from replay import on_disk
 from replay_buffer import ReplayBuffer
 from run.build import Outputs, Parts
 from run.evaluation.evaluations import Evaluations
@@ -187,12 +186,7 @@ class SavedRun:
         needs_buffer = damaged.REPLAY_BUFFER not in without
         try:
             return checkpoint.newest_intact(
-                self._work_dir,
-                "agent",
-                "run",
-                buffer=needs_buffer,
-                row_bytes=self._row_bytes(),
-                identity=self._identity,
+                self._work_dir, "agent", "run", buffer=needs_buffer, identity=self._identity
             )
         except AllDamagedError as error:
             if error.without_buffer is None:
@@ -203,19 +197,14 @@ class SavedRun:
                 "filled again before updates continue"
             ) from None
 
-    def _row_bytes(self) -> dict[str, int]:
-        """The most that a saved row may have, in either buffer."""
-        rows = on_disk.row_bytes(self._replay_buffer) if isinstance(self._replay_buffer, ReplayBuffer) else {}
-        return rows | {"rows": max(rows.get("rows", 0), self._preloaded.row_bytes)}
-
     def _drop_damaged_buffer(self, saved: Checkpoint) -> list[Path]:
         """Leaves the replay buffer out of a checkpoint if it is damaged; returns the folders to set aside."""
         try:
-            saved.verify(buffer=True, row_bytes=self._row_bytes())
+            saved.verify(buffer=True)
         except BrokenError as error:
             print(f"{saved.path}: {error}; going on without the replay buffer", flush=True)
             rows = [saved.path.parent / checkpoint.BUFFER] if saved.segments else []
-            saved.drop_buffer(self._row_bytes())
+            saved.drop_buffer()
             return rows
         print(damaged.not_needed(damaged.REPLAY_BUFFER), flush=True)
         return []

@@ -316,7 +316,9 @@ def test_a_best_policy_that_cannot_be_written_is_reported_and_the_run_goes_on(
     monkeypatch.setattr(best, "plain_policy", lambda _: {})
     monkeypatch.setattr(best, "save_plain", full)
     best.keep(tmp_path, None, 40, 1.0)  # type: ignore[arg-type]
-    assert capsys.readouterr().err == "The best policy so far, of step 40, could not be saved: No space left on device\n"
+    assert (
+        capsys.readouterr().err == "The best policy so far, of step 40, could not be saved: No space left on device\n"
+    )
     assert list((tmp_path / best.BEST).iterdir()) == []
 
 
