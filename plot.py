@@ -50,8 +50,7 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
     folders = [str(run.folder) for run in study_runs]
     folder = out or (study_runs[0].folder if len(study_runs) == 1 else Path(os.path.commonpath(folders)) / "study")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        make_folder(folder)
+        make_folder(folder) if out is None else out.mkdir(parents=True, exist_ok=True)
         if len(study_runs) == 1:
             written = draw_run(study_runs[0].folder, study.references.get(study_runs[0].task, []), folder / "curves")
         else:
@@ -71,7 +70,7 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
             write_text(folder / "report.html", report.html(study))
             written.append(folder / "report.html")
     except OSError as error:
-        raise UserError(f"--out={folder}: it cannot be written ({error.strerror})") from None
+        raise UserError(f"{'--out=' if out else ''}{folder}: it cannot be written ({error.strerror})") from None
     return written
 
 

@@ -12,7 +12,7 @@ from envs.episodes import Recording
 from files.writing import new_folder, write_text
 from replay import minari_files
 from run.saving.run_policy import RunPolicy
-from utils import UserError, one_line
+from utils import UserError
 
 
 def require_new(dataset_id: str) -> Path:
@@ -86,5 +86,5 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
             storage.update_metadata(metadata)
             storage.update_episodes(buffers)
     except OSError as error:
-        raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({one_line(error)})") from None
+        raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({error.strerror})") from None
     return folder
