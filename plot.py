@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +68,7 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
                 write_text(folder / name, text)
                 written.append(folder / name)
         if with_report:
-            write_text(folder / "report.html", report.html(study))
+            write_text(folder / "report.html", report.html(study, shlex.join(["python", *sys.argv])))
             written.append(folder / "report.html")
     except OSError as error:
         raise UserError(f"{'--out=' if out else ''}{folder}: it cannot be written ({error.strerror})") from None

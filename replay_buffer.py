@@ -1,16 +1,17 @@
 """The replay buffer. Transitions are packed rows of one array, so a batch is one gather and one copy to the device."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from settings.operating_system import available_bytes
-from settings.types import NonNegativeInt, PositiveInt
+from settings.types import Factory, Interface, NonNegativeInt, PositiveInt
 from settings.validated import Validated
 from utils import UserError, require_count
 
+SamplingFactory = Annotated[Factory, Interface("a way of drawing rows", ("capacity",), ("choose",))]
 CHUNK_BYTES = 2**23  # the size of what `chunks` yields
 
 
@@ -70,13 +71,17 @@ class Ring:
     Args:
         capacity: rows; the newest ones stay.
         width: floats in a row.
+
+    Attributes:
+        rows: the memory itself, (capacity, row_width).
+        num_added: rows so far; the newest is at (num_added - 1) % capacity.
     """
 
     def __init__(self, capacity: int, width: int):
         self.capacity = capacity
-        self._width = width
-        self._rows = np.zeros((capacity, width), np.float32)
-        self.num_added = 0  # since the start; the newest row is (num_added - 1) % capacity
+        self.row_width = width
+        self.rows = np.zeros((capacity, width), np.float32)
+        self.num_added = 0
 
     def __len__(self) -> int:
         return min(self.num_added, self.capacity)
@@ -89,26 +94,16 @@ class Ring:
         """
         if not self.num_added - len(self) <= start <= stop <= self.num_added:
             raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
-        at_once = max(1, CHUNK_BYTES // (4 * self._width))
+        at_once = max(1, CHUNK_BYTES // (4 * self.row_width))
         while start < stop:
             first = start % self.capacity
-            rows = self._rows[first : min(first + at_once, first + stop - start, self.capacity)]
+            rows = self.rows[first : min(first + at_once, first + stop - start, self.capacity)]
             yield rows
             start += len(rows)
 
     def put_chunk(self, start: int, rows: np.ndarray) -> None:
         """Stores the rows that were added as number `start` and following; `load_state_dict` then counts them."""
-        self._rows[np.arange(start, start + len(rows)) % self.capacity] = rows
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The memory itself, (capacity, row_width)."""
-        return self._rows
-
-    @property
-    def row_width(self) -> int:
-        """Floats in a row."""
-        return self._width
+        self.rows[np.arange(start, start + len(rows)) % self.capacity] = rows
 
 
 class ReplayBuffer(Ring, Validated):
@@ -123,10 +118,13 @@ class ReplayBuffer(Ring, Validated):
         device: of the batches.
         seed: of the generator that draws the batches.
         with_replacement: whether a transition may come twice in a batch.
+        sampling: factory of another way of drawing rows than uniformly (replay/sampling.py).
 
     Raises:
-        UserError: if the rows would not fit into memory.
+        UserError: if the rows would not fit into memory, or for a `sampling` without replacement.
     """
+
+    update_priorities: Callable[[torch.Tensor, torch.Tensor], None]  # there only if `sampling` has it
 
     def __init__(
         self,
@@ -136,20 +134,25 @@ class ReplayBuffer(Ring, Validated):
         device: torch.device,
         seed: NonNegativeInt = 0,
         with_replacement: bool = True,
+        sampling: SamplingFactory | None = None,
     ):
         require_memory(obs_shape, action_shape, capacity)
+        if sampling and not with_replacement:
+            raise UserError("sample_with_replacement=false: only rows that are drawn uniformly can be drawn like that")
         obs_width, width = _row_width(obs_shape, action_shape)
         super().__init__(capacity, width)
         self.device, self._with_replacement = device, with_replacement
         self._obs_shape = obs_shape
         self._as_bytes = len(obs_shape) != 1
         self._obs_dim = int(np.prod(obs_shape))
-        self._action_dim = int(np.prod(action_shape))
-        self._action_at = obs_width
-        self._reward_at = obs_width + self._action_dim
+        action_dim = int(np.prod(action_shape))
+        self._action_at, self._reward_at = obs_width, obs_width + action_dim
         self._next_obs_at = self._reward_at + 2
-        self._widths = [obs_width, self._action_dim, 1, 1, obs_width]
+        self._widths = [obs_width, action_dim, 1, 1, obs_width]
         self._rng = np.random.default_rng(seed)
+        self.sampling: Any = sampling and sampling(capacity=capacity)
+        if update := getattr(self.sampling, "update_priorities", None):
+            self.update_priorities = update
         self._staged: torch.Tensor | None = None
         self._staged_weight = torch.empty(0, device=device)
         self._staged_index = torch.empty(0, dtype=torch.int64, device=device)
@@ -184,7 +187,7 @@ class ReplayBuffer(Ring, Validated):
             done_no_max: whether the episode *terminated*; after a time limit the target bootstraps.
             discount: gamma^(k-1) for a row of k steps; the target multiplies by gamma once more.
         """
-        row = self._rows[self.num_added % self.capacity]
+        row = self.rows[self.num_added % self.capacity]
         self._put_obs(row, 0, obs)
         row[self._action_at : self._reward_at] = action
         row[self._reward_at] = reward
@@ -199,11 +202,13 @@ class ReplayBuffer(Ring, Validated):
             row[start : start + self._obs_dim] = obs
 
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Draws the row numbers (B,) of the next batch, uniformly; None stands for no weights.
+        """Draws the places (B,) of the next batch's rows, uniformly or as `sampling` does; None stands for no weights.
 
         Override it to draw in another way, with importance weights (B,) for every batch.
         """
-        return self._draw(batch_size), None
+        if self.sampling is None or not self.num_added:
+            return self._draw(batch_size), None
+        return self.sampling.choose(self._rng, self.num_added, len(self), batch_size)
 
     def sample(self, batch_size: int) -> Batch | WeightedBatch:
         """Draws a batch (see `choose`).
@@ -225,7 +230,7 @@ class ReplayBuffer(Ring, Validated):
         """
         rows, weight = self.choose(batch_size)
         if self._staged is None or len(self._staged) != batch_size:
-            self._staged = torch.empty(batch_size, self._width, device=self.device)
+            self._staged = torch.empty(batch_size, self.row_width, device=self.device)
         self._send(rows, self._staged)
         self._stage_weights(rows, weight)
 
@@ -256,11 +261,11 @@ class ReplayBuffer(Ring, Validated):
         return self._rng.choice(len(self), batch_size, replace=False, shuffle=False)
 
     def _gather(self, indices: np.ndarray) -> Batch:
-        return self._unpack(torch.from_numpy(self._rows.take(indices, axis=0)).to(self.device))
+        return self._unpack(torch.from_numpy(self.rows.take(indices, axis=0)).to(self.device))
 
     def _send(self, indices: np.ndarray, packed: torch.Tensor) -> None:
         """Copies rows to `packed`, (B, width), on the device."""
-        packed.copy_(torch.from_numpy(self._rows.take(indices, axis=0)))
+        packed.copy_(torch.from_numpy(self.rows.take(indices, axis=0)))
 
     def _unpack(self, packed: torch.Tensor) -> Batch:
         """A batch of views of packed rows (B, width)."""
@@ -278,20 +283,19 @@ class ReplayBuffer(Ring, Validated):
 
     def state_dict(self) -> dict[str, Any]:
         """The counts and the generator's state; the rows themselves come from `chunks`."""
-        return {
-            "num_added": self.num_added,
-            "capacity": self.capacity,
-            "row_width": self._width,
-            "rng": self._rng.bit_generator.state,
-        }
+        counts = {"num_added": self.num_added, "capacity": self.capacity, "row_width": self.row_width}
+        state = {**counts, "rng": self._rng.bit_generator.state}
+        return state | ({"sampling": self.sampling.state_dict()} if hasattr(self.sampling, "state_dict") else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned, after `put_chunk` has restored the rows."""
         saved = state["capacity"], state["row_width"]
-        if saved != (self.capacity, self._width):
-            raise ValueError(f"{saved[0]} rows of {saved[1]} do not fit {self.capacity} rows of {self._width}")
+        if saved != (self.capacity, self.row_width):
+            raise ValueError(f"{saved[0]} rows of {saved[1]} do not fit {self.capacity} rows of {self.row_width}")
         self.num_added = require_count(state["num_added"], "num_added")
         self._rng.bit_generator.state = state["rng"]
+        if self.num_added and "sampling" in state and hasattr(self.sampling, "load_state_dict"):
+            self.sampling.load_state_dict(state["sampling"])
 
 
 def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tuple[int, int]:

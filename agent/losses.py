@@ -62,6 +62,13 @@ def squared_error(
     return total * (weight / target.numel())
 
 
+def huber(values: torch.Tensor, target: torch.Tensor, importance: torch.Tensor | None = None) -> torch.Tensor:
+    """sum_i mean_B huber(target - values_i), linear beyond 1 (arXiv 2007.06049, appendix A); as `squared_error`."""
+    errors = F.smooth_l1_loss(values, target.expand_as(values), reduction="none")
+    errors = errors if importance is None else importance.unsqueeze(-1) * errors
+    return errors.sum() / target.numel()
+
+
 def td_error(values: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """mean_i |expected - values_i|, (B,), of critics' values (N, B, 1) and their expected target (B, 1)."""
     return (expected - values).abs().mean(0).squeeze(-1)

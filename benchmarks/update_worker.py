@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ def ours(overrides: list[str]) -> Update:
 
 def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
     """Builds an agent of cheetah_run's sizes, or for images with six actions, and a full replay buffer."""
+    from hydra.utils import instantiate
+
     from replay.frames import FrameBuffer
     from replay_buffer import ReplayBuffer
     from run.agents import build_agent
@@ -76,15 +79,16 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
         capacity = cfg.replay_buffer_capacity
         buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, frame_stack=cfg.frame_stack)
     else:
-        buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device)
+        sampling = instantiate(cfg.replay_buffer["sampling"], _convert_="all")
+        buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device, sampling=sampling)
     for obs, action, reward, next_obs in image_transitions(image, capacity) if cfg.from_pixels else transitions():
         buffer.add(obs, action, reward, next_obs, False, False)
     return agent, buffer
 
 
-def ours_of_size(units: int, batch: int, precision: str) -> Update:
+def ours_of_size(units: int, batch: int, precision: str, replay_buffer: str = "uniform") -> Update:
     widths = [f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}"]
-    return ours([f"agent.batch_size={batch}", *widths, f"precision={precision}"])
+    return ours([f"agent.batch_size={batch}", *widths, f"precision={precision}", f"replay_buffer={replay_buffer}"])
 
 
 def transitions() -> Any:
@@ -141,12 +145,15 @@ def sbx(units: int, batch: int, precision: str) -> Update:
     return lambda: model.train(1, batch)
 
 
+REPLAY_BUFFERS = ("prioritized", "lap", "fading")
 UPDATES_PER_CALL = {"sb3": 2}
 
 
 def main() -> None:
     system, units, batch, precision = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    update = {"floor": floor, "ours": ours_of_size, "sb3": sb3, "sbx": sbx}[system](units, batch, precision)
+    systems = {"floor": floor, "ours": ours_of_size, "sb3": sb3, "sbx": sbx}
+    systems |= {name: partial(ours_of_size, replay_buffer=name) for name in REPLAY_BUFFERS}
+    update = systems[system](units, batch, precision)
     per_call = UPDATES_PER_CALL.get(system, 1)
     update()
     print("ready", flush=True)

@@ -67,7 +67,7 @@ def _do(request: LaunchRequest) -> None:
         hydra_main()
     elif runs.sweeping:
         sys.argv[1:], folder = preflight.prepare_sweep(request)
-        with sweep_report.reported(folder, runs.number):
+        with sweep_report.reported(folder, runs.number, of_study=runs.tunes):
             run_sweep(folder)
     else:
         job.begin_run(preflight.prepare_run(request), may_continue=line.resume == AUTO)

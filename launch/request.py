@@ -67,10 +67,10 @@ class Runs:
     overrides: list[list[str]]
 
     @property
-    def number(self) -> int | None:
-        """The number of runs of a sweep; None if a sampler chooses them."""
+    def number(self) -> int:
+        """The number of runs of a sweep, or of a study's trials, those of an earlier start included."""
         if self.tunes:
-            return None
+            return int(self.config.hydra.sweeper.n_trials)
         return math.prod(
             sum(1 for _ in each.sweep_string_iterator()) for each in self.parsed if each.is_sweep_override()
         )

@@ -69,15 +69,17 @@ class SweepReport:
 
     Args:
         folder: the sweep's.
-        num_runs: the number of its runs; None if a sampler chooses them as it goes.
+        num_runs: the number of its runs.
+        of_study: whether they are trials, of which those that an earlier start has finished do not begin again.
     """
 
-    def __init__(self, folder: Path, num_runs: int | None):
+    def __init__(self, folder: Path, num_runs: int, of_study: bool = False):
         self._folder = folder
-        self._num_runs = num_runs
         # Runs of an earlier sweep in this folder do not count until their jobs begin again, which Hydra notes there.
         self._before = {path: path.stat().st_mtime_ns for path in self._jobs()}
-        self._share_before = {run.name: run.share for run in map(self._status, self._before)}
+        before = list(map(self._status, self._before))
+        self._num_runs = num_runs - (sum(run.is_done for run in before) if of_study else 0)
+        self._share_before = {run.name: run.share for run in before}
         self._started_s = time.monotonic()
 
     def _jobs(self) -> list[Path]:
@@ -97,6 +99,9 @@ class SweepReport:
         run = path.parents[1]
         return _status(run, str(run.relative_to(self._folder)))
 
+    def is_over(self, runs: list[RunStatus]) -> bool:
+        return sum(run.is_done for run in runs) == self._num_runs
+
     def head(self, runs: list[RunStatus], elapsed_s: float | None = None) -> str:
         """Returns a line such as `3 of 12 done, 2 running, about 14 minutes left`.
 
@@ -106,15 +111,15 @@ class SweepReport:
         elapsed_s = time.monotonic() - self._started_s if elapsed_s is None else elapsed_s
         done = [run for run in runs if run.is_done]
         failed = sum(run.state == "failed" for run in done)
-        counted = f"{len(done)} of {self._num_runs} done" if self._num_runs else f"{len(done)} done"
-        said = [f"{counted} ({failed} failed)" if failed else counted]
+        counted = f"{len(done)} of {self._num_runs} done"
+        phrases = [f"{counted} ({failed} failed)" if failed else counted]
         if len(done) < len(runs):
-            said.append(f"{len(runs) - len(done)} running")
+            phrases.append(f"{len(runs) - len(done)} running")
         made = sum(max(0.0, run.share - self._share_before.get(run.name, 0.0)) for run in runs)
-        if self._num_runs and made > 0 and len(done) < self._num_runs:
+        if made > 0 and len(done) < self._num_runs:
             left = self._num_runs - len(done) - sum(run.share for run in runs if not run.is_done)
-            said.append(f"about {_duration(left / made * elapsed_s)} left")
-        return ", ".join(said)
+            phrases.append(f"about {_duration(left / made * elapsed_s)} left")
+        return ", ".join(phrases)
 
 
 def _status(run: Path, name: str) -> RunStatus:
@@ -170,13 +175,13 @@ def text(report: SweepReport, runs: list[RunStatus], listed: list[RunStatus]) ->
 
 
 @contextlib.contextmanager
-def reported(folder: Path, num_runs: int | None) -> Iterator[None]:
+def reported(folder: Path, num_runs: int, of_study: bool = False) -> Iterator[None]:
     """Reports the sweep in a folder within the block: whenever a run begins or ends, once a minute, and at the end.
 
     Args:
-        num_runs: see SweepReport.
+        num_runs, of_study: see SweepReport.
     """
-    report, ended = SweepReport(folder, num_runs), threading.Event()
+    report, ended = SweepReport(folder, num_runs, of_study), threading.Event()
 
     def follow() -> None:
         states: dict[str, str] = {}
@@ -186,7 +191,7 @@ def reported(folder: Path, num_runs: int | None) -> Iterator[None]:
             now = {run.name: run.state for run in runs}
             if now == states and time.monotonic() - reported_s < REPORT_S:
                 continue
-            if sum(run.is_done for run in runs) == num_runs:  # the last report follows at once
+            if report.is_over(runs):  # the last report follows at once
                 continue
             # Those that run, and those that ended since the last report.
             tqdm.write(

@@ -19,6 +19,7 @@ MIRRORED_BYTES = 2**25  # the most bytes, for large rows
 WITHOUT_REPLACEMENT = (
     "replay_storage=device: it draws with replacement only; choose pinned or host, or sample_with_replacement=true"
 )
+WITH_SAMPLING = "replay_storage=device: it draws uniformly only; choose pinned or host, or replay_buffer=uniform"
 SHARE_OF_FREE_MEMORY = 4  # `auto` mirrors rows that take at most this fraction, 1/4, of it
 
 
@@ -67,16 +68,16 @@ class PinnedReplayBuffer(ReplayBuffer):
         self._staging_rows = 0
 
     def _gather(self, indices: np.ndarray) -> Batch:
-        packed = torch.empty(len(indices), self._width, device=self.device)
+        packed = torch.empty(len(indices), self.row_width, device=self.device)
         self._send(indices, packed)
         return self._unpack(packed)
 
     def _send(self, indices: np.ndarray, packed: torch.Tensor) -> None:
         if self._staging is None or self._staging_rows < len(indices):
             self._staging_rows = len(indices)
-            self._staging = Staging(self._staging_rows, self._width, self.device)
+            self._staging = Staging(self._staging_rows, self.row_width, self.device)
         # mode="clip": numpy gathers into `out` without a temporary only if it need not check the indices.
-        self._staging.send(lambda rows: self._rows.take(indices, axis=0, out=rows, mode="clip"), packed)
+        self._staging.send(lambda rows: self.rows.take(indices, axis=0, out=rows, mode="clip"), packed)
 
 
 class Mirror:
@@ -119,13 +120,16 @@ class DeviceReplayBuffer(ReplayBuffer):
     operations alone, and the buffer's length is kept on the device: a captured CUDA graph follows the growing buffer.
 
     Raises:
-        UserError: for batches without replacement, and for a subclass that overrides `choose`, which runs on the host.
+        UserError: for batches without replacement, for a `sampling`, and for a subclass that overrides `choose`; these
+            draw on the host.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         if not self._with_replacement:
             raise UserError(WITHOUT_REPLACEMENT)
+        if self.sampling:
+            raise UserError(WITH_SAMPLING)
         if type(self).choose is not ReplayBuffer.choose:
             raise UserError(
                 f"{type(self).__name__}: a DeviceReplayBuffer draws its rows on the device and never calls choose; "
@@ -194,10 +198,12 @@ def choose_storage(
     with_replacement: bool,
     capacity: int,
     needed: int,
+    uniform: bool = True,
 ) -> str:
     """Turns `replay_storage` into a key of STORAGES; `auto` depends on the free memory of the device.
 
     Args:
+        with_replacement, uniform: how rows are drawn.
         capacity: transitions.
         needed: size of a full buffer, in bytes.
 
@@ -209,7 +215,7 @@ def choose_storage(
     if storage == "auto":
         if not on_gpu:
             return "host"
-        return "device" if with_replacement and needed * SHARE_OF_FREE_MEMORY <= free else "pinned"
+        return "device" if with_replacement and uniform and needed * SHARE_OF_FREE_MEMORY <= free else "pinned"
     if storage == "pinned" and not on_gpu:
         raise UserError(f"replay_storage=pinned: memory is pinned for a GPU, and device={device}; choose auto or host")
     if storage == "device" and on_gpu and needed > free:
@@ -219,4 +225,6 @@ def choose_storage(
         )
     if storage == "device" and not with_replacement:
         raise UserError(WITHOUT_REPLACEMENT)
+    if storage == "device" and not uniform:
+        raise UserError(WITH_SAMPLING)
     return storage

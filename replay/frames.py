@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from replay.device import DeviceReplayBuffer, Mirror, Staging
-from replay_buffer import Batch, ReplayBuffer, Ring, WeightedBatch
+from replay_buffer import Batch, ReplayBuffer, Ring, SamplingFactory, WeightedBatch
 from replay_buffer import nbytes as bytes_of_rows
 from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
@@ -30,7 +30,7 @@ class FrameBuffer(ReplayBuffer):
 
     Args:
         obs_shape: of a stack, (C, H, W), uint8.
-        action_shape, device, seed, with_replacement: see ReplayBuffer.
+        action_shape, device, seed, with_replacement, sampling: see ReplayBuffer.
         capacity: transitions.
         frame_stack: frames in a stack, of C / frame_stack channels each.
 
@@ -47,6 +47,7 @@ class FrameBuffer(ReplayBuffer):
         frame_stack: PositiveInt = 1,
         seed: NonNegativeInt = 0,
         with_replacement: bool = True,
+        sampling: SamplingFactory | None = None,
     ):
         require_memory(obs_shape, action_shape, capacity, frame_stack)
         self._stack_shape, self._stack = tuple(obs_shape), frame_stack
@@ -58,7 +59,7 @@ class FrameBuffer(ReplayBuffer):
         self._recent: dict[int, int] = {}  # checksum -> number, of the newest frames
         self._first_row = 0  # number of the oldest row that has all of its frames
         self._staged_frames: torch.Tensor | None = None
-        super().__init__((frame_stack,), action_shape, capacity, device, seed, with_replacement)
+        super().__init__((frame_stack,), action_shape, capacity, device, seed, with_replacement, sampling)
 
     def __len__(self) -> int:
         return min(self.num_added - self._first_row, self.capacity)
@@ -77,7 +78,7 @@ class FrameBuffer(ReplayBuffer):
         super().add(*transition, **named)
         newest = self.num_added - 1
         row = newest % self.capacity
-        self._newest_row[self._places(self._rows[row : row + 1])] = newest
+        self._newest_row[self._places(self.rows[row : row + 1])] = newest
 
     def _put_obs(self, row: np.ndarray, start: int, obs: np.ndarray) -> None:
         frames = np.ascontiguousarray(obs, np.uint8).reshape(self._stack, self._frame_bytes)
@@ -145,12 +146,12 @@ class FrameBuffer(ReplayBuffer):
     def _allocate(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Memory on the device for the rows of a batch and for their frames."""
         num_frames = 2 * batch_size * self._stack
-        rows = torch.empty(batch_size, self._width, device=self.device)
+        rows = torch.empty(batch_size, self.row_width, device=self.device)
         return rows, torch.empty(num_frames, self.frames.row_width, device=self.device)
 
     def _fill(self, indices: np.ndarray, packed: torch.Tensor, frames: torch.Tensor) -> None:
         """Copies rows and their frames to the device."""
-        places = self._places(self._rows.take(indices, axis=0)).ravel()
+        places = self._places(self.rows.take(indices, axis=0)).ravel()
         for ring, numbers, to in ((self, indices, packed), (self.frames, places, frames)):
             if self.device.type == "cpu":  # mode="clip": numpy gathers into `out` without a temporary
                 ring.rows.take(numbers, axis=0, out=to.numpy(), mode="clip")
@@ -174,7 +175,7 @@ class FrameBuffer(ReplayBuffer):
         (self._first_row, stop), (oldest, self.frames.num_added) = spans["rows"], spans["frames"]
         # Which rows have which frames. The rows may be forged: places have to lie in the ring.
         rows = np.arange(self._first_row, stop)
-        places = self._places(self._rows[rows % self.capacity])
+        places = self._places(self.rows[rows % self.capacity])
         if places.size and not 0 <= places.min() <= places.max() < self.frames.capacity:
             raise ValueError("rows name frames outside the ring")
         self._newest_row.fill(-1)
@@ -196,9 +197,9 @@ class PinnedFrameBuffer(FrameBuffer):
     def _fill(self, indices: np.ndarray, packed: torch.Tensor, frames: torch.Tensor) -> None:
         if self._staging is None or self._staging_rows < len(indices):
             self._staging_rows = len(indices)
-            sizes = (len(packed), self._width), (len(frames), self.frames.row_width)
+            sizes = (len(packed), self.row_width), (len(frames), self.frames.row_width)
             self._staging = Staging(*sizes[0], self.device), Staging(*sizes[1], self.device)
-        places = self._places(self._rows.take(indices, axis=0)).ravel()
+        places = self._places(self.rows.take(indices, axis=0)).ravel()
         self._staging[0].send(lambda out: self.rows.take(indices, axis=0, out=out, mode="clip"), packed)
         self._staging[1].send(lambda out: self.frames.rows.take(places, axis=0, out=out, mode="clip"), frames)
 

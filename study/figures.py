@@ -21,31 +21,11 @@ from study.runs import CONFIG_FILE, Columns, Run, load, read
 from study.statistics import Average
 from study.style import LineStyle
 from study.summary import Study, is_suite_task
+from study.training import PANELS, without_seeding
 
-SPEED = "steps_per_second"
 COLUMNS = 4  # panels per row, as in the literature
-PANELS = (  # of one run: column of train.csv, title, unit
-    ("actor_loss", "actor loss", ""),
-    ("critic_loss", "Q loss", ""),
-    ("value_loss", "V loss", ""),
-    ("alpha_loss", "temperature loss", ""),
-    ("alpha_value", "temperature", "alpha"),
-    ("actor_entropy", "policy entropy", "nats"),
-    (SPEED, "speed, once updates run", "environment steps / s"),
-)
 INFO = "info_"  # of columns
 TARGETS = {"actor_entropy": "actor_target_entropy"}  # columns drawn in the same panel
-
-
-def without_seeding(train: Columns) -> Columns:
-    """Returns the log with the speed of episodes that had updates only, if there are any.
-
-    Random actions are taken ten times faster, and would flatten the rest; so would the episode in which updates began.
-    """
-    updated = {step for column, *_ in PANELS if column.endswith("_loss") for step in train.get(column, ([], []))[0]}
-    kept = [(step, value) for step, value in zip(*train.get(SPEED, ([], [])), strict=True) if step in updated]
-    kept = kept[1:] if len(kept) > 2 else kept
-    return train | {SPEED: ([step for step, _ in kept], [value for _, value in kept])} if kept else train
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -71,7 +71,7 @@ class Panel {
 
   draw() {
     const width = this.figure.clientWidth;
-    if (!width) return;
+    if (!width || this.figure.closest("details:not([open])")) return;
     this.leave();
     this.picture.replaceChildren();
     this.picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
@@ -182,7 +182,8 @@ class Panel {
   }
 }
 
-const panels = data.panels.map((panel) => new Panel(panel, document.getElementById("panels")));
+const places = [...document.querySelectorAll(".panels")];
+const panels = places.flatMap((place, index) => data.panels[index].map((panel) => new Panel(panel, place)));
 
 for (const { label, colour, dash } of data.legend) {
   const button = html("button", "", document.getElementById("legend"));

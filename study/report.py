@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shlex
+from datetime import datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from files.reading import read_bytes, read_text
-from study import style, tables
-from study.figures import INFO, PANELS, info_columns, without_seeding
+from study import style, tables, training
+from study.figures import INFO, info_columns
 from study.groups import Group, differences, show
 from study.profiles import TAUS, Profile
 from study.runs import Run, read
@@ -21,14 +22,18 @@ from study.statistics import Average
 from study.summary import Study
 from utils import UserError
 
+TRAINING = "<details><summary>Losses, temperature, entropy, speed</summary><div class='panels'></div></details>"
 HERE = Path(__file__).resolve().parent
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src data:; img-src data:"
 )
 
 
-def html(study: Study) -> str:
+def html(study: Study, command: str = "") -> str:
     """Returns the page.
+
+    Args:
+        command: that makes it, for its last line.
 
     Raises:
         UserError: if a log or a video cannot be read.
@@ -41,13 +46,17 @@ def html(study: Study) -> str:
     sections = [
         f"<h1>{escape(title)}</h1>",
         *(f"<p>{escape(note)}</p>" for note in study.notes),
-        '<div id="legend"></div><div id="panels"></div>',
+        '<div id="legend"></div><div class="panels"></div>',
+        TRAINING if len(study.runs) > 1 else "",
         f"<h2>Returns</h2>{_table(*_returns(study))}<p>{escape(tables.LEGEND)}</p>",
         _improvements(study),
         f"<h2>Settings that differ</h2>{differing}" if differing else "",
         f"<h2>Last videos</h2><div id='videos'>{videos}</div>" if videos else "",
         f"<h2>Runs</h2>{_runs(study, labels)}",
         f"<h2>Made with</h2>{made}" if (made := _provenance(study)) else "",
+        f"<footer>Written {datetime.now():%Y-%m-%d %H:%M} by <code>{escape(command)}</code></footer>"
+        if command
+        else "",
     ]
     css, script = (read_text(HERE / name, inside=0) for name in ("report.css", "report.js"))
     page = [
@@ -80,8 +89,8 @@ def _data(study: Study) -> dict[str, Any]:
     if len(study.runs) == 1:
         panels[0]["title"] += ": mean, and minimum to maximum of its episodes"
         panels[0]["lines"][0] |= _episode_band(study.runs[0])
-        train = without_seeding(read(study.runs[0].folder / "train.csv"))
-        for column, title, unit in PANELS:
+        train = training.without_seeding(read(study.runs[0].folder / "train.csv"))
+        for column, title, unit in training.PANELS:
             if column in train:
                 steps, values = train[column]
                 panels.append(_panel(title, unit, [_curve(study.labels[0], study, 1, steps=steps, values=values)]))
@@ -90,11 +99,24 @@ def _data(study: Study) -> dict[str, Any]:
             steps, values = evaluations[column]
             title = f"{column.removeprefix(INFO)}, mean of an evaluation"
             panels.append(_panel(title, "", [_curve(study.labels[0], study, 2, steps=steps, values=values)]))
+    panels_of = [panels] + ([_training_panels(study)] if len(study.runs) > 1 else [])
     legend = [
         {"label": label, "colour": line_style.colour, "dash": line_style.dash}
         for label, line_style in study.styles.items()
     ]
-    return {"panels": panels, "legend": legend, "fewer": style.FEWER_RUNS, "dark": style.ON_DARK}
+    return {"panels": panels_of, "legend": legend, "fewer": style.FEWER_RUNS, "dark": style.ON_DARK}
+
+
+def _training_panels(study: Study) -> list[dict[str, Any]]:
+    """A panel for each task and column of train.csv that one of its runs has, with a curve per group."""
+    panels = []
+    for task, groups in study.tasks.items():
+        of_groups = [(group.label, training.averages(group)) for group in groups]
+        for column, title, unit in training.PANELS:
+            curves = [_average_curve(label, logged[column], study) for label, logged in of_groups if column in logged]
+            if curves:
+                panels.append(_panel(f"{task}: {title}", unit, curves))
+    return panels
 
 
 def _panel(title: str, unit: str, curves: list[dict[str, Any]]) -> dict[str, Any]:

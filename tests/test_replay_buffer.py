@@ -113,7 +113,7 @@ def test_chunks_and_state_dict_restore_a_full_ring(monkeypatch: pytest.MonkeyPat
     other = ReplayBuffer((3,), (2,), 10, CPU, seed=9)
     start, sizes = 27, []
     for rows in buffer.chunks(27, 37):
-        assert np.shares_memory(rows, buffer._rows)
+        assert np.shares_memory(rows, buffer.rows)
         other.put_chunk(start, rows)
         start += len(rows)
         sizes.append(len(rows))

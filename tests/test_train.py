@@ -138,7 +138,7 @@ def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> No
 def test_no_transition_reaches_across_episodes(tmp_path: Path, num_envs: int, asynchronous: bool) -> None:
     several = (f"num_envs={num_envs}", f"async_envs={asynchronous}", "num_train_steps=240", "num_seed_steps=120")
     run = probes.train(tmp_path, "env=probes:ProbeNumbered-v0", *several)
-    stored = run.replay_buffer._rows[: run.replay_buffer.num_added]
+    stored = run.replay_buffer.rows[: run.replay_buffer.num_added]
     episode, step, discount, next_episode, next_step = (stored[:, column] for column in (0, 1, 4, 5, 6))
     assert len(stored) == 240
     assert (episode == next_episode).all()
@@ -165,7 +165,7 @@ def test_the_agent_observes_every_transition_once_before_it_is_stored(tmp_path: 
     run.agent.observe = observe
     run.run()
     run.close()
-    np.testing.assert_array_equal(np.concatenate(shown), run.replay_buffer._rows[:240])
+    np.testing.assert_array_equal(np.concatenate(shown), run.replay_buffer.rows[:240])
 
 
 def test_processes_change_no_byte(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.encoder import Encoder
-from agent.networks.heads import CategoricalHead, QuantileHead, ScalarHead
+from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
 from agent.networks.layers import Dropout, LayerNorm, RMSNorm
 from agent.networks.mlp import MLP, Linear, mlp
 from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual
@@ -13,6 +13,7 @@ __all__ = [
     "CategoricalHead",
     "Dropout",
     "Encoder",
+    "HuberHead",
     "LayerNorm",
     "Linear",
     "Network",

@@ -67,6 +67,20 @@ class ScalarHead(nn.Module, Validated):
         return losses.td_error(outputs, target)
 
 
+class HuberHead(ScalarHead):
+    """As ScalarHead, with the loss and the TD error that rows drawn as LAP does need (arXiv 2007.06049).
+
+    That loss is linear beyond an error of 1, where LAP draws in proportion to the error.
+    """
+
+    def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        return losses.huber(outputs, target, weight)
+
+    def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The largest absolute TD error of the critics, (B,)."""
+        return (target - outputs).abs().amax(0).squeeze(-1)
+
+
 class QuantileHead(nn.Module, Validated):
     """Quantiles of the return; targets pool those of all critics and drop the largest (TQC, arXiv 2005.04269).
 

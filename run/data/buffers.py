@@ -59,8 +59,8 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
     if has_our_buffer(cfg):
         capacity = cfg.replay_buffer["capacity"]
         num_bytes = frames.nbytes(*spec, capacity, cfg.frame_stack) if spec.is_image else nbytes(*spec, capacity)
-        with_replacement = draws_with_replacement(cfg)
-        return device_buffer.choose_storage(cfg.replay_storage, device, with_replacement, capacity, num_bytes)
+        with_replacement, uniform = draws_with_replacement(cfg), cfg.replay_buffer.get("sampling") is None
+        return device_buffer.choose_storage(cfg.replay_storage, device, with_replacement, capacity, num_bytes, uniform)
     if cfg.replay_storage != "auto":
         raise UserError(
             f"replay_storage={cfg.replay_storage}: it chooses where replay_buffer.ReplayBuffer has its rows, and "

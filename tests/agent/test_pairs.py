@@ -31,12 +31,13 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "num_envs": (1, 3),
     # Parts that are keys of a network are values of one factor: each replaces the network whole.
     "network": (OWN, "dropout in the critics", "dropout in the actor", "LayerNorm", "RMSNorm", "BatchNorm"),
-    "head": (OWN, "targets of the mean", "quantile head", "categorical head"),
+    "head": (OWN, "targets of the mean", "quantile head", "categorical head", "Huber head"),
     "observations": (OWN, "normalised observations"),
     "rewards": (OWN, "normalised rewards"),
     "noise": (OWN, "held noise"),
     "decay": (OWN, "weight decay"),
     "average": (OWN, "averaged actor"),
+    "rows": (OWN, "prioritised rows", "fading rows"),
 }
 SHORT = (
     *("env=probes:ProbeDrawn-v0", "num_seed_steps=24", "num_train_steps=75", "updates_per_step=1", "num_threads=1"),
@@ -131,5 +132,5 @@ def test_or_it_is_refused_in_one_line(
 ) -> None:
     assert command(*words_of(name, part), *SILENT) == 2
     said = capfd.readouterr().err
-    assert said.count("\n") == 1 and said.startswith("train.py: agent."), said
+    assert said.count("\n") == 1 and said.startswith(("train.py: agent.", "train.py: replay_buffer:")), said
     assert list(tmp_path.iterdir()) == []

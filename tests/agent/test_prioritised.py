@@ -12,7 +12,7 @@ from own_buffers import ListBuffer, PrioritisedBuffer
 from stand_in_graphs import AGENTS, StandInGraphs, assert_same, fill, learned, make_buffer, sees_images, train
 
 from agent.execution.captured import Captured
-from agent.networks.heads import CategoricalHead, QuantileHead, ScalarHead
+from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
 from agent.toolkit.priorities import require_support
 from replay.device import DeviceReplayBuffer
 from replay.frames import FrameBuffer
@@ -22,7 +22,12 @@ from run.execution import set_execution
 from utils import UserError
 
 CPU = torch.device("cpu")
-HEADS = {"scalar": ScalarHead(), "quantile": QuantileHead(5, 1), "categorical": CategoricalHead(7, (-3.0, 3.0))}
+HEADS = {
+    "scalar": ScalarHead(),
+    "Huber": HuberHead(),
+    "quantile": QuantileHead(5, 1),
+    "categorical": CategoricalHead(7, (-3.0, 3.0)),
+}
 CATEGORICAL = "agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}"
 DIFFERENT = ("sac", "td3", "tqc", "crossq", "flash_sac", "drq")
 TAKE_PART = [
@@ -141,6 +146,16 @@ def test_a_weighted_loss_is_the_mean_of_weighted_rows(name: str) -> None:
     by_hand = sum(weight[b] * head.loss(outputs[:, b : b + 1], target[b : b + 1]) for b in range(6)) / 6
     torch.testing.assert_close(head.loss(outputs, target, weight), by_hand)
     torch.testing.assert_close(head.loss(outputs, target, torch.ones_like(weight)), head.loss(outputs, target))
+
+
+def test_a_huber_head_is_linear_beyond_one_and_gives_back_the_largest_error() -> None:
+    outputs = torch.tensor([[[0.5], [3.0]], [[-1.0], [0.25]]], dtype=torch.float64, requires_grad=True)
+    target = torch.zeros(2, 1, dtype=torch.float64)
+    loss = HuberHead().loss(outputs, target)
+    torch.testing.assert_close(loss, torch.tensor((0.125 + 2.5 + 0.5 + 0.03125) / 2, dtype=torch.float64))
+    (gradient,) = torch.autograd.grad(loss, outputs)
+    assert gradient.flatten().tolist() == [0.25, 0.5, -0.5, 0.125]
+    assert HuberHead().td_error(outputs, target).tolist() == [1.0, 3.0]
 
 
 @pytest.mark.parametrize("name", DIFFERENT)

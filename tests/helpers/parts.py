@@ -38,10 +38,13 @@ PARTS: dict[str, tuple[str, ...]] = {
     "targets of the mean": head("ScalarHead", target_q="mean"),
     "quantile head": head("QuantileHead"),
     "categorical head": head("CategoricalHead"),
+    "Huber head": head("HuberHead"),
     "normalised observations": ("agent/observation_normaliser=running",),
     "normalised rewards": ("agent/reward_normaliser=returns",),
     "held noise": ("agent/exploration=held",),
     "weight decay": ("agent.actor_weight_decay=0.1", "agent.critic_weight_decay=0.1"),
+    "prioritised rows": ("replay_buffer=prioritized",),
+    "fading rows": ("replay_buffer=fading",),
     "averaged actor": ("agent.actor_average_share=0.3",),
 }
 

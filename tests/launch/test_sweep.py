@@ -1,4 +1,4 @@
-"""Sweeps: what fails is told of at the end, and stops nothing; what is missing is done when it is asked for again."""
+"""Sweeps: what fails is reported at the end and stops no other run; a repeated command runs what is missing."""
 
 import math
 import os
@@ -28,7 +28,7 @@ from utils import RunError, UserError
 SWEEP = ("-m", "env=Pendulum-v1", *probes.SMALL, "checkpoint_frequency=40", "num_train_steps=160", *SILENT)
 
 
-def test_a_run_that_fails_stops_no_other_and_is_told_of_at_the_end(
+def test_a_failed_run_stops_no_other_and_is_reported_at_the_end(
     tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     batches = "hydra.sweeper.max_batch_size=1"  # after each of which the sweeper looks at what came back
@@ -45,9 +45,9 @@ def test_a_run_that_fails_stops_no_other_and_is_told_of_at_the_end(
     assert command(*arguments) == 2
     assert "there are runs in it; choose another folder, or add resume=auto" in capsys.readouterr().err
     assert command(*SWEEP, "hydra.sweep.dir=sw", "agent.critic_lr=1e-3,1e30", "seed=2", "resume=auto") == 3
-    said = capsys.readouterr()
-    assert said.err.startswith("train.py: 1 of the sweep's runs failed:"), "the other's old failure is no news"
-    assert said.out.count("nothing is left to do") == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith("train.py: 1 of the sweep's runs failed:"), "the other's old failure is no news"
+    assert printed.out.count("nothing is left to do") == 1
 
 
 def test_a_failure_is_noted_and_what_begins_again_takes_the_note_away(tmp_path: Path, capsys: Any) -> None:
@@ -165,9 +165,9 @@ def test_a_run_ends_with_the_worker_that_wanted_it(monkeypatch: pytest.MonkeyPat
         "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'told\\n'), os._exit(0)));"
         "os.write(1, b'begun\\n'); signal.alarm(60); signal.pause()"  # which ends it if nobody tells it
     )
-    start = f"subprocess.Popen([sys.executable, '-c', {run!r}], env=told).wait()"
-    told = "told = os.environ | {own_process.PARENT: str(os.getpid())}"
-    worker = f"import os, subprocess, sys; from launch import own_process; {told}; {start}"
+    start = f"subprocess.Popen([sys.executable, '-c', {run!r}], env=environment).wait()"
+    environment = "environment = os.environ | {own_process.PARENT: str(os.getpid())}"
+    worker = f"import os, subprocess, sys; from launch import own_process; {environment}; {start}"
     process = subprocess.Popen([sys.executable, "-c", worker], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"

@@ -67,12 +67,21 @@ def test_runs_of_an_earlier_sweep_count_when_their_jobs_begin_again(
 
 
 def test_a_long_list_is_cut_and_a_run_without_files_is_named(tmp_path: Path) -> None:
-    report = SweepReport(tmp_path, None)
+    report = SweepReport(tmp_path, 30)
     for number in range(sweep_report.MOST_LINES + 3):
         (tmp_path / f"{number:02}").mkdir()
         begin(tmp_path / f"{number:02}")
-    said = text(report, report.runs(), report.runs()).splitlines()
-    assert said[0] == "Sweep: 0 done, 23 running" and said[1] == "  00: running" and said[-1] == "  and 3 more"
+    lines = text(report, report.runs(), report.runs()).splitlines()
+    assert lines[0] == "Sweep: 0 of 30 done, 23 running" and lines[1] == "  00: running" and lines[-1] == "  and 3 more"
+
+
+def test_finished_trials_of_a_continued_study_are_not_to_come(tmp_path: Path) -> None:
+    for name in ("0", "1", "2"):
+        begin(made(tmp_path / name, 500))
+    run_folder.mark_finished(tmp_path / "0", 1000, 7.5)
+    run_folder.mark_failed(tmp_path / "1", [], "too hot")
+    assert SweepReport(tmp_path, 10, of_study=True).head([]) == "0 of 8 done"
+    assert SweepReport(tmp_path, 10).head([]) == "0 of 10 done"
 
 
 def test_the_reports_end_with_the_sweep_and_say_nothing_of_ctrl_c(
@@ -97,15 +106,20 @@ def test_a_sweep_reports_its_runs(
 ) -> None:
     run = ("env=ProbeTimeLimit-v0", *probes.SMALL, "num_train_steps=120", *SILENT)
     assert command("-m", *run, "seed=1,2", "hydra.sweep.dir=sw") == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[-5:-2] == ["Sweep: 2 of 2 done", *(f"  seed-{seed}: finished, return 5.0" for seed in (1, 2))]
-    assert not any(line.startswith("Watch") for line in said)
-    assert sum(line == f"Folder: {tmp_path}/sw/seed-{seed}" for line in said for seed in (1, 2)) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-5:-2] == ["Sweep: 2 of 2 done", *(f"  seed-{seed}: finished, return 5.0" for seed in (1, 2))]
+    assert not any(line.startswith("Watch") for line in lines)
+    assert sum(line == f"Folder: {tmp_path}/sw/seed-{seed}" for line in lines for seed in (1, 2)) == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "number"),
-    [("seed=1,2,3 env=cheetah_run,walker_walk", 6), ("seed=range(1,5)", 4), ("seed=1", 1)],
+    [
+        ("seed=1,2,3 env=cheetah_run,walker_walk", 6),
+        ("seed=range(1,5)", 4),
+        ("seed=1", 1),
+        ("hydra/sweeper=tuning seed=1,2", 40),
+    ],
 )
 def test_the_number_of_a_sweeps_runs_is_known_before_it_begins(arguments: str, number: int) -> None:
     runs = read(["-m", *arguments.split()]).runs

@@ -52,7 +52,7 @@ def test_more_rows_than_one_copy_takes_and_more_than_the_ring_holds() -> None:
         for i in range(3 * MIRRORED_ROWS + 17):
             buffer.add(*transition(i))
         buffer.stage(1)
-        assert torch.equal(buffer._mirror, torch.from_numpy(buffer._rows))  # type: ignore[attr-defined]
+        assert torch.equal(buffer._mirror, torch.from_numpy(buffer.rows))  # type: ignore[attr-defined]
 
 
 def test_draws_are_uniform_and_follow_the_seed() -> None:
@@ -169,7 +169,7 @@ def test_staging_loses_no_row_however_late_the_device_copies(monkeypatch: pytest
     buffer.stage(1)
     for event in events:
         event.synchronize()
-    assert torch.equal(buffer._mirror, torch.from_numpy(buffer._rows))  # type: ignore[attr-defined]
+    assert torch.equal(buffer._mirror, torch.from_numpy(buffer.rows))  # type: ignore[attr-defined]
 
 
 def test_without_replacement_is_for_the_host() -> None:

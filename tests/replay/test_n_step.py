@@ -114,7 +114,7 @@ def test_what_waits_survives_a_restart_and_a_reused_array() -> None:
             part.fill(0)
         for row in straight.rows(*step):
             whole.add(*row)
-    np.testing.assert_array_equal(halves._rows, whole._rows)
+    np.testing.assert_array_equal(halves.rows, whole.rows)
 
 
 def test_without_a_discount_rewards_are_summed() -> None:
@@ -145,8 +145,8 @@ def test_one_step_is_what_it_always_was() -> None:
             plain.add(*row)
         for row in NStep(1).rows(*step):
             buffer.add(*row)
-    np.testing.assert_array_equal(buffer._rows, plain._rows)
-    assert set(np.unique(buffer._rows[:, 4])) == {0.0, 1.0}
+    np.testing.assert_array_equal(buffer.rows, plain.rows)
+    assert set(np.unique(buffer.rows[:, 4])) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_as_many_updates_whatever_waits(tmp_path: Path) -> None:
     for n in (1, 4):
         several = ("num_envs=3", f"n_step={n}", "num_train_steps=240", "num_seed_steps=120", "update_every=7")
         run = probes.train(tmp_path / str(n), "env=probes:ProbeNumbered-v0", *several)
-        stored = run.replay_buffer._rows[: run.replay_buffer.num_added]
+        stored = run.replay_buffer.rows[: run.replay_buffer.num_added]
         assert (stored[:, 0] == stored[:, 5]).all()  # the number of the episode, before and behind
         assert len(stored) + run.loop.n_step.num_pending == 240
         made.append(run.agent.num_updates)

@@ -36,7 +36,7 @@ def test_a_ring_is_restored_from_its_segments(tmp_path: Path, capacity: int, ste
     found, _ = newest_intact(tmp_path, "agent", buffer=True)
     other = new_buffer(capacity)
     found.load_rows(other, buffer.state_dict())
-    np.testing.assert_array_equal(other._rows, buffer._rows)
+    np.testing.assert_array_equal(other.rows, buffer.rows)
 
 
 def test_a_segment_is_written_once_and_deleted_when_no_checkpoint_lists_it(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_is_replaced_and_not_counted(tmp_path: Path) -> Non
     again.save(9, {"agent": state(9)}, no_policy, filled(rows, 9))
     assert names(tmp_path) == ["step_9", "step_7"]
     assert newest_intact(tmp_path, "agent", buffer=True)[0].step == 9
-    np.testing.assert_array_equal(rows._rows, buffer._rows)
+    np.testing.assert_array_equal(rows.rows, buffer.rows)
 
 
 def test_a_damaged_checkpoint_that_is_written_again_is_kept(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: 
         run.run()
     run.close()
     stored = run.replay_buffer
-    assert np.isfinite(stored._rows[: len(stored)]).all()
+    assert np.isfinite(stored.rows[: len(stored)]).all()
     found, broken = checkpoint.newest_intact(tmp_path, "agent", "run", buffer=True)
     assert found.step == 30 and not broken
 

@@ -60,7 +60,7 @@ def test_a_later_call_continues_with_agent_and_buffer() -> None:
     agent = make(envs[0])
     first = train(agent, envs, 80, num_seed_steps=40, action_repeat=2, execution="eager")
     assert first.steps == 80 and first.replay_buffer.num_added == 40 and agent.num_updates == 20
-    assert np.abs(first.replay_buffer._rows[:40, 3]).max() <= 1
+    assert np.abs(first.replay_buffer.rows[:40, 3]).max() <= 1
     again = train(agent, envs[1], 20, num_seed_steps=0, replay_buffer=first.replay_buffer, seed=2, execution="eager")
     assert again.replay_buffer is first.replay_buffer and again.replay_buffer.num_added == 60
     assert agent.num_updates == 40
@@ -75,7 +75,7 @@ def test_the_loop_is_that_of_train_py(tmp_path: Path) -> None:
     networks = {name: node for name, node in run.agent.made_with[1].items() if name not in shapes(env)}
     agent = SACAgent(**shapes(env, "cpu"), **networks)
     came = train(agent, env, 150, num_seed_steps=60, seed=3, execution="eager")
-    np.testing.assert_array_equal(came.replay_buffer._rows, run.replay_buffer._rows)
+    np.testing.assert_array_equal(came.replay_buffer.rows, run.replay_buffer.rows)
     assert all(map(torch.equal, agent.critic.parameters(), run.agent.critic.parameters()))
 
 

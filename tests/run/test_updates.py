@@ -65,7 +65,7 @@ def test_who_acts_first(tmp_path: Path, policy: str) -> None:
     first.agent.save_policy(tmp_path / "policy.pt")
     chosen = quoted(tmp_path / "policy.pt") if policy == "saved" else policy
     run = probes.train(tmp_path / "run", "env=ProbeTimeLimit-v0", "num_train_steps=100", f"seed_policy={chosen}")
-    actions = run.replay_buffer._rows[:100, 1]
+    actions = run.replay_buffer.rows[:100, 1]
     # Uniform actions have a kurtosis of 1.8; those of the fresh policy, narrower than the range, are not spread so.
     assert (abs(actions.std() - 3**-0.5) < 0.06) == (policy == "uniform")
     assert (actions.min() > 0.5) == (policy == "saved")

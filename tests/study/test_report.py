@@ -44,6 +44,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
                 run = make_run(
                     sweep / f"{env}-{place}-{seed}", returns, env=env, seed=seed, length=120_000, experiment=label
                 )
+                if label == "plain" and env == "cheetah_run":
+                    rows = [f"{1000 * k},{seed},{k / 100 if k > 1 else ''}" for k in range(1, 121)]
+                    (run / "train.csv").write_text("\n".join(["step,critic_loss,actor_entropy", *rows, ""]))
                 if seed == 1:
                     film(run, 60_000)
                     film(run, 120_000)
@@ -70,7 +73,8 @@ def wait(browser: Any, script: str, *arguments: Any) -> None:
 
 
 def panels(page: Any) -> list[Any]:
-    return page.find_elements("css selector", ".panel")
+    """The panels above the fold: those of training are folded away."""
+    return [panel for panel in page.find_elements("css selector", ".panel") if panel.is_displayed()]
 
 
 def test_the_curves_are_those_of_the_study(page: Any) -> None:
@@ -123,6 +127,21 @@ def test_a_pointer_on_a_profile_reads_tau_and_shares(page: Any) -> None:
     assert axis == "tau" and re.fullmatch(r"tau = 0\.(08|09|1)", said[0])
     assert said[1] == "sac, experiment=plain: 0.58"  # (1 / 2 + 2 / 3) / 2; of one task two finished runs: no band
     assert re.fullmatch(re.escape(f"sac, experiment={HOSTILE}: 0.67 ") + r"\[0\.[1-5]\d, 1\.00\]", said[2])
+
+
+def test_losses_and_entropies_unfold_with_the_mean_of_each_group(page: Any) -> None:
+    page.find_element("tag name", "summary").click()
+    wait(page, "return document.querySelectorAll('details polyline').length == 2")
+    loss, entropy = page.find_elements("css selector", "details .panel")
+    assert [panel.text.split("\n")[0] for panel in (loss, entropy)] == [
+        "cheetah_run: Q loss",
+        "cheetah_run: policy entropy nats",
+    ]
+    data = json.loads(page.find_element("id", "data").get_attribute("textContent"))
+    (of_loss,), (of_entropy,) = (panel["lines"] for panel in data["panels"][1])
+    assert of_loss["values"] == [2.0] * 50 and of_loss["low"] == [1.0] * 50 and of_loss["high"] == [3.0] * 50
+    assert of_entropy["steps"][:2] == [2400, 4800] and of_entropy["values"][:2] == [0.02, 0.035]  # rows 2; 3 and 4
+    page.find_element("tag name", "summary").click()
 
 
 def test_a_label_switches_its_curves_off_and_on(page: Any) -> None:

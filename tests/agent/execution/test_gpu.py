@@ -200,7 +200,7 @@ def test_the_mirror_holds_every_row_though_nobody_waits() -> None:
                 work = work @ work  # the copies come late
             buffer.stage(1)
     buffer.stage(1)
-    assert np.array_equal(buffer._mirror.cpu().numpy(), buffer._rows)
+    assert np.array_equal(buffer._mirror.cpu().numpy(), buffer.rows)
 
 
 @pytest.mark.parametrize("storage", ON_GPU)
