@@ -1,4 +1,4 @@
-"""Locks on open files, which the operating system releases when the file is closed or the process ends."""
+"""Locks on open files."""
 
 import errno
 

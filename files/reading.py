@@ -1,4 +1,4 @@
-"""Reads files that may come from someone else, without waiting, and within limits.
+"""Reads files: no link, no pipe, nothing vast.
 
 A path that the user typed may be a link, as users link folders of their own. A name that the program adds to it may
 not: it would lead out of a folder that somebody else has filled.

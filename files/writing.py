@@ -1,4 +1,4 @@
-"""Writes files and folders so that each is whole or not there, and nothing but them changes.
+"""Writes files and folders that are whole or not there.
 
 What is new is written under a name that nobody can have prepared, `.<name>.<random>.part` with the name's suffix, and
 then renamed. Renaming replaces a link and does not follow it. A killed process leaves its part behind, and the next one
