@@ -19,8 +19,8 @@ MOST_BYTES = {  # the largest file of a kind, by name or suffix
     ".yaml": 2**20,  # a run's settings have 200 values
     ".txt": 2**20,
     ".json": 2**26,  # a manifest has 150 bytes per segment; the spaces of a data set have two numbers per pixel
-    ".csv": 2**28,
-    ".mp4": 2**28,
+    ".csv": 2**31,  # ten million episodes
+    ".mp4": 2**31,
     "replay_buffer.pt": 2**38,
 }
 MOST_OTHER_BYTES = 2**33  # weights
@@ -52,7 +52,7 @@ def open_descriptor(path: Path, flags: int, inside: int = 1) -> int:
     """Opens a regular file like `os.open`; see `open_file`."""
     try:
         # A pipe's reader would wait for its writer.
-        descriptor = _open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, inside)
+        descriptor = _open(path, flags | os.O_NONBLOCK, inside)
     except OSError as error:
         is_link = any(level.is_symlink() for level in (path, *path.parents)[:inside])
         reason = "a link, and none is followed here" if is_link else error.strerror

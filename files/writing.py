@@ -110,17 +110,25 @@ def _claim(path: Path, is_folder: bool) -> tuple[Path, int]:
             partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part{path.suffix}")
             if is_folder:
                 partial.mkdir()
-                descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             else:
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                descriptor = os.open(partial, flags, 0o666)
-            with contextlib.suppress(OSError):  # a file system without locks
-                lock(descriptor)
-            if partial.exists():
+                descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+            if _is_kept(partial, descriptor):
                 return partial, descriptor
-            os.close(descriptor)  # before it was locked, another process took it for abandoned
+            os.close(descriptor)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _is_kept(partial: Path, descriptor: int) -> bool:
+    """Locks a part; False if another process took it for abandoned before it was locked."""
+    try:
+        lock(descriptor)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, where none is taken for abandoned
+        pass
+    return partial.exists()
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -128,8 +136,7 @@ def _remove_abandoned(path: Path) -> None:
     for part in path.parent.glob(glob.escape(f".{path.name}.") + "[0-9a-f]" * 8 + glob.escape(f".part{path.suffix}")):
         is_folder = part.is_dir()
         with contextlib.suppress(OSError):  # locked, so it is being written
-            flags = (os.O_RDONLY if is_folder else os.O_RDWR) | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(part, flags)
+            descriptor = os.open(part, (os.O_RDONLY if is_folder else os.O_RDWR) | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
                 lock(descriptor)
                 shutil.rmtree(part) if is_folder else part.unlink()
@@ -163,7 +170,7 @@ def truncate(path: Path, size: int) -> None:
 
 def sync(path: Path) -> None:
     """Flushes a file, or a folder's list of names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
     finally:

@@ -151,7 +151,7 @@ class Workspace:
                 raise EnvError(said, error.trace) from error.__cause__
             raise RunError(said) from error
         finally:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, UserError):  # plot.py reports what is wrong with a log
                 self.logger.close()
                 if self.cfg.save_figure and self.progress.step and self.stopping.signal_number in (None, signal.SIGINT):
                     import plot  # not before: matplotlib takes a second to import

@@ -60,9 +60,7 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
     env.close()
     kind, agent_name = "Sampled" if sampled else "Greedy", cfg.agent["name"]
     description = f"{kind} episodes of {agent_name} in {cfg.env} after {trained.step} steps of training."
-    metadata: dict[str, Any] = {"dataset_id": dataset_id, "algorithm_name": agent_name, "description": description}
-    metadata |= {"minari_version": __version__, "env": cfg.env, "action_repeat": cfg.action_repeat}
-    metadata |= {"step": trained.step}
+    metadata: dict[str, Any] = {"env": cfg.env, "action_repeat": cfg.action_repeat, "step": trained.step}
     buffers = [
         EpisodeBuffer(
             seed=recording.seed,
@@ -83,8 +81,10 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
         with new_folder(folder) as partial, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Minari asks for an environment
             storage = MinariStorage.new(partial / "data", **spaces, data_format="hdf5")
-            storage.update_metadata(metadata)
+            about = {"dataset_id": dataset_id, "algorithm_name": agent_name, "description": description}
+            storage.update_metadata(about | {"minari_version": __version__})
             storage.update_episodes(buffers)
+            storage.update_metadata(metadata)
     except OSError as error:
-        raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({error.strerror})") from None
+        raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({error.strerror or one_line(error)})") from None
     return folder

@@ -97,20 +97,24 @@ def test_two_that_write_one_name_do_not_disturb_each_other(tmp_path: Path) -> No
     assert names(tmp_path) == ["a.csv", "data"] and names(tmp_path / "data") == ["fast"]
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
 def test_a_part_that_is_taken_for_abandoned_before_it_is_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
     lock, taken = writing.lock, []
 
     def late(descriptor: int) -> None:
         if not taken:  # another process was faster
             taken.extend(tmp_path.glob(".a.*"))
+            if not is_deleted:
+                raise BlockingIOError(errno.EAGAIN, "locked")
             taken[0].unlink()
         lock(descriptor)
 
     monkeypatch.setattr(writing, "lock", late)
     write_text(tmp_path / "a", "whole")
-    assert taken and names(tmp_path) == ["a"]
+    taken[0].unlink(missing_ok=True)
+    assert names(tmp_path) == ["a"] and (tmp_path / "a").read_text() == "whole"
 
 
 def test_without_locks_files_are_written_and_parts_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
