@@ -12,7 +12,7 @@ from envs.episodes import Recording
 from files.writing import new_folder, write_text
 from replay import minari_files
 from run.saving.run_policy import RunPolicy
-from utils import UserError
+from utils import UserError, one_line
 
 
 def require_new(dataset_id: str) -> Path:
@@ -86,5 +86,6 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
             storage.update_episodes(buffers)
             storage.update_metadata(metadata)
     except OSError as error:
-        raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({error.strerror or one_line(error)})") from None
+        reason = error.strerror or one_line(error)  # HDF5's own errors have no `strerror`
+        raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({reason})") from None
     return folder
