@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from agent.toolkit.dispatch import DispatchMode
 from settings.operating_system import available_bytes
 from utils import UserError
 
@@ -13,7 +13,7 @@ FLOAT_BYTES = 4
 COPIES = 4  # of a weight: the weight, its gradient and Adam's two averages
 
 
-class WeightLimit(TorchDispatchMode):
+class WeightLimit(DispatchMode):
     """Within it, a tensor with which all new ones would have more numbers than the limit is not created.
 
     Args:

@@ -6,8 +6,10 @@ Every candidate is a list of overrides on top of the preset. A run is evaluated 
 its evaluations are lines of benchmarks/results/keeping.csv, and what is there is not run again, unless the candidate
 has other settings by now. A candidate that trains as the preset does until FORK goes on from the checkpoint that the
 preset's own run has there: the same bytes as from the start, at three eighths of the time. Its evaluations until then
-are the preset's. The other tasks of the suite are not looked at here. With --report nothing is run: a table of what is
-there, of the last evaluation, the best, and the part of the best that the last one is.
+are the preset's. Averaging does not change the training: with --newest, the newest weights of an averaged run,
+evaluated at its checkpoints, stand for the preset's own run. The other tasks of the suite are not looked at here. With
+--report nothing is run: a table of what is there, of the last evaluation, the best, and the part of the best that the
+last one is.
 """
 
 import shutil
@@ -21,6 +23,11 @@ import suite
 from omegaconf import OmegaConf
 from records import Records, digest
 from training import ROOT, Curve, Job, curve, done, finish, made_by, options, ours, record_of, recorded
+
+from agent.policy_file import load_policy
+from run.evaluation.background import make_evaluator
+from run.saving.resume import settings_of
+from utils import load_plain
 
 FOLDER = ROOT / "exp" / "benchmarks" / "keeping"
 RUNS = Records(ROOT / "benchmarks" / "results" / "keeping.csv", ("candidate", "task", "seed", "settings"))
@@ -64,8 +71,7 @@ def job(candidate: str, task: str, seed: int) -> Job:
     name = "".join(letter if letter.isalnum() else "_" for letter in candidate)
     overrides = ["preset=strong", *CANDIDATES[candidate], f"num_train_steps={STEPS}", f"eval_frequency={EVERY}"]
     overrides.append("num_eval_episodes=20")
-    keep = STEPS // EVERY if candidate == BASE else 1
-    return ours(FOLDER / f"{name}__{task}_s{seed}", task, seed, overrides, EVERY, keep)
+    return ours(FOLDER / f"{name}__{task}_s{seed}", task, seed, overrides, EVERY, STEPS // EVERY)
 
 
 def settings(candidate: str) -> str:
@@ -111,6 +117,21 @@ def run(keys: Sequence[Key]) -> None:
     finish([job(*key) for key in keys], after=keep)
 
 
+def newest(candidate: str, task: str, seed: int) -> Curve:
+    """Evaluates the newest weights of an averaged run, with the episodes that the preset's own run would have had."""
+    folder = job(candidate, task, seed).folder
+    steps, seconds, _ = curve(folder)
+    cfg = settings_of(folder, [])
+    evaluator = make_evaluator(cfg, folder, films=False)
+    returns = []
+    for step in steps:
+        checkpoint = folder / "checkpoints" / f"step_{step:.0f}"
+        policy = load_policy(checkpoint / "policy.pt")
+        policy.actor.load_state_dict(load_plain(checkpoint / "agent.pt")["actor"])
+        returns.append(mean(evaluator.evaluate(policy, int(step)).returns))
+    return Curve(steps, seconds, returns)
+
+
 def report(candidates: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> None:
     """Of each candidate on each task: last / best, means over seeds. The means behind are over all of its runs, beside
     the last of the preset's on the same tasks with the same seeds."""
@@ -139,8 +160,14 @@ def main() -> None:
     parser = options(__doc__, TASKS, (11,))
     parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--newest", choices=WHOLE, help="an averaged candidate, whose runs also give the preset's")
     args = parser.parse_args()
-    if not args.report:
+    if args.newest:
+        there = found()
+        for task, seed in product(args.tasks, args.seeds):
+            if (args.newest, task, seed) in there and (BASE, task, seed) not in there:
+                RUNS.add((BASE, task, seed, settings(BASE)), newest(args.newest, task, seed))
+    elif not args.report:
         there = found()
         missing = [
             (candidate, task, seed)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from agent.toolkit.dispatch import DispatchMode
 
 Tensors = list[torch.Tensor]
 
@@ -119,7 +120,7 @@ _TAKES_A_NUMBER = {  # and rounds it to float32 first; a division would multiply
 }
 
 
-class _SourceWriter(TorchDispatchMode):
+class _SourceWriter(DispatchMode):
     """Writes the operations that run under it as the TorchScript of `program(inputs, constants, lists)`.
 
     Tensors from outside come in `constants`. Lists of them come whole, in `lists`: TorchScript assumes that nobody else

@@ -1,0 +1,25 @@
+"""Modes that see every operation leave torch's compiler alone."""
+
+import subprocess
+import sys
+
+from runs import ROOT
+
+PROGRAM = """
+import sys
+import torch
+from agent.execution.tracing import trace
+from run.memory import WeightLimit
+
+with WeightLimit(100, "too many"):
+    layer = torch.nn.Linear(3, 4)
+_, replay = trace(lambda inputs: [layer(inputs[0]).detach()], [torch.ones(2, 3)])
+assert torch.equal(replay([torch.ones(2, 3)])[0], layer(torch.ones(2, 3)))
+print(*[name for name in sys.modules if name == "torch._dynamo"])
+"""
+
+
+def test_the_compiler_is_not_imported() -> None:
+    """That takes most of a second of every start."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("\n", 0), done.stderr
