@@ -8,9 +8,7 @@ the policy before it appears (docs/EXPORT.md).
 """
 
 import argparse
-import contextlib
 import dataclasses
-import hashlib
 import importlib.util
 import io
 import json
@@ -25,15 +23,18 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from agent.exported import INPUT, OUTPUT, Greedy, write_onnx, write_torchscript
+from agent.exported import INPUT, OUTPUT, Greedy, onnx_bytes, torchscript_bytes
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
-from agent.policy_file import load_policy, save_policy
+from agent.policy_file import load_policy, plain_policy
 from envs.episodes import EVAL_STREAM, episode_seed
-from run.saving import best, checkpoint_writer, policy_bundle, run_policy, trust
+from files.reading import checksum, read_bytes
+from files.tensors import save_plain
+from files.writing import NewFile, write_text
+from run.saving import best, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
 from study.runs import read
-from utils import RunError, UserError, one_line, write_atomically
+from utils import RunError, UserError, one_line
 from video import seconds_per_step
 
 FORMAT = "policy-export-1"
@@ -74,27 +75,24 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
         raise UserError(f"--output {output}: a folder; name a file")
     if kind == "policy" and (not policy_bundle.is_bundle(output) or output.resolve() == source.path):
         raise UserError(f"--output {output}: a policy's file goes here, another one, whose name ends in .pt")
-    partial = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        if kind == "policy":
-            checkpoint_writer.write_file(lambda path: save_policy(policy, path), partial)
-        else:
-            greedy = Greedy(policy, own_actions.low, own_actions.high)
-            write = write_onnx if kind == "onnx" else write_torchscript
-            checkpoint_writer.write_file(lambda path: write(greedy, obs[:8], path), partial)
-        difference = worst_difference(_load(kind, partial, own_actions), policy, obs, own_actions)
-        if not difference <= TOLERANCE:
-            raise RunError(f"{output}: its actions are {difference:.1e} from the policy's, more than {TOLERANCE:g}")
-        description |= {"worst_difference": difference, "sha256": hashlib.sha256(partial.read_bytes()).hexdigest()}
-        partial.replace(output)
+        new = NewFile(output)
+        with new as file:
+            if kind == "policy":
+                save_plain(plain_policy(policy), file)
+            else:
+                greedy = Greedy(policy, own_actions.low, own_actions.high)
+                file.write(onnx_bytes(greedy, obs[:8]) if kind == "onnx" else torchscript_bytes(greedy, obs[:8]))
+            file.flush()
+            difference = worst_difference(_load(kind, new.partial, own_actions), policy, obs, own_actions)
+            if not difference <= TOLERANCE:
+                raise RunError(f"{output}: its actions are {difference:.1e} from the policy's, more than {TOLERANCE:g}")
+            description |= {"worst_difference": difference, "sha256": checksum(new.partial)}
         text = json.dumps(description, indent=1, ensure_ascii=False)  # read back as YAML, which has no surrogates
-        write_atomically(policy_bundle.json_of(output), f"{text}\n")
+        write_text(policy_bundle.json_of(output), f"{text}\n")
     except OSError as error:
         raise UserError(f"{output}: cannot be written ({error.strerror})") from None
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
     print(f"{output}: {description['task']}, {description['agent']}, step {description['step']}")
     print(f"worst difference from the policy over {len(obs)} observations: {difference:.1e}")
     return output
@@ -181,7 +179,7 @@ def _load(kind: str, path: Path, own_actions: Any) -> Act:
             own_actions.low
             + (policy.act(obs).reshape(-1, *own_actions.low.shape) + 1.0) * (own_actions.high - own_actions.low) / 2
         )
-    data = path.read_bytes()  # both libraries read paths as UTF-8, whatever the locale
+    data = read_bytes(path)  # both libraries read paths as UTF-8, whatever the locale
     if kind == "torchscript":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch recommends other formats

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from files.writing import make_folder, write_text
 from study import figures, report, runs, summary, tables
 from study.figures import draw_run
-from utils import UserError, write_atomically
+from utils import UserError
 
 __all__ = ["draw_run"]
 
@@ -50,7 +51,7 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
     folders = [str(run.folder) for run in study_runs]
     folder = out or (study_runs[0].folder if len(study_runs) == 1 else Path(os.path.commonpath(folders)) / "study")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder) if out is None else out.mkdir(parents=True, exist_ok=True)
         if len(study_runs) == 1:
             written = draw_run(study_runs[0].folder, study.references.get(study_runs[0].task, []), folder / "curves")
         else:
@@ -64,13 +65,13 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
             if study.improvements:
                 texts["improvement.csv"] = tables.improvement_rows(study)
             for name, text in texts.items():
-                write_atomically(folder / name, text)
+                write_text(folder / name, text)
                 written.append(folder / name)
         if with_report:
-            write_atomically(folder / "report.html", report.html(study, shlex.join(["python", *sys.argv])))
+            write_text(folder / "report.html", report.html(study, shlex.join(["python", *sys.argv])))
             written.append(folder / "report.html")
     except OSError as error:
-        raise UserError(f"--out={folder}: it cannot be written ({error.strerror})") from None
+        raise UserError(f"{'--out=' if out else ''}{folder}: it cannot be written ({error.strerror})") from None
     return written
 
 

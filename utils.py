@@ -1,16 +1,12 @@
-"""Helpers that the whole project shares: errors, nested states, files, seeds, eval mode, soft updates, `Every`.
+"""Helpers that the whole project shares: errors, nested states, seeds, eval mode, soft updates, `Every`.
 
 Functions that need torch import it when they are called, because command lines are checked before torch is imported.
 """
 
-import io
 import math
-import os
 import random
-import stat
 import sys
 import traceback
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,55 +151,6 @@ class SoftUpdate:
 def soft_update_params(net: "torch.nn.Module", target_net: "torch.nn.Module", tau: float) -> None:
     """Makes one soft update; for one in every step, a `SoftUpdate` is faster."""
     SoftUpdate(net, target_net)(tau)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file so that it has either the old or the new content, also after a crash."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        sync(temporary)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """Flushes a file, or a folder's list of names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def open_file(path: str | Path) -> io.BufferedReader:
-    """Opens a file for reading; raises OSError for a pipe or a device, whose reader could wait forever."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(22, "not a file", str(path))
-    return os.fdopen(descriptor, "rb")
-
-
-def load_plain(path: str | Path, device: str = "cpu") -> Any:
-    """Reads a file that torch.save wrote, with tensors and plain values only: no code is run.
-
-    Raises:
-        Exception: any that torch raises for a damaged file or one with other objects (pickle.UnpicklingError).
-    """
-    import torch
-
-    with open_file(path) as file:
-        if zipfile.is_zipfile(file):
-            with zipfile.ZipFile(file) as parts:
-                unpacked_bytes = sum(part.file_size for part in parts.infolist())
-            if unpacked_bytes > os.fstat(file.fileno()).st_size:  # torch.save does not compress
-                raise ValueError("it would grow when it is unpacked")
-        file.seek(0)
-        return torch.load(file, map_location=device, weights_only=True)
 
 
 def require_count(value: Any, what: str) -> int:

@@ -1,14 +1,17 @@
 """Writes rendered episodes as mp4 files. Browsers play them at the task's real speed."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import imageio
 import numpy as np
 from PIL import Image
+
+from files.writing import NewFile
 
 FPS = 30
 MOST_IN_PREVIEW = 100  # frames
@@ -39,10 +42,10 @@ class VideoRecorder:
 
     def __init__(self, path: Path, seconds_per_step: float):
         self._path = path
-        self._partial = path.with_name(f".{path.stem}.part.mp4")
         self._seconds_per_step = seconds_per_step
         self._steps = 0
         self._frames = 0
+        self._file: NewFile | None = None
         self._writer: Any = None
         self._failed = False
         self._preview: list[np.ndarray] = []
@@ -76,8 +79,9 @@ class VideoRecorder:
         frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 needs even sizes
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = NewFile(self._path)
             self._writer = imageio.get_writer(
-                self._partial,
+                self._file.partial,
                 fps=FPS,
                 codec="libx264",
                 pixelformat="yuv420p",
@@ -108,40 +112,41 @@ class VideoRecorder:
 
     def save(self) -> None:
         """Completes the file and moves it to its path."""
-        if self._writer is not None:
+        if self._file is not None:
             self._writer.close()
-            self._writer = None
             try:
-                _require_whole(self._partial)
-                self._partial.replace(self._path)
+                _require_whole(self._file.stream)
+                self._file.complete()
             except OSError as error:
                 self._give_up(error)
+            self._file = None
 
     def _give_up(self, error: OSError) -> None:
         self._failed = True
         with suppress(OSError):
             self.discard()
-            self._partial.unlink(missing_ok=True)
         print(f"No {self._path}: it could not be written ({error.strerror or 'ffmpeg stopped'})", flush=True)
 
     def discard(self) -> None:
         """Deletes the incomplete file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-            self._partial.unlink(missing_ok=True)
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                if self._writer is not None:
+                    self._writer.close()
+            finally:
+                file.discard()
 
 
-def _require_whole(path: Path) -> None:
+def _require_whole(file: BinaryIO) -> None:
     """Raises OSError unless the boxes of an mp4, with its index, fill the file: ffmpeg does not report a full disk."""
-    kinds, offset, size = [], 0, path.stat().st_size
-    with path.open("rb") as file:
-        while offset < size:
-            file.seek(offset)
-            header = file.read(16)
-            length = int.from_bytes(header[:4], "big")
-            kinds.append(header[4:8])
-            offset += int.from_bytes(header[8:16], "big") if length == 1 else max(length, 8)
+    kinds, offset, size = [], 0, file.seek(0, os.SEEK_END)
+    while offset < size:
+        file.seek(offset)
+        header = file.read(16)
+        length = int.from_bytes(header[:4], "big")
+        kinds.append(header[4:8])
+        offset += int.from_bytes(header[8:16], "big") if length == 1 else max(length, 8)
     if offset != size or b"moov" not in kinds:
         raise OSError(errno.EIO, "the file was cut short")
 

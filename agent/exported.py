@@ -8,7 +8,6 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -45,17 +44,16 @@ class Greedy(nn.Module):
         return self.lowest + (action.reshape(-1, *self.lowest.shape) + 1.0) * self.halves
 
 
-def write_onnx(greedy: Greedy, example: np.ndarray, path: Path) -> None:
-    """Writes one file that includes the weights.
+def onnx_bytes(greedy: Greedy, example: np.ndarray) -> bytes:
+    """Returns the contents of an ONNX file that includes the weights.
 
     Args:
         example: observations (B, obs_dim) to export with.
     """
     with torch.no_grad(), _quiet():
-        torch.onnx.export(
+        program = torch.onnx.export(
             greedy.eval(),
             (torch.from_numpy(example),),
-            path,
             input_names=[INPUT],
             output_names=[OUTPUT],
             dynamic_shapes=_ANY_BATCH,
@@ -63,17 +61,19 @@ def write_onnx(greedy: Greedy, example: np.ndarray, path: Path) -> None:
             dynamo=True,
             verbose=False,
         )
+    assert program is not None  # it is for a file alone
+    return program.model_proto.SerializeToString()
 
 
-def write_torchscript(greedy: Greedy, example: np.ndarray, path: Path) -> None:
-    """Writes one file that includes the weights; see write_onnx."""
+def torchscript_bytes(greedy: Greedy, example: np.ndarray) -> bytes:
+    """Returns the contents of a TorchScript file that includes the weights; see onnx_bytes."""
     inputs = torch.from_numpy(example)
     with torch.no_grad(), _quiet():
         plain = torch.export.export(greedy.eval(), (inputs,), dynamic_shapes=_ANY_BATCH).module()
         traced = torch.jit.trace(plain, inputs, check_trace=False)
-        program = io.BytesIO()  # given a path, torch would encode it as UTF-8, whatever the locale
+        program = io.BytesIO()
         torch.jit.save(torch.jit.freeze(traced.eval()), program)
-    path.write_bytes(program.getvalue())
+    return program.getvalue()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,5 @@
 """Saves a policy alone, and loads it without running untrusted code: a file names only this project's networks."""
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -13,7 +11,10 @@ import torch
 from torch import nn
 
 from agent.policy import Policy
-from utils import UserError, load_plain, open_file
+from files.reading import checksum, read_json
+from files.tensors import load_plain, save_plain
+from files.writing import NewFile
+from utils import UserError
 
 FORMAT = "policy-2"
 HERE = Path(__file__).resolve().parent
@@ -31,7 +32,19 @@ def recipe(factory: Any, **shapes: Any) -> Recipe:
 
 
 def save_policy(policy: Policy, path: Path) -> None:
-    """Writes weights, shapes and the action range: tensors and plain values only.
+    """Writes a policy into a file, which appears when it is complete.
+
+    Raises:
+        UserError: for a network that `load_policy` would refuse.
+        OSError: if the file cannot be written.
+    """
+    state = plain_policy(policy)
+    with NewFile(path) as file:
+        save_plain(state, file)
+
+
+def plain_policy(policy: Policy) -> dict[str, Any]:
+    """Returns what a policy's file holds: weights, shapes and the action range, as tensors and plain values.
 
     Raises:
         UserError: for a network that `load_policy` would refuse.
@@ -40,11 +53,11 @@ def save_policy(policy: Policy, path: Path) -> None:
     for name, network in policy.networks.items():
         network_recipe = getattr(network, "recipe", None)
         if network_recipe is None:
-            raise UserError(f"{path}: {type(network).__name__} was not made by the agent's `build`, which keeps how")
-        _factory(network_recipe, path)  # refuses what load_policy would refuse
+            raise UserError(f"{name}: {type(network).__name__} was not made by the agent's `build`, which keeps how")
+        _factory(network_recipe, name)  # refuses what load_policy would refuse
         key = "observation_normaliser" if name == "normaliser" else name
         networks[key] = network_recipe | {"weights": network.state_dict()}
-    torch.save({"format": FORMAT, "networks": networks, "action_range": list(policy.action_range)}, path)
+    return {"format": FORMAT, "networks": networks, "action_range": list(policy.action_range)}
 
 
 def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
@@ -56,7 +69,7 @@ def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
     """
     _require_manifest_digest(Path(path))
     try:
-        saved = load_plain(path, device)
+        saved = load_plain(path, device, inside=0)
     except Exception as error:
         raise UserError(f"{path}: not a policy that can be read ({type(error).__name__})") from None
     if not isinstance(saved, dict) or saved.get("format") != FORMAT:
@@ -85,16 +98,14 @@ def _require_manifest_digest(path: Path) -> None:
     if not manifest.exists():
         return
     try:
-        with open_file(manifest) as file:
-            content = json.loads(file.read())
+        content = read_json(manifest)
         if "manifest" not in content:
             return  # a manifest of something else
         # The best policy's manifest has that of the policy before, too (run/saving/best.py).
         versions = [content["manifest"], content["manifest"].get("before") or {"parts": {}}]
         expected = [version["parts"].get(path.stem) for version in versions]
-        with open_file(path) as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        digest = checksum(path, inside=0)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: cannot be compared with {manifest.name} ({type(error).__name__})") from None
     if digest not in expected:
         raise UserError(f"{path}: has changed since {manifest.name} beside it was written")

@@ -159,7 +159,7 @@ def undisturbed(run: Run) -> tuple[float, float]:
 def is_writing(run: Run) -> bool:
     """Returns whether there is half a checkpoint, being written or left by a killed process."""
     folder = run.folder / checkpoint.FOLDER
-    return any(folder.glob(".step_*")) or any(folder.glob("*/.part.rows"))
+    return any(folder.glob(".step_*")) or any(folder.glob("*/.*.part.*"))
 
 
 def wait_for_a_write(run: Run) -> None:

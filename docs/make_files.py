@@ -11,6 +11,7 @@ PAGE = ROOT / "docs" / "FILES.md"
 AGENTS = ROOT / "config" / "agent"
 FOLDERS = {  # in the order of the page; the sentence of a folder without an __init__.py
     "": "The entry points, and modules that forks of pytorch_sac import by these names.",
+    "files": "",
     "agent": "",
     "settings": "",
     "envs": "",

@@ -9,6 +9,7 @@ the duration of a call of the policy. It imports nothing of this project: copy i
 import argparse
 import hashlib
 import json
+import math
 import os
 import sys
 import time
@@ -22,7 +23,8 @@ import onnxruntime
 
 FORMAT = "policy-export-1"
 EPISODE_STEPS = 1000  # for tasks without a limit of their own
-MOST_JSON_BYTES = 2**20
+MOST_NUMBERS = 2**22  # in an observation
+MOST_JSON_BYTES, MOST_GRAPH_BYTES = 2**20, 2**31
 
 
 class RefusedError(Exception):
@@ -91,30 +93,37 @@ def task(name: str, seed: int) -> Any:
         raise RefusedError(f"{name}: no such task here ({one_line(error)})") from None
 
 
-def contents(path: Path, most: int = -1) -> bytes:
-    """Reads a file, but not a pipe, which could wait forever."""
-    if not path.is_file():
+def contents(path: Path, most_bytes: int) -> bytes:
+    """Reads a file, but no link to one elsewhere, no pipe, which could wait forever, and nothing vast."""
+    if path.is_symlink() or not path.is_file():
         raise FileNotFoundError(2, "No such file", str(path))
-    with path.open("rb") as file:
-        return file.read(most)
+    if path.stat().st_size > most_bytes:
+        raise OSError(27, f"more than {most_bytes:,} bytes", str(path))
+    return path.read_bytes()
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number; raises OverflowError for an integer that is too large for a float."""
+    return type(value) in (int, float) and math.isfinite(float(value))
 
 
 def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
     """Reads a policy and its description. The files may be untrusted: nothing in them is run but the graph."""
     json_path = path.with_name(f"{path.name}.json")
     try:
-        about, data = json.loads(contents(json_path, MOST_JSON_BYTES)), contents(path)
+        about, data = json.loads(contents(json_path, MOST_JSON_BYTES)), contents(path, MOST_GRAPH_BYTES)
         checks = {
             "format": about["format"] == FORMAT,
             "kind": about["kind"] == "onnx",
             "task": isinstance(about["task"], str),
             "sha256": about["sha256"] == hashlib.sha256(data).hexdigest(),
             "action_repeat": type(about["action_repeat"]) is int and about["action_repeat"] > 0,
-            "control_rate_hz": 0 < float(about["control_rate_hz"]) < 1e6,
+            "control_rate_hz": is_number(about["control_rate_hz"]) and 0 < about["control_rate_hz"] < 1e6,
             "action_dtype": np.dtype(about["action_dtype"]).kind in "fiu",
-            "return": about["return"] is None or float(about["return"]["mean"]) < np.inf,
+            "return": about["return"] is None or all(is_number(about["return"][name]) for name in ("step", "mean")),
         }
         shape = [int(size) for size in about["input"]["shape"][1:]]
+        checks["input"] = 0 <= math.prod(shape) <= MOST_NUMBERS
         action_shape = np.shape(np.asarray(about["action_low"], np.float64))
     except OSError as error:
         raise RefusedError(f"{error.filename}: {error.strerror}; export.py writes a graph and a .json") from None
@@ -178,7 +187,7 @@ def main() -> int:
     parser.add_argument("--env", default=None, help="a task of your own, my_package:MyEnv-v0, which imports my_package")
     arguments = parser.parse_args()
     try:
-        about, session = read(arguments.path)
+        about, session = read(arguments.path.resolve())
         name = arguments.env or about["task"]
         if ":" in name and arguments.env is None:
             raise RefusedError(f"{name}: would import a package; if it is yours, add --env {name}")

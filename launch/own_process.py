@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from files.reading import NO_LIMIT, open_file
+from files.writing import append_file
 from run.machine import PARENT
 from settings.operating_system import terminate_with_parent
 from utils import RunError
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 CONSOLE = "console.txt"
+TAIL_BYTES = 2**20  # of what a failed run wrote, in which its reason is looked for
 
 
 def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
@@ -23,7 +26,7 @@ def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None
     Raises:
         RunError: with the last line it wrote, or the signal that killed it.
     """
-    with (folder / CONSOLE).open("ab") as console:
+    with append_file(folder / CONSOLE) as console:
         start = console.tell()
         command = [sys.executable, str(TRAIN), *arguments]
         environment = {**os.environ, **environment, PARENT: str(os.getpid())}
@@ -37,7 +40,9 @@ def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None
     if code < 0:
         raise RunError(f"killed by {signal.Signals(-code).name}")
     if code:
-        written = (folder / CONSOLE).read_bytes()[start:].decode(errors="replace")
+        with open_file(folder / CONSOLE, NO_LIMIT) as file:
+            file.seek(max(start, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            written = file.read().decode(errors="replace")
         lines = [line.strip() for line in written.splitlines() if line.strip()]
         said = [line for line in lines if line.startswith("train.py: ")] or lines  # a traceback may stand behind it
         raise RunError(said[-1].removeprefix("train.py: ") if said else f"ended with exit code {code}")

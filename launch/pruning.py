@@ -5,7 +5,6 @@ those of the trials in study.db, which is not written to while a batch of trials
 numbers only, not on time, and a resumed run decides the same.
 """
 
-import csv
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -15,8 +14,10 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from files.reading import read_csv
 from launch.launchers import TUNING
 from settings.schema import Settings
+from utils import RunError, one_line
 
 _VARIABLE = "TUNING_TRIAL"  # how a pool tells the process of a run which trial it is
 
@@ -82,12 +83,16 @@ def evaluations(run: Path, eval_frequency: int) -> dict[int, float]:
     """The mean returns in a run's eval.csv, by the step at which each evaluation was due.
 
     It is made up to a loop's step later: an action may be held for several environment steps.
+
+    Raises:
+        RunError: if the file is damaged.
     """
     path = run / "eval.csv"
     returns: dict[int, float] = {}
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                step = int(row["step"])
-                returns.setdefault(step - step % max(eval_frequency, 1), float(row["episode_reward"]))
+    try:
+        for row in read_csv(path) if path.exists() else []:
+            step = int(row["step"])
+            returns.setdefault(step - step % max(eval_frequency, 1), float(row["episode_reward"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: not a log of a run ({one_line(error)[:80]})") from None
     return returns

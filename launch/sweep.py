@@ -11,10 +11,11 @@ from pathlib import Path
 
 import torch
 
+from files.locks import lock
+from files.writing import make_folder, open_in_place
 from launch import own_process
 from launch.launchers import JOBLIB, RAY
 from run.saving import folder as run_folder
-from settings.operating_system import lock
 from settings.schema import Settings
 from utils import EnvError, RunError, UserError, one_line
 
@@ -72,9 +73,9 @@ def in_own_process(
 @contextmanager
 def slot(folder: Path) -> Iterator[int]:
     """The lowest number that no other run here has, until the block, or the process, ends."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for number in itertools.count():
-        descriptor = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_in_place(folder / str(number), os.O_RDWR | os.O_CREAT)
         try:
             lock(descriptor)
             yield number

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from files.reading import open_file, read_text
 from run.saving import folder as run_folder
 from utils import RunError
 
@@ -135,8 +136,8 @@ def _status(run: Path, name: str) -> RunStatus:
 
 def _total_steps(run: Path) -> int:
     try:
-        found = re.search(r"^num_train_steps: (\d+)$", (run / "config.yaml").read_text(encoding="utf-8"), re.MULTILINE)
-    except (OSError, UnicodeDecodeError):
+        found = re.search(r"^num_train_steps: (\d+)$", read_text(run / "config.yaml"), re.MULTILINE)
+    except (OSError, ValueError):
         return 0
     return int(found[1]) if found else 0
 
@@ -144,8 +145,8 @@ def _total_steps(run: Path) -> int:
 def _last_row(path: Path) -> tuple[int, float]:
     """Returns step and return of a CSV file's last whole row; (0, nan) if there is none."""
     try:
-        with path.open("rb") as file:
-            header = file.readline()
+        with open_file(path) as file:
+            header = file.readline(TAIL_BYTES)
             start = file.tell()
             file.seek(max(start, file.seek(0, 2) - TAIL_BYTES))
             *rows, _ = file.read().split(b"\n")  # behind the last line break is a row that is being written, or nothing

@@ -17,13 +17,14 @@ from optuna.storages import RDBStorage
 from optuna.study import Study
 from optuna.trial import TrialState
 
+from files.writing import write_text
 from launch import database, pruning
 from launch.sampling import search_space
 from run.saving import folder as run_folder
 from settings import compose
 from settings import plain_yaml as saved_yaml
 from settings.keys import dotted
-from utils import RunError, UserError, one_line, write_atomically
+from utils import RunError, UserError, one_line
 
 WHAT_IT_IS = "tuning.yaml"  # in the sweep's folder: what is searched, and everything that is the same for all trials
 HEAD = "# The same for all trials; of what is searched, and of what follows it, the first value.\n"
@@ -88,7 +89,7 @@ def open_study(
     asked = {"direction": direction, "searched": searched, "settings": settings}
     path = folder / WHAT_IT_IS
     if not path.exists():
-        write_atomically(path, HEAD + OmegaConf.to_yaml(OmegaConf.create(asked)))
+        write_text(path, HEAD + OmegaConf.to_yaml(OmegaConf.create(asked)))
         return
     if not may_continue:
         raise UserError(f"hydra.sweep.dir={folder}: a study is there already; add resume=auto to go on with it")
@@ -98,10 +99,7 @@ def open_study(
 
 def _require_same(path: Path, asked: dict[str, Any]) -> None:
     """Trials of one study are compared, so they have everything in common but what is searched."""
-    try:
-        saved = saved_yaml.load(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({type(error).__name__})") from None
+    saved = saved_yaml.load(path)
     if not isinstance(saved, dict):
         raise UserError(f"{path}: not what a study writes")
     begun, now = (dotted(what) for what in (saved, OmegaConf.to_container(OmegaConf.create(asked))))  # type: ignore[arg-type]
@@ -195,5 +193,5 @@ def _conclude(study: Study, folder: Path) -> None:
         raise RunError(f"every trial failed{pruned}; the lines above say why")
     best = study.best_trial
     result = {"name": "optuna", "best_params": best.params, "best_value": best.value}
-    write_atomically(folder / "optimization_results.yaml", OmegaConf.to_yaml(OmegaConf.create(result)))
+    write_text(folder / "optimization_results.yaml", OmegaConf.to_yaml(OmegaConf.create(result)))
     print(f"Best parameters: {best.params}\nBest value: {best.value}", flush=True)

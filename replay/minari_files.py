@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from files.reading import NO_LIMIT, open_file, read_json
 from replay import spaces
 from replay.episodes import Episode
-from utils import UserError, one_line, open_file
+from utils import UserError, one_line
 
 METADATA, ARRAYS = "metadata.json", "main_data.hdf5"
-MOST_BYTES = 2**26  # limit of the metadata, and of a chunk of an array
+MOST_BYTES = 2**26  # of a chunk of an array
+MOST_PACKED = 1100  # numbers' bytes per byte of the file; gzip can do 1032
 # HDF5's own filters and h5py's LZF; for any other, HDF5 would load a library from the machine.
 FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 Near = Callable[[np.ndarray], np.ndarray]
@@ -43,7 +45,8 @@ def root() -> Path:
 
 def there() -> list[str]:
     """The ids of the data sets in `root()`."""
-    return sorted(str(path.parents[1].relative_to(root())) for path in root().glob(f"**/data/{METADATA}"))
+    names = (path.parents[1].relative_to(root()) for path in root().glob(f"**/data/{METADATA}"))
+    return sorted(str(name) for name in names if not name.name.startswith("."))  # hidden ones are being written
 
 
 def folder_of(path: Path) -> Path | None:
@@ -84,7 +87,7 @@ class MinariFiles:
             if self.actions.kind != "Box":
                 raise ValueError(f"its actions are {self.actions.kind}, and a Box is needed")
             self.action_repeat = int(about.get("action_repeat", 1))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as error:
+        except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, RecursionError, MemoryError) as error:
             raise UserError(f"{said}: {METADATA}: {one_line(error)}") from None
         self.env = one_line(str(about.get("env", "")))[:80]
         self.obs_dim = self._obs.width
@@ -96,10 +99,8 @@ class MinariFiles:
 
     def _metadata(self, path: Path) -> dict[str, Any]:
         try:
-            with open_file(path) as file:
-                text = file.read(MOST_BYTES + 1)
-            about = json.loads(text) if len(text) <= MOST_BYTES else None
-        except (OSError, ValueError, RecursionError) as error:
+            about = read_json(path, inside=2)
+        except (OSError, ValueError) as error:
             raise UserError(f"{self._said}: {METADATA} cannot be read ({one_line(error)[:80]})") from None
         if not isinstance(about, dict):
             raise UserError(f"{self._said}: {METADATA} is no description of a data set")
@@ -110,12 +111,12 @@ class MinariFiles:
         import h5py  # optional, so not at the top
 
         try:
-            if not self._path.is_file():
-                raise ValueError("not there, or no file")
-            with h5py.File(self._path, "r") as file:
+            with open_file(self._path, NO_LIMIT, inside=2) as raw, h5py.File(raw, "r") as file:
                 return read(file)
         except UserError:
             raise
+        except OSError as error:  # HDF5's own errors have no `strerror`
+            raise UserError(f"{self._said}: {ARRAYS}: {error.strerror or one_line(error)[:160]}") from None
         except Exception as error:  # HDF5 raises many kinds for a damaged or forged file
             raise UserError(f"{self._said}: {ARRAYS}: {one_line(error)[:160] or type(error).__name__}") from None
 
@@ -190,4 +191,6 @@ def _array(file: Any, path: str) -> Any:
         raise ValueError(f"{path} is packed by a filter that is not HDF5's own")
     if node.chunks and int(np.prod(node.chunks, dtype=np.float64)) * node.dtype.itemsize > MOST_BYTES:
         raise ValueError(f"{path} has chunks of more than {MOST_BYTES:,} bytes")
+    if node.nbytes > MOST_PACKED * node.id.get_storage_size():
+        raise ValueError(f"{path} is larger than what the file holds of it")
     return node

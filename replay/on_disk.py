@@ -6,6 +6,7 @@ its cost grows with the new rows, not with the stored ones.
 """
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from utils import open_file, sync
+from files.reading import NO_LIMIT, checksum, open_file
+from files.writing import NewFile
 
 READ_BYTES = 2**23
 
@@ -30,6 +32,10 @@ class Segment:
     def plain(self) -> dict[str, Any]:
         """Plain values for a manifest; `Segment(**segment.plain())` is the same segment."""
         return {key: value for key, value in vars(self).items() if key != "ring" or value != "rows"}
+
+    @property
+    def num_rows(self) -> int:
+        return self.stop - self.start
 
     @property
     def name(self) -> str:
@@ -64,25 +70,24 @@ def of_ring(segments: Iterable[Segment], name: str) -> list[Segment]:
 
 def _write(folder: Path, start: int, ring: Any, name: str) -> Segment:
     digest = hashlib.sha256()
-    partial = folder / ".part.rows"
-    with partial.open("wb") as file:
-        for rows in ring.chunks(start, ring.num_added):
+    stop = ring.num_added
+    with NewFile(folder / Segment(start, stop, "", name).name) as file:
+        for rows in ring.chunks(start, stop):
             digest.update(rows.data)
             file.write(rows.data)
-    sync(partial)
-    segment = Segment(start, ring.num_added, digest.hexdigest(), name)
-    partial.replace(folder / segment.name)
-    sync(folder)
-    return segment
+    return Segment(start, stop, digest.hexdigest(), name)
 
 
-def fault(folder: Path, segments: Iterable[Segment]) -> str | None:
-    """What is wrong with the first damaged file; None if all are whole."""
+def fault(folder: Path, segments: Iterable[Segment], row_bytes: int) -> str | None:
+    """What is wrong with the first damaged file; None if all are whole.
+
+    Args:
+        row_bytes: the largest size of a row; a file that is larger than its rows can be is not read.
+    """
     for segment in segments:
         try:
-            with open_file(folder / segment.name) as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != segment.sha256:
-                    return f"{folder.name}/{segment.name} has changed since it was written"
+            if checksum(folder / segment.name, segment.num_rows * row_bytes) != segment.sha256:
+                return f"{folder.name}/{segment.name} has changed since it was written"
         except OSError as error:
             return f"{folder.name}/{segment.name}: {error.strerror}"
     return None
@@ -104,24 +109,24 @@ def read(folder: Path, segments: Iterable[Segment], buffer: Any, state: dict[str
 
 
 def _read(folder: Path, segments: list[Segment], ring: Any, oldest: int, stop: int) -> None:
-    row_bytes = 4 * ring.row_width
+    bytes_per_row = 4 * ring.row_width
     if not segments or segments[0].start > oldest or segments[-1].stop != stop:
         raise ValueError(f"the segments do not hold transitions {oldest} to {stop}")
     for segment in segments:
-        size, expected = (folder / segment.name).stat().st_size, (segment.stop - segment.start) * row_bytes
-        if size != expected:
-            raise ValueError(f"{segment.name} has {size} bytes, and its rows {expected}")
         start = max(segment.start, stop - ring.capacity)
-        with (folder / segment.name).open("rb") as file:
-            file.seek((start - segment.start) * row_bytes)
-            while data := file.read(max(1, READ_BYTES // row_bytes) * row_bytes):
+        with open_file(folder / segment.name, NO_LIMIT) as file:
+            size, expected = file.seek(0, os.SEEK_END), segment.num_rows * bytes_per_row
+            if size != expected:
+                raise ValueError(f"{segment.name} has {size} bytes, and its rows {expected}")
+            file.seek((start - segment.start) * bytes_per_row)
+            while data := file.read(max(1, READ_BYTES // bytes_per_row) * bytes_per_row):
                 rows = np.frombuffer(data, np.float32).reshape(-1, ring.row_width)
                 ring.put_chunk(start, rows)
                 start += len(rows)
 
 
 def remove_unlisted(folder: Path, listed: Iterable[Segment]) -> None:
-    """Deletes the files that no checkpoint needs."""
+    """Deletes the files that no checkpoint needs, and parts of files that a killed process has left."""
     names = {segment.name for segment in listed}
     for path in [*folder.glob("*.rows"), *folder.glob("*.frames")]:
         if path.name not in names:

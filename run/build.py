@@ -1,7 +1,6 @@
 """A run's parts from its settings: the same for a run that begins, one that continues, and a check before either."""
 
 import dataclasses
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,8 @@ from hydra.utils import get_object, instantiate
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy, UniformPolicy
 from agent.policy_file import load_policy
+from files.reading import read_bytes
+from files.writing import write_bytes
 from replay.n_step import NStep
 from run import environments, machine
 from run.agents import build_acting_agent, identity_of
@@ -25,7 +26,7 @@ from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evalua
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
 from run.loop import LoopParts
-from run.saving import checkpoint, checkpoint_writer
+from run.saving import checkpoint
 from settings.keys import dotted
 from settings.operating_system import keep_freed_memory
 from settings.repetitions import name_of_group
@@ -202,9 +203,7 @@ def keep_seed_policy(cfg: Settings, work_dir: Path) -> None:
     """Copies the file of a seed policy into the run's folder, if it is not there."""
     copied = work_dir / SEED_POLICY
     if cfg.seed_policy not in ("agent", "uniform") and not copied.exists():
-        partial_file = copied.with_name(f".{copied.name}.part")
-        checkpoint_writer.write_file(lambda to: shutil.copyfile(cfg.seed_policy, to), partial_file)
-        partial_file.replace(copied)
+        write_bytes(copied, read_bytes(Path(cfg.seed_policy), inside=0))
 
 
 def require_fit(policy: Policy, spec: EnvSpec, said: str, env: str) -> None:

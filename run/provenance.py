@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
+from files.reading import read_json
+from files.writing import write_text
 from settings.operating_system import processor_name
-from utils import open_file, write_atomically
 
 FILE = "provenance.json"
 PACKAGES = ("torch", "numpy", "mujoco", "dm_control", "gymnasium")
-MOST_BYTES = 10_000_000
 GIT_TIMEOUT_S = 10
 
 
@@ -61,14 +61,13 @@ class Provenance:
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):
-            write_atomically(self._path, json.dumps([*self._earlier, self._entry], indent=1) + "\n")
+            write_text(self._path, json.dumps([*self._earlier, self._entry], indent=1) + "\n")
 
 
 def _entries(path: Path) -> list[Any]:
     try:
-        with open_file(path) as file:
-            entries = json.loads(file.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
+        entries = read_json(path)
+    except (OSError, ValueError):
         return []
     return entries if isinstance(entries, list) else []
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from files.writing import write_text
 from run.build import Parts, build, open_outputs
 from run.evaluation.evaluations import Evaluations, PrunedError
 from run.loop import Loop
@@ -21,7 +22,7 @@ from run.saving.state import SavedRun
 from run.stopping import Stopped, Stopping
 from run.summary import summary
 from settings.schema import Settings
-from utils import EnvError, RunError, UserError, one_line, write_atomically
+from utils import EnvError, RunError, UserError, one_line
 
 
 class Workspace:
@@ -102,7 +103,7 @@ class Workspace:
             obs = None
         self.provenance = Provenance(work_dir, parts.device, self.step)
         self._obs = obs  # (num_envs, obs_dim), where the run goes on
-        write_atomically(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
+        write_text(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
             self.logger.log_settings(parts.used)
         self.loop = Loop(parts, self.logger, self.progress, self.evaluations, self.stopping, self.saved.save)
@@ -150,7 +151,7 @@ class Workspace:
                 raise EnvError(said, error.trace) from error.__cause__
             raise RunError(said) from error
         finally:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, UserError):  # plot.py reports what is wrong with a log
                 self.logger.close()
                 if self.cfg.save_figure and self.progress.step and self.stopping.signal_number in (None, signal.SIGINT):
                     import plot  # not before: matplotlib takes a second to import

@@ -16,6 +16,7 @@ from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from files.reading import read_text
 from settings import hydra_patch, resolvers  # noqa: F401  (registers them)
 from settings.keys import walk
 from settings.operating_system import usable_cpus
@@ -196,7 +197,7 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
 
 def _reason_in_preset(unknown: str, preset: Path, agent: str) -> str | None:
     """The setting of a preset that makes a key unknown: the key itself, or the class of its node."""
-    keys = dict(walk(OmegaConf.to_container(OmegaConf.load(preset))))  # type: ignore[arg-type]
+    keys = dict(walk(OmegaConf.to_container(OmegaConf.create(read_text(preset, inside=0)))))  # type: ignore[arg-type]
     if unknown in keys:
         return f"it sets {unknown}, which agent={agent} does not have"
     node, _, key = unknown.rpartition(".")

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from files.reading import read_text
+
 
 def walk(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields every dotted key with its value, a group before its members. A list is a value."""
@@ -43,7 +45,7 @@ class Table(NamedTuple):
 
 def tables(path: Path, prefix: str = "") -> list[Table]:
     """Reads the keys of a YAML file in order: one table per `##` line, or per top-level node if it has no such line."""
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path, inside=0)
     lines = text.splitlines()
     titles = {number: line[2:].strip() for number, line in enumerate(lines) if line.startswith("## ")}
     title = f"{prefix}.*" if prefix else ""
@@ -123,6 +125,6 @@ def _comment(key_node: yaml.Node, value_node: yaml.Node, lines: list[str]) -> st
 
 def header(path: Path) -> str:
     """The comment lines at the top of a file, without Hydra's `# @package`."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_text(path, inside=0).splitlines()
     head = lines[: next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))]
     return " ".join(line.lstrip("# ") for line in head if not line.startswith("# @package"))

@@ -1,4 +1,4 @@
-"""What differs between operating systems: CPUs, locks, signals, processes, memory.
+"""What differs between operating systems: CPUs, signals, processes, memory.
 
 Linux has all of them, macOS most, Windows too few to train on. The rest of the project uses these only through this
 file: a function whose feature is missing does nothing or says so.
@@ -6,7 +6,6 @@ file: a function whose feature is missing does nothing or says so.
 
 import contextlib
 import ctypes
-import errno
 import multiprocessing
 import os
 import platform
@@ -19,11 +18,6 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 
 from utils import UserError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -41,18 +35,6 @@ def usable_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1  # macOS does not pin processes to cores
-
-
-def lock(descriptor: int) -> None:
-    """Locks an open file without waiting, until the file is closed or the process ends.
-
-    Raises:
-        BlockingIOError: if another process holds the lock.
-        OSError: if the file system or the operating system has no locks.
-    """
-    if fcntl is None:
-        raise OSError(errno.ENOLCK, "this system has no file locks")
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def signals(*names: str) -> tuple[signal.Signals, ...]:

@@ -7,15 +7,16 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from utils import UserError, open_file
+from files.reading import MOST_BYTES, read_bytes
+from utils import UserError
 
-MOST_BYTES, MOST_NODES, MOST_DEPTH = 2**20, 50_000, 40  # a run's configuration has 200 values in 8 levels
+MOST_NODES, MOST_DEPTH = 50_000, 40  # a run's configuration has 200 values in 8 levels
 INVALID_YAML = (yaml.scanner.ScannerError, yaml.parser.ParserError)  # libyaml's messages do not quote the file
 MOVED_CLASSES = {"run.evaluator.Evaluator": "run.evaluation.evaluator.Evaluator"}  # old path in saved runs -> path now
 UNREADABLE = (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, RecursionError)
 
 
-def load(path: Path, resolved: bool = False) -> Any:
+def load(path: Path, resolved: bool = False, inside: int = 1) -> Any:
     """Reads a YAML file, with its interpolations as they are written.
 
     The file is scanned before any object is built from it: OmegaConf writes no anchors, aliases or tags, and a few
@@ -23,20 +24,18 @@ def load(path: Path, resolved: bool = False) -> Any:
 
     Args:
         resolved: refuse interpolations; the saved configuration of a run has none.
+        inside: see `files.reading.open_file`.
 
     Raises:
-        OSError: if the file cannot be opened.
-        UserError: if the file cannot be read, or has content that no run writes.
+        OSError: if there is no such file.
+        UserError: if it cannot be read, or has content that no run writes.
     """
-    with open_file(path) as file:
-        data = file.read(MOST_BYTES + 1)
-    return parse(data, path, resolved)
-
-
-def parse(data: bytes, path: Path, resolved: bool = False) -> Any:
-    """As `load`, for the bytes of a YAML or JSON file; `path` is for messages."""
-    if len(data) > MOST_BYTES:
-        raise UserError(f"{path}: more than {MOST_BYTES:,} bytes, which no run's settings are")
+    try:
+        data = read_bytes(path, MOST_BYTES[".yaml"], inside)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     try:
         text = data.decode()
         _require_plain(text, path, resolved)

@@ -2,13 +2,14 @@
 
 import csv
 import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from files.reading import read_text
+from files.writing import append_file, sync, truncate, write_text
 from sinks.sink import GROUPS, Row, Sink, column
-from utils import UserError, one_line, require_count, sync, write_atomically
+from utils import UserError, one_line, require_count
 
 UNREADABLE = (OSError, UnicodeDecodeError, csv.Error)
 
@@ -36,7 +37,7 @@ class CsvSink(Sink):
         if group not in self._columns:
             path = self._paths[group]
             try:
-                self._columns[group] = _header(_text(path)) if path.exists() else list(self.COLUMNS[group])
+                self._columns[group] = _header(read_text(path)) if path.exists() else list(self.COLUMNS[group])
             except UNREADABLE as error:
                 raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
         return self._columns[group]
@@ -47,12 +48,12 @@ class CsvSink(Sink):
         new_columns = [name for name in values if name not in columns]
         columns += new_columns
         if new_columns and path.exists():
-            rows = list(csv.DictReader(io.StringIO(_text(path), newline="")))
-            write_atomically(path, _table(columns, rows, with_header=True))
+            rows = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
+            write_text(path, _table(columns, rows, with_header=True))
         text = _table(columns, [values], with_header=not path.exists())
         # The file is opened for each row, so that nothing is lost if the process is killed.
-        with path.open("a", newline="", encoding="utf-8") as file:
-            file.write(text)
+        with append_file(path) as file:
+            file.write(text.encode())
 
     def state_dict(self) -> dict[str, Any]:
         """Returns each file's columns and length in bytes."""
@@ -79,11 +80,11 @@ class CsvSink(Sink):
         for group, path in self._paths.items():
             columns, size = _saved_end(state, group)
             if size and path.exists():
-                text = _text(path)
+                text = read_text(path)
                 narrowed = _narrowed(text, columns)
                 if narrowed != text:
-                    write_atomically(path, narrowed)
-                os.truncate(path, size)
+                    write_text(path, narrowed)
+                truncate(path, size)
             elif path.exists():
                 path.unlink()
             self._columns[group] = columns
@@ -101,7 +102,7 @@ def _fault(path: Path, columns: list[str], size: int) -> str | None:
     if not path.exists():
         return f"missing, where its checkpoint left {size} bytes"
     try:
-        data = _narrowed(_text(path), columns).encode()
+        data = _narrowed(read_text(path), columns).encode()
         if len(data) < size:
             return f"{len(data)} bytes, where its checkpoint left {size}"
         rows = data[:size].decode()
@@ -117,11 +118,6 @@ def _table(columns: list[str], rows: Sequence[Mapping[str, Any]], with_header: b
         writer.writeheader()
     writer.writerows(rows)
     return buffer.getvalue()
-
-
-def _text(path: Path) -> str:
-    with path.open(newline="", encoding="utf-8") as file:
-        return file.read()
 
 
 def _header(text: str) -> list[str]:

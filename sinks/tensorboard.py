@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from files.writing import make_folder, sync, truncate
 from sinks.animation import gif
 from sinks.sink import Row, Sink
-from utils import UserError, require_count, sync
+from utils import UserError, require_count
 
 # TensorBoard sorts groups of curves and columns of HParams by name, capitals first.
 RETURNS = {"eval/episode_reward": "Return/evaluation", "train/episode_reward": "Return/training"}
@@ -69,7 +70,7 @@ class TensorBoardSink(Sink):
         if self._folder.exists() and not self._folder.is_dir():
             raise UserError(f"{self._folder}: a file, where the events' folder has to be; remove it")
         require_utf8(self._folder)
-        self._folder.mkdir(exist_ok=True)
+        make_folder(self._folder)
         self._earlier = self._files()  # written by earlier processes of the run
         self._writer = SummaryWriter(str(self._folder))
         self._constant: dict[str, _Constant] = {}
@@ -154,7 +155,7 @@ class TensorBoardSink(Sink):
             if size is None:
                 path.unlink()
             elif path.stat().st_size >= size:
-                os.truncate(path, size)
+                truncate(path, size)
 
 
 def _restored(held: Any, key: str) -> _Constant:

@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from files.reading import read_text
+from files.writing import write_text
 from sinks.animation import gif
 from sinks.sink import Row, Sink
-from utils import UserError, one_line, write_atomically
+from utils import UserError, one_line
 
 
 def require(mode: str | None) -> None:
@@ -80,14 +82,14 @@ class WandbSink(Sink):
         id_file = log_dir / "wandb_id.txt"
         continues = id_file.exists()
         if not continues:
-            write_atomically(id_file, uuid.uuid4().hex)
+            write_text(id_file, uuid.uuid4().hex)
         with _wandb_errors():
             self._run = wandb.init(
                 project=project,
                 entity=entity,
                 mode=mode,
                 dir=log_dir,
-                id=id_file.read_text(encoding="utf-8"),
+                id=read_text(id_file),
                 resume="allow" if continues and mode != "offline" else None,
                 name=log_dir.name,
                 group=group,

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
+from files.writing import NewFile
 from study import style
 from study.groups import Group
 from study.profiles import TAUS
@@ -33,7 +34,8 @@ def save(figure: Figure, path: Path) -> list[Path]:
     with matplotlib.rc_context({"svg.hashsalt": "study"}):
         for target in targets:
             metadata: dict[str, Any] = {"Date": None} if target.suffix == ".svg" else {"Software": None}
-            figure.savefig(target, dpi=120, metadata=metadata, bbox_inches="tight")  # a legend may be wider
+            with NewFile(target) as file:  # and "tight", as a legend may be wider
+                figure.savefig(file, format=target.suffix[1:], dpi=120, metadata=metadata, bbox_inches="tight")
     return targets
 
 

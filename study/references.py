@@ -1,11 +1,12 @@
 """Published results to compare with."""
 
-import csv
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+
+from files.reading import read_csv
 
 FOLDER = Path(__file__).resolve().parent / "published"  # sources: benchmarks/references/README.md
 SUITE, PIXELS = FOLDER / "suite.csv", FOLDER / "pixels.csv"  # from state, from pixels
@@ -40,9 +41,8 @@ class Reference:
 def published(path: Path) -> dict[str, list[Reference]]:
     """Reads SUITE or PIXELS: references by task, methods in the order of the file."""
     rows: dict[tuple[str, str], list[dict[str, str]]] = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            rows.setdefault((row["method"], row["task"]), []).append(row)
+    for row in read_csv(path, inside=0):
+        rows.setdefault((row["method"], row["task"]), []).append(row)
     references: dict[str, list[Reference]] = {}
     for (method, task), points in rows.items():
         steps, returns = (tuple(float(point[name]) for point in points) for name in ("step", "return"))

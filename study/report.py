@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from files.reading import read_bytes, read_text
 from study import style, tables, training
 from study.figures import INFO, info_columns
 from study.groups import Group, differences, show
@@ -19,6 +20,7 @@ from study.profiles import TAUS, Profile
 from study.runs import Run, read
 from study.statistics import Average
 from study.summary import Study
+from utils import UserError
 
 TRAINING = "<details><summary>Losses, temperature, entropy, speed</summary><div class='panels'></div></details>"
 HERE = Path(__file__).resolve().parent
@@ -34,7 +36,7 @@ def html(study: Study, command: str = "") -> str:
         command: that makes it, for its last line.
 
     Raises:
-        OSError: if a video cannot be read.
+        UserError: if a log or a video cannot be read.
     """
     labels = {run.folder: group.label for groups in study.tasks.values() for group in groups for run in group.runs}
     tasks = ", ".join(study.tasks)
@@ -56,7 +58,7 @@ def html(study: Study, command: str = "") -> str:
         if command
         else "",
     ]
-    css, script = ((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    css, script = (read_text(HERE / name, inside=0) for name in ("report.css", "report.js"))
     page = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">',
@@ -242,7 +244,10 @@ def _video(run: Run, label: str) -> str:
     path = run.last_video
     if path is None:
         return ""
-    source = base64.b64encode(path.read_bytes()).decode()
+    try:
+        source = base64.b64encode(read_bytes(path, inside=2)).decode()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     step = tables.steps_text(int(path.stem))
     caption = escape(f"{run.task}, {label}, seed {run.seed}, at step {step}")
     return (

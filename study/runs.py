@@ -1,7 +1,5 @@
 """Reads the folders of runs: their configuration and their logs."""
 
-import csv
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -10,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from files.reading import read_csv, read_json
 from settings import plain_yaml
-from utils import UserError, one_line, open_file
+from utils import UserError, one_line
 
 CONFIG_FILE = "config.yaml"
 AS_WRITTEN_FILE = ".hydra/config.yaml"
 PROVENANCE_FILE = "provenance.json"
-MOST_BYTES = 10_000_000  # that are read of it
 Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
 
 
@@ -52,7 +50,7 @@ class Run:
     def written(self) -> dict[str, Any]:
         """The configuration with its interpolations (`${…}`) unresolved; empty if the run did not save it."""
         path = self.folder / AS_WRITTEN_FILE
-        return (plain_yaml.load(path) or {}) if path.exists() else {}
+        return (plain_yaml.load(path, inside=2) or {}) if path.exists() else {}
 
     @cached_property
     def evaluations(self) -> Columns:
@@ -78,9 +76,8 @@ class Run:
     def provenance(self) -> list[dict[str, Any]]:
         """What each process of the run was made with (see run/provenance.py); empty if the run did not save it."""
         try:
-            with open_file(self.folder / PROVENANCE_FILE) as file:
-                entries = json.loads(file.read(MOST_BYTES))
-        except (OSError, ValueError, RecursionError):
+            entries = read_json(self.folder / PROVENANCE_FILE)
+        except (OSError, ValueError):
             return []
         return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
@@ -128,10 +125,7 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         UserError: for a file that cannot be read, or is not the configuration of a run.
     """
-    try:
-        config = plain_yaml.load(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
+    config = plain_yaml.load(path)
     missing = [key for key in ("env", "seed", "num_train_steps", "agent") if key not in (config or {})]
     if not isinstance(config, dict) or missing:
         raise UserError(f"{path}: not the settings of a run; {', '.join(missing)} missing")
@@ -142,19 +136,19 @@ def read(path: Path) -> Columns:
     """Reads a log's columns, sorted by step, without empty and non-finite cells and an incomplete last row.
 
     Raises:
-        UserError: for a cell that is not a number.
+        UserError: for a file that cannot be read, or a cell that is not a number.
     """
     columns: dict[str, dict[float, float]] = {}
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        complete_rows = text[: text.rfind("\n") + 1].splitlines()
-        for row in csv.DictReader(complete_rows):
+        for row in read_csv(path) if path.exists() else []:
             step = float(row["step"])
             for name, cell in row.items():
                 if name and cell and math.isfinite(value := float(cell)):
                     columns.setdefault(name, {})[step] = value
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a log of a run ({error})") from None
+        raise UserError(f"{path}: not a log of a run ({one_line(error)[:80]})") from None
     return {
         name: (steps, [points[step] for step in steps])
         for name, points in columns.items()

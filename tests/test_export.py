@@ -1,5 +1,6 @@
 """Exported files act as the policy and describe it; hostile files run no code."""
 
+import errno
 import hashlib
 import importlib.util
 import json
@@ -22,7 +23,7 @@ from strangers import copy_of
 
 import export
 from agent import exported
-from agent.exported import Greedy, write_onnx, write_torchscript
+from agent.exported import Greedy, onnx_bytes, torchscript_bytes
 from utils import RunError, UserError
 
 LOW, HIGH = np.array([[-2.0, 0.0, 1.0]] * 2), np.array([[2.0, 10.0, 1.5]] * 2)  # of six actions in a matrix
@@ -73,8 +74,8 @@ ALWAYS = {("sac, scaled", "onnx"), ("flash_sac", "onnx"), ("mixture", "onnx"), (
 def test_an_exported_policy_acts_as_the_policy_for_any_batch(tmp_path: Path, name: str, kind: str) -> None:
     agent = moved(make_agent(*AGENTS[name], *SMALL))
     obs = (5 + 3 * np.random.default_rng(1).normal(size=(33, agent.obs_dim))).astype(np.float32)
-    write = write_onnx if kind == "onnx" else write_torchscript
-    write(Greedy(agent.policy, LOW, HIGH), obs[:4], tmp_path / "policy")
+    contents = onnx_bytes if kind == "onnx" else torchscript_bytes
+    (tmp_path / "policy").write_bytes(contents(Greedy(agent.policy, LOW, HIGH), obs[:4]))
     run = runner(kind, tmp_path / "policy")
     in_bounds = LOW + (agent.act(obs).reshape(-1, 2, 3).astype(np.float64) + 1) * (HIGH - LOW) / 2
     assert np.ptp(in_bounds[:, 0, 1]) > 0.1  # they do differ
@@ -135,11 +136,11 @@ def test_the_best_policy_and_a_matrix_of_actions(
 def test_a_file_that_acts_otherwise_is_an_error_and_not_left(
     pendulum: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(greedy: Greedy, example: np.ndarray, path: Path) -> None:
+    def shifted(greedy: Greedy, example: np.ndarray) -> bytes:
         greedy.lowest += 1e-4  # a hundred-thousandth is 2e-5 here
-        write_torchscript(greedy, example, path)
+        return torchscript_bytes(greedy, example)
 
-    monkeypatch.setattr(export, "write_torchscript", write)
+    monkeypatch.setattr(export, "torchscript_bytes", shifted)
     with pytest.raises(RunError, match=r"its actions are 5\.\de-05 from the policy's, more than 1e-05"):
         export.export(pendulum, "torchscript", output=tmp_path / "mine")
     assert not list(tmp_path.iterdir())
@@ -175,13 +176,14 @@ def test_what_cannot_be_exported_is_one_line(
     with pytest.raises(UserError, match=r"--output \.: a folder; name a file"):
         export.export(pendulum, "torchscript", output=Path())
 
-    def full(*_: Any) -> None:
-        raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's words for a full disk
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for kind, writes in (("policy", "save_policy"), ("torchscript", "write_torchscript")):
-        with monkeypatch.context() as patched, pytest.raises(UserError, match=r"mine.pt: cannot be written \(Pytorch"):
-            patched.setattr(export, writes, full)
+    for kind in ("policy", "torchscript"):
+        with monkeypatch.context() as patched, pytest.raises(UserError, match=r"mine.pt: cannot be written \(No space"):
+            patched.setattr(os, "fsync", full)
             export.export(pendulum, kind, output=tmp_path / "mine.pt")
+        assert not list(tmp_path.glob("*mine.pt*"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"onnx, onnxscript, onnxruntime missing; pip install -e '\.\[export\]'"):
         export.export(pendulum)
@@ -246,6 +248,11 @@ def pipe(path: Path) -> None:
     os.mkfifo(beside)
 
 
+def linked(path: Path) -> None:
+    beside = path.with_name("policy.onnx.json")
+    beside.symlink_to(beside.rename(path.with_name("elsewhere.json")))
+
+
 def garbage(path: Path) -> None:
     path.write_bytes(b"garbage" * 99)
     changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
@@ -257,7 +264,12 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another shape": (changed(action_low=[0.0, 0.0]), "gives actions of shape (1,)"),
     "another task's": (changed(task="MountainCarContinuous-v0"), "its observations are (2,) here"),
     "another graph's": (changed(sha256="0"), "not what export.py writes of policy.onnx"),
-    "no number": (changed(control_rate_hz="fast"), "not what export.py writes (could not convert"),
+    "no number": (changed(control_rate_hz="fast"), "not what export.py writes of policy.onnx (control_rate_hz)"),
+    "a number as text": (changed(control_rate_hz="20"), "not what export.py writes of policy.onnx (control_rate_hz)"),
+    "a vast observation": (
+        changed(input={"name": "obs", "shape": [1, 10**10], "dtype": "float32"}),
+        "not what export.py writes of policy.onnx (input)",
+    ),
     "a huge shape": (
         changed(input={"name": "obs", "shape": [1, float("inf")], "dtype": "float32"}),
         "not what export.py",
@@ -265,8 +277,13 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "ragged bounds": (changed(action_low=[[0.0], 0.0]), "not what export.py writes"),
     "no type": (changed(action_dtype="numbers"), "not what export.py writes"),
     "a return of no number": (changed(**{"return": {"step": 1, "mean": "much"}}), "not what export.py writes"),
+    "a return as text": (changed(**{"return": {"step": 1, "mean": "5"}}), "not what export.py writes"),
+    "a return that is infinite": (changed(**{"return": {"step": 1, "mean": -float("inf")}}), "not what export.py"),
+    "a return of no step": (changed(**{"return": {"mean": 5.0}}), "not what export.py writes"),
     "of images": (changed(input={"name": "obs", "shape": [1, 3], "dtype": "uint8"}), "policy.onnx: takes images"),
     "a pipe": (pipe, "policy.onnx.json: No such file"),
+    "a link": (linked, "policy.onnx.json: No such file"),
+    "a terabyte": (lambda path: os.truncate(path, 2**40), "policy.onnx: more than 2,147,483,648 bytes"),
     "no graph": (garbage, "policy.onnx: cannot be run"),
     "a deep JSON": (lambda path: path.with_name("policy.onnx.json").write_text("[" * 99_999), "not what export.py"),
     "no JSON": (lambda path: path.with_name("policy.onnx.json").unlink(), "policy.onnx.json: No such file"),

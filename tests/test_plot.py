@@ -1,15 +1,21 @@
 """plot.py, called as a user does."""
 
 import csv
+import os
 import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import imageio.v3 as iio
 import probes
 import pytest
 from made_runs import make_run
 from matplotlib.figure import Figure
-from runs import run_command
+from runs import ROOT, run_command
 
 import plot
 from study import figures, runs, style, summary, training
@@ -134,6 +140,99 @@ def test_a_mistake_is_one_line(
     assert error.startswith("plot.py: ") and error.count("\n") == 1
     assert re.search(reason, error)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_figures_are_written_through_no_link(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    run = make_run(tmp_path / "run", [(1, 1.0)])
+    for name in ("curves.png", "curves.svg", "report.html"):
+        (run / name).symlink_to(tmp_path / "mine")
+    assert plot.main([str(run), "--report"]) == 0
+    assert (tmp_path / "mine").read_text() == "precious" and not (run / "curves.png").is_symlink()
+
+
+def test_a_studys_folder_is_no_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path / f"given/{seed}", [(1, 1.0)], seed=seed)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "given/study").symlink_to(tmp_path / "mine")
+    assert plot.main([str(tmp_path / "given")]) == 2
+    assert re.fullmatch(r"plot\.py: .*a link, and none is followed.*\n", capsys.readouterr().err)
+    assert not list((tmp_path / "mine").iterdir())
+    assert plot.main([str(tmp_path / "given"), "--out", str(tmp_path / "given/study")]) == 0  # the user names it
+
+
+def replaced(name: str, how: str) -> Callable[[Path], None]:
+    """Puts a link to a file of the user's, or a pipe, where a run has a file."""
+
+    def replace(run: Path) -> None:
+        path = run / name
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path) if how == "pipe" else path.symlink_to(run.parent / "secret")
+
+    return replace
+
+
+def linked_videos(run: Path) -> None:
+    (run.parent / "videos").mkdir()
+    (run.parent / "videos/9.mp4").write_text("step,secret\n")
+    (run / "video").symlink_to(run.parent / "videos")
+
+
+GIVEN: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a linked log": (replaced("eval.csv", "link"), "eval.csv: cannot be read (a link"),
+    "a pipe as a log": (replaced("eval.csv", "pipe"), "eval.csv: cannot be read (not a file)"),
+    "a linked video": (replaced("video/9.mp4", "link"), "9.mp4: cannot be read (a link"),
+    "linked videos": (linked_videos, "9.mp4: cannot be read (a link"),
+    "a pipe as a video": (replaced("video/9.mp4", "pipe"), "9.mp4: cannot be read (not a file)"),
+    "linked settings": (replaced("config.yaml", "link"), "config.yaml: cannot be read (a link"),
+    "settings that are a pipe": (replaced("config.yaml", "pipe"), "cannot be read (not a file)"),
+    "a log that is no text": (lambda run: (run / "eval.csv").write_bytes(b"step\n\xff\n"), "not a log of a run ("),
+    "a cell without end": (lambda run: (run / "eval.csv").write_text("step\n" + "9" * 200_000 + "\n"), "not a log of"),
+    "a terabyte": (lambda run: os.truncate(run / "eval.csv", 2**40), "eval.csv: cannot be read (1,099,511,627,776"),
+}
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_nothing_outside_a_given_run_is_read_or_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    (tmp_path / "secret").write_text("step,secret\n1,hidden\n")
+    for seed in (1, 2):
+        run = make_run(tmp_path / f"runs/{seed}", [(1, 1.0)], seed=seed)
+    (run.parent / "secret").write_text("step,secret\n1,hidden\n")
+    change, reason = GIVEN[case]
+    change(run)
+    assert plot.main([str(run.parent), "--report", "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("plot.py: ") and error.count("\n") == 1 and reason in error and "hidden" not in error
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [path for path in written if b"hidden" in path.read_bytes() or path.name == "report.html"]
+
+
+KILLED = """
+import os, signal, sys
+from PIL import Image
+def save(image, file, *_, **__):
+    file = open(file, "wb") if isinstance(file, (str, os.PathLike)) else file
+    file.write(b"half"), file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+Image.Image.save = save
+import plot
+plot.main([sys.argv[1]])
+"""
+
+
+def test_killed_it_leaves_the_old_figures_whole(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [(1, 1.0)])
+    assert plot.main([str(run)]) == 0
+    whole = (run / "curves.png").read_bytes()
+    command = [sys.executable, "-c", KILLED, str(run)]
+    killed = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+    assert killed.returncode == -signal.SIGKILL and (run / "curves.png").read_bytes() == whole
+    assert plot.main([str(run)]) == 0
+    assert sorted(path.name for path in run.iterdir()) == ["config.yaml", "curves.png", "curves.svg", "eval.csv"]
 
 
 def test_a_study_that_has_not_begun_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

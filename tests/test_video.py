@@ -57,6 +57,14 @@ def test_a_video_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_video_is_written_through_no_link(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    for name in ("1.mp4", ".1.part.mp4"):
+        (tmp_path / name).symlink_to(tmp_path / "mine")
+    assert len(film(tmp_path / "1.mp4", 0.1, 5)[0]) > 5 and not (tmp_path / "1.mp4").is_symlink()
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
 @pytest.mark.parametrize(("steps", "fps"), [(40, 10), (200, 2.5)])
 def test_a_preview_is_the_video_made_small(tmp_path: Path, steps: int, fps: float) -> None:
     env = Counter((400, 200))

@@ -1,7 +1,6 @@
 """Writes evaluation episodes as a Minari data set."""
 
 import importlib.util
-import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from envs.episodes import Recording
+from files.writing import new_folder, write_text
 from replay import minari_files
 from run.saving.run_policy import RunPolicy
 from utils import UserError, one_line
@@ -49,8 +49,10 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
     Raises:
         UserError: if it cannot be written; then nothing of it is left on the disk.
     """
-    import minari  # an optional package
+    from minari import __version__  # an optional package
     from minari.data_collector import EpisodeBuffer
+    from minari.dataset.minari_storage import MinariStorage
+    from minari.namespace import NAMESPACE_METADATA_FILENAME
 
     folder = require_new(dataset_id)
     cfg, env = trained.cfg, trained.make_env(False)
@@ -59,27 +61,31 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
     kind, agent_name = "Sampled" if sampled else "Greedy", cfg.agent["name"]
     description = f"{kind} episodes of {agent_name} in {cfg.env} after {trained.step} steps of training."
     metadata: dict[str, Any] = {"env": cfg.env, "action_repeat": cfg.action_repeat, "step": trained.step}
+    buffers = [
+        EpisodeBuffer(
+            seed=recording.seed,
+            observations=np.stack(recording.obs),
+            actions=np.stack(recording.actions),
+            rewards=np.array(recording.rewards),
+            terminations=np.array(recording.terminations),
+            truncations=np.array(recording.truncations),
+        )
+        for recording in recordings
+    ]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Minari asks for authors and links
-            buffers = [
-                EpisodeBuffer(
-                    seed=recording.seed,
-                    observations=np.stack(recording.obs),
-                    actions=np.stack(recording.actions),
-                    rewards=np.array(recording.rewards),
-                    terminations=np.array(recording.terminations),
-                    truncations=np.array(recording.truncations),
-                )
-                for recording in recordings
-            ]
-            data_set = minari.create_dataset_from_buffers(
-                dataset_id, buffers, **spaces, algorithm_name=agent_name, description=description, data_format="hdf5"
-            )
-            data_set.storage.update_metadata(metadata)
-    except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({one_line(error)})") from None
-        raise
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for namespace in folder.parents[: dataset_id.count("/")]:
+            if not (namespace / NAMESPACE_METADATA_FILENAME).exists():
+                write_text(namespace / NAMESPACE_METADATA_FILENAME, "{}")
+        # Minari's own function would write where the data set is to be, and leave half of it there if it were killed.
+        with new_folder(folder) as partial, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Minari asks for an environment
+            storage = MinariStorage.new(partial / "data", **spaces, data_format="hdf5")
+            about = {"dataset_id": dataset_id, "algorithm_name": agent_name, "description": description}
+            storage.update_metadata(about | {"minari_version": __version__})
+            storage.update_episodes(buffers)
+            storage.update_metadata(metadata)
+    except OSError as error:
+        reason = error.strerror or one_line(error)  # HDF5's own errors have no `strerror`
+        raise UserError(f"--dataset {dataset_id}: {folder} cannot be written ({reason})") from None
     return folder

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from files.links import refuse_links
 from replay import minari_files, on_disk
 from replay.episodes import chains, columns_of, feed
 from replay.minari_files import MinariFiles
@@ -17,7 +18,6 @@ from replay_buffer import ReplayBuffer
 from run.env_spec import EnvSpec
 from run.saving import checkpoint
 from run.saving.checkpoint import BUFFER, FOLDER
-from run.saving.links import refuse_links
 from settings import plain_yaml
 from settings.schema import Settings
 from utils import FLOAT32_MAX, UserError, one_line, require_count
@@ -116,8 +116,8 @@ class OldRun:
         self.label = label
         old = self._old_settings(folder / CONFIG)
         try:
-            saved, _ = checkpoint.newest_intact(folder, buffer=True)
-            saved.require_identity({"obs_dim": spec.obs_dim, "action_dim": spec.action_dim})
+            identity = {"obs_dim": spec.obs_dim, "action_dim": spec.action_dim}
+            saved, _ = checkpoint.newest_intact(folder, buffer=True, identity=identity)
         except UserError as error:
             raise UserError(f"{label}: {error}") from None
         self._segments, self._rows_folder = saved.segments, folder / FOLDER / BUFFER

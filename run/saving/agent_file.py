@@ -11,15 +11,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from agent import Agent
+from files.tensors import load_plain, save_plain
+from files.writing import NewFile
 from run import machine, memory
 from run.agents import agent_of
 from run.saving import trust
 from settings.schema import SUPPLIED, check_agent
 from settings.signatures import parameters
-from utils import UserError, load_plain, not_plain, one_line, require_count
+from utils import UserError, not_plain, one_line, require_count
 
 FORMAT = "agent-1"
 SHAPES = ("obs_dim", "action_dim", "action_range")
@@ -48,13 +48,11 @@ def save(agent: Agent, path: str | Path) -> None:
         raise UserError(f"{path}: {fault} of its state_dict is neither a tensor nor a plain value")
     node = {"_target_": _name(type(agent), "agent", path), "_partial_": True}
     node |= {name: _node(value, name, path) for name, value in arguments.items() if name not in SUPPLIED}
-    partial_path = path.with_name(f".{path.name}.part")
     try:
-        torch.save({"format": FORMAT, "agent": node, "shapes": shapes, "state": state}, partial_path)
-        partial_path.replace(path)
-    except (OSError, RuntimeError) as error:  # torch's own file writer raises the latter
-        partial_path.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written ({one_line(error)})") from None
+        with NewFile(path) as file:
+            save_plain({"format": FORMAT, "agent": node, "shapes": shapes, "state": state}, file)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def load(path: str | Path, device: str = "auto", trusted: Sequence[str] = ()) -> Any:
@@ -71,7 +69,7 @@ def load(path: str | Path, device: str = "auto", trusted: Sequence[str] = ()) ->
     """
     path = Path(path)
     try:
-        saved = load_plain(path)
+        saved = load_plain(path, inside=0)
         node, shapes, state = (saved[name] for name in ("agent", "shapes", "state"))
         low, high = map(float, shapes["action_range"])
         shapes = {name: require_count(shapes[name], name) for name in ("obs_dim", "action_dim")}

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from agent.policy import Policy
-from agent.policy_file import load_policy, save_policy
-from run.saving.checkpoint import FOLDER, MANIFEST, file_checksum
-from run.saving.checkpoint_writer import write_file
-from utils import UserError, open_file, require_count, write_atomically
+from agent.policy_file import load_policy, plain_policy
+from files.reading import checksum, read_json
+from files.tensors import save_plain
+from files.writing import NewFile, make_folder, write_text
+from run.saving.checkpoint import FOLDER, MANIFEST
+from utils import UserError, require_count
 
 BEST = f"{FOLDER}/best"
-_NOT_A_MANIFEST = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_NOT_A_MANIFEST = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
 def keep(run_folder: Path, policy: Policy, step: int, mean_return: float) -> None:
@@ -29,15 +31,13 @@ def keep(run_folder: Path, policy: Policy, step: int, mean_return: float) -> Non
     A policy that could not be loaded again (see `save_policy`) is not saved, as in a checkpoint.
     """
     folder = run_folder / BEST
-    partial = folder / ".policy.pt.part"
     try:
         for level in (folder.parent, folder):
-            level.mkdir(exist_ok=True)  # without the run's folder: if the user deleted it, it stays deleted
-        with contextlib.suppress(UserError):
-            checksum = write_file(lambda path: save_policy(policy, path), partial)
-            entry = {"step": step, "return": mean_return, "parts": {"policy": checksum}, "before": _previous(folder)}
-            write_atomically(folder / MANIFEST, json.dumps({"manifest": entry}, indent=1))
-            partial.replace(folder / "policy.pt")
+            make_folder(level)  # without the run's folder: if the user deleted it, it stays deleted
+        with contextlib.suppress(UserError), NewFile(folder / "policy.pt") as file:
+            parts = {"policy": save_plain(plain_policy(policy), file)}
+            entry = {"step": step, "return": mean_return, "parts": parts, "before": _previous(folder)}
+            write_text(folder / MANIFEST, json.dumps({"manifest": entry}, indent=1))
     except OSError as error:
         print(
             f"The best policy so far, of step {step}, could not be saved: {error.strerror}", file=sys.stderr, flush=True
@@ -90,12 +90,11 @@ def _previous(folder: Path) -> dict[str, Any] | None:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    with open_file(folder / MANIFEST) as file:
-        return json.loads(file.read())["manifest"]
+    return read_json(folder / MANIFEST)["manifest"]
 
 
 def _matching_entry(manifest: dict[str, Any], folder: Path) -> dict[str, Any] | None:
     """Returns the one of a manifest's two entries that describes the policy on the disk; None if neither does."""
-    checksum = file_checksum(folder / "policy.pt")
+    sha256 = checksum(folder / "policy.pt")
     entries = (manifest, manifest.get("before"))
-    return next((entry for entry in entries if entry and entry["parts"]["policy"] == checksum), None)
+    return next((entry for entry in entries if entry and entry["parts"]["policy"] == sha256), None)

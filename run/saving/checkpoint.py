@@ -19,10 +19,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from files.reading import checksum, read_json
+from files.tensors import load_plain
 from replay import on_disk
 from replay.on_disk import Segment
 from run.memory import WeightLimit, limit_by_file
-from utils import UserError, load_plain, one_line, open_file, require_count
+from utils import UserError, one_line, require_count
 
 FORMAT = 2
 FOLDER, MANIFEST, BUFFER = "checkpoints", "manifest.json", "buffer"
@@ -74,6 +76,8 @@ class Checkpoint:
                 raise ValueError("a checksum is not a string")
             self._identity: dict[str, Any] = identity
             self._checksums: dict[str, str] = checksums
+            numbers = sum(require_count(identity.get(name, 0), name) for name in ("obs_dim", "action_dim"))
+            self._most_row_bytes = 2**16 + 64 * numbers  # a ReplayBuffer's have 8 per number; others may add to it
             self.step = require_count(manifest.get("step"), "step")
             if path.name != f"step_{self.step}":
                 raise ValueError(f"it is the manifest of step {self.step}")
@@ -107,13 +111,13 @@ class Checkpoint:
             names = (*names, "replay_buffer")
         for name in names:
             try:
-                checksum = file_checksum(self._file(name))
+                sha256 = checksum(self._file(name))
             except OSError as error:
                 raise BrokenError(f"{name}.pt: {error.strerror}") from None
-            if checksum != self._checksums.get(name):
+            if sha256 != self._checksums.get(name):
                 raise BrokenError(f"{name}.pt has changed since it was written")
         if buffer:
-            fault = on_disk.fault(self.path.parent / BUFFER, self.segments) or self._preloaded_fault()
+            fault = self._fault(BUFFER, self.segments) or self._fault(PRELOADED, self.preloaded)
             if fault:
                 raise BrokenError(fault)
 
@@ -142,12 +146,12 @@ class Checkpoint:
     def drop_buffer(self) -> None:
         """Treats the checkpoint as saved without its replay buffer, and without preloaded rows that are damaged."""
         self.segments = []
-        if self._preloaded_fault():
+        if self._fault(PRELOADED, self.preloaded):
             self.preloaded = []
         self._checksums.pop("replay_buffer", None)
 
-    def _preloaded_fault(self) -> str | None:
-        return on_disk.fault(self.path.parent / PRELOADED, self.preloaded)
+    def _fault(self, folder: str, segments: list[Segment]) -> str | None:
+        return on_disk.fault(self.path.parent / folder, segments, self._most_row_bytes)
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.pt"
@@ -202,12 +206,6 @@ def weight_limit(folder: Path) -> WeightLimit:
     return limit_by_file(max(sizes, default=0), str(folder))
 
 
-def file_checksum(path: Path) -> str:
-    """Returns the SHA-256 of a file, in hexadecimal."""
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def manifest_checksum(manifest: dict[str, Any]) -> str:
     """Returns the checksum that is stored with a manifest."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
@@ -216,13 +214,12 @@ def manifest_checksum(manifest: dict[str, Any]) -> str:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Reads a checkpoint's manifest; its checksum and its format are right, its values are not checked yet."""
     try:
-        with open_file(folder / MANIFEST) as file:
-            content = json.loads(file.read())
+        content = read_json(folder / MANIFEST)
         manifest, saved_format = content["manifest"], content["manifest"]["format"]
         is_unchanged = content["sha256"] == manifest_checksum(manifest)
     except OSError as error:
         raise BrokenError(f"{MANIFEST}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise BrokenError(f"{MANIFEST} is no manifest") from None
     if not is_unchanged:
         raise BrokenError(f"{MANIFEST} has changed since it was written")

@@ -1,23 +1,23 @@
 """Writes checkpoints and deletes old ones. For the layout see run/saving/checkpoint.py.
 
-A checkpoint is written into a hidden folder, synced to the disk, and renamed only when it is complete.
+A checkpoint gets its name when it is complete and on the disk (see files/writing.py).
 """
 
 import contextlib
 import errno
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from files.reading import checksum
+from files.tensors import save_plain
+from files.writing import append_file, make_folder, new_folder, remove_folder, rename
 from replay import on_disk
 from run.saving import checkpoint
 from run.saving.checkpoint import BUFFER, FOLDER, MANIFEST, PRELOADED, BrokenError, Checkpoint
-from utils import UserError, sync
+from utils import UserError
 
 
 class CheckpointWriter:
@@ -74,40 +74,33 @@ class CheckpointWriter:
             OSError: if it cannot be written; then nothing of it is left on the disk.
         """
         target = self.path(step)
-        partial = target.with_name(f".{target.name}.part")
         try:
-            self._folder.mkdir(exist_ok=True)  # without parents: a run's folder that the user deleted stays deleted
-            (self._folder / BUFFER).mkdir(exist_ok=True)
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
+            for folder in (self._folder, self._folder / BUFFER):
+                make_folder(folder)  # without parents: a run's folder that the user deleted stays deleted
             # New rows go into folders that all checkpoints share; they are not read until a manifest lists them.
             segments = on_disk.extend(self._folder / BUFFER, self._segments, buffer) if buffer is not None else []
             if preloaded is not None:
-                (self._folder / PRELOADED).mkdir(exist_ok=True)
+                make_folder(self._folder / PRELOADED)
                 self._preloaded = on_disk.extend(self._folder / PRELOADED, self._preloaded, preloaded)
-            checksums = {name: write_state(state, partial / f"{name}.pt") for name, state in states.items()}
-            if policy_checksum := write_file(save_policy, partial / "policy.pt"):
-                checksums["policy"] = policy_checksum
-            manifest = {
-                "format": checkpoint.FORMAT,
-                "step": step,
-                "identity": self._identity,
-                "parts": checksums,
-                "segments": [segment.plain() for segment in segments],
-            }
-            if preloaded is not None:
-                manifest[PRELOADED] = [segment.plain() for segment in self._preloaded]
-            content = {"sha256": checkpoint.manifest_checksum(manifest), "manifest": manifest}
-            (partial / MANIFEST).write_text(json.dumps(content, indent=1), encoding="utf-8")
-            # Everything is on the disk before the folder gets the name of a checkpoint.
-            sync(partial / MANIFEST)
-            sync(partial)
-            if target.exists():  # a damaged checkpoint of this step
-                target.replace(target.with_name(f".{target.name}.gone"))
-            partial.replace(target)
-            sync(self._folder)
+            with new_folder(target) as partial:
+                checksums = {name: _write_state(state, partial / f"{name}.pt") for name, state in states.items()}
+                if policy_checksum := _write_policy(save_policy, partial / "policy.pt"):
+                    checksums["policy"] = policy_checksum
+                manifest = {
+                    "format": checkpoint.FORMAT,
+                    "step": step,
+                    "identity": self._identity,
+                    "parts": checksums,
+                    "segments": [segment.plain() for segment in segments],
+                }
+                if preloaded is not None:
+                    manifest[PRELOADED] = [segment.plain() for segment in self._preloaded]
+                content = {"sha256": checkpoint.manifest_checksum(manifest), "manifest": manifest}
+                with append_file(partial / MANIFEST) as file:
+                    file.write(json.dumps(content, indent=1).encode())
+                if target.exists():  # a damaged checkpoint of this step
+                    rename(target, f".{target.name}.gone")
         except OSError:
-            shutil.rmtree(partial, ignore_errors=True)
             self._remove_unlisted_rows()
             raise
         self._segments, self.last_step = segments, step
@@ -120,8 +113,7 @@ class CheckpointWriter:
         kept = [path for path in folders if path not in broken][: self._keep]
         for path in folders:
             if path not in kept:
-                # Renamed before it is deleted, so that half a checkpoint never has the name of one.
-                path.replace(path.with_name(f".{path.name}.gone"))
+                remove_folder(path)
         for path in self._folder.glob(".step_*"):
             shutil.rmtree(path, ignore_errors=True)
         self._broken = ()
@@ -136,49 +128,16 @@ class CheckpointWriter:
         on_disk.remove_unlisted(self._folder / BUFFER, listed)
 
 
-def write_state(state: Any, path: Path) -> str:
-    """Writes and syncs a state of tensors and plain values; returns the file's checksum."""
-    with path.open("wb") as file:
-        stream = _HashingStream(file)
-        try:
-            torch.save(state, stream)  # type: ignore[arg-type]  # it calls only `write` and `flush`
-            file.flush()
-        except RuntimeError:
-            if stream.error is None:
-                raise
-            raise stream.error from None
-    sync(path)
-    return stream.sha256.hexdigest()
+def _write_state(state: Any, path: Path) -> str:
+    """Writes a state of tensors and plain values; returns the file's checksum."""
+    with append_file(path) as file:
+        return save_plain(state, file)
 
 
-def write_file(write: Callable[[Path], object], path: Path) -> str | None:
-    """Calls a function that writes a file, and syncs it; returns its checksum, or None if no file was written."""
+def _write_policy(save_policy: Callable[[Path], object], path: Path) -> str | None:
+    """Calls a function that may write a file; returns the file's checksum, or None if there is none."""
     try:
-        write(path)
+        save_policy(path)
     except RuntimeError as error:  # torch's own file writer reports a full disk like this
         raise OSError(errno.EIO, str(error).splitlines()[0]) from None
-    if not path.exists():
-        return None
-    sync(path)
-    return checkpoint.file_checksum(path)
-
-
-class _HashingStream:
-    """A file that computes its checksum, and keeps the OSError that torch.save replaces by a RuntimeError."""
-
-    def __init__(self, file: Any):
-        self._file = file
-        self.sha256 = hashlib.sha256()
-        self.error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        try:
-            written = self._file.write(data)
-        except OSError as error:
-            self.error = error
-            raise
-        self.sha256.update(data)
-        return written
-
-    def flush(self) -> None:
-        self._file.flush()
+    return checksum(path) if path.exists() else None

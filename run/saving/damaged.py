@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Collection
 from pathlib import Path
 
-from utils import UserError, sync
+from files.writing import rename, sync
+from utils import UserError
 
 KEY = "resume_without"
 REPLAY_BUFFER, LOGS = "replay_buffer", "logs"
@@ -44,6 +45,6 @@ def set_aside(path: Path) -> Path:
     while aside.exists():
         attempt += 1
         aside = path.with_name(f"{path.name}.lost_{attempt}")
-    path.rename(aside)
+    rename(path, aside.name)
     sync(path.parent)
     return aside

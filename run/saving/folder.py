@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from run.saving.links import refuse_links
-from settings import operating_system
-from utils import UserError, one_line, write_atomically
+from files.links import refuse_links
+from files.locks import lock
+from files.reading import read_json
+from files.writing import open_in_place, write_text
+from utils import UserError, one_line
 
 FINISHED, FAILED = "finished.json", "failed.json"
 
@@ -67,20 +69,20 @@ class Lock:
         refuse_links(folder)
         path = folder / ".lock"
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            self._descriptor = open_in_place(path, os.O_RDWR | os.O_CREAT)
         except IsADirectoryError:
             raise UserError(f"{path}: a folder, where the lock's file has to be; remove it") from None
         except OSError as error:
             raise UserError(f"{folder}: the folder cannot be written ({error.strerror})") from None
         try:
-            operating_system.lock(self._descriptor)
+            lock(self._descriptor)
         except BlockingIOError:
+            owner = one_line(os.pread(self._descriptor, 200, 0).decode(errors="replace"))
             os.close(self._descriptor)
-            owner = one_line(path.read_text(errors="replace", encoding="utf-8"))
             raise UserError(f"{folder}: process {owner} is working in this folder") from None
         except OSError as error:  # a file system without locks
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
-        os.truncate(self._descriptor, 0)
+        os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
     def release(self) -> None:
@@ -111,12 +113,12 @@ def mark_finished(
         pruned: whether the run was stopped early because other trials of its study did better.
     """
     content = {"step": step, "last_return": last_return, "solved_step": solved_step}
-    write_atomically(folder / FINISHED, json.dumps(content | ({"pruned": True} if pruned else {})))
+    write_text(folder / FINISHED, json.dumps(content | ({"pruned": True} if pruned else {})))
 
 
 def finished(folder: Path) -> tuple[int, float] | None:
     """Returns the last step and the final return of a run that is complete or was pruned; None for another one."""
-    content = _finished(folder)
+    content = _record(folder / FINISHED)
     try:
         return int(content["step"]), float(content["last_return"])
     except (ValueError, KeyError, TypeError, OverflowError):
@@ -125,14 +127,14 @@ def finished(folder: Path) -> tuple[int, float] | None:
 
 def was_pruned(folder: Path) -> bool:
     """Returns whether the run was pruned."""
-    return bool(_finished(folder).get("pruned"))
+    return bool(_record(folder / FINISHED).get("pruned"))
 
 
-def _finished(folder: Path) -> dict[str, Any]:
-    """Reads the record of `mark_finished`; an unreadable one, which a forger may have left, counts as none."""
+def _record(path: Path) -> dict[str, Any]:
+    """Reads FINISHED or FAILED; an unreadable one, which a forger may have left, is empty."""
     try:
-        content = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(path)
+    except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -143,7 +145,7 @@ def unmark_finished(folder: Path) -> None:
 
 def mark_failed(folder: Path, overrides: list[str], reason: str) -> None:
     """Records why a run of a sweep failed; the run deletes the record with `unmark_failed` when it starts again."""
-    write_atomically(folder / FAILED, json.dumps({"overrides": overrides, "reason": reason}))
+    write_text(folder / FAILED, json.dumps({"overrides": overrides, "reason": reason}))
 
 
 def unmark_failed(folder: Path) -> None:
@@ -153,16 +155,17 @@ def unmark_failed(folder: Path) -> None:
 def failure(folder: Path) -> str | None:
     """Returns why a run failed; None if it did not."""
     path = folder / FAILED
-    return str(json.loads(path.read_text(encoding="utf-8"))["reason"]) if path.exists() else None
+    return str(_record(path).get("reason", "it is not recorded why")) if path.exists() else None
 
 
 def failures(sweep: Path) -> dict[Path, int]:
     """Returns the records of failed runs in a sweep's folder, each with the time when it was written (ns)."""
-    return {path: path.stat().st_mtime_ns for path in sorted(sweep.rglob(FAILED))}
+    return {path: path.lstat().st_mtime_ns for path in sorted(sweep.rglob(FAILED))}
 
 
 def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
     """Returns a line for each failure that is not in `before`, an earlier result of `failures`: overrides, reason."""
     new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
-    records = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in new]
-    return [f"{' '.join(record['overrides']) or path.parent.name}: {record['reason']}" for path, record in records]
+    overrides = [_record(path).get("overrides") for path in new]
+    names = [" ".join(map(str, texts)) if isinstance(texts, list) else "" for texts in overrides]
+    return [f"{name or path.parent.name}: {failure(path.parent)}" for name, path in zip(names, new, strict=True)]

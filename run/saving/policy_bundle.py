@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from files.reading import checksum
 from run.saving import trust
-from run.saving.checkpoint import file_checksum
 from run.saving.resume import SHAPES
 from settings import plain_yaml
 from settings.schema import Settings, check
-from utils import UserError, open_file, require_count
+from utils import UserError, require_count
 
 
 class PolicyBundle(NamedTuple):
@@ -52,10 +52,9 @@ def read(path: Path, trusted: Sequence[str] = ()) -> PolicyBundle:
     """
     json_path = json_of(path)
     try:
-        checksum = file_checksum(path)
-        with open_file(json_path) as file:
-            # Parsed like an untrusted configuration: OmegaConf would call what an interpolation names.
-            about = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1), json_path, resolved=True)
+        sha256 = checksum(path)
+        # Read like an untrusted configuration: OmegaConf would call what an interpolation names.
+        about = plain_yaml.load(json_path, resolved=True)
         settings, step, saved_checksum = about["settings"], require_count(about["step"], "step"), about["sha256"]
         evaluation = about["return"] and {
             "step": require_count(about["return"]["step"], "step"),
@@ -69,7 +68,7 @@ def read(path: Path, trusted: Sequence[str] = ()) -> PolicyBundle:
         raise UserError(f"{error.filename}: {error.strerror}; {hint}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{json_path}: not what export.py writes beside a policy ({type(error).__name__})") from None
-    if checksum != saved_checksum:
+    if sha256 != saved_checksum:
         raise UserError(f"{path}: has changed since {json_path.name} beside it was written")
     trust.require(settings, json_path, trusted)
     try:

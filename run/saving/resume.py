@@ -10,10 +10,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from files.links import refuse_links
 from run.data import sources
 from run.saving import checkpoint, trust
 from run.saving.checkpoint import BrokenError, Checkpoint
-from run.saving.links import refuse_links
 from settings import compose, plain_yaml
 from settings.keys import dotted
 from settings.schema import ASKED_BY_AGENT, Settings, check

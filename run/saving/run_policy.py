@@ -15,7 +15,6 @@ from run.env_spec import EnvSpec
 from run.environments import env_maker, import_envs
 from run.saving import best, checkpoint, policy_bundle, resume
 from run.saving.checkpoint import BrokenError, Checkpoint
-from run.saving.links import refuse_links
 from settings.schema import Settings
 from utils import UserError, one_line
 
@@ -97,7 +96,6 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
 
 
 def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
-    refuse_links(folder)
     if not checkpoint.newest_first(folder):
         raise UserError(f"{folder}: there is no checkpoint in it")
     return resume.settings_of(folder, [], trusted=trusted)

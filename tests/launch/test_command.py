@@ -238,6 +238,26 @@ def test_the_command_sweeps(tmp_path: Path, command: Callable[..., int]) -> None
     assert sorted(path.parent.name for path in tmp_path.glob("sweep/*/train.csv")) == ["seed-1", "seed-2"]
 
 
+@pytest.mark.parametrize("kind", ["folder", "link", "terabyte", "no YAML"])
+def test_what_an_earlier_sweep_left_may_be_damaged(
+    tmp_path: Path, command: Callable[..., int], capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    path = tmp_path / "sweep/multirun.yaml"
+    path.parent.mkdir()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(ROOT / "config/train.yaml")
+    else:
+        path.write_text("\udcff" if kind == "terabyte" else "hydra: {job: 3}", errors="surrogateescape")
+        os.truncate(path, 2**40 if kind == "terabyte" else 15)
+    before = sorted(tmp_path.rglob("*"))
+    assert command("-m", "seed=1,2", *TINY, "hydra.sweep.dir=sweep", *SILENT) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("train.py: ") and "multirun.yaml: " in error and error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_ctrl_c_while_modules_are_imported_prints_one_line() -> None:
     code = "from launch import first_check; first_check.look(['env=cheetah_run']); import os, signal; "
     code += "os.kill(os.getpid(), signal.SIGINT); import torch"

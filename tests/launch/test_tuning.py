@@ -31,7 +31,7 @@ from run.loop import Loop
 from run.saving import folder as run_folder
 from settings import compose
 from settings.schema import Settings
-from utils import UserError
+from utils import RunError, UserError
 
 # Trials of half a second. An episode's return is five times its pay. So fast a learning rate as 1e30 ends in actions
 # that are not numbers.
@@ -328,6 +328,15 @@ def test_a_study_goes_on_only_if_asked_to_and_only_as_it_was(tmp_path: Path) -> 
     (tmp_path / "tuning.yaml").write_text("{")
     with pytest.raises(UserError, match=r"tuning.yaml: cannot be read"):
         open_study(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"step,episode_reward\n\xff,1\n", b"step\n1\n", b"step,episode_reward\n1\n", None])
+def test_a_trials_log_that_is_damaged_is_one_line(tmp_path: Path, data: bytes | None) -> None:
+    path = tmp_path / "eval.csv"
+    path.mkdir() if data is None else path.write_bytes(data)
+    with pytest.raises(RunError, match=r"eval\.csv: not a log of a run \(") as damaged:
+        pruning.evaluations(tmp_path, 1)
+    assert "\n" not in str(damaged.value)
 
 
 def test_one_process_a_study(tmp_path: Path) -> None:

@@ -132,6 +132,20 @@ def cut(folder: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
+def linked(folder: Path) -> None:
+    path = folder / "main_data.hdf5"
+    path.symlink_to(path.rename(folder.parent / "other.hdf5"))
+
+
+def linked_folder(folder: Path) -> None:
+    folder.symlink_to(folder.rename(folder.parent / "other"))
+
+
+def pipe(folder: Path) -> None:
+    (folder / "main_data.hdf5").unlink()
+    os.mkfifo(folder / "main_data.hdf5")
+
+
 def in_pieces(name: str, **values: Any) -> str:
     return json.dumps({"type": name} | values)
 
@@ -151,7 +165,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "raw bytes of another file": (external, "episode_0/rewards lies in another file"),
     "texts": (lambda f: replace(f, "rewards", ["x"] * 4), "episode_0/rewards is no array of numbers"),
     "too few": (lambda f: replace(f, "actions", np.zeros((3, 1))), r"actions is \(3, 1\), and \(4, 1\) is needed"),
-    "terabytes": (vast, r"observations is \(5, 1000000, 1000000\), and \(5, 2\) is needed"),
+    "terabytes": (vast, "observations is larger than what the file holds of it"),
     "a vast piece": (vast_pieces, "rewards has chunks of more than"),
     "no number": (lambda f: replace(f, "rewards", [0, np.nan, 0, 0]), r"episode_0: rewards\[1\] is nan"),
     "an infinite action": (lambda f: replace(f, "actions", [[0], [0], [np.inf], [0]]), r"actions\[2, 0\] is inf"),
@@ -159,7 +173,30 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "an episode that goes on": (lambda f: replace(f, "truncations", [0, 1, 0, 1]), "episode_0 goes on after its end"),
     "no episode": (extra, "extra is no episode's name"),
     "half a file": (cut, "main_data.hdf5: "),
-    "no file": (lambda f: (f / "main_data.hdf5").unlink(), "not there, or no file"),
+    "no file": (lambda f: (f / "main_data.hdf5").unlink(), "No such file"),
+    "a link to other numbers": (linked, "main_data.hdf5: a link, and none is followed here"),
+    "a linked folder": (linked_folder, "metadata.json cannot be read .*a link"),
+    "a pipe": (pipe, "main_data.hdf5: not a file"),
+    "a terabyte of metadata": (lambda f: os.truncate(f / "metadata.json", 2**40), "metadata.json cannot be read"),
+    "an infinite number": (lambda f: change_metadata(f, action_repeat=float("inf")), "metadata.json cannot be read"),
+    "a repeat of text": (lambda f: change_metadata(f, action_repeat="often"), "metadata.json: invalid literal"),
+    "a repeat of a list": (lambda f: change_metadata(f, action_repeat=[1]), "metadata.json: int"),
+    "a start out of range": (
+        lambda f: change_metadata(f, observation_space=in_pieces("Discrete", n=3, start=1e999)),
+        "metadata.json: cannot convert float infinity",
+    ),
+    "a start of a choice that no number holds": (
+        lambda f: change_metadata(f, observation_space=in_pieces("Discrete", n=3, start=10**30)),
+        "main_data.hdf5",
+    ),
+    "bounds of text": (
+        lambda f: change_metadata(f, action_space=in_pieces("Box", dtype="float32", shape=[1], low="x", high=1.0)),
+        "metadata.json: could not convert",
+    ),
+    "bounds out of range": (
+        lambda f: change_metadata(f, action_space=in_pieces("Box", dtype="float32", shape=[1], low=10**400, high=1.0)),
+        "metadata.json: int too large",
+    ),
     "no JSON": (lambda f: (f / "metadata.json").write_text("{"), "metadata.json cannot be read"),
     "a list": (lambda f: (f / "metadata.json").write_text("[]"), "metadata.json is no description"),
     "a deep space": (lambda f: change_metadata(f, observation_space=deep()), "spaces within each other|recursion"),

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 import torch
 from checkpoints import MINE, filled, names, new_buffer, no_policy, save, state
 
+from files import writing
+from files.tensors import save_plain
 from replay import on_disk
 from run.saving import checkpoint, checkpoint_writer
 from run.saving.checkpoint import MANIFEST, newest_intact
@@ -28,7 +31,7 @@ def test_a_full_disk_is_an_os_error_whoever_writes(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_5"]
 
 
-@pytest.mark.parametrize("crash_at", ["extend", "write_state", "manifest_checksum", "sync", "replace"])
+@pytest.mark.parametrize("crash_at", ["extend", "_write_state", "manifest_checksum", "sync", "replace", "rename"])
 def test_a_crash_while_writing_leaves_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: str
 ) -> None:
@@ -37,15 +40,19 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(
 
     def crash(*arguments: Any) -> None:
         if crash_at != "sync" or arguments[0].name == MANIFEST:
-            raise KeyboardInterrupt  # nothing is cleaned up, as by SIGKILL
+            raise KeyboardInterrupt
 
-    places = {"extend": on_disk, "replace": Path, "manifest_checksum": checkpoint}
+    # Nothing is cleaned up, as by SIGKILL.
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(writing.NewFile, "discard", lambda new: new.stream.close())
+    places = {"extend": on_disk, "replace": Path, "rename": Path, "manifest_checksum": checkpoint, "sync": writing}
     monkeypatch.setattr(places.get(crash_at, checkpoint_writer), crash_at, crash)
     with pytest.raises(KeyboardInterrupt):
         saver.save(9, {"agent": state(9)}, no_policy, filled(buffer, 9))
     monkeypatch.undo()
     found, broken = newest_intact(tmp_path, "agent", "run", buffer=True)
     assert found.step == 5 and not broken
+    assert len(list((tmp_path / "checkpoints").rglob(".*.part*"))) == (crash_at != "extend")
     later = CheckpointWriter(tmp_path, 2, MINE, found)
     later.save(9, {"agent": state(9)}, no_policy, buffer)
     assert names(tmp_path) == ["step_9", "step_5"]
@@ -92,11 +99,9 @@ class FullForAWhile(io.BytesIO):
         return super().write(data)
 
 
-def test_an_error_of_the_disk_is_not_hidden_by_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "open", lambda *_: FullForAWhile())
+def test_an_error_of_the_disk_is_not_hidden_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="no space"):
-        checkpoint_writer.write_state({"weights": torch.zeros(1000)}, tmp_path / "agent.pt")
-    monkeypatch.undo()
+        save_plain({"weights": torch.zeros(1000)}, FullForAWhile())
     monkeypatch.setattr(torch, "save", raises(RuntimeError("torch's own")))
     with pytest.raises(RuntimeError, match="torch's own"):
-        checkpoint_writer.write_state({}, tmp_path / "agent.pt")
+        save_plain({}, io.BytesIO())

@@ -1,5 +1,6 @@
 """Background evaluations give the results of foreground ones, whatever happens to their process."""
 
+import errno
 import os
 import signal
 import threading
@@ -309,14 +310,16 @@ def test_the_best_policy_does_not_create_a_deleted_folder_again(
 def test_a_best_policy_that_cannot_be_written_is_reported_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(policy: Any, path: Path) -> None:
-        raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's words for a full disk
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(best, "save_policy", full)
+    monkeypatch.setattr(best, "plain_policy", lambda _: {})
+    monkeypatch.setattr(best, "save_plain", full)
     best.keep(tmp_path, None, 40, 1.0)  # type: ignore[arg-type]
-    assert capsys.readouterr().err.startswith(
-        "The best policy so far, of step 40, could not be saved: PytorchStreamWriter"
+    assert (
+        capsys.readouterr().err == "The best policy so far, of step 40, could not be saved: No space left on device\n"
     )
+    assert list((tmp_path / best.BEST).iterdir()) == []
 
 
 def test_the_best_is_known_after_a_kill(tmp_path: Path, straight: Path) -> None:

@@ -115,6 +115,16 @@ def compressed(folder: Path) -> None:
     manifest(lambda content: content["parts"].update(agent=digest))(folder)
 
 
+def vast(name: str) -> Change:
+    """Makes a file of the newest checkpoint a terabyte, without taking its place, and takes the older one away."""
+
+    def grow(folder: Path) -> None:
+        shutil.rmtree(folder / "checkpoints/step_30")
+        os.truncate(folder / "checkpoints" / name, 2**40)
+
+    return grow
+
+
 SEGMENT = {"start": 0, "stop": 60, "sha256": "0"}
 FOLDERS: dict[str, tuple[Change, str, bool]] = {  # the change, what is said of it, whether evaluating may still work
     "train.csv is a link": (link("train.csv"), r"train\.csv: a link", False),
@@ -134,7 +144,11 @@ FOLDERS: dict[str, tuple[Change, str, bool]] = {  # the change, what is said of 
     "the videos are a link": (link("video", "."), "video: a link", False),
     "the events are a link": (link("tb", "."), "tb: a link", False),
     "wandb leads out": (link("wandb/latest-run"), "latest-run: a link", False),
-    "config.yaml is a folder": (folder_instead("config.yaml"), r"no run's folder", False),
+    "config.yaml is a folder": (folder_instead("config.yaml"), r"config\.yaml: cannot be read \(not a file\)", False),
+    "a terabyte of settings": (lambda folder: os.truncate(folder / "config.yaml", 2**40), "at most 1,048,576", False),
+    "a terabyte of a manifest": (vast("step_60/manifest.json"), "all checkpoints are damaged", False),
+    "a terabyte of an agent": (vast("step_60/agent.pt"), "all checkpoints are damaged", False),
+    "a terabyte of rows": (vast("buffer/000000000030-000000000060.rows"), "without its replay buffer", True),
     "train.csv is empty": (as_bytes("train.csv", b""), r"train\.csv: 0 bytes, where its checkpoint left", True),
     "train.csv is no text": (as_bytes("train.csv", b"\xff\xfe\x00"), r"train\.csv: cannot be read", True),
     "train.csv is a folder": (folder_instead("train.csv"), r"train\.csv: cannot be read", True),
@@ -226,9 +240,24 @@ def test_an_empty_folder_with_a_link_is_no_run_to_begin(copied: Path, command: C
 def test_a_forged_end_is_no_end(copied: Path) -> None:
     from run.saving import folder
 
+    path = copied / "finished.json"
     for text in ('{"step": Infinity, "last_return": 1}', "[" * 100_000, '{"step": "x"}', "[]"):
-        (copied / "finished.json").write_text(text)
+        path.write_text(text)
         assert folder.finished(copied) is None
+    os.truncate(path, 2**40)
+    assert folder.finished(copied) is None
+    path.unlink()
+    os.mkfifo(path)
+    assert folder.finished(copied) is None and not folder.was_pruned(copied)
+
+
+def test_a_forged_failure_is_a_failure_without_a_reason(copied: Path) -> None:
+    from run.saving import folder
+
+    for text in ("[", "[]", "{}", '{"overrides": 3, "reason": null}', '{"overrides": [1, {}]}'):
+        (copied / "failed.json").write_text(text)
+        (line,) = folder.new_failures(copied.parent, {})
+        assert "\n" not in line and folder.failure(copied) is not None
 
 
 def test_a_policy_is_held_against_the_manifest_beside_it(copied: Path) -> None:

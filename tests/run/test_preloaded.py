@@ -1,21 +1,27 @@
 """Runs that begin with data: contents of their buffers, batches, normalisers, and resuming."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import composed
 import gymnasium as gym
+import minari
 import numpy as np
 import probes
 import pytest
 import torch
 from made_datasets import EPISODES, LENGTHS, make
-from runs import RUN, assert_same, die_in, go_on, quoted, run_until
+from runs import ROOT, RUN, assert_same, die_in, go_on, quoted, run_until
 
 import evaluate
 from launch.preflight import check_runs
+from replay import minari_files
 from replay.device import STORAGES
 from replay.minari_files import MinariFiles
 from replay.mixed import MixedBatches
@@ -167,6 +173,30 @@ def test_what_was_recorded_is_what_is_preloaded(tmp_path: Path, capsys: pytest.C
         evaluate.evaluate(tmp_path / "old", 1, device="cpu", dataset_id="tuples/some-v0")
     with pytest.raises(UserError, match="an id of Minari's goes here"):
         evaluate.evaluate(tmp_path / "old", 1, device="cpu", dataset_id="../some-v0")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import probes
+from minari.dataset.minari_storage import MinariStorage
+import evaluate
+MinariStorage.update_metadata = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+evaluate.evaluate(Path(sys.argv[1]), 1, device="cpu", dataset_id="tuples/some-v0")
+"""
+
+
+def test_a_data_set_that_was_killed_while_it_was_written_leaves_its_name_free(tmp_path: Path) -> None:
+    probes.train(tmp_path / "old", "env=ProbeTuples-v0", *RUN, "num_train_steps=40")
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "old")]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/helpers")])
+    killed = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False)
+    assert killed.returncode == -signal.SIGKILL and minari_files.there() == [ID]
+    evaluate.evaluate(tmp_path / "old", 2, device="cpu", dataset_id="tuples/some-v0")
+    assert minari_files.there() == [ID, "tuples/some-v0"]
+    names = [path.name for path in (tmp_path / "root/tuples").iterdir()]
+    assert sorted(names) == ["namespace_metadata.json", "some-v0"]
+    assert minari.load_dataset("tuples/some-v0").total_episodes == 2
 
 
 def test_an_older_run_gives_its_replay_buffer(tmp_path: Path) -> None:

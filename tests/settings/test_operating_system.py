@@ -13,8 +13,9 @@ import psutil  # noqa: F401  here, and not within a test: what it imports depend
 import pytest
 
 import evaluate
+from files import locks
 from launch import first_check, own_process
-from run.saving.folder import Lock
+from run.saving import folder as run_folder
 from run.stopping import Stopping
 from settings import operating_system
 
@@ -32,10 +33,11 @@ def as_macos(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def without_fcntl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    importlib.reload(operating_system)
+    importlib.reload(locks)
+    monkeypatch.setattr(run_folder, "lock", locks.lock)
     yield
     monkeypatch.undo()
-    importlib.reload(operating_system)
+    importlib.reload(locks)
 
 
 @pytest.mark.usefixtures("as_macos")
@@ -51,7 +53,7 @@ def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatc
 
 @pytest.mark.usefixtures("without_fcntl")
 def test_without_file_locks_a_run_goes_on_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Lock(tmp_path).release()
+    run_folder.Lock(tmp_path).release()
     assert "nothing keeps a second process out of it (this system has no file locks)" in capsys.readouterr().out
 
 

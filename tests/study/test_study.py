@@ -76,7 +76,7 @@ def test_a_run_knows_how_far_it_got(tmp_path: Path) -> None:
     make_run(tmp_path / "killed", FLAT, length=50_000)
     make_run(tmp_path / "waiting", [])
     (tmp_path / "done/video").mkdir()
-    for name in ("9000.mp4", "20000.mp4", ".30000.part.mp4", "best.mp4"):
+    for name in ("9000.mp4", "20000.mp4", ".30000.mp4.0123abcd.part.mp4", "best.mp4"):
         (tmp_path / "done/video" / name).touch()
     done, killed, waiting = runs.find([str(tmp_path)])
     assert (done.finished, killed.finished, waiting.finished) == (True, False, False)

@@ -1,4 +1,4 @@
-"""Refuses links in an untrusted run folder."""
+"""Refuses links in a run's folder."""
 
 import os
 import stat

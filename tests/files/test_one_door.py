@@ -1,0 +1,87 @@
+"""Only `files/` opens, writes, renames or loads files; whatever else does is named here, with its reason."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = {"tests", "benchmarks", "studies", "docs"}  # not part of what is installed
+METHODS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "rename", "savefig", "tofile", "touch"}
+FUNCTIONS = {
+    *("open", "io.open", "os.open", "os.fdopen", "os.rename", "os.replace", "os.link", "os.symlink", "os.truncate"),
+    *("np.save", "np.savez", "np.savetxt", "np.load", "np.loadtxt", "np.genfromtxt", "np.fromfile", "np.memmap"),
+    *("torch.save", "torch.load", "torch.jit.save", "torch.jit.load", "json.load", "json.dump", "pickle.load"),
+    *("OmegaConf.load", "OmegaConf.save", "h5py.File", "zipfile.ZipFile", "sqlite3.connect", "imageio.get_writer"),
+    *("SummaryWriter", "wandb.init", "logging.FileHandler"),
+}
+MODULES = {"shutil", "tempfile"}
+ONLY_DELETES_OR_LOOKS = {"shutil.rmtree", "shutil.which", "shutil.get_terminal_size"}  # and no link is followed
+EXCEPTIONS = {
+    ("agent/exported.py", "torch.jit.save"): "into memory",
+    ("export.py", "torch.jit.load"): "from memory",
+    ("study/figures.py", "figure.savefig"): "into a file that `files` opened",
+    ("replay/minari_files.py", "h5py.File"): "reads a file that `files` opened",
+    ("video.py", "imageio.get_writer"): "ffmpeg writes by a path, that of a new file",
+    ("launch/database.py", "partial"): "SQLite, in the folder of a sweep that `files.links` has checked",
+    ("sinks/tensorboard.py", "SummaryWriter"): "TensorBoard's own, in a folder that `files.links` has checked",
+    ("sinks/wandb.py", "wandb.init"): "Weights & Biases' own, in a folder that `files.links` has checked",
+    ("run/saving/folder.py", "tempfile.TemporaryFile"): "tries whether a folder can be written; it has no name",
+    ("settings/operating_system.py", "_CPUINFO.read_text"): "/proc",
+    ("settings/operating_system.py", "read_text"): "/sys",
+    ("examples/deploy.py", "path.read_bytes"): "stands alone, to be copied",
+}
+
+
+def opens(call: ast.Call) -> str | None:
+    """The name of a function that opens, writes, renames or loads a file; None for any other."""
+    name = ast.unparse(call.func)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    name = method if "(" in name else name  # a method of what another call returns, or of an expression
+    if name in FUNCTIONS or (name.partition(".")[0] in MODULES and name not in ONLY_DELETES_OR_LOOKS):
+        return name
+    if any(ast.unparse(argument) in FUNCTIONS for argument in call.args):  # partial(sqlite3.connect, …)
+        return name
+    if method in METHODS:
+        return name
+    # A text's `replace` has two arguments, a path's has one.
+    return name if method == "replace" and len(call.args) == 1 and not call.keywords else None
+
+
+def places() -> list[tuple[str, int, str]]:
+    """File, line and function of every place in the product that opens a file."""
+    sources = [
+        (str(path.relative_to(ROOT)), path)
+        for path in ROOT.rglob("*.py")
+        if not ELSEWHERE & set(path.relative_to(ROOT).parts[:1])
+        and not any(part.startswith(".") or part in ("build", "exp") for part in path.relative_to(ROOT).parts)
+    ]
+    return [
+        (name, node.lineno, function)
+        for name, path in sources
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and (function := opens(node))
+    ]
+
+
+def test_only_the_door_opens_files() -> None:
+    outside = [place for place in places() if not place[0].startswith("files/")]
+    wrong = [f"{name}:{line}: {function}" for name, line, function in outside if (name, function) not in EXCEPTIONS]
+    assert wrong == [], "use files/reading.py or files/writing.py"
+    assert {(name, function) for name, _, function in outside} == EXCEPTIONS.keys(), "an exception that nothing needs"
+
+
+def test_what_opens_a_file_is_recognised() -> None:
+    calls = {
+        "open(name)": "open",
+        "path.open('rb')": "path.open",
+        "(folder / name).read_text()": "read_text",
+        "partial.replace(path)": "partial.replace",
+        "torch.load(path)": "torch.load",
+        "shutil.copyfile(a, b)": "shutil.copyfile",
+        "partial(sqlite3.connect, path)": "partial",
+        "text.replace('a', 'b')": None,
+        "dataclasses.replace(cfg, seed=1)": None,
+        "shutil.which('sbatch')": None,
+        "json.loads(text)": None,
+    }
+    parsed = {text: ast.parse(text, mode="eval").body for text in calls}
+    assert {text: opens(node) for text, node in parsed.items() if isinstance(node, ast.Call)} == calls
