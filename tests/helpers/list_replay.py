@@ -32,6 +32,7 @@ class ListReplay:
 
     Attributes:
         num_steps: steps of all environments together.
+        num_obs: observations and frames so far, each of which shows its number.
         pending: by environment, (obs, number, reward) of the steps that begin no row yet.
         rows: all rows, oldest first.
     """
@@ -41,7 +42,7 @@ class ListReplay:
         self.pending: list[list[tuple[np.ndarray, int, float]]] = [[] for _ in range(num_envs)]
         self.rows: list[Row] = []
         self._n_step, self._capacity, self._stack, self._max_frames = n_step, capacity, stack, frames
-        self._num_obs = 0
+        self.num_obs = 0
         self._frames: list[bytes] = []  # stored
         self._frames_of: list[set[int]] = []  # of each row, numbers into them
         self._start = self._first()
@@ -93,10 +94,10 @@ class ListReplay:
 
     def _new(self) -> np.ndarray:
         """An observation, or a frame of 2x2 pixels, that there was not before."""
-        self._num_obs += 1
+        self.num_obs += 1
         if not self._stack:
-            return np.array([self._num_obs, -self._num_obs], np.float32)
-        return np.frombuffer(self._num_obs.to_bytes(4, "little"), np.uint8).reshape(1, 2, 2)
+            return np.array([self.num_obs, -self.num_obs], np.float32)
+        return np.frombuffer(self.num_obs.to_bytes(4, "little"), np.uint8).reshape(1, 2, 2)
 
     def _first(self) -> np.ndarray:
         return np.concatenate([self._new() for _ in range(self._stack)]) if self._stack else self._new()

@@ -28,9 +28,8 @@ from utils import UserError
 
 CPU = torch.device("cpu")
 MOST_OPERATIONS = 25  # on the disk, of one checkpoint
-OUTCOMES = st.lists(
-    st.sampled_from([*[GOES_ON] * 5, STANDS_STILL, TERMINATED, TRUNCATED, STARTS_OVER]), min_size=1, max_size=20
-)
+OUTCOME = st.sampled_from([*[GOES_ON] * 5, STANDS_STILL, TERMINATED, TRUNCATED, STARTS_OVER])
+OUTCOMES = st.sampled_from([1, 3, 6, 12]).flatmap(lambda size: st.lists(OUTCOME, min_size=size, max_size=size))
 STORAGES = st.sampled_from(list(device.STORAGES))
 
 
@@ -43,6 +42,7 @@ class Runs(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.lists_at: dict[int, ListReplay] = {}  # by the step of a checkpoint
         self.damaged: set[Path] = set()
+        self.lost = 0  # steps of the process before that no checkpoint has
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -50,7 +50,7 @@ class Runs(RuleBasedStateMachine):
     @initialize(
         num_envs=st.integers(1, 3),
         n_step=st.integers(1, 4),
-        capacity=st.integers(2, 30),
+        capacity=st.sampled_from([2, 5, 6, 7, 12, 30]),
         more=st.sampled_from([0, 90]),  # images: such a buffer loses frames before rows
         stack=st.integers(1, 3),
         storage=STORAGES,
@@ -83,6 +83,13 @@ class Runs(RuleBasedStateMachine):
                 self.buffer.add(*row)
         assert self.n_step.num_pending == sum(map(len, self.lists.pending))
         assert self.buffer.num_added == len(self.lists.rows)
+
+    @precondition(lambda self: self.lost)
+    @rule(outcomes=OUTCOMES)
+    def catch_up(self, outcomes: list[int]) -> None:
+        """Makes as many steps as the killed process, but others: its files would have the same names."""
+        self.add(([*outcomes, GOES_ON] * self.lost)[: self.lost], 1)
+        self.lost = 0
 
     @precondition(lambda self: self.lists.rows)
     @rule(in_halves=st.booleans())
@@ -145,7 +152,7 @@ class Runs(RuleBasedStateMachine):
         assert set(broken) <= self.damaged
         for path in set(newest_first(self.folder)) - self.damaged:  # a kill leaves nothing half under a final name
             Checkpoint(path).verify("agent", "run", buffer=True)
-        state = saved.load("run")
+        state, killed = saved.load("run"), self.lists
         self.begin_anew(storage)
         if saved.segments:
             saved.load_rows(self.buffer, state["replay_buffer"])
@@ -155,6 +162,8 @@ class Runs(RuleBasedStateMachine):
             assert same(self.buffer.state_dict(), state["replay_buffer"])
         self.writer = CheckpointWriter(self.folder, self.keep, MINE, saved, broken)
         self.lists = copy.deepcopy(self.lists_at[saved.step])
+        self.lists.num_obs = killed.num_obs  # what follows is not what followed before
+        self.lost = max(0, killed.num_steps - saved.step)
         assert len(self.buffer) == len(self.lists.stored())
         if self.lists.rows:
             self.sample(in_halves=False)
@@ -176,5 +185,5 @@ class Runs(RuleBasedStateMachine):
 @pytest.mark.parametrize("has_images", [False, True])
 def test_a_run_holds_what_lists_hold(has_images: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a killed process loses nothing that it has written
-    examples = settings(max_examples=60, stateful_step_count=40)
+    examples = settings(max_examples=80, stateful_step_count=40)
     run_state_machine_as_test(partial(Runs, has_images), settings=examples)
