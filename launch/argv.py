@@ -19,7 +19,7 @@ class CommandLine(NamedTuple):
     Attributes:
         argv: arguments for Hydra.
         resume: folder of the run to continue, `auto`, or None.
-        trusted: packages whose classes the saved configuration of a resumed run may name.
+        trusted: packages and paths that the saved configuration of a resumed run may name.
         without: damaged parts of a resumed run to continue without (see run/saving/damaged.py).
         options: Hydra's own options, parsed; `overrides` is among them.
     """

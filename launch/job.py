@@ -83,8 +83,9 @@ def _in_folder(config: DictConfig, folder: Path) -> float:
     overrides += [compose.searching(added)] if added else []
     name = hydra_config.job.config_name or "train"
     begun = auto and bool(checkpoint.newest_first(folder))
-    cfg = resume.settings_of(folder, overrides, name, trusted) if begun else check(values)
-    if begun and (last_return := _already_finished(cfg, folder, pruned_too=True)) is not None:
+    continuation = resume.continuation(folder, overrides, name, trusted) if begun else None
+    cfg = continuation.cfg if continuation else check(values)
+    if continuation and (last_return := _already_finished(cfg, folder, pruned_too=True)) is not None:
         return last_return
     trial = Trial.of_job(hydra_config)
     launcher = hydra_config.launcher.get("_target_")
@@ -94,7 +95,8 @@ def _in_folder(config: DictConfig, folder: Path) -> float:
         environment = trial.environment() if trial else {}
         return sweep.in_own_process(command, folder, cfg, launcher, Path(hydra_config.sweep.dir), environment)
     prune = partial(trial.is_worse, folder, cfg) if trial else None
-    return train(cfg, folder, prune=prune, summarises=False, **({"resume": True} if begun else {"reuse": auto}))
+    how = {"resume": True, "trusted": continuation.trusted} if continuation else {"reuse": auto}
+    return train(cfg, folder, prune=prune, summarises=False, **how)
 
 
 def continue_run(
@@ -110,7 +112,7 @@ def continue_run(
         folder: the run's.
         overrides: of its configuration.
         config_name: of the configuration that they are overrides of.
-        trusted: packages whose classes its saved configuration may name.
+        trusted: packages and paths that its saved configuration may name.
         without: damaged parts to continue without (see run/saving/damaged.py).
 
     Returns:
@@ -119,9 +121,9 @@ def continue_run(
     Raises:
         UserError: if there is nothing to continue, or an override would change what the run means.
     """
-    cfg = resume.settings_of(folder, overrides, config_name, trusted)
+    cfg, trusted = resume.continuation(folder, overrides, config_name, trusted)
     last_return = _already_finished(cfg, folder)
-    return train(cfg, folder, resume=True, without=without) if last_return is None else last_return
+    return last_return if last_return is not None else train(cfg, folder, resume=True, without=without, trusted=trusted)
 
 
 def _already_finished(cfg: Settings, folder: Path, pruned_too: bool = False) -> float | None:

@@ -80,7 +80,7 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
         tuning.open_study(folder, direction, runs.ranges, plain(runs.configs[0]), may_continue)
     # A run that its launcher starts again has to go on, so each may; a worker may be elsewhere, so the folder is
     # absolute.
-    again = [f"+resume={AUTO}", *([f"+trust=[{','.join(line.trusted)}]"] if line.trusted else [])]
+    again = [f"+resume={AUTO}", *([f"+trust=[{','.join(map(quoted, line.trusted))}]"] if line.trusted else [])]
     exclude = f"hydra.job.config.override_dirname.exclude_keys={_fixed_keys(runs, folder, bool(line.trusted))}"
     folder = folder.resolve()
     return [*line.argv, *again, exclude, f"{key}={quoted(str(folder))}"], folder

@@ -159,7 +159,8 @@ class FrameBuffer(ReplayBuffer):
                 to.copy_(torch.from_numpy(ring.rows.take(numbers, axis=0)))
 
     def state_dict(self) -> dict[str, Any]:
-        counts = {"num_frames": self.frames.num_added, "first_row": self._first_row}
+        # Not `_first_row`, which can lag behind the ring of rows, and is another number in a resumed run.
+        counts = {"num_frames": self.frames.num_added, "first_row": self.num_added - len(self)}
         return super().state_dict() | counts | {"frame_bytes": self._frame_bytes, "frames": self.frames.capacity}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -183,17 +183,18 @@ def build_seed_policy(cfg: Settings, agent: Any, spec: EnvSpec, device: torch.de
     """What acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy in a file of that name.
 
     Args:
-        work_dir: of a run that continues: its copy of that file is read, whatever has become of the file.
+        work_dir: of a run that continues: its copy of that file is read, and nothing outside of the folder.
 
     Raises:
-        UserError: for a file that holds no policy of these shapes.
+        UserError: for a file that holds no policy of these shapes, or a copy that is missing.
     """
     if cfg.seed_policy == "agent":
         return agent
     if cfg.seed_policy == "uniform":
         return UniformPolicy(spec.action_dim, (-1.0, 1.0), cfg.seed)
-    copied = work_dir / SEED_POLICY if work_dir else None
-    path = copied if copied and copied.exists() else Path(cfg.seed_policy)
+    path = work_dir / SEED_POLICY if work_dir else Path(cfg.seed_policy)
+    if work_dir and not path.exists():
+        raise UserError(f"{path}: missing; it was a copy of seed_policy={cfg.seed_policy}, so copy that to this place")
     policy = load_policy(path, str(device), cfg.seed)
     require_fit(policy, spec, f"seed_policy={path}", cfg.env)
     return policy

@@ -34,6 +34,7 @@ class Workspace:
         resume: continue from the folder's newest whole checkpoint.
         reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
         without: damaged parts to resume without (see run/saving/damaged.py).
+        trusted: data outside of the folder that a resumed run may read again (see run/saving/trust.py).
         parts: what `run.build.build` made of the settings; None builds them.
 
     Raises:
@@ -47,6 +48,7 @@ class Workspace:
         resume: bool = False,
         reuse: bool = False,
         without: Sequence[str] = (),
+        trusted: Sequence[str] = (),
         parts: Parts | None = None,
     ):
         self.cfg = cfg
@@ -57,7 +59,7 @@ class Workspace:
                 if not resume:
                     run_folder.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
                 parts = parts or build(cfg, work_dir if resume else None)
-                self._open(parts, resume, without)
+                self._open(parts, resume, without, trusted)
             except BaseException:
                 self.lock.release()
                 raise
@@ -69,7 +71,7 @@ class Workspace:
             if parts and not hasattr(self, "loop"):
                 parts.close()
 
-    def _open(self, parts: Parts, resume: bool, without: Sequence[str]) -> None:
+    def _open(self, parts: Parts, resume: bool, without: Sequence[str], trusted: Sequence[str]) -> None:
         cfg, work_dir = self.cfg, self.work_dir
         print(f"Folder: {work_dir}", flush=True)
         for note in parts.notes:
@@ -97,7 +99,7 @@ class Workspace:
         )
         self.saved = SavedRun(cfg, work_dir, parts, outputs, self.progress, self.evaluations)
         if resume:
-            obs = self.saved.restore(without)
+            obs = self.saved.restore(without, trusted)
         else:
             parts.preloaded.fill(parts.agent)
             obs = None

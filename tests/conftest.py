@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 
@@ -20,6 +21,9 @@ import envs.make  # noqa: E402  imports dm_control, which settles the choice for
 import train  # noqa: E402
 
 torch.set_num_threads(1)
+# The same examples everywhere; `--hypothesis-profile=default` searches among others.
+hypothesis.settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile("fixed")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -45,15 +45,27 @@ CHOSEN_BY_MACHINE = {"num_threads": None, "precision": "auto", "execution": "aut
 SHAPES = ("obs_dim", "obs_shape", "action_dim", "action_range")  # saved with the agent, but given by the environment
 
 
-def settings_of(
+class Continuation(NamedTuple):
+    """What a run continues with: its settings, and what they may name, which are packages, classes and paths."""
+
+    cfg: Settings
+    trusted: tuple[str, ...]
+
+
+def settings_of(folder: Path, overrides: list[str], *arguments: Any, **named: Any) -> Settings:
+    """Returns the settings alone (see `continuation`)."""
+    return continuation(folder, overrides, *arguments, **named).cfg
+
+
+def continuation(
     folder: Path, overrides: list[str], config_name: str = "train", trusted: Sequence[str] = ()
-) -> Settings:
-    """Returns the settings that a run continues with.
+) -> Continuation:
+    """Returns what a run continues with.
 
     Args:
         overrides: as on the command line, without `resume`, `trust` and `hydra.*`.
-        trusted: packages of the user's whose classes the saved configuration may name (see run/saving/trust.py);
-            classes that the overrides name are trusted, too.
+        trusted: packages of the user's, and paths, that the saved configuration may name (see run/saving/trust.py);
+            what the overrides name is trusted, too.
 
     Raises:
         UserError: if there is no checkpoint, an override would change what the run means, or the configuration names a
@@ -64,7 +76,8 @@ def settings_of(
     # Nothing that the saved configuration names is imported before this check.
     composed = compose.compose_config(config_name, overrides) if overrides else None
     named = trust.named_by(compose.plain(composed)) if composed is not None else ()
-    trust.require(saved, folder / "config.yaml", (*trusted, *named))
+    trusted = (*trusted, *named)
+    trust.require(saved, folder / "config.yaml", trusted)
     checkpoints = checkpoint.newest_first(folder)
     if not checkpoints:
         raise UserError(f"resume={folder}: there is no checkpoint in it to continue from")
@@ -77,6 +90,7 @@ def settings_of(
             value = str(Path(value).resolve())
         if key == "preload":
             value = sources.named(value) or None
+            trusted = (*trusted, *(value or ()))
         if value == saved_values.get(key) or value == CHOSEN_BY_MACHINE.get(key, ...):
             continue
         if key not in MAY_CHANGE:
@@ -89,7 +103,7 @@ def settings_of(
         if key == "device":  # the new device makes its own choices
             saved |= {"execution": "auto", "replay_storage": "auto"}
             saved["precision"] = "auto" if saved["precision"] == "tf32" else saved["precision"]
-    return check(saved)
+    return Continuation(check(saved), trusted)
 
 
 def _saved_config(folder: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import shlex
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -13,12 +14,14 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from replay_buffer import ReplayBuffer
 from run.build import Outputs, Parts
+from run.data import sources
 from run.evaluation.evaluations import Evaluations
 from run.progress import Progress
-from run.saving import checkpoint, damaged
+from run.saving import checkpoint, damaged, trust
 from run.saving import folder as run_folder
 from run.saving.checkpoint import AllDamagedError, BrokenError, Checkpoint
 from run.saving.checkpoint_writer import CheckpointWriter
+from settings import compose
 from settings.schema import Settings
 from utils import RunError, UserError, non_finite, not_plain, one_line, require_count, require_finite_losses
 
@@ -138,11 +141,12 @@ class SavedRun:
             )
         return state
 
-    def restore(self, without: Collection[str] = ()) -> np.ndarray:
+    def restore(self, without: Collection[str] = (), trusted: Collection[str] = ()) -> np.ndarray:
         """Loads the newest intact checkpoint.
 
         Args:
             without: what may be left out if it is damaged (see run/saving/damaged.py); its remains are renamed.
+            trusted: what `preload` may name if it has to be read again (see run/saving/trust.py).
 
         Returns:
             The newest observation of every environment, (num_envs, *obs_shape).
@@ -161,7 +165,7 @@ class SavedRun:
             lost += self._lost_logs(state["logger"], without)
             self._agent.load_state_dict(agent_state)
             has_rows = self._restore_buffer(saved, state["replay_buffer"])
-            num_preloaded = self._restore_preloaded(saved, has_rows)
+            num_preloaded = self._restore_preloaded(saved, has_rows, trusted)
             for name, part in self._parts.items():
                 part.load_state_dict(state[name])
             # Nothing in the run's folder has changed so far. From here on it does: the logs are cut back to the
@@ -238,15 +242,25 @@ class SavedRun:
             buffer.load_state_dict(counters if has_rows else counters | {"num_added": 0})
         return has_rows or not num_added
 
-    def _restore_preloaded(self, saved: Checkpoint, has_rows: bool) -> int:
+    def _restore_preloaded(self, saved: Checkpoint, has_rows: bool, trusted: Collection[str]) -> int:
         """Restores the preloaded rows, from the checkpoint or else from their source.
 
         Returns:
             How many of them were put into the replay buffer again.
+
+        Raises:
+            UserError: if the source is outside of the run's folder, and not trusted.
         """
         if self._cfg.preload_share and saved.preloaded:
             self._preloaded.restore(saved)
         elif self._cfg.preload_share or not has_rows:
+            names = sources.named(self._cfg.preload)
+            if not all(trust.may_read(name, self._work_dir, trusted) for name in names):
+                key = shlex.quote(f"preload=[{','.join(map(compose.quoted, names))}]")
+                raise UserError(
+                    f"resume={self._work_dir}: preloaded transitions are not in the checkpoint, and would be read "
+                    f"outside of this folder; if they are yours, add {key}"
+                )
             return self._preloaded.fill()
         return 0
 

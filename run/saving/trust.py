@@ -1,16 +1,19 @@
-"""Which classes a saved configuration may name: this project's, each in its place, and those that the user trusts.
+"""What a saved configuration may name: this project's classes, each in its place, and what the user trusts: classes of
+their own, and files and data outside of the folder.
 
 A run's folder may come from someone else, and Hydra calls whatever a `_target_` names. So every node of a saved
 configuration, at any depth, is checked before anything in it is imported or built.
 """
 
 import importlib
+import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utils import UserError, one_line
+from utils import UserError, leaves, one_line
 
 ROOT = Path(__file__).resolve().parents[2]
 # The top-level keys of nodes, and the modules whose classes may be named there. Another class of this project, such as
@@ -47,24 +50,28 @@ class Node(NamedTuple):
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Parses the value of `trust=`: packages or modules, separated by commas.
+    """Parses the value of `trust=`: packages, modules, or paths, which have a slash, separated by commas.
 
     Raises:
         UserError: for anything else, and for modules of Python's standard library, whose classes can do anything.
     """
-    modules = tuple(name.strip() for name in text.split(","))
-    if any(not _is_dotted(name) or _is_standard(name) for name in modules):
-        raise UserError(f"trust={text}: the name of a package or a module of your own goes here")
-    return modules
+    parts = tuple(name.strip() for name in text.split(","))
+    if any("/" not in name and (not _is_dotted(name) or _is_standard(name)) for name in parts):
+        raise UserError(
+            f"trust={text}: the name of a package or a module of your own goes here, or a path with a slash"
+        )
+    return parts
 
 
 def named_by(config: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the targets and the environment's module in the user's own configuration that are not this project's."""
+    """Returns what the user's own configuration names: the targets and the environment's module that are not this
+    project's, and the paths in `env_kwargs`."""
     targets = {str(node.target) for node in _nodes(config)}
     module, separator, _ = str(config.get("env")).partition(":")
     if separator:
         targets.add(module)
-    return tuple(sorted(name for name in targets if not _is_ours(name.rpartition(".")[0]) and not _is_ours(name)))
+    classes = sorted(name for name in targets if not _is_ours(name.rpartition(".")[0]) and not _is_ours(name))
+    return (*classes, *(path for _, path in _paths(config)))
 
 
 def require(config: dict[str, Any], path: Path, trusted: Iterable[str] = ()) -> None:
@@ -73,10 +80,11 @@ def require(config: dict[str, Any], path: Path, trusted: Iterable[str] = ()) -> 
     Args:
         config: plain values.
         path: the configuration's file, for errors.
-        trusted: dotted names of packages, modules and classes that may be imported, and called with any arguments.
+        trusted: dotted names of packages, modules and classes that may be imported, and called with any arguments; and
+            paths outside of the file's folder that `env_kwargs` may name.
 
     Raises:
-        UserError: for anything but a class of this project in its place, or a trusted class.
+        UserError: for anything but a class of this project in its place, or a trusted class or path.
     """
     trusted = tuple(trusted)
     _require_keys(config, path)
@@ -89,8 +97,27 @@ def require(config: dict[str, Any], path: Path, trusted: Iterable[str] = ()) -> 
     nodes = list(_nodes(config))
     for node in nodes:
         _require_name(node, path, trusted)
+    for key, name in _paths(config):
+        if not may_read(name, path.parent, trusted):
+            raise UserError(f"{path}: {key}={one_line(name)}: outside of this folder, so it is not read; {_hint(name)}")
     for node in nodes:
         _require_class(node, path, trusted)
+
+
+def may_read(name: str, folder: Path, trusted: Iterable[str]) -> bool:
+    """Returns whether the user names a path or a data set that a saved configuration names, or it is in its folder."""
+    if name in trusted:
+        return True
+    path = Path(os.path.realpath(name))
+    return path in (Path(os.path.realpath(own)) for own in trusted if "/" in own) or (
+        Path(name).is_absolute() and path.is_relative_to(os.path.realpath(folder))
+    )
+
+
+def _paths(config: dict[str, Any]) -> list[tuple[str, str]]:
+    """Returns dotted key and value of every path in `env_kwargs`: a robot's XML, for example."""
+    texts = [leaf for leaf in leaves(config.get("env_kwargs"), "env_kwargs") if isinstance(leaf[1], str)]
+    return [(key, text) for key, text in texts if "/" in text or text.startswith("~")]
 
 
 def _require_keys(value: Any, path: Path, key: str = "") -> None:
@@ -164,10 +191,13 @@ def _refusal(module: str) -> str:
     package = module.partition(".")[0]
     if not _is_dotted(module) or _is_standard(package) or _is_ours(package):
         return "none of this project's classes, so it is not run"
-    return (
-        f"none of this project's classes, so it is not run; if {package} is yours, add trust={package} "
-        f"(evaluate.py: --trust {package}; load: trusted=['{package}'])"
-    )
+    return f"none of this project's classes, so it is not run; {_hint(package)}"
+
+
+def _hint(name: str) -> str:
+    """Returns what to type if a package or a path should be trusted."""
+    quoted = shlex.quote(name)
+    return f"if {name} is yours, add trust={quoted} (evaluate.py: --trust {quoted}; load: trusted=[{name!r}])"
 
 
 def _is_ours(module: str) -> bool:

@@ -69,8 +69,8 @@ def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
 
 
 def go_on(folder: Path, *overrides: str, without: tuple[str, ...] = ()) -> Workspace:
-    cfg = resume.settings_of(folder, list(overrides), trusted=("probes", "own_buffers", "goals"))
-    continued = Workspace(cfg, folder, resume=True, without=without)
+    cfg, trusted = resume.continuation(folder, list(overrides), trusted=("probes", "own_buffers", "goals"))
+    continued = Workspace(cfg, folder, resume=True, without=without, trusted=trusted)
     continued.run()
     continued.close()
     return continued

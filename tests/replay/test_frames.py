@@ -144,6 +144,7 @@ def test_a_state_and_the_rings_rows_go_on_to_the_same_bytes(storage: str, length
             loaded.rings[name].put_chunk(start, rows)
             start += len(rows)
     loaded.load_state_dict(saved.state_dict())
+    assert same(saved.state_dict(), loaded.state_dict())
     episodes = [Episodes(1, lengths, seed=7) for _ in range(2)]
     for _ in range(90):
         for buffer, source in zip((saved, loaded), episodes, strict=True):

@@ -308,7 +308,9 @@ def test_rows_that_were_not_saved_are_read_again(
     run = (*RUN, ENV, f"preload={ID}", share, "save_replay_buffer=false", "agent/observation_normaliser=running")
     run_until(tmp_path / "run", 100, *run)
     capsys.readouterr()
-    continued = go_on(tmp_path / "run")
+    with pytest.raises(UserError, match="would be read outside of this folder; if they are yours, add"):
+        go_on(tmp_path / "run")
+    continued = go_on(tmp_path / "run", f"preload={ID}")
     assert "no updates before 40 new transitions" in capsys.readouterr().out
     buffer = continued.preloaded.buffer if "5" in share else continued.replay_buffer
     assert_known(buffer.stored(0, 18), 1)  # type: ignore[union-attr]
@@ -323,7 +325,7 @@ def test_damaged_preloaded_rows_are_found_and_can_be_left(tmp_path: Path, capsys
     with pytest.raises(UserError, match="resume_without=replay_buffer goes on from step_90 without"):
         go_on(tmp_path / "run")
     assert f"preloaded/{rows.name} has changed" in capsys.readouterr().out
-    continued = go_on(tmp_path / "run", without=("replay_buffer",))
+    continued = go_on(tmp_path / "run", f"preload={ID}", without=("replay_buffer",))
     assert_known(continued.preloaded.buffer.stored(0, 18), 1)  # type: ignore[union-attr]
     found = checkpoint.newest_intact(tmp_path / "run", "agent", "run", buffer=True)[0]
     assert found.step == 160 and found.preloaded[-1].stop == 18

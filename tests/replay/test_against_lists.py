@@ -1,0 +1,189 @@
+"""Replay buffers, n-step rows and their files against plain lists, whatever is added, saved, killed and restored."""
+
+import copy
+import os
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import MINE, no_policy
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from kills import Killed, killed_after
+from list_replay import GAMMA, GOES_ON, STANDS_STILL, STARTS_OVER, TERMINATED, TRUNCATED, ListReplay
+from same_run import same
+
+from replay import device, frames
+from replay.n_step import NStep
+from replay_buffer import ReplayBuffer
+from run.saving.checkpoint import MANIFEST, Checkpoint, newest_first, newest_intact
+from run.saving.checkpoint_writer import CheckpointWriter
+from utils import UserError
+
+CPU = torch.device("cpu")
+MOST_OPERATIONS = 25  # on the disk, of one checkpoint
+OUTCOME = st.sampled_from([*[GOES_ON] * 5, STANDS_STILL, TERMINATED, TRUNCATED, STARTS_OVER])
+OUTCOMES = st.sampled_from([1, 3, 6, 12]).flatmap(lambda size: st.lists(OUTCOME, min_size=size, max_size=size))
+STORAGES = st.sampled_from(list(device.STORAGES))
+
+
+class Runs(RuleBasedStateMachine):
+    """Processes of one run: each begins where a checkpoint ends, adds and draws, and is killed."""
+
+    def __init__(self, has_images: bool) -> None:
+        super().__init__()
+        self.has_images = has_images
+        self.folder = Path(tempfile.mkdtemp())
+        self.lists_at: dict[int, ListReplay] = {}  # by the step of a checkpoint
+        self.damaged: set[Path] = set()
+        self.lost = 0  # steps of the process before that no checkpoint has
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    @initialize(
+        num_envs=st.integers(1, 3),
+        n_step=st.integers(1, 4),
+        capacity=st.sampled_from([2, 5, 6, 7, 12, 30]),
+        more=st.sampled_from([0, 90]),  # images: such a buffer loses frames before rows
+        stack=st.integers(1, 3),
+        storage=STORAGES,
+        keep=st.integers(1, 3),
+    )
+    def begin(self, num_envs: int, n_step: int, capacity: int, more: int, stack: int, storage: str, keep: int) -> None:
+        self.num_envs, self.n, self.keep = num_envs, n_step, keep
+        self.capacity, self.stack = (capacity + more, stack) if self.has_images else (capacity, 0)
+        self.begin_anew(storage)
+
+    def begin_anew(self, storage: str) -> None:
+        self.storage = storage
+        self.buffer = self.new_buffer(storage)
+        self.n_step = NStep(self.n, GAMMA)
+        num_frames = self.buffer.rings["frames"].capacity if self.stack else 0
+        self.lists = ListReplay(self.num_envs, self.n, self.capacity, self.stack, num_frames)
+        self.writer = CheckpointWriter(self.folder, self.keep, MINE)
+
+    def new_buffer(self, storage: str) -> ReplayBuffer:
+        if self.stack:
+            kind: Any = frames.STORAGES[storage]
+            return kind((self.stack, 2, 2), (1,), self.capacity, CPU, frame_stack=self.stack)
+        return device.STORAGES[storage]((2,), (1,), self.capacity, CPU)
+
+    @rule(outcomes=OUTCOMES, times=st.sampled_from([1, 1, 9]))
+    def add(self, outcomes: list[int], times: int) -> None:
+        outcomes = outcomes * times
+        for start in range(0, len(outcomes) - self.num_envs + 1, self.num_envs):
+            for row in self.n_step.rows(*self.lists.step(outcomes[start : start + self.num_envs])):
+                self.buffer.add(*row)
+        assert self.n_step.num_pending == sum(map(len, self.lists.pending))
+        assert self.buffer.num_added == len(self.lists.rows)
+
+    @precondition(lambda self: self.lost)
+    @rule(outcomes=OUTCOMES)
+    def catch_up(self, outcomes: list[int]) -> None:
+        """Makes as many steps as the killed process, but others: its files would have the same names."""
+        self.add(([*outcomes, GOES_ON] * self.lost)[: self.lost], 1)
+        self.lost = 0
+
+    @precondition(lambda self: self.lists.rows)
+    @rule(in_halves=st.booleans())
+    def sample(self, in_halves: bool) -> None:
+        """Every row of the lists is drawn, no other is, and each is as it was added."""
+        stored = {row.number: row for row in self.lists.stored()}
+        assert len(self.buffer) == len(stored)
+        batch_size = 30 * len(stored)
+        if in_halves:
+            self.buffer.stage(batch_size)
+            batch = self.buffer.staged()
+        else:
+            batch = self.buffer.sample(batch_size)
+        drawn = [int(number) for number in batch.action[:, 0]]
+        assert set(drawn) == set(stored)
+        rows = [stored[number] for number in drawn]
+        np.testing.assert_array_equal(batch.obs, np.stack([row.obs for row in rows]))
+        np.testing.assert_array_equal(batch.next_obs, np.stack([row.next_obs for row in rows]))
+        assert batch.reward[:, 0].tolist() == [row.reward for row in rows]
+        assert batch.discount[:, 0].tolist() == [row.discount for row in rows]
+
+    @precondition(lambda self: self.writer.last_step != self.lists.num_steps)
+    @rule(operations=st.none() | st.integers(0, MOST_OPERATIONS), share=st.sampled_from([0.0, 0.5, 1.0]), to=STORAGES)
+    def save(self, operations: int | None, share: float, to: str) -> None:
+        """Saves a checkpoint, and is perhaps killed by it; then another process continues."""
+        step, before = self.lists.num_steps, self.writer.last_step
+        counters = self.buffer.state_dict()
+        run = {"replay_buffer": counters, "n_step": self.n_step.state_dict(), "storage": self.storage}
+        self.lists_at[step] = copy.deepcopy(self.lists)
+        try:
+            with killed_after(operations, self.folder, share):
+                self.writer.save(step, {"agent": {"step": step}, "run": run}, no_policy, self.buffer)
+        except Killed:
+            self.restore(to, {step, before})
+            return
+        self.damaged = {path for path in self.damaged if path.exists() and path != self.writer.path(step)}
+        self.assert_tidy()
+
+    @rule(to=STORAGES)
+    def kill(self, to: str) -> None:
+        self.restore(to, {self.writer.last_step})
+
+    @precondition(lambda self: not self.damaged and len(newest_first(self.folder)) > 1)
+    @rule(to=STORAGES)
+    def damage(self, to: str) -> None:
+        """The newest checkpoint is damaged; the run continues from the one before it."""
+        newest, older, *_ = newest_first(self.folder)
+        (newest / MANIFEST).write_text("{}")
+        self.damaged = {newest}
+        self.restore(to, {Checkpoint(older).step})
+
+    def restore(self, storage: str, expected_steps: set[int | None]) -> None:
+        try:
+            saved, broken = newest_intact(self.folder, "agent", "run", buffer=True, identity=MINE)
+        except UserError:
+            assert None in expected_steps and not newest_first(self.folder)
+            self.begin_anew(storage)
+            return
+        assert saved.step in expected_steps and saved.load("agent") == {"step": saved.step}
+        assert set(broken) <= self.damaged
+        for path in set(newest_first(self.folder)) - self.damaged:  # a kill leaves nothing half under a final name
+            Checkpoint(path).verify("agent", "run", buffer=True)
+        state, killed = saved.load("run"), self.lists
+        self.begin_anew(storage)
+        if saved.segments:
+            saved.load_rows(self.buffer, state["replay_buffer"])
+        self.buffer.load_state_dict(state["replay_buffer"])
+        self.n_step.load_state_dict(state["n_step"])
+        if storage == state["storage"]:
+            assert same(self.buffer.state_dict(), state["replay_buffer"])
+        self.writer = CheckpointWriter(self.folder, self.keep, MINE, saved, broken)
+        self.lists = copy.deepcopy(self.lists_at[saved.step])
+        self.lists.num_obs = killed.num_obs  # what follows is not what followed before
+        self.lost = max(0, killed.num_steps - saved.step)
+        assert len(self.buffer) == len(self.lists.stored())
+        if self.lists.rows:
+            self.sample(in_halves=False)
+
+    def assert_tidy(self) -> None:
+        """After a checkpoint, its files are there, those of older ones that are kept, and no other."""
+        kept = newest_first(self.folder)
+        checkpoints = [Checkpoint(path) for path in kept if path not in self.damaged]
+        assert len(kept) <= self.keep
+        for checkpoint in checkpoints:
+            checkpoint.verify("agent", "run", buffer=True)
+        names = {segment.name for checkpoint in checkpoints for segment in checkpoint.segments}
+        assert {path.name for path in (self.folder / "checkpoints/buffer").iterdir()} == names
+        assert {path.name for path in (self.folder / "checkpoints").iterdir()} == {"buffer", *(p.name for p in kept)}
+        oldest = len(self.lists.rows) - len(self.lists.stored())
+        assert all(segment.stop > oldest for segment in checkpoints[0].segments if segment.ring == "rows")
+
+
+@pytest.mark.parametrize("has_images", [False, True])
+def test_a_run_holds_what_lists_hold(has_images: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a killed process loses nothing that it has written
+    examples = settings(max_examples=80, stateful_step_count=40)
+    run_state_machine_as_test(partial(Runs, has_images), settings=examples)
