@@ -43,6 +43,7 @@ class VideoRecorder:
         self._seconds_per_step = seconds_per_step
         self._steps = 0
         self._frames = 0
+        self._shape: tuple[int, ...] | None = None
         self._writer: Any = None
         self._failed = False
         self._preview: list[np.ndarray] = []
@@ -66,13 +67,16 @@ class VideoRecorder:
             frame = np.asarray(env.render())
             if frame.ndim != 3 or frame.dtype != np.uint8:
                 raise TypeError(f"render gave {frame.dtype} of shape {frame.shape}, and no picture")
-        except Exception as error:  # any exception of a user's environment
+            if self._shape not in (None, frame.shape):
+                raise ValueError(f"a frame of shape {frame.shape} after one of {self._shape}")
+        except (Exception, SystemExit) as error:  # of a user's environment
             self.renders = False
             self._failed = True
             self.discard()
             reason = " ".join(str(error).split()) or "no reason given"
             print(f"No videos: this environment does not render ({type(error).__name__}: {reason})", flush=True)
             return
+        self._shape = frame.shape
         frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 needs even sizes
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)

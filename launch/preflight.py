@@ -42,7 +42,7 @@ def prepare_run(request: LaunchRequest) -> PreparedRun:
     _require_wandb(cfg)
     parts = build(cfg)
     try:
-        for source in parts.preloaded.sources():
+        for source in parts.data.sources():
             source.check()
         folder, named = _folder(request, "hydra.run.dir", [cfg])
         may_continue = request.line.resume == AUTO
@@ -101,7 +101,7 @@ def check_runs(runs: list[Settings]) -> None:
             _same_threads(),
             contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts,
         ):
-            for source in parts.preloaded.sources():
+            for source in parts.data.sources():
                 if source.label not in checked:
                     source.check()
                 checked.add(source.label)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from envs.errors import FAULTS
 from launch import own_process
 from launch.launchers import JOBLIB, RAY
 from run.saving import folder as run_folder
@@ -38,7 +39,7 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
     run_folder.unmark_failed(folder)
     try:
         return work()
-    except Exception as error:
+    except FAULTS as error:
         if not isinstance(error, UserError | RunError):
             traceback.print_exc()
         elif isinstance(error, EnvError):
@@ -63,9 +64,9 @@ def in_own_process(
     with slot(sweep / ".slots") as number:
         gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray has its own
         own_process.run(arguments, folder, environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu})
-    finished = run_folder.finished(folder)
+    finished = run_folder.finished(folder, cfg.num_train_steps)
     if finished is None:
-        raise RunError(f"the run ended well, but there is no {run_folder.FINISHED} in {folder}")
+        raise RunError("its process ended with exit code 0 before the run was finished")
     return finished[1]
 
 

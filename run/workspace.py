@@ -10,6 +10,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from envs.errors import error_with_place
 from run.build import Parts, build, open_outputs
 from run.evaluation.evaluations import Evaluations, PrunedError
 from run.loop import Loop
@@ -76,7 +77,7 @@ class Workspace:
         outputs = open_outputs(cfg, parts, work_dir)
         self.envs = parts.envs
         self.agent = parts.agent
-        self.preloaded = parts.preloaded
+        self.preloaded = parts.data
         self.replay_buffer = parts.replay_buffer
         self.logger = outputs.logger
         self.stopping = Stopping(cfg.grace_s)
@@ -98,7 +99,7 @@ class Workspace:
         if resume:
             obs = self.saved.restore(without)
         else:
-            parts.preloaded.fill(parts.agent)
+            parts.data.fill(parts.agent)
             obs = None
         self.provenance = Provenance(work_dir, parts.device, self.step)
         self._obs = obs  # (num_envs, obs_dim), where the run goes on
@@ -142,10 +143,11 @@ class Workspace:
             if isinstance(interrupt, Stopped):
                 raise
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
-        except (RunError, OSError) as error:
+        except (RunError, OSError, SystemExit) as error:
             last = self.saved.last_checkpoint
             kept = f"the last good checkpoint is {last}" if last else "nothing was saved"
-            said = f"{one_line(error)}; stopped at step {self.step}; {kept}"
+            reason = error_with_place(error) if isinstance(error, SystemExit) else one_line(error)
+            said = f"{reason}; stopped at step {self.step}; {kept}"
             if isinstance(error, EnvError):
                 raise EnvError(said, error.trace) from error.__cause__
             raise RunError(said) from error

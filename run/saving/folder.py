@@ -114,13 +114,19 @@ def mark_finished(
     write_atomically(folder / FINISHED, json.dumps(content | ({"pruned": True} if pruned else {})))
 
 
-def finished(folder: Path) -> tuple[int, float] | None:
-    """Returns the last step and the final return of a run that is complete or was pruned; None for another one."""
+def finished(folder: Path, num_train_steps: int = 0, pruned_too: bool = True) -> tuple[int, float] | None:
+    """Returns the last step and the final return of a run that is complete or was pruned; None for another one.
+
+    Args:
+        num_train_steps: a run with fewer steps is not complete.
+        pruned_too: whether that many are not asked of a pruned run.
+    """
     content = _finished(folder)
     try:
-        return int(content["step"]), float(content["last_return"])
+        step, last_return = int(content["step"]), float(content["last_return"])
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
+    return (step, last_return) if step >= num_train_steps or (pruned_too and was_pruned(folder)) else None
 
 
 def was_pruned(folder: Path) -> bool:
