@@ -4,10 +4,12 @@ import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
+import composed
 import probes
 import pytest
 from runs import RUN, SILENT
 
+from run import build
 from utils import EnvError, RunError
 
 
@@ -87,6 +89,19 @@ def test_one_that_cannot_be_built_in_its_process(env: str, message: str, raised:
         probes.workspace(tmp_path, *overrides)
     assert not raised or (isinstance(caught.value, EnvError) and raised in caught.value.trace)
     assert not multiprocessing.active_children()
+
+
+def test_their_processes_end_if_the_parts_of_a_run_cannot_be_put_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(build, "identity_of", fail)
+    before = set(multiprocessing.active_children())
+    with pytest.raises(ZeroDivisionError):
+        build.build(composed.settings(*probes.SMALL, "env=probes:ProbeTimeLimit-v0", "async_envs=true"))
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_one_that_does_not_render_trains_without_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
