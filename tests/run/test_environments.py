@@ -99,9 +99,10 @@ def test_their_processes_end_if_the_parts_of_a_run_cannot_be_put_together(
 
     monkeypatch.setattr(build, "identity_of", fail)
     before = set(multiprocessing.active_children())
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as caught:
         build.build(composed.settings(*probes.SMALL, "env=probes:ProbeTimeLimit-v0", "async_envs=true"))
     assert set(multiprocessing.active_children()) <= before
+    assert caught.tb  # whose frames hold the environments, which would end by themselves with them
 
 
 def test_one_that_does_not_render_trains_without_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
