@@ -12,6 +12,7 @@ the evaluation during training at that step. Neither the replay buffer nor a GPU
 """
 
 import argparse
+import contextlib
 import itertools
 import sys
 import time
@@ -99,6 +100,9 @@ def evaluate(
     if film is not None and not policy.renders:
         print(opengl.NO_OPENGL)
         film = None
+    if film is not None:
+        with contextlib.suppress(OSError):  # the recorder reports it
+            film.parent.mkdir(parents=True, exist_ok=True)
     cfg = policy.cfg
     sample = cfg.eval_sample if sample is None else sample
     recordings: list[Recording] = []

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 FPS = 30
+CHANNELS = (1, 2, 3, 4)  # of a frame: grey or RGB, perhaps with alpha
 MOST_IN_PREVIEW = 100  # frames
 PREVIEW_SIZE = 160  # pixels, at most
 PREVIEW_EVERY = 3  # frames of the video per frame of its preview, or twice, four times, ... as many in a long video
@@ -65,7 +66,7 @@ class VideoRecorder:
             return
         try:
             frame = np.asarray(env.render())
-            if frame.ndim != 3 or frame.dtype != np.uint8:
+            if frame.ndim != 3 or frame.dtype != np.uint8 or min(frame.shape[:2]) < 2 or frame.shape[2] not in CHANNELS:
                 raise TypeError(f"render gave {frame.dtype} of shape {frame.shape}, and no picture")
             if self._shape not in (None, frame.shape):
                 raise ValueError(f"a frame of shape {frame.shape} after one of {self._shape}")
@@ -74,12 +75,12 @@ class VideoRecorder:
             self._failed = True
             self.discard()
             reason = " ".join(str(error).split()) or "no reason given"
-            print(f"No videos: this environment does not render ({type(error).__name__}: {reason})", flush=True)
+            print(f"No videos: this environment cannot be filmed ({type(error).__name__}: {reason})", flush=True)
             return
         self._shape = frame.shape
         frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 needs even sizes
         if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(exist_ok=True)  # without its parents: a run's folder that was deleted stays so
             self._writer = imageio.get_writer(
                 self._partial,
                 fps=FPS,

@@ -77,7 +77,9 @@ class ReportErrors(gym.Wrapper):
         except (RunError, OSError):
             raise
         except FAULTS as error:
-            raise EnvError(f"env={self._name}: its {method} raised {type(error).__name__}: {one_line(error)}") from error
+            raise EnvError(
+                f"env={self._name}: its {method} raised {type(error).__name__}: {one_line(error)}"
+            ) from error
 
     def _require_shape(self, method: str, obs: np.ndarray) -> None:
         if obs.shape != self._shape:

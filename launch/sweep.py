@@ -35,6 +35,9 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
 
     Returns:
         The mean return of the final evaluation; nan of a run that failed.
+
+    Raises:
+        RunError: for a run that failed and has no folder any more to say so.
     """
     run_folder.unmark_failed(folder)
     try:
@@ -45,7 +48,10 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
         elif isinstance(error, EnvError):
             print(error.trace, end="", file=sys.stderr)
         reason = str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
-        run_folder.mark_failed(folder, overrides, one_line(reason))
+        try:
+            run_folder.mark_failed(folder, overrides, one_line(reason))
+        except FileNotFoundError:  # the folder is gone
+            raise RunError(f"{' '.join(overrides)}: {one_line(reason)}") from error
         return math.nan
 
 

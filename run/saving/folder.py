@@ -1,6 +1,7 @@
 """A run's folder and its lock. Other files in it say whether the run has finished or failed."""
 
 import contextlib
+import errno
 import json
 import os
 import shlex
@@ -65,7 +66,7 @@ class Lock:
 
     def __init__(self, folder: Path):
         refuse_links(folder)
-        path = folder / ".lock"
+        self._path = path = folder / ".lock"
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except IsADirectoryError:
@@ -82,6 +83,18 @@ class Lock:
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
         os.truncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    def is_in_place(self) -> bool:
+        """Returns whether the folder has been neither moved nor deleted since it was locked."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+        except OSError:
+            return False
+
+    def require_in_place(self) -> None:
+        """Raises FileNotFoundError unless `is_in_place`; another run may have the folder's name by now."""
+        if not self.is_in_place():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path.parent))
 
     def release(self) -> None:
         """Releases the lock; a second call does nothing."""

@@ -5,7 +5,7 @@ import resource as limits
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,20 +112,49 @@ def test_a_folder_that_a_video_cannot_enter(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().out.count("could not be written") == 1
 
 
-def test_a_run_folder_deleted_underneath(tmp_path: Path) -> None:
+def delete(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def move(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+
+
+def replace(folder: Path) -> None:
+    """Moves it, and another run begins in a folder of that name."""
+    move(folder)
+    folder.mkdir()
+    (folder / ".lock").touch()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("vanish", [delete, move, replace])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("env=ProbeTimeLimit-v0", "save_figure=true"),  # noticed at the next row of the logs
+        ("env=Pendulum-v1",),  # which has no row before step 200: at the next checkpoint
+        ("env=Pendulum-v1", "eval_frequency=50", "save_video=true"),
+        ("env=Pendulum-v1", "log_save_tb=true", "logger.sinks.csv=null"),
+        ("env=Pendulum-v1", "checkpoint_frequency=0", "logger.sinks.csv=null"),  # at the end
+    ],
+)
+def test_a_run_folder_that_vanishes(tmp_path: Path, vanish: Callable[[Path], None], overrides: tuple[str, ...]) -> None:
     folder = tmp_path / "run"
-    run = probes.workspace(folder, *PROBE, "save_figure=true")
-    at_step(run, 42, lambda: shutil.rmtree(folder))
-    with pytest.raises(RunError, match=r"No such file or directory: .*; stopped at step 45"):
+    run = probes.workspace(folder, *RUN, *overrides)
+    at_step(run, 42, lambda: vanish(folder))
+    message = rf"No such file or directory: .*; stopped at step \d+; its folder {folder} was moved or deleted while it"
+    with pytest.raises(RunError, match=message) as caught:
         run.run()
     run.close()
-    assert not folder.exists()
+    assert "\n" not in str(caught.value) and "checkpoint" not in str(caught.value)
+    assert not (folder.exists() if vanish is not replace else (folder / "checkpoints").exists())
 
 
-def test_a_run_folder_deleted_between_rows(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path / "run", "env=Pendulum-v1", *RUN)  # no row before step 200
-    at_step(run, 42, lambda: shutil.rmtree(tmp_path / "run"))
-    with pytest.raises(RunError, match=r"No such file or directory: .*; stopped at step 60"):
+def test_a_folder_of_checkpoints_that_vanishes_is_not_named(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeFaulty-v0", *RUN)
+    at_step(run, 40, lambda: shutil.rmtree(tmp_path / "checkpoints"))
+    with pytest.raises(RunError, match="stopped at step 42; nothing was saved$"):
         run.run()
     run.close()
 
