@@ -87,7 +87,7 @@ class Lock:
     def is_in_place(self) -> bool:
         """Returns whether the folder has been neither moved nor deleted since it was locked."""
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
         except OSError:
             return False
 

@@ -69,7 +69,7 @@ def test_a_failure_without_a_folder_to_note_it_in_is_raised(tmp_path: Path) -> N
         raise RunError("its folder was moved")
 
     (tmp_path / "run").mkdir()
-    with pytest.raises(RunError, match="^seed=1: its folder was moved$"):
+    with pytest.raises(RunError, match=r"^seed=1: its folder was moved$"):
         sweep.guarded(fail, tmp_path / "run", ["seed=1"])
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""A user's code that ends its process with exit code 0: the run fails with a message, and the others of a sweep go on."""
+"""A user's code that ends its process with exit code 0: the run fails with a message, the others of a sweep go on."""
 
 import json
 import subprocess

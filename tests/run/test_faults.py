@@ -154,7 +154,7 @@ def test_a_run_folder_that_vanishes(tmp_path: Path, vanish: Callable[[Path], Non
 def test_a_folder_of_checkpoints_that_vanishes_is_not_named(tmp_path: Path) -> None:
     run = probes.workspace(tmp_path, "env=ProbeFaulty-v0", *RUN)
     at_step(run, 40, lambda: shutil.rmtree(tmp_path / "checkpoints"))
-    with pytest.raises(RunError, match="stopped at step 42; nothing was saved$"):
+    with pytest.raises(RunError, match=r"stopped at step 42; nothing was saved$"):
         run.run()
     run.close()
 
