@@ -104,6 +104,11 @@ def _options(argv: list[str]) -> Any:
             f"--config-path={options.config_path}: the configuration is this project's; "
             "--config-dir=<folder> adds one of your own"
         )
+    if options.experimental_rerun:
+        raise UserError(
+            f"--experimental-rerun={options.experimental_rerun}: it would run whatever code that file holds; "
+            "resume=<folder> continues a run"
+        )
     if options.config_dir is not None and not Path(options.config_dir).is_dir():
         raise UserError(f"--config-dir={options.config_dir}: there is no such folder")
     if options.shell_completion and sum(text.partition("=")[0] in _COMPLETIONS for text in options.overrides) != 1:

@@ -78,7 +78,8 @@ class Lock:
         except BlockingIOError:
             os.close(self._descriptor)
             owner = one_line(path.read_text(errors="replace", encoding="utf-8"))
-            raise UserError(f"{folder}: process {owner} is working in this folder") from None
+            worker = f"process {owner}" if owner else "another process"  # which has not written its number yet
+            raise UserError(f"{folder}: {worker} is working in this folder") from None
         except OSError as error:  # a file system without locks
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
         os.truncate(self._descriptor, 0)

@@ -98,6 +98,13 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
 
 def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
     refuse_links(folder)
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "no such folder"
+        raise UserError(
+            f"{folder}: {what}; the folder of a run goes here, or a checkpoint in it, or a policy's file (.pt)"
+        )
+    if not (folder / "config.yaml").exists():
+        raise UserError(f"{folder}: no run in it (a run's folder has a config.yaml)")
     if not checkpoint.newest_first(folder):
         raise UserError(f"{folder}: there is no checkpoint in it")
     return resume.settings_of(folder, [], trusted=trusted)

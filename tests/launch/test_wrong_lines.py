@@ -197,6 +197,10 @@ OVERRIDES = [  # what Hydra reads, or does not
     ("--config-dir /no/such", "--config-dir=/no/such"),
     ("--config-dir", "--config-dir"),
     ("--config-path /no/such", "--config-path"),
+    (
+        "--experimental-rerun given/.hydra/config.pickle",
+        "--experimental-rerun=given/.hydra/config.pickle: it would run",
+    ),
     ("--cfg nope", "--cfg"),
     ("--no-such-flag", "--no-such-flag"),
     ("--shell-completion", "--shell-completion"),
@@ -249,6 +253,7 @@ TYPES = [
         *(("replay_buffer_capacity", "0"), ("replay_buffer_capacity", "none"), ("update_every", "0")),
         *(("updates_per_step", "0"), ("updates_per_step", "-1"), ("updates_per_step", "inf")),
         *(("agent.critic_tau", "2"), ("agent.critic_tau", "fast"), ("agent.batch_size", "0.5")),
+        *(("agent.critic_betas", "[0.9]"), ("agent.critic_betas", "[0.9,0.9,0.9]"), ("agent.critic_betas", "[]")),
         *(("agent.actor.log_std_limit", "hard"), ("agent.init_temperature", "-1"), ("agent.actor_q", "max")),
         *(("agent.critic.init", "xavier"), ("agent.name", "null"), ("agent.critic.head", "tqc")),
         ("agent._target_", "null"),
