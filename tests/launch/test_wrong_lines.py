@@ -118,7 +118,10 @@ SHAPES = [  # what no machine has the memory, or the time, for
     (f"{P} agent.actor.hidden_dim=10000000", "bytes"),
     (f"{P} agent.critic.hidden_depth=100000", "agent.critic.hidden_depth=100000"),
     (f"{P} agent.actor.hidden_depth=100000", "agent.actor.hidden_depth=100000"),
-    (f"{P} agent.critic.num_critics=10000000", "agent: its networks and their optimizers need"),
+    (
+        f"{P} agent.critic.num_critics=10000000",
+        "agent.critic.num_critics=10000000: it should be less than or equal to 1000",
+    ),
     (f"{P} agent.batch_size=100000000000", "agent.batch_size=100000000000"),
     (f"{P} agent=td3 agent.batch_size=100000000000", "agent.batch_size=100000000000"),
     (f"{P} agent=sac_v agent.value.hidden_dim=10000000", "bytes"),
