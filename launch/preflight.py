@@ -65,6 +65,9 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
     runs, line = request.runs, request.line
     assert runs is not None
     settings = runs.settings()
+    for override in runs.parsed:
+        if override.key_or_group == "hydra.sweep.subdir" and not override.value():
+            raise UserError("hydra.sweep.subdir=: each run needs a folder of its own")
     check_runs(settings)
     key = "hydra.sweep.dir"
     folder, named = _folder(request, key, settings)

@@ -17,7 +17,7 @@ from run.saving import best, checkpoint, policy_bundle, resume
 from run.saving.checkpoint import BrokenError, Checkpoint
 from run.saving.links import refuse_links
 from settings.schema import Settings
-from utils import UserError, one_line
+from utils import UserError, one_line, resolved
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     Raises:
         UserError: if there is no intact checkpoint, or it does not fit the run's configuration.
     """
-    path = path.resolve()
+    path = resolved(path)
     folder = run_folder_of(path)
     bundle = policy_bundle.read(path, trusted) if policy_bundle.is_bundle(path) else None
     cfg = bundle.cfg if bundle else _settings_of(folder, trusted)
