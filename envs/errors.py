@@ -1,4 +1,4 @@
-"""Reports exceptions of a user's environment as its errors, and its attempts to end the process."""
+"""Reports exceptions and exits of a user's environment as its errors."""
 
 import os
 import traceback
