@@ -5,6 +5,7 @@ import resource as limits
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 from runs import RUN, assert_same, at_step, go_on
 
 from run.saving import checkpoint
+from sinks.tensorboard import TensorBoardSink
 from train import Workspace
 from utils import RunError
 from video import VideoRecorder, filming
@@ -149,6 +151,28 @@ def test_a_run_folder_that_vanishes(tmp_path: Path, vanish: Callable[[Path], Non
     run.close()
     assert "\n" not in str(caught.value) and "checkpoint" not in str(caught.value)
     assert not (folder.exists() if vanish is not replace else (folder / "checkpoints").exists())
+
+
+def test_tensorboards_thread_prints_no_traceback_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)  # not pytest's
+    (tmp_path / "run").mkdir()
+    sink = TensorBoardSink(tmp_path / "run")
+    delete(tmp_path / "run")
+    with pytest.raises(OSError, match="No such file or directory"):
+        for step in range(2):  # the thread may not have failed when the first is flushed
+            sink.scalars({"train/episode_reward": 1.0}, step)
+            sink.dump("train", {}, step)
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    assert capsys.readouterr().err == ""
+    other = threading.Thread(target=fail)
+    other.start()
+    other.join()
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_folder_of_checkpoints_that_vanishes_is_not_named(tmp_path: Path) -> None:
