@@ -12,6 +12,7 @@ the evaluation during training at that step. Neither the replay buffer nor a GPU
 """
 
 import argparse
+import contextlib
 import itertools
 import sys
 import time
@@ -31,7 +32,7 @@ from run.evaluation import window
 from run.evaluation.evaluator import Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
-from utils import EnvError, RunError, UserError, one_line
+from utils import EnvError, OneLineParser, RunError, UserError, one_line, resolved
 
 
 class _Reported(gym.Wrapper):
@@ -99,6 +100,9 @@ def evaluate(
     if film is not None and not policy.renders:
         print(opengl.NO_OPENGL)
         film = None
+    if film is not None:
+        with contextlib.suppress(OSError):  # the recorder reports it
+            film.parent.mkdir(parents=True, exist_ok=True)
     cfg = policy.cfg
     sample = cfg.eval_sample if sample is None else sample
     recordings: list[Recording] = []
@@ -204,7 +208,7 @@ def require_sensible(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
     parser.add_argument("--episodes", type=int, default=None, help="number of episodes (default: as in training)")
@@ -230,7 +234,7 @@ def main() -> int:
         help="a package of your own whose classes the run may name; repeat it for several, or separate them by commas",
     )
     arguments = parser.parse_args()
-    path = (arguments.path / best.BEST if arguments.best else arguments.path).resolve()
+    path = resolved(arguments.path / best.BEST if arguments.best else arguments.path)
     default = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
     film = None if arguments.no_video else arguments.video or default
     try:

@@ -34,7 +34,7 @@ from files.writing import NewFile, write_text
 from run.saving import best, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
 from study.runs import read
-from utils import RunError, UserError, one_line
+from utils import OneLineParser, RunError, UserError, one_line
 from video import seconds_per_step
 
 FORMAT = "policy-export-1"
@@ -206,7 +206,7 @@ def worst_difference(act: Act, policy: Policy, obs: np.ndarray, own_actions: Any
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
     parser.add_argument("--format", choices=("onnx", "torchscript", "policy"), default="onnx", help="default: onnx")

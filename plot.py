@@ -1,6 +1,5 @@
 """Draws runs as figures, tables and a report: `python plot.py exp/<day>/<sweep> --reference --report`."""
 
-import argparse
 import os
 import shlex
 import sys
@@ -10,14 +9,14 @@ from pathlib import Path
 from files.writing import make_folder, write_text
 from study import figures, report, runs, summary, tables
 from study.figures import draw_run
-from utils import UserError
+from utils import OneLineParser, UserError
 
 __all__ = ["draw_run"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="plot.py",
         description="Draws the curves of one run, or a study of several runs grouped by task, agent and configuration.",
     )

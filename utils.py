@@ -3,14 +3,16 @@
 Functions that need torch import it when they are called, because command lines are checked before torch is imported.
 """
 
+import argparse
 import math
+import os
 import random
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -32,6 +34,18 @@ def one_line(message: BaseException | str) -> str:
 def print_error(error: Exception) -> None:
     """Prints how a command ends: one line on standard error, which begins with the command's name."""
     print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Reports a mistake in one line, without the usage, and exits with code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def resolved(path: Path) -> Path:
+    """Returns a path without links, as `Path.resolve`, which raises RuntimeError for links in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def import_failure(module: str, error: Exception) -> str:

@@ -14,6 +14,7 @@ from PIL import Image
 from files.writing import NewFile
 
 FPS = 30
+CHANNELS = (1, 2, 3, 4)  # of a frame: grey or RGB, perhaps with alpha
 MOST_IN_PREVIEW = 100  # frames
 PREVIEW_SIZE = 160  # pixels, at most
 PREVIEW_EVERY = 3  # frames of the video per frame of its preview, or twice, four times, ... as many in a long video
@@ -46,6 +47,7 @@ class VideoRecorder:
         self._steps = 0
         self._frames = 0
         self._file: NewFile | None = None
+        self._shape: tuple[int, ...] | None = None
         self._writer: Any = None
         self._failed = False
         self._preview: list[np.ndarray] = []
@@ -67,18 +69,21 @@ class VideoRecorder:
             return
         try:
             frame = np.asarray(env.render())
-            if frame.ndim != 3 or frame.dtype != np.uint8:
+            if frame.ndim != 3 or frame.dtype != np.uint8 or min(frame.shape[:2]) < 2 or frame.shape[2] not in CHANNELS:
                 raise TypeError(f"render gave {frame.dtype} of shape {frame.shape}, and no picture")
-        except Exception as error:  # any exception of a user's environment
+            if self._shape not in (None, frame.shape):
+                raise ValueError(f"a frame of shape {frame.shape} after one of {self._shape}")
+        except (Exception, SystemExit) as error:  # of a user's environment
             self.renders = False
             self._failed = True
             self.discard()
             reason = " ".join(str(error).split()) or "no reason given"
-            print(f"No videos: this environment does not render ({type(error).__name__}: {reason})", flush=True)
+            print(f"No videos: this environment cannot be filmed ({type(error).__name__}: {reason})", flush=True)
             return
+        self._shape = frame.shape
         frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 needs even sizes
         if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(exist_ok=True)  # without its parents: a run's folder that was deleted stays so
             self._file = NewFile(self._path)
             self._writer = imageio.get_writer(
                 self._file.partial,

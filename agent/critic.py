@@ -11,7 +11,7 @@ from agent.networks.heads import HeadFactory, ScalarHead
 from agent.networks.mlp import Init, mlp
 from agent.networks.residual import NetworkFactory, build_network
 from agent.toolkit.hooks import Draws
-from settings.types import Depth, PositiveFloat, PositiveInt
+from settings.types import Depth, Members, PositiveFloat, PositiveInt
 from settings.validated import Validated
 from utils import UserError
 
@@ -22,7 +22,7 @@ class CriticEnsemble(nn.Module, Validated):
     Args:
         obs_dim, action_dim: widths of observation and action.
         hidden_dim, hidden_depth: width and number of each member's hidden layers.
-        num_critics: N, the number of members.
+        num_critics: N, the number of members, at most 1000.
         init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
         network: factory of a network (agent.networks.residual); None is the plain MLP.
         head: factory of the outputs' meaning and loss (agent.networks.heads); None is ScalarHead.
@@ -34,7 +34,7 @@ class CriticEnsemble(nn.Module, Validated):
         action_dim: PositiveInt,
         hidden_dim: PositiveInt,
         hidden_depth: Depth,
-        num_critics: PositiveInt = 2,
+        num_critics: Members = 2,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
         network: NetworkFactory | None = None,

@@ -12,7 +12,7 @@ from PIL import Image
 
 import dmc2gym
 from envs.episodes import AUTO_INFO_KEYS, EpisodeInfo
-from envs.errors import ReportErrors, error_with_place
+from envs.errors import FAULTS, ReportErrors, error_with_place, exit_reported
 from utils import UserError, one_line
 
 EPISODE_LENGTH = 1000  # steps, for environments without a limit of their own
@@ -116,10 +116,11 @@ def wrap(env: gym.Env, name: str, wrappers: Sequence[Wrap]) -> gym.Env:
     for wrapper in wrappers:
         failure = f"env_wrappers: {_class_name(wrapper)} cannot be put around env={name}"
         try:
-            env = wrapper(env=env)
+            with exit_reported():
+                env = wrapper(env=env)
         except UserError:
             raise
-        except Exception as error:
+        except FAULTS as error:
             raise UserError(f"{failure} ({error_with_place(error)})") from error
         if not isinstance(env, gym.Env):
             raise UserError(f"{failure} (it makes {type(env).__name__}, and no environment)")

@@ -1,12 +1,38 @@
-"""Reports exceptions of a user's environment as its errors."""
+"""Reports exceptions and exits of a user's environment as its errors."""
 
+import os
 import traceback
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import _exit
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
 
 from utils import EnvError, RunError, one_line
+
+FAULTS = (Exception, SystemExit)  # of a user's code; with SystemExit alone, a run would end with exit code 0
+
+
+@contextmanager
+def exit_reported() -> Iterator[None]:
+    """Within it, `os._exit` raises SystemExit; otherwise a user's code could end the run without a message.
+
+    What the project itself ends a process with was imported from `os` before.
+    """
+    run_process = os.getpid()
+
+    def raise_exit(status: int = 0) -> NoReturn:
+        if os.getpid() != run_process:  # a process that the user's code has forked
+            _exit(status)
+        raise SystemExit(status)
+
+    os._exit = raise_exit
+    try:
+        yield
+    finally:
+        os._exit = _exit
 
 
 class ReportErrors(gym.Wrapper):
@@ -23,25 +49,37 @@ class ReportErrors(gym.Wrapper):
         self._shape = env.observation_space.shape
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        try:
+        with self._reporting("reset"):
             obs, info = self.env.reset(seed=seed, options=options)
-        except (RunError, OSError):
-            raise
-        except Exception as error:
-            raise self._env_error("reset", error) from error
         self._require_shape("reset", obs)
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        try:
+        with self._reporting("step"):
             obs, reward, terminated, truncated, info = self.env.step(action)
             reward = float(reward)
-        except (RunError, OSError):
-            raise
-        except Exception as error:
-            raise self._env_error("step", error) from error
         self._require_shape("step", obs)
         return obs, reward, terminated, truncated, info
+
+    def render(self) -> Any:
+        with exit_reported():
+            return self.env.render()
+
+    def close(self) -> None:
+        with self._reporting("close"):
+            self.env.close()
+
+    @contextmanager
+    def _reporting(self, method: str) -> Iterator[None]:
+        try:
+            with exit_reported():
+                yield
+        except (RunError, OSError):
+            raise
+        except FAULTS as error:
+            raise EnvError(
+                f"env={self._name}: its {method} raised {type(error).__name__}: {one_line(error)}"
+            ) from error
 
     def _require_shape(self, method: str, obs: np.ndarray) -> None:
         if obs.shape != self._shape:
@@ -50,11 +88,9 @@ class ReportErrors(gym.Wrapper):
                 f"made flat, has {self._shape}"
             )
 
-    def _env_error(self, method: str, error: Exception) -> EnvError:
-        return EnvError(f"env={self._name}: its {method} raised {type(error).__name__}: {one_line(error)}")
 
-
-def error_with_place(error: Exception) -> str:
+def error_with_place(error: BaseException) -> str:
     """Formats an exception and the line of code that raised it as one line."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next(frame for frame in reversed(frames) if frame.filename != __file__)  # not that of exit_reported
     return f"{type(error).__name__} in {frame.filename}:{frame.lineno}: {one_line(error)}"

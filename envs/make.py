@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_i
 from envs import arguments, opengl
 from envs.adapter import NO_PIXELS, Pixels, Wrap, adapt, wrap
 from envs.episodes import AUTO_INFO_KEYS
-from envs.errors import error_with_place
+from envs.errors import FAULTS, error_with_place, exit_reported
 from envs.names import SUITE_TASKS, gymnasium_ids, unknown_task, unregistered
 from envs.processes import make_train_envs
 from settings.signatures import Parameter
@@ -88,7 +88,8 @@ def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: b
             if not human:
                 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
             os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-        return _gym_make(name, dict(kwargs), render, "human" if human else "rgb_array")
+        with exit_reported():
+            return _gym_make(name, dict(kwargs), render, "human" if human else "rgb_array")
     except gym.error.DependencyNotInstalled as error:
         hint = "pip install -e '.[box2d]'" if "ox2" in str(error) else one_line(error)
         raise UserError(f"env={name}: a package is missing; {hint}") from error
@@ -98,7 +99,7 @@ def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: b
         newest = next((known_id for known_id in gymnasium_ids() if gym.spec(known_id).name == spec.name), spec.id)
         hint = "" if newest == spec.id else f"; choose {newest}"
         raise UserError(f"env={name}: it cannot be built ({one_line(error)}){hint}") from error
-    except Exception as error:
+    except FAULTS as error:
         hint = "; env_kwargs.<name>=<value> gives arguments" if "required" in str(error) else ""
         hint = f"; {arguments.listed(known)}" if known and isinstance(error, TypeError) else hint
         raise UserError(f"env={name}: it cannot be built ({error_with_place(error)}){hint}") from error
@@ -154,10 +155,11 @@ def _spec(name: str) -> EnvSpec:
     module, _, env_id = name.rpartition(":")
     try:
         if module:
-            import_module(module)
+            with exit_reported():
+                import_module(module)
     except ImportError as error:
         raise UserError(f"env={name}: {module} {import_failure(module, error)}") from error
-    except Exception as error:
+    except FAULTS as error:
         raise UserError(f"env={name}: {module} cannot be imported ({error_with_place(error)})") from error
     try:
         if env_id not in gym.registry:  # an id without a version means the newest

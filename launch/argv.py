@@ -10,6 +10,7 @@ from settings.compose import AUTO, as_folder, searching
 from settings.hydra_patch import args_parser
 from utils import UserError
 
+_COMMANDS = ("run", "multirun", "cfg", "info", "hydra_help", "shell_completion")  # Hydra's, of which it takes one
 _COMPLETIONS = ("install", "uninstall", "query")
 
 
@@ -104,7 +105,19 @@ def _options(argv: list[str]) -> Any:
             f"--config-path={options.config_path}: the configuration is this project's; "
             "--config-dir=<folder> adds one of your own"
         )
-    if options.config_dir is not None and not Path(options.config_dir).is_dir():
+    if options.config_name == "":
+        raise UserError("--config-name=: the name of a configuration goes here")
+    commands = [name for name in _COMMANDS if getattr(options, name)]
+    if len(commands) > 1:
+        raise UserError(" ".join(f"--{name.replace('_', '-')}" for name in commands) + ": only one of them at a time")
+    if (options.package or options.resolve) and not options.cfg:
+        raise UserError(f"--{'package' if options.package else 'resolve'}: it goes with --cfg, which prints settings")
+    if options.experimental_rerun:
+        raise UserError(
+            f"--experimental-rerun={options.experimental_rerun}: it would run whatever code that file holds; "
+            "resume=<folder> continues a run"
+        )
+    if options.config_dir is not None and not (options.config_dir and Path(options.config_dir).is_dir()):
         raise UserError(f"--config-dir={options.config_dir}: there is no such folder")
     if options.shell_completion and sum(text.partition("=")[0] in _COMPLETIONS for text in options.overrides) != 1:
         raise UserError("--shell-completion: install=bash goes after it; or uninstall= or query=, and zsh or fish")

@@ -9,6 +9,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
+from envs.errors import error_with_place
 from launch import job, own_process, preflight, sweep_report, usage
 from launch.first_check import EXIT_INTERRUPTED, EXIT_USER_ERROR, NOT_BEGUN, end_first_handler
 from launch.request import LaunchRequest, read
@@ -39,12 +40,18 @@ def main(request: LaunchRequest | None = None) -> int:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
     try:
         end_first_handler()
-        _do(request or read(sys.argv[1:]))
+        request = request or read(sys.argv[1:])
+        _do(request)
     except (UserError, RunError) as error:
         print_error(error)
         if isinstance(error, EnvError):
             print(error.trace, end="", file=sys.stderr)
         return EXIT_USER_ERROR if isinstance(error, UserError) else EXIT_STOPPED
+    except SystemExit as error:
+        if request is None or not (request.runs or request.continued):  # after help or --version
+            raise
+        print_error(RunError(f"{error_with_place(error)}; it would have ended the process without a message"))
+        return EXIT_STOPPED
     except Stopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
         return stopped.exit_code

@@ -132,10 +132,9 @@ def _already_finished(cfg: Settings, folder: Path, pruned_too: bool = False) -> 
     Args:
         pruned_too: whether a pruned run is finished.
     """
-    finished = run_folder.finished(folder)
-    pruned = pruned_too and run_folder.was_pruned(folder)
-    if finished is None or (finished[0] < cfg.num_train_steps and not pruned):
+    finished = run_folder.finished(folder, cfg.num_train_steps, pruned_too)
+    if finished is None:
         return None
-    ended = "pruned" if pruned else "finished"
+    ended = "pruned" if pruned_too and run_folder.was_pruned(folder) else "finished"
     print(f"{folder}: {ended} at step {finished[0]}; nothing is left to do", flush=True)
     return finished[1]

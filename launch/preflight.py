@@ -42,7 +42,7 @@ def prepare_run(request: LaunchRequest) -> PreparedRun:
     _require_wandb(cfg)
     parts = build(cfg)
     try:
-        for source in parts.preloaded.sources():
+        for source in parts.data.sources():
             source.check()
         folder, named = _folder(request, "hydra.run.dir", [cfg])
         may_continue = request.line.resume == AUTO
@@ -65,6 +65,9 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
     runs, line = request.runs, request.line
     assert runs is not None
     settings = runs.settings()
+    for override in runs.parsed:
+        if override.key_or_group == "hydra.sweep.subdir" and not override.value():
+            raise UserError("hydra.sweep.subdir=: each run needs a folder of its own")
     check_runs(settings)
     key = "hydra.sweep.dir"
     folder, named = _folder(request, key, settings)
@@ -101,7 +104,7 @@ def check_runs(runs: list[Settings]) -> None:
             _same_threads(),
             contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts,
         ):
-            for source in parts.preloaded.sources():
+            for source in parts.data.sources():
                 if source.label not in checked:
                     source.check()
                 checked.add(source.label)

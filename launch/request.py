@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from envs import names
 from launch.argv import CommandLine, parse_line
@@ -163,7 +164,10 @@ def output_folder(config: DictConfig, key: str) -> Path:
     Raises:
         UserError: for an empty name, or a folder that is no place for runs.
     """
-    folder = OmegaConf.select(config, key)
+    try:
+        folder = OmegaConf.select(config, key)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{key}: {one_line(error)}") from None
     if folder is None or not str(folder).strip():
         raise UserError(f"{key}=: the name of a folder goes here")
     if Path(str(folder)).resolve() == CONFIG_DIR.parent:

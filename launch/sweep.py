@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from envs.errors import FAULTS
 from files.locks import lock
 from files.writing import make_folder, open_in_place
 from launch import own_process
@@ -35,17 +36,23 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
 
     Returns:
         The mean return of the final evaluation; nan of a run that failed.
+
+    Raises:
+        RunError: for a run that failed and has no folder any more to say so.
     """
     run_folder.unmark_failed(folder)
     try:
         return work()
-    except Exception as error:
+    except FAULTS as error:
         if not isinstance(error, UserError | RunError):
             traceback.print_exc()
         elif isinstance(error, EnvError):
             print(error.trace, end="", file=sys.stderr)
         reason = str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
-        run_folder.mark_failed(folder, overrides, one_line(reason))
+        try:
+            run_folder.mark_failed(folder, overrides, one_line(reason))
+        except FileNotFoundError:  # the folder is gone
+            raise RunError(f"{' '.join(overrides)}: {one_line(reason)}") from error
         return math.nan
 
 
@@ -64,9 +71,9 @@ def in_own_process(
     with slot(sweep / ".slots") as number:
         gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray has its own
         own_process.run(arguments, folder, environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu})
-    finished = run_folder.finished(folder)
+    finished = run_folder.finished(folder, cfg.num_train_steps)
     if finished is None:
-        raise RunError(f"the run ended well, but there is no {run_folder.FINISHED} in {folder}")
+        raise RunError("its process ended with exit code 0 before the run was finished")
     return finished[1]
 
 

@@ -41,8 +41,8 @@ class Parts(LoopParts):
     """What a run is made of, before it has a folder.
 
     Attributes:
+        data: the replay buffer's rows, and the data that the run begins with.
         device: of the agent.
-        preloaded: the data that the run begins with.
         films: whether evaluations are filmed.
         updates_from: transitions in the replay buffer before the first update.
         identity: what its checkpoints must have in common with it.
@@ -56,8 +56,8 @@ class Parts(LoopParts):
     seed_policy: Any
     n_step: NStep
     replay_buffer: Any
+    data: Preloaded
     device: torch.device
-    preloaded: Preloaded
     films: bool
     updates_from: int
     identity: dict[str, Any]
@@ -120,32 +120,36 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, agent)
         own_actions = envs.call("own_actions")[0]
         make_n_step = partial(buffers.build_n_step, cfg)
-        preloaded = Preloaded(cfg, spec, device, replay_buffer, own_actions, make_n_step)
+        data = Preloaded(cfg, spec, device, replay_buffer, own_actions, make_n_step)
         agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
+        may_step_in_thread = execution == "recorded" and machine.has_free_core(device)
+        replaces = buffers.draws_with_replacement(cfg)
+        used = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
+        used |= {
+            "execution": execution,
+            "replay_storage": storage,
+            "async_envs": async_envs,
+            "logger": _logger_node(cfg),
+        }
+        return Parts(
+            envs=envs,
+            agent=agent,
+            seed_policy=seed_policy,
+            n_step=n_step,
+            replay_buffer=replay_buffer,
+            data=data,
+            may_step_in_thread=may_step_in_thread and environments.may_step_elsewhere(cfg),
+            device=device,
+            films=cfg.save_video and renders,
+            updates_from=max(cfg.min_buffer_size, 1 if replaces else agent.batch_size),
+            identity=identity_of(cfg, spec),
+            used=_used(cfg, spec, used),
+            solved_from=env_module.reward_threshold(cfg.env) if environments.is_as_registered(cfg) else None,
+            notes=[*machine.notes(cfg, device, renders), *([why_eager] if why_eager else [])],
+        )
     except BaseException:
         envs.close()
         raise
-    may_step_in_thread = execution == "recorded" and machine.has_free_core(device)
-    replaces = buffers.draws_with_replacement(cfg)
-    used = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
-    used |= {"execution": execution, "replay_storage": storage, "async_envs": async_envs, "logger": _logger_node(cfg)}
-    return Parts(
-        envs=envs,
-        agent=agent,
-        seed_policy=seed_policy,
-        n_step=n_step,
-        replay_buffer=replay_buffer,
-        data=preloaded,
-        may_step_in_thread=may_step_in_thread and environments.may_step_elsewhere(cfg),
-        device=device,
-        preloaded=preloaded,
-        films=cfg.save_video and renders,
-        updates_from=max(cfg.min_buffer_size, 1 if replaces else agent.batch_size),
-        identity=identity_of(cfg, spec),
-        used=_used(cfg, spec, used),
-        solved_from=env_module.reward_threshold(cfg.env) if environments.is_as_registered(cfg) else None,
-        notes=[*machine.notes(cfg, device, renders), *([why_eager] if why_eager else [])],
-    )
 
 
 def open_outputs(cfg: Settings, parts: Parts, work_dir: Path) -> Outputs:

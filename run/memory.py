@@ -44,5 +44,5 @@ def limit_by_memory(device: torch.device) -> WeightLimit:
 
 
 def limit_by_file(file_bytes: int, name: str) -> WeightLimit:
-    """For networks that will be read from a file: a weight takes two bytes of it at least."""
-    return WeightLimit(2 * file_bytes, f"{name}: its agent would have more weights than are saved there")
+    """For networks that will be read from a file: a weight takes two bytes of it at least, as bfloat16 does."""
+    return WeightLimit(file_bytes // 2, f"{name}: its agent would have more weights than are saved there")

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from os import _exit  # the original, while envs.errors replaces os._exit
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -67,7 +68,7 @@ class Stopping:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             if self.signal_number == signal.SIGINT:
-                os._exit(EXIT_INTERRUPTED)
+                _exit(EXIT_INTERRUPTED)
             if sys.stderr.isatty():
                 print("\nsaving; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
             self.signal_number = number
@@ -82,7 +83,7 @@ class Stopping:
 
     def _give_up(self) -> None:
         print(f"not saved within grace_s={self._grace_s:g}; the last checkpoint stays", file=sys.stderr, flush=True)
-        os._exit(EXIT_SAVED)
+        _exit(EXIT_SAVED)
 
     def interruptible(self, work: Callable[[], Result]) -> Result | None:
         """Calls a function that changes no state of the run; returns its result, or None if a signal interrupts it."""

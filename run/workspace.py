@@ -4,12 +4,13 @@ import contextlib
 import shlex
 import signal
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from agent.policy import Policy
+from envs.errors import error_with_place
 from files.writing import write_text
 from run.build import Parts, build, open_outputs
 from run.evaluation.evaluations import Evaluations, PrunedError
@@ -79,7 +80,7 @@ class Workspace:
         outputs = open_outputs(cfg, parts, work_dir)
         self.envs = parts.envs
         self.agent = parts.agent
-        self.preloaded = parts.preloaded
+        self.preloaded = parts.data
         self.replay_buffer = parts.replay_buffer
         self.logger = outputs.logger
         self.stopping = Stopping(cfg.grace_s)
@@ -94,21 +95,21 @@ class Workspace:
             self.stopping,
             outputs.background,
             parts.solved_from,
-            keep_best=partial(best.keep, work_dir) if cfg.checkpoint_frequency else None,
+            keep_best=self._keep_best if cfg.checkpoint_frequency else None,
             best_by=cfg.best_by,
         )
         self.saved = SavedRun(cfg, work_dir, parts, outputs, self.progress, self.evaluations)
         if resume:
             obs = self.saved.restore(without, trusted)
         else:
-            parts.preloaded.fill(parts.agent)
+            parts.data.fill(parts.agent)
             obs = None
         self.provenance = Provenance(work_dir, parts.device, self.step)
         self._obs = obs  # (num_envs, obs_dim), where the run goes on
         write_text(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
             self.logger.log_settings(parts.used)
-        self.loop = Loop(parts, self.logger, self.progress, self.evaluations, self.stopping, self.saved.save)
+        self.loop = Loop(parts, self.logger, self.progress, self.evaluations, self.stopping, self._save)
 
     @property
     def step(self) -> int:
@@ -132,34 +133,55 @@ class Workspace:
             The mean return of the final evaluation.
         """
         try:
-            with self.stopping:
-                if not self.loop.run(self._obs):
-                    self._stop()
-            self.logger.close()
-            run_folder.mark_finished(self.work_dir, self.step, self.last_return, self.progress.solved_step)
-        except PrunedError as pruned:
-            self.logger.close()
-            run_folder.mark_finished(self.work_dir, pruned.step, self.last_return, self.progress.solved_step, True)
+            self._train()
         except KeyboardInterrupt as interrupt:
             self.loop.end_unfinished_episodes()
             if isinstance(interrupt, Stopped):
                 raise
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
-        except (RunError, OSError) as error:
-            last = self.saved.last_checkpoint
-            kept = f"the last good checkpoint is {last}" if last else "nothing was saved"
-            said = f"{one_line(error)}; stopped at step {self.step}; {kept}"
-            if isinstance(error, EnvError):
-                raise EnvError(said, error.trace) from error.__cause__
-            raise RunError(said) from error
+        except (RunError, OSError, SystemExit) as error:
+            raise self._failure(error) from error.__cause__ or error
         finally:
             with contextlib.suppress(OSError, UserError):  # plot.py reports what is wrong with a log
                 self.logger.close()
                 if self.cfg.save_figure and self.progress.step and self.stopping.signal_number in (None, signal.SIGINT):
                     import plot  # not before: matplotlib takes a second to import
 
+                    self.lock.require_in_place()
                     plot.draw_run(self.work_dir)
         return self.last_return
+
+    def _train(self) -> None:
+        pruned_at = None
+        try:
+            with self.stopping:
+                if not self.loop.run(self._obs):
+                    self._stop()
+        except PrunedError as pruned:
+            pruned_at = pruned.step
+        self.logger.close()
+        self.lock.require_in_place()
+        step, is_pruned = (self.step, False) if pruned_at is None else (pruned_at, True)
+        run_folder.mark_finished(self.work_dir, step, self.last_return, self.progress.solved_step, is_pruned)
+
+    def _save(self, is_last: bool) -> None:
+        self.lock.require_in_place()
+        self.saved.save(is_last)
+
+    def _keep_best(self, policy: Policy, step: int, mean_return: float) -> None:
+        self.lock.require_in_place()
+        best.keep(self.work_dir, policy, step, mean_return)
+
+    def _failure(self, error: BaseException) -> RunError:
+        """Returns the error that reports what ended the run, where it stopped, and what is left."""
+        reason = error_with_place(error) if isinstance(error, SystemExit) else one_line(error)
+        last = self.saved.last_checkpoint
+        if not self.lock.is_in_place():
+            kept = f"its folder {self.work_dir} was moved or deleted while it ran"
+        else:
+            kept = f"the last good checkpoint is {last}" if last and last.is_dir() else "nothing was saved"
+        said = f"{reason}; stopped at step {self.step}; {kept}"
+        return EnvError(said, error.trace) if isinstance(error, EnvError) else RunError(said)
 
     def _stop(self) -> None:
         assert self.stopping.signal_number is not None
@@ -176,7 +198,8 @@ class Workspace:
         self.loop.stepping.close()
         self.envs.close()
         self.evaluations.close()
-        self.provenance.end(self.step)
+        if self.lock.is_in_place():
+            self.provenance.end(self.step)
         self.lock.release()
 
 

@@ -15,6 +15,7 @@ from hydra.errors import HydraException, MissingConfigException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from files.reading import read_text
 from settings import hydra_patch, resolvers  # noqa: F401  (registers them)
@@ -44,9 +45,10 @@ def plain(config: DictConfig) -> dict[str, Any]:
     Raises:
         UserError: for an interpolation that cannot be resolved.
     """
-    job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    job = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])  # type: ignore[misc]
     try:
-        return OmegaConf.to_container(job, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+        values = OmegaConf.to_container(job, resolve=True, throw_on_missing=True)
+        return {str(key): value for key, value in values.items()}  # type: ignore[union-attr]
     except OmegaConfBaseException as error:
         raise UserError(one_line(error)) from None
 
@@ -143,8 +145,12 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
             raise UserError(_missing_file(error, folders_of(overrides))) from None
         except HydraException as error:
             raise UserError(_composition_error(error, config_name, overrides)) from None
-        except OmegaConfBaseException as error:
+        except (OmegaConfBaseException, YAMLError) as error:
             raise UserError(one_line(error)) from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"a YAML file of the configuration is not UTF-8 ({error})") from None
+        except RecursionError:
+            raise UserError("a YAML file of the configuration has itself among its defaults") from None
 
 
 def _composition_error(error: HydraException, config_name: str, overrides: list[str]) -> str:
@@ -163,7 +169,10 @@ def _composition_error(error: HydraException, config_name: str, overrides: list[
 
 
 def _require_choices(overrides: list[str]) -> None:
-    """Refuses `group=null` and numbers, for which Hydra's error would name no key."""
+    """Refuses folders that there are not, and `group=null` and numbers, for which Hydra's error would name no key."""
+    for folder in folders_of(overrides):
+        if not folder.is_dir():
+            raise UserError(f"{SEARCHPATH}={folder}: there is no such folder")
     for override in parse(overrides):
         group = override.key_or_group
         if override.is_delete() or override.is_sweep_override() or not ("/" in group or (CONFIG_DIR / group).is_dir()):

@@ -81,7 +81,11 @@ def fit(hint: Any, value: Any) -> Any:
     try:
         return _adapter(hint).validate_python(value)
     except ValidationError as error:
-        message = error.errors(include_url=False)[0]["msg"]
+        first = error.errors(include_url=False)[0]
+        lengths = [len(get_args(kind)) for kind in nested_types if get_origin(kind) is tuple]
+        if first["type"] in ("missing", "too_long") and lengths:
+            raise ValueError(f"a list of {lengths[0]} values goes here") from None
+        message = first["msg"]
         raise ValueError(message.replace("Input should", "it should").replace("Value error, ", "")) from None
 
 

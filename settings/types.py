@@ -14,6 +14,7 @@ NonNegativeInt = Annotated[int, Ge(0)]
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
 Depth = Annotated[int, Ge(0), Le(1000)]  # number of hidden layers
+Members = Annotated[int, Gt(0), Le(1000)]  # networks of an ensemble, which are initialised one by one
 UnitInterval = Annotated[float, Ge(0), Le(1)]
 Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's
 Points = Annotated[list[tuple[int, float]], MinLen(1)]  # (step, value)

@@ -1,6 +1,7 @@
 """Writes the logs as TensorBoard event files. When a run is resumed, they are cut back."""
 
 import os
+import threading
 import time
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -56,6 +57,12 @@ def require_utf8(folder: Path) -> None:
         )
 
 
+def _report_thread(failure: Any) -> None:
+    """As `threading.excepthook`, but silent about the writer's thread, whose error its `flush` raises, too."""
+    if type(failure.thread).__name__ != "_AsyncWriterThread":
+        threading.__excepthook__(failure)
+
+
 class TensorBoardSink(Sink):
     """Writes event files under `tb/`; the HParams page shows the settings beside the last value of each curve.
 
@@ -72,6 +79,8 @@ class TensorBoardSink(Sink):
         require_utf8(self._folder)
         make_folder(self._folder)
         self._earlier = self._files()  # written by earlier processes of the run
+        if threading.excepthook is threading.__excepthook__:  # and not the user's
+            threading.excepthook = _report_thread
         self._writer = SummaryWriter(str(self._folder))
         self._constant: dict[str, _Constant] = {}
         self._varying = set(RETURNS)

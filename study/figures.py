@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import EngFormatter
 
 from files.writing import NewFile
@@ -31,6 +32,8 @@ TARGETS = {"actor_entropy": "actor_target_entropy"}  # columns drawn in the same
 def save(figure: Figure, path: Path) -> list[Path]:
     """Writes `<path>.png` and `<path>.svg`; equal figures give equal bytes."""
     targets = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # a name with two dollar signs is no formula
     with matplotlib.rc_context({"svg.hashsalt": "study"}):
         for target in targets:
             metadata: dict[str, Any] = {"Date": None} if target.suffix == ".svg" else {"Software": None}

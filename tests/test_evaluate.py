@@ -16,6 +16,7 @@ from same_run import timeless
 import evaluate
 from agent.policy_file import load_policy
 from run.saving.checkpoint import Checkpoint
+from utils import UserError
 
 
 def test_a_policy_trained_elsewhere_acts_here(tmp_path: Path) -> None:
@@ -81,8 +82,8 @@ def test_the_policy_alone(tmp_path: Path) -> None:
         ("--seed -1", "--seed -1: 0 or more"),
         ("--episodes 0", "--episodes 0: 1 or more"),
         ("--video .", "--video .: a folder; name a file"),
-        ("--device tpu", "there is no checkpoint in it"),
-        ("", "there is no checkpoint in it"),
+        ("--device tpu", "no run in it (a run's folder has a config.yaml)"),
+        ("", "no run in it (a run's folder has a config.yaml)"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(
@@ -92,6 +93,16 @@ def test_a_wrong_command_line_is_one_line(
     assert evaluate.main() == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_a_path_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, what in (("file", "a file"), ("nope", "no such folder"), ("nope/checkpoints/step_3", "no such folder")):
+        with pytest.raises(UserError, match=rf"{what}; the folder of a run goes here, or a checkpoint in it, or a pol"):
+            evaluate.evaluate(tmp_path / path)
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(UserError, match="there is no checkpoint in it"):
+        evaluate.evaluate(tmp_path)
 
 
 def test_physics_that_diverge_are_one_line(

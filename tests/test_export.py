@@ -168,7 +168,7 @@ def test_what_cannot_be_exported_is_one_line(
     with pytest.raises(UserError, match="ActsItself acts in its own way, which cannot be exported"):
         export.export(tmp_path / "own", "torchscript", trusted=("probes",))
     monkeypatch.setattr(sys, "argv", ["export.py", str(tmp_path)])
-    assert export.main() == 2 and "there is no checkpoint in it" in capsys.readouterr().err
+    assert export.main() == 2 and "no run in it" in capsys.readouterr().err
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"mine: cannot be written \(File exists\)"):
         export.export(pendulum, "torchscript", output=tmp_path / "file/mine")

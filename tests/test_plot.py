@@ -235,6 +235,13 @@ def test_killed_it_leaves_the_old_figures_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == ["config.yaml", "curves.png", "curves.svg", "eval.csv"]
 
 
+def test_a_name_is_no_formula(tmp_path: Path) -> None:
+    for name in (r"$\frac{a}{$", "$_$"):
+        folder = make_run(tmp_path / str(len(name)), [(10_000, 1.0)], env=name)
+        assert plot.main([str(folder), "--report"]) == 0
+    assert plot.main([str(tmp_path), "--report"]) == 0
+
+
 def test_a_study_that_has_not_begun_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (1, 2):
         make_run(tmp_path / str(seed), [], seed=seed)

@@ -65,6 +65,33 @@ def test_a_video_is_written_through_no_link(tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text() == "precious"
 
 
+@pytest.mark.parametrize("size", [(32, 64), (64, 66), (1, 64), (0, 64)])
+def test_frames_that_change_their_size_are_a_line_and_no_video(
+    size: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = Counter()
+    with filming(tmp_path / "1.mp4", 0.1) as recorder:
+        recorder.record(env)
+        env.size = size
+        recorder.record(env)
+        recorder.record(env)
+    assert list(tmp_path.iterdir()) == [] and not recorder.renders and recorder.preview()[0] is None
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1 and said.startswith("No videos: this environment cannot be filmed (")
+
+
+@pytest.mark.parametrize("channels", [0, 5])
+def test_frames_that_are_no_pictures(channels: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Layers(Counter):
+        def render(self) -> np.ndarray:
+            return np.zeros((64, 64, channels), np.uint8)
+
+    with filming(tmp_path / "1.mp4", 0.1) as recorder:
+        recorder.record(Layers())
+    assert list(tmp_path.iterdir()) == []
+    assert f"render gave uint8 of shape (64, 64, {channels}), and no picture" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("steps", "fps"), [(40, 10), (200, 2.5)])
 def test_a_preview_is_the_video_made_small(tmp_path: Path, steps: int, fps: float) -> None:
     env = Counter((400, 200))

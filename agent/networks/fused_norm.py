@@ -99,10 +99,10 @@ class Normalised(torch.autograd.Function):
     @once_differentiable
     @_without_autocast
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
-        x, s, *tensors = ctx.saved_tensors
+        x, s, mean, inv_std, offset, slope, shrink = ctx.saved_tensors
         grad_t = gradient.sum(-2, keepdim=True)
         grad_s = (gradient * x).sum(-2, keepdim=True)
-        stats = Statistics(*tensors, ctx.from_batch)
+        stats = Statistics(mean, inv_std, offset, slope, shrink, ctx.from_batch)
         grad_scale, grad_shift, c1, c2 = _gradients(grad_s, grad_t, s, stats, x.shape[-2])
         # x's gradient: through the affine map, summed over members that share x, and through the statistics.
         grad_x = gradient * s
@@ -140,8 +140,8 @@ class NormalisedLinear(torch.autograd.Function):
     @once_differentiable
     @_without_autocast
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
-        x, out, folded, weight, s, t, *tensors = ctx.saved_tensors
-        stats = Statistics(*tensors, ctx.from_batch)
+        x, out, folded, weight, s, t, mean, inv_std, offset, slope, shrink = ctx.saved_tensors
+        stats = Statistics(mean, inv_std, offset, slope, shrink, ctx.from_batch)
         if ctx.relu:  # in place
             gradient = torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=gradient)
         grad_x, grad_scale, grad_shift, grad_weight, grad_bias, c1, c2 = (None,) * 7

@@ -13,6 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from os import _exit  # the original, while envs.errors replaces os._exit
 from pathlib import Path
 from typing import Any
 
@@ -227,4 +228,4 @@ def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    os._exit(1)
+    _exit(1)

@@ -1,6 +1,7 @@
 """A run's folder and its lock. Other files in it say whether the run has finished or failed."""
 
 import contextlib
+import errno
 import json
 import os
 import shlex
@@ -67,7 +68,7 @@ class Lock:
 
     def __init__(self, folder: Path):
         refuse_links(folder)
-        path = folder / ".lock"
+        self._path = path = folder / ".lock"
         try:
             self._descriptor = open_in_place(path, os.O_RDWR | os.O_CREAT)
         except IsADirectoryError:
@@ -79,11 +80,24 @@ class Lock:
         except BlockingIOError:
             owner = one_line(os.pread(self._descriptor, 200, 0).decode(errors="replace"))
             os.close(self._descriptor)
-            raise UserError(f"{folder}: process {owner} is working in this folder") from None
+            worker = f"process {owner}" if owner else "another process"  # which has not written its number yet
+            raise UserError(f"{folder}: {worker} is working in this folder") from None
         except OSError as error:  # a file system without locks
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    def is_in_place(self) -> bool:
+        """Returns whether the folder has been neither moved nor deleted since it was locked."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        except OSError:
+            return False
+
+    def require_in_place(self) -> None:
+        """Raises FileNotFoundError unless `is_in_place`; another run may have the folder's name by now."""
+        if not self.is_in_place():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path.parent))
 
     def release(self) -> None:
         """Releases the lock; a second call does nothing."""
@@ -116,13 +130,19 @@ def mark_finished(
     write_text(folder / FINISHED, json.dumps(content | ({"pruned": True} if pruned else {})))
 
 
-def finished(folder: Path) -> tuple[int, float] | None:
-    """Returns the last step and the final return of a run that is complete or was pruned; None for another one."""
+def finished(folder: Path, num_train_steps: int = 0, pruned_too: bool = True) -> tuple[int, float] | None:
+    """Returns the last step and the final return of a run that is complete or was pruned; None for another one.
+
+    Args:
+        num_train_steps: a run with fewer steps is not complete.
+        pruned_too: whether that many are not asked of a pruned run.
+    """
     content = _record(folder / FINISHED)
     try:
-        return int(content["step"]), float(content["last_return"])
+        step, last_return = int(content["step"]), float(content["last_return"])
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
+    return (step, last_return) if step >= num_train_steps or (pruned_too and was_pruned(folder)) else None
 
 
 def was_pruned(folder: Path) -> bool:

@@ -16,7 +16,7 @@ from run.environments import env_maker, import_envs
 from run.saving import best, checkpoint, policy_bundle, resume
 from run.saving.checkpoint import BrokenError, Checkpoint
 from settings.schema import Settings
-from utils import UserError, one_line
+from utils import UserError, one_line, resolved
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     Raises:
         UserError: if there is no intact checkpoint, or it does not fit the run's configuration.
     """
-    path = path.resolve()
+    path = resolved(path)
     folder = run_folder_of(path)
     bundle = policy_bundle.read(path, trusted) if policy_bundle.is_bundle(path) else None
     cfg = bundle.cfg if bundle else _settings_of(folder, trusted)
@@ -96,6 +96,13 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
 
 
 def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "no such folder"
+        raise UserError(
+            f"{folder}: {what}; the folder of a run goes here, or a checkpoint in it, or a policy's file (.pt)"
+        )
+    if not (folder / "config.yaml").exists():
+        raise UserError(f"{folder}: no run in it (a run's folder has a config.yaml)")
     if not checkpoint.newest_first(folder):
         raise UserError(f"{folder}: there is no checkpoint in it")
     return resume.settings_of(folder, [], trusted=trusted)

@@ -55,7 +55,7 @@ class SavedRun:
         self._identity = parts.identity
         self._agent = parts.agent
         self._replay_buffer = parts.replay_buffer
-        self._preloaded = parts.preloaded
+        self._preloaded = parts.data
         self._progress = progress
         self._logger = outputs.logger
         self._envs = EnvEpisodes(parts.envs)
@@ -66,7 +66,7 @@ class SavedRun:
             self._parts["evaluator"] = outputs.own_evaluator
         self._parts["evaluations"] = evaluations
         if cfg.preload and cfg.preload_share:
-            self._parts["preloaded"] = parts.preloaded
+            self._parts["preloaded"] = parts.data
         # The generators are restored last, as restoring another part may draw random numbers.
         self._parts["random"] = GlobalGenerators(parts.device)
         self._writer = CheckpointWriter(work_dir, cfg.keep_checkpoints, parts.identity)

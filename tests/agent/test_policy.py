@@ -99,7 +99,13 @@ def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         for key, value in weights.items():
             weights[key] = torch.zeros(1).expand([sizes.get(size, size) for size in value.shape])
 
+    def of_small_critics(saved: Any) -> None:  # which are initialised one by one
+        kwargs = {"obs_dim": 1, "action_dim": 1, "hidden_dim": 1, "hidden_depth": 0, "num_critics": 10**8}
+        critic = {"target": "agent.critic.CriticEnsemble", "kwargs": kwargs, "weights": {}}
+        saved["networks"]["critic"] = critic
+
     for change in (
+        of_small_critics,
         *(of_arguments(hidden_depth=depth) for depth in (10**9, "2", -3)),
         *(of_arguments(hidden_dim=width) for width in (10**9, 10**5, 10**30, 0, "16", None)),
         *(of_arguments(obs_dim=10**12), of_arguments(network={"kwargs": {}}), of_arguments(more=1), of_weights),

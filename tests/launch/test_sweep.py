@@ -63,6 +63,17 @@ def test_a_failure_is_noted_and_what_begins_again_takes_the_note_away(tmp_path: 
     assert run_folder.failures(tmp_path) == {}
 
 
+def test_a_failure_without_a_folder_to_note_it_in_is_raised(tmp_path: Path) -> None:
+    def fail() -> float:
+        (tmp_path / "run").rmdir()
+        raise RunError("its folder was moved")
+
+    (tmp_path / "run").mkdir()
+    with pytest.raises(RunError, match=r"^seed=1: its folder was moved$"):
+        sweep.guarded(fail, tmp_path / "run", ["seed=1"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ctrl_c_is_no_runs_failure(tmp_path: Path) -> None:
     def interrupt() -> float:
         raise KeyboardInterrupt

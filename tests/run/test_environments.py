@@ -4,10 +4,14 @@ import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
+import composed
 import probes
 import pytest
-from runs import RUN, SILENT
+import resizing  # noqa: F401  registers its environments
+from runs import RUN, SILENT, go_on
 
+from run import build
+from run.saving import folder as run_folder
 from utils import EnvError, RunError
 
 
@@ -89,11 +93,47 @@ def test_one_that_cannot_be_built_in_its_process(env: str, message: str, raised:
     assert not multiprocessing.active_children()
 
 
+def test_their_processes_end_if_the_parts_of_a_run_cannot_be_put_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(build, "identity_of", fail)
+    before = set(multiprocessing.active_children())
+    with pytest.raises(ZeroDivisionError) as caught:
+        build.build(composed.settings(*probes.SMALL, "env=probes:ProbeTimeLimit-v0", "async_envs=true"))
+    assert set(multiprocessing.active_children()) <= before
+    assert caught.tb  # whose frames hold the environments, which would end by themselves with them
+
+
 def test_one_that_does_not_render_trains_without_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes.train(tmp_path, "env=ProbeNoLimit-v0", *RUN, "num_train_steps=80", "save_video=true", "num_eval_episodes=1")
     said = capsys.readouterr().out
-    assert said.count("No videos: this environment does not render (NotImplementedError") == 1
+    assert said.count("No videos: this environment cannot be filmed (NotImplementedError") == 1
     assert not list(tmp_path.glob("video/*")) and (tmp_path / "finished.json").exists()
+
+
+def test_one_whose_frames_change_their_size_trains_and_resumes_without_videos(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = (*RUN, "num_train_steps=80", "save_video=true", "num_eval_episodes=1")
+    probes.train(tmp_path, "env=ProbeResizing-v0", *short)
+    go_on(tmp_path, "num_train_steps=160")
+    said = capsys.readouterr().out
+    assert said.count("No videos: this environment cannot be filmed (ValueError: a frame of shape (32, 32, 3)") == 2
+    assert not list(tmp_path.glob("video/*")) and run_folder.finished(tmp_path) == (160, 5.0)
+
+
+def test_one_whose_images_change_their_size_is_one_line(tmp_path: Path) -> None:
+    run = probes.workspace(
+        tmp_path, "env=ProbeResizingImages-v0", *RUN, "agent=drq", "action_repeat=1", "num_seed_steps=160"
+    )
+    with pytest.raises(EnvError, match=r"its step raised ValueError: .*; stopped at step 42; .*step_30$"):
+        run.run()
+    run.close()
+    with pytest.raises(EnvError, match=r"its step raised ValueError: .*; stopped at step 70; .*step_60$"):
+        go_on(tmp_path)  # whose environment is a new one
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import resource as limits
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from runs import RUN, assert_same, at_step, go_on
 
 from run.saving import checkpoint
+from sinks.tensorboard import TensorBoardSink
 from train import Workspace
 from utils import RunError
 from video import VideoRecorder, filming
@@ -112,20 +114,71 @@ def test_a_folder_that_a_video_cannot_enter(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().out.count("could not be written") == 1
 
 
-def test_a_run_folder_deleted_underneath(tmp_path: Path) -> None:
+def delete(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def move(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+
+
+def replace(folder: Path) -> None:
+    """Moves it, and another run begins in a folder of that name."""
+    move(folder)
+    folder.mkdir()
+    (folder / ".lock").touch()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("vanish", [delete, move, replace])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("env=ProbeTimeLimit-v0", "save_figure=true"),  # noticed at the next row of the logs
+        ("env=Pendulum-v1",),  # which has no row before step 200: at the next checkpoint
+        ("env=Pendulum-v1", "eval_frequency=50", "save_video=true"),
+        ("env=Pendulum-v1", "log_save_tb=true", "logger.sinks.csv=null"),
+        ("env=Pendulum-v1", "checkpoint_frequency=0", "logger.sinks.csv=null"),  # at the end
+    ],
+)
+def test_a_run_folder_that_vanishes(tmp_path: Path, vanish: Callable[[Path], None], overrides: tuple[str, ...]) -> None:
     folder = tmp_path / "run"
-    run = probes.workspace(folder, *PROBE, "save_figure=true")
-    at_step(run, 42, lambda: shutil.rmtree(folder))
-    with pytest.raises(RunError, match=r"No such file or directory: .*; stopped at step 45"):
+    run = probes.workspace(folder, *RUN, *overrides)
+    at_step(run, 42, lambda: vanish(folder))
+    message = rf"No such file or directory: .*; stopped at step \d+; its folder {folder} was moved or deleted while it"
+    with pytest.raises(RunError, match=message) as caught:
         run.run()
     run.close()
-    assert not folder.exists()
+    assert "\n" not in str(caught.value) and "checkpoint" not in str(caught.value)
+    assert not (folder.exists() if vanish is not replace else (folder / "checkpoints").exists())
 
 
-def test_a_run_folder_deleted_between_rows(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path / "run", "env=Pendulum-v1", *RUN)  # no row before step 200
-    at_step(run, 42, lambda: shutil.rmtree(tmp_path / "run"))
-    with pytest.raises(RunError, match=r"No such file or directory: .*; stopped at step 60"):
+def test_tensorboards_thread_prints_no_traceback_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)  # not pytest's
+    (tmp_path / "run").mkdir()
+    sink = TensorBoardSink(tmp_path / "run")
+    delete(tmp_path / "run")
+    with pytest.raises(OSError, match="No such file or directory"):
+        for step in range(2):  # the thread may not have failed when the first is flushed
+            sink.scalars({"train/episode_reward": 1.0}, step)
+            sink.dump("train", {}, step)
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    assert capsys.readouterr().err == ""
+    other = threading.Thread(target=fail)
+    other.start()
+    other.join()
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_folder_of_checkpoints_that_vanishes_is_not_named(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeFaulty-v0", *RUN)
+    at_step(run, 40, lambda: shutil.rmtree(tmp_path / "checkpoints"))
+    with pytest.raises(RunError, match=r"stopped at step 42; nothing was saved$"):
         run.run()
     run.close()
 

@@ -40,6 +40,10 @@ def test_waiting_for_a_folder_that_somebody_works_in(tmp_path: Path, monkeypatch
     ):
         run_folder.Lock(tmp_path)
 
+    os.truncate(tmp_path / ".lock", 0)  # as it is until the other process has written its number
+    with pytest.raises(UserError, match=rf"{re.escape(str(tmp_path))}: another process is working in this folder"):
+        run_folder.Lock(tmp_path)
+
     released_at_s = 20.0
     run_folder.wait_until_free(tmp_path, 60)
     assert 20 <= now_s < 21

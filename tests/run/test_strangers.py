@@ -179,7 +179,15 @@ CONFIGURATIONS: dict[str, tuple[Change, str]] = {
     "arguments that there are not": (put("env_kwargs", "{x: 1}"), "env_kwargs.x=1: .* has no such argument; there are"),
     "too wide": (put("agent/critic/hidden_dim", "10000000"), "more weights than are saved there"),
     "too deep": (put("agent/actor/hidden_depth", "100000000"), "less than or equal to 1000"),
-    "too many critics": (put("agent/critic/num_critics", "100000000"), "more weights than"),
+    "too many critics": (put("agent/critic/num_critics", "100000000"), "less than or equal to 1000"),
+    "too many small critics": (
+        put(
+            "agent/critic",
+            "{_target_: agent.critic.CriticEnsemble, _partial_: true, hidden_dim: 1, hidden_depth: 0, "
+            "num_critics: 100000000}",
+        ),
+        "less than or equal to 1000",
+    ),
 }
 
 

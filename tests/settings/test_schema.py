@@ -1,5 +1,6 @@
 """Every configuration composes, passes the check, and has the values that were written."""
 
+import composed
 import pytest
 from runs import ROOT
 
@@ -69,3 +70,9 @@ def test_the_defaults_are_pytorch_sacs() -> None:
     assert agent["critic"]["hidden_dim"] == agent["actor"]["hidden_dim"] == 1024
     assert agent["critic"]["hidden_depth"] == agent["actor"]["hidden_depth"] == 2
     assert list(agent["actor"]["log_std_bounds"]) == [-5, 2]
+
+
+@pytest.mark.parametrize("value", ["[0.9]", "[0.9,0.9,0.9]", "[]"])
+def test_a_list_of_another_length_is_told_its_length(value: str) -> None:
+    with pytest.raises(UserError, match=r"^agent\.critic_betas=\[.*\]: a list of 2 values goes here$"):
+        composed.settings(f"agent.critic_betas={value}")
