@@ -71,8 +71,6 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     description = _description(source, kind, env)
     env.close()
     output = output or _default_output(source, kind)
-    if output.is_dir() or not output.name:
-        raise UserError(f"--output {output}: a folder; name a file")
     if kind == "policy" and (not policy_bundle.is_bundle(output) or output.resolve() == source.path):
         raise UserError(f"--output {output}: a policy's file goes here, another one, whose name ends in .pt")
     try:

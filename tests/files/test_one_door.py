@@ -1,10 +1,11 @@
 """Only `files/` opens, writes, renames or loads files; whatever else does is named here, with its reason."""
 
 import ast
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {"tests", "benchmarks", "studies", "docs"}  # not part of what is installed
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
 METHODS = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "rename", "savefig", "tofile", "touch"}
 FUNCTIONS = {
     *("open", "io.open", "os.open", "os.fdopen", "os.rename", "os.replace", "os.link", "os.symlink", "os.truncate"),
@@ -48,15 +49,11 @@ def opens(call: ast.Call) -> str | None:
 
 def places() -> list[tuple[str, int, str]]:
     """File, line and function of every place in the product that opens a file."""
-    sources = [
-        (str(path.relative_to(ROOT)), path)
-        for path in ROOT.rglob("*.py")
-        if not ELSEWHERE & set(path.relative_to(ROOT).parts[:1])
-        and not any(part.startswith(".") or part in ("build", "exp") for part in path.relative_to(ROOT).parts)
-    ]
+    patterns = ("*.py", *(f"{package}/**/*.py" for package in [*PACKAGES, "examples"]))
     return [
-        (name, node.lineno, function)
-        for name, path in sources
+        (str(path.relative_to(ROOT)), node.lineno, function)
+        for pattern in patterns
+        for path in ROOT.glob(pattern)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and (function := opens(node))
     ]
