@@ -81,7 +81,9 @@ class OffPolicyAgent(ActingAgent):
         self.execution: Any = Eager()  # or recorded, or captured: see run/execution.py
         self.compiled_step: Any = None  # torch.compile of update_step, if it is asked for
         self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
-        self.pattern: dict[tuple[int, UpdateAt], bool] = {}  # the arguments of `due` -> whether it is due in this update
+        self.pattern: dict[
+            tuple[int, UpdateAt], bool
+        ] = {}  # the arguments of `due` -> whether it is due in this update
         self.rehearsing = False  # see agent/execution/rehearsal.py
         self._num_updates = 0
         self._inside_update = self._histograms_due = False

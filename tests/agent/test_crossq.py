@@ -1,4 +1,4 @@
-"""CrossQ against its paper (arXiv 1902.05605) and its authors' code, in plain operations, and what its state carries."""
+"""CrossQ against its paper (arXiv 1902.05605) and its authors' code, in plain operations, and what its state has."""
 
 import copy
 from functools import partial

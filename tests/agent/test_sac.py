@@ -27,7 +27,6 @@ from agent.crossq import CrossQAgent
 from agent.networks.layers import Dropout
 from agent.sac import SACAgent
 from agent.soft_actor import SoftActorAgent
-from agent.toolkit.frozen import evaluation_view
 from replay_buffer import Batch
 from utils import UserError
 

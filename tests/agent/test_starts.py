@@ -17,7 +17,8 @@ STARTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("agent", "start"), [("redq", "xavier"), ("droq", "xavier"), ("tqc", "torch"), ("td3", "torch"), ("crossq", "lecun")]
+    ("agent", "start"),
+    [("redq", "xavier"), ("droq", "xavier"), ("tqc", "torch"), ("td3", "torch"), ("crossq", "lecun")],
 )
 @pytest.mark.parametrize("part", ["actor", "critic"])
 def test_networks_start_as_their_authors_code_starts_them(agent: str, start: str, part: str) -> None:
