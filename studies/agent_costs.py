@@ -2,8 +2,8 @@
 
     python studies/agent_costs.py [--rounds 3] [--threads 1]
 
-Every agent gets cheetah_run's sizes and a full replay buffer. The agents take turns of sixty updates, a multiple of every
-update frequency, so that other load on the machine affects all alike. Times are processor time. Writes
+Every agent gets cheetah_run's sizes and a full replay buffer. The agents take turns of sixty updates, a multiple of
+every update frequency, so that other load on the machine affects all alike. Times are processor time. Writes
 benchmarks/results/agent_costs.json.
 """
 
