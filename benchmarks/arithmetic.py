@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch.utils.flop_counter import FlopCounterMode
 from update_worker import ours
 
-UPDATES = 6  # a multiple of every update frequency
+UPDATES = 60  # a multiple of every update frequency
 
 
 def gflop(overrides: Sequence[str]) -> float:

@@ -15,7 +15,7 @@ TRAININGS: dict[str, list[str]] = {  # by overrides
     "crossq": [PENDULUM, "agent=crossq", "agent.critic.network.norm.renorm_after=200"],
     "flash_sac": [PENDULUM, "agent=flash_sac"],
     "td3": [PENDULUM, "agent=td3"],
-    "droq": [PENDULUM, "agent=droq", "updates_per_step=1"],
+    "droq": [PENDULUM, "agent=droq", "updates_per_step=1", "agent.actor_update_frequency=3"],
     "four_envs": [PENDULUM, "num_envs=4", "checkpoint_frequency=30"],
     "four_processes": [PENDULUM, "num_envs=4", "async_envs=true", "checkpoint_frequency=30"],
     "ring": [PENDULUM, "replay_buffer_capacity=170", "sample_with_replacement=false", "update_every=7"],

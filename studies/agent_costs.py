@@ -1,9 +1,9 @@
 """Measures the time of an update of each agent at the sizes of its YAML, compared with SAC (256 units, batches of 256).
 
-    python studies/agent_costs.py [--rounds 15] [--threads 1]
+    python studies/agent_costs.py [--rounds 3] [--threads 1]
 
-Every agent gets cheetah_run's sizes and a full replay buffer. The agents take turns of six updates, a multiple of every
-update frequency, so that other load on the machine affects all alike. Times are processor time. Writes
+Every agent gets cheetah_run's sizes and a full replay buffer. The agents take turns of sixty updates, a multiple of
+every update frequency, so that other load on the machine affects all alike. Times are processor time. Writes
 benchmarks/results/agent_costs.json.
 """
 
@@ -37,7 +37,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     updates = {name: ours([*overrides, f"num_threads={arguments.threads}"]) for name, overrides in AGENTS.items()}

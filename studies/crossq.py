@@ -3,8 +3,8 @@
     python studies/crossq.py [--tasks …] [--seeds 1 2 3] [--steps 20000]
 
 Three tasks, three seeds; an actor of 2 x 128 units, critics of 2 x 256, batches of 256, two environment steps per
-decision. One run of each project trains at a time, side by side, each on its own core. Networks are initialised as each
-project does it: orthogonal (ours), normal (SBX). Writes benchmarks/results/crossq.json and crossq.png and prints the
+decision. One run of each project trains at a time, side by side, each on its own core. Both start their networks
+from truncated normal weights. Writes benchmarks/results/crossq.json and crossq.png and prints the
 table. Needs .venv-bench (`make .venv-bench/stamp`). Finished runs in exp/benchmarks/crossq are reused.
 """
 

@@ -37,7 +37,7 @@ def dropped(net: Network, x: torch.Tensor, masks: Masks) -> torch.Tensor:
 
 
 class Redq:
-    """The whole algorithm on the copied weights of an agent; named differences are in docs/SYSTEMS.md.
+    """The whole algorithm on the copied weights of an agent; named differences are in docs/AGENTS.md.
 
     In every `DELAY`-th update actor, temperature and critics step by gradients at the values before the update.
     """

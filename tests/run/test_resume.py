@@ -35,6 +35,7 @@ CASES = {
         "execution=auto",
         "agent=droq",
         "updates_per_step=1",
+        "agent.actor_update_frequency=3",
         "agent.num_target_critics=1",
         *FLAT,
     ),
