@@ -4,12 +4,12 @@ import math
 from typing import Any
 
 import composed
-import formulas64
+import formulas
 import numpy as np
 import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, Given, make_agent
-from formulas64 import Network, assert_same, batches, policy, projected, soft_limited, unit_lengths, update
+from formulas import Network, assert_same, batches, policy, projected, soft_limited, unit_lengths, update
 
 from replay_buffer import Batch
 
@@ -42,7 +42,7 @@ class FlashSAC:
         )
         self.temperature = {"log": torch.tensor(math.log(0.01), requires_grad=True)}
         parts = {"actor": self.actor.weights, "critic": self.critic.weights, "alpha": self.temperature}
-        self.adams = {name: formulas64.Adam(weights) for name, weights in parts.items()}
+        self.adams = {name: formulas.Adam(weights) for name, weights in parts.items()}
         self.centres = torch.linspace(-5, 5, 101)
 
     def step(self, name: str, loss: torch.Tensor) -> None:
@@ -89,7 +89,7 @@ def test_fifty_updates_are_those_of_its_authors(last: float) -> None:
     agent = make_agent(*SMALL)
     expected = FlashSAC(agent)
     rewards = [last if done else reward for reward, done in EPISODE * UPDATES]
-    returns = formulas64.discounted_returns(rewards, [done for _, done in EPISODE * UPDATES], GAMMA)
+    returns = formulas.discounted_returns(rewards, [done for _, done in EPISODE * UPDATES], GAMMA)
     for k, (batch, eps, more) in enumerate(batches(UPDATES, ROWS)):
         ended = EPISODE[k % 4][1]
         agent.reward_normaliser.observe(np.array([rewards[k]]), np.array([ended]), GAMMA)

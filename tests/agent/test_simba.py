@@ -3,11 +3,11 @@
 import math
 from typing import Any
 
-import formulas64
+import formulas
 import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, make_agent
-from formulas64 import Network, assert_same, batches, policy, soft_limited, update
+from formulas import Network, assert_same, batches, policy, soft_limited, update
 
 from agent.networks.residual import PreNormBlock
 from replay_buffer import Batch
@@ -38,9 +38,9 @@ class SimBa:
             Network.of(module.trunk, residual) for module in (agent.actor, agent.critic, agent.critic_target)
         )
         self.temperature = {"log": torch.tensor(math.log(0.01), requires_grad=True)}
-        self.actor_adam = formulas64.Adam(self.actor.weights, weight_decay=1e-2)
-        self.critic_adam = formulas64.Adam(self.critic.weights, weight_decay=1e-2)
-        self.alpha_adam = formulas64.Adam(self.temperature)
+        self.actor_adam = formulas.Adam(self.actor.weights, weight_decay=1e-2)
+        self.critic_adam = formulas.Adam(self.critic.weights, weight_decay=1e-2)
+        self.alpha_adam = formulas.Adam(self.temperature)
 
     def alpha(self) -> torch.Tensor:
         return self.temperature["log"].detach().exp()

@@ -1,6 +1,6 @@
 import math
 
-import formulas64
+import formulas
 import pytest
 import torch
 from agents import make_agent
@@ -86,29 +86,29 @@ def test_fifty_updates_with_the_fixed_coefficient_of_the_library(use_log_entropy
     fixed = ("agent/temperature=fixed", f"agent.init_temperature={alpha!r}")
     agent = make_agent(*fixed, *rates, *narrow, "agent.batch_size=16", "agent.actor.log_std_bounds=[-10,2]")
 
-    def mlp(net: formulas64.Network, x: torch.Tensor, training: bool) -> torch.Tensor:
+    def mlp(net: formulas.Network, x: torch.Tensor, training: bool) -> torch.Tensor:
         for layer in ("0", "2"):
             x = torch.relu(net.linear(layer, x))
         return net.linear("4", x)
 
     modules = (agent.actor, agent.critic, agent.critic_target)
-    actor, critic, slow = (formulas64.Network.of(module.trunk, mlp) for module in modules)
-    actor_adam, critic_adam = formulas64.Adam(actor.weights), formulas64.Adam(critic.weights)
+    actor, critic, slow = (formulas.Network.of(module.trunk, mlp) for module in modules)
+    actor_adam, critic_adam = formulas.Adam(actor.weights), formulas.Adam(critic.weights)
 
-    def minimum(net: formulas64.Network, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    def minimum(net: formulas.Network, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         return torch.minimum(*(q(torch.cat([obs, action], 1))[:, 0] for q in net.members()))
 
-    for batch, eps, more in formulas64.batches(50, rows=16):
-        formulas64.update(agent, batch, eps, more)
+    for batch, eps, more in formulas.batches(50, rows=16):
+        formulas.update(agent, batch, eps, more)
         with torch.no_grad():
-            next_action, next_log_prob = formulas64.policy(actor, batch.next_obs, eps, formulas64.soft_limited)
+            next_action, next_log_prob = formulas.policy(actor, batch.next_obs, eps, formulas.soft_limited)
             next_value = minimum(slow, batch.next_obs, next_action) - alpha * next_log_prob
             y = batch.reward[:, 0] + 0.99 * batch.discount[:, 0] * next_value
         pairs = torch.cat([batch.obs, batch.action], 1)
         critic_adam.step(torch.stack([((q(pairs)[:, 0] - y) ** 2).mean() for q in critic.members()]).sum(), 3e-4)
-        action, log_prob = formulas64.policy(actor, batch.obs, more, formulas64.soft_limited)
+        action, log_prob = formulas.policy(actor, batch.obs, more, formulas.soft_limited)
         actor_adam.step((alpha * log_prob - minimum(critic, batch.obs, action)).mean(), 3e-4)
         for name, weight in critic.weights.items():
             slow.weights[name] = 0.995 * slow.weights[name].detach() + 0.005 * weight.detach()
-    formulas64.assert_same(agent.actor.trunk, actor)
-    formulas64.assert_same(agent.critic.trunk, critic)
+    formulas.assert_same(agent.actor.trunk, actor)
+    formulas.assert_same(agent.critic.trunk, critic)

@@ -4,12 +4,12 @@ import math
 from typing import Any
 
 import composed
-import formulas64
+import formulas
 import numpy as np
 import pytest
 import torch
 from agents import ACTION_DIM, make_agent
-from formulas64 import Network, assert_same, batches, policy, projected, unit_lengths, update
+from formulas import Network, assert_same, batches, policy, projected, unit_lengths, update
 
 from replay_buffer import Batch
 
@@ -45,7 +45,7 @@ class XQC:
         )
         self.temperature = {"log": torch.tensor(math.log(0.01), requires_grad=True)}
         parts = {"actor": self.actor.weights, "critic": self.critic.weights, "alpha": self.temperature}
-        self.adams = {name: formulas64.Adam(weights) for name, weights in parts.items()}
+        self.adams = {name: formulas.Adam(weights) for name, weights in parts.items()}
         self.centres = torch.linspace(-5, 5, 101)
 
     def step(self, name: str, loss: torch.Tensor) -> None:
@@ -88,7 +88,7 @@ def test_fifty_updates_are_those_of_its_authors() -> None:
     expected = XQC(agent)
     rewards, ended = torch.randn(UPDATES).tolist(), [k % 4 == 3 for k in range(UPDATES)]
     rewards[3], rewards[7] = 9.0, -30.0  # large ones at the end of an episode
-    returns = formulas64.discounted_returns(rewards, ended, GAMMA)
+    returns = formulas.discounted_returns(rewards, ended, GAMMA)
     for k, (batch, eps, more) in enumerate(batches(UPDATES, ROWS)):
         agent.reward_normaliser.observe(np.array([rewards[k]]), np.array([ended[k]]), GAMMA)
         spread = np.std(returns[: k + 1]) or 1.0

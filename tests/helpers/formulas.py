@@ -84,8 +84,8 @@ class Network:
 class Adam:
     """Adam with bias correction (arXiv 1412.6980, algorithm 1); with weight decay as in AdamW (arXiv 1711.05101)."""
 
-    def __init__(self, weights: Tensors, weight_decay: float = 0.0):
-        self.weights, self.weight_decay, self.count = weights, weight_decay, 0
+    def __init__(self, weights: Tensors, weight_decay: float = 0.0, beta1: float = 0.9):
+        self.weights, self.weight_decay, self.beta1, self.count = weights, weight_decay, beta1, 0
         self.first = {name: torch.zeros_like(weight) for name, weight in weights.items()}
         self.second = {name: torch.zeros_like(weight) for name, weight in weights.items()}
 
@@ -94,9 +94,9 @@ class Adam:
         self.count += 1
         gradients = torch.autograd.grad(loss, list(self.weights.values()))
         for (name, weight), g in zip(list(self.weights.items()), gradients, strict=True):
-            self.first[name] = 0.9 * self.first[name] + 0.1 * g
+            self.first[name] = self.beta1 * self.first[name] + (1 - self.beta1) * g
             self.second[name] = 0.999 * self.second[name] + 0.001 * g**2
-            m = self.first[name] / (1 - 0.9**self.count)
+            m = self.first[name] / (1 - self.beta1**self.count)
             v = self.second[name] / (1 - 0.999**self.count)
             moved = weight.detach() - lr * (m / (torch.sqrt(v) + 1e-8) + self.weight_decay * weight.detach())
             self.weights[name] = moved.requires_grad_()
