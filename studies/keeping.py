@@ -25,9 +25,9 @@ from records import Records, digest
 from training import ROOT, Curve, Job, curve, done, finish, made_by, options, ours, record_of, recorded
 
 from agent.policy_file import load_policy
+from files.tensors import load_plain
 from run.evaluation.background import make_evaluator
 from run.saving.resume import settings_of
-from utils import load_plain
 
 FOLDER = ROOT / "exp" / "benchmarks" / "keeping"
 RUNS = Records(ROOT / "benchmarks" / "results" / "keeping.csv", ("candidate", "task", "seed", "settings"))
