@@ -90,6 +90,6 @@ class ActingAgent(Components):
             return self.newest_policy.act(obs, sample, self.exploration)
         return self.policy.act(obs, sample)
 
-    def save_policy(self, path: Path) -> None:
+    def save_policy(self, path: str | Path) -> None:
         """Writes the policy alone, with the critic if greedy actions need it (see agent.policy_file.load_policy)."""
         save_policy(self.policy, path)

@@ -31,7 +31,7 @@ def recipe(factory: Any, **shapes: Any) -> Recipe:
     return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
 
 
-def save_policy(policy: Policy, path: Path) -> None:
+def save_policy(policy: Policy, path: str | Path) -> None:
     """Writes a policy into a file, which appears when it is complete.
 
     Raises:
@@ -39,7 +39,7 @@ def save_policy(policy: Policy, path: Path) -> None:
         OSError: if the file cannot be written.
     """
     state = plain_policy(policy)
-    with NewFile(path) as file:
+    with NewFile(Path(path)) as file:
         save_plain(state, file)
 
 

@@ -53,7 +53,7 @@ class Network(nn.Module):
 def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that are a saved policy but for one thing, and so refused because of it."""
     trace, path = tmp_path / "ran", tmp_path / "policy.pt"
-    make_agent(*SMALL).save_policy(path)
+    make_agent(*SMALL).save_policy(str(path))
     whole = path.read_bytes()
 
     def refused(change: Any, why: str) -> None:
