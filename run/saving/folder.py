@@ -68,7 +68,8 @@ class Lock:
 
     def __init__(self, folder: Path):
         refuse_links(folder)
-        self._path = path = folder / ".lock"
+        self._folder = folder
+        path = folder / ".lock"
         try:
             self._descriptor = open_in_place(path, os.O_RDWR | os.O_CREAT)
         except IsADirectoryError:
@@ -86,23 +87,28 @@ class Lock:
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        self._folder_descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)  # held, so that no other gets its inode
+        self._open_descriptors = [self._descriptor, self._folder_descriptor]
 
     def is_in_place(self) -> bool:
         """Returns whether the folder has been neither moved nor deleted since it was locked."""
         try:
-            return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
-        except OSError:
+            return os.path.samestat(self._folder.stat(), os.fstat(self._folder_descriptor))
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:  # a file server that does not answer may do so again
+            return True
 
     def require_in_place(self) -> None:
         """Raises FileNotFoundError unless `is_in_place`; another run may have the folder's name by now."""
         if not self.is_in_place():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path.parent))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._folder))
 
     def release(self) -> None:
         """Releases the lock; a second call does nothing."""
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
+        while self._open_descriptors:  # once each: somebody else may have the same numbers afterwards
+            with contextlib.suppress(OSError):
+                os.close(self._open_descriptors.pop())
 
 
 def wait_until_free(folder: Path, seconds: float) -> None:

@@ -52,6 +52,28 @@ def test_waiting_for_a_folder_that_somebody_works_in(tmp_path: Path, monkeypatch
     run_folder.Lock(tmp_path).release()
 
 
+def test_a_folder_is_in_place_until_it_is_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    lock = run_folder.Lock(folder)
+    (folder / ".lock").unlink()  # the folder is still the same
+    lock.require_in_place()
+
+    def no_answer(*_: object) -> None:
+        raise TimeoutError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", no_answer)
+        assert lock.is_in_place()
+    folder.rename(tmp_path / "moved")
+    folder.mkdir()
+    assert not lock.is_in_place()
+    with pytest.raises(FileNotFoundError, match=re.escape(str(folder))):
+        lock.require_in_place()
+    (tmp_path / "moved").rename(tmp_path / "moved again")
+    lock.release()
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"hydra\.run\.dir=/proc/sys/vm: the folder cannot be created or written"):
         run_folder.claim(Path("/proc/sys/vm"), "hydra.run.dir", may_exist=True)
