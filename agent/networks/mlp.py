@@ -253,7 +253,7 @@ def initialise(layer: Linear, init: Init | float) -> None:
         nn.init.zeros_(bias)
     elif init in VARIANCES:
         # Cut off, a unit normal has a standard deviation of 0.8796.
-        std = math.sqrt(VARIANCES[init] / weight.shape[-2]) / 0.87962566103423978  # type: ignore[index]
+        std = math.sqrt(VARIANCES[init] / weight.shape[-2]) / 0.87962566103423978
         nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
         nn.init.zeros_(bias)
     else:
