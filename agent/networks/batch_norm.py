@@ -81,11 +81,11 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
     def statistics(self, x: torch.Tensor) -> Statistics:
         """The statistics to normalise by: the batch's in training, the running ones in evaluation."""
         if not self.training:
-            return Statistics(self.running_mean, torch.rsqrt(self.running_var + self.eps), None, None, None, False)
+            return Statistics(False, self.running_mean, torch.rsqrt(self.running_var + self.eps))
         mean, var = _mean_and_variance(x)
         self._pending = mean, var * (x.shape[-2] / max(x.shape[-2] - 1, 1)) if self.unbiased else var
         if self._renormalises is False:
-            return Statistics(mean, torch.rsqrt(var + self.eps), None, None, None, True)
+            return Statistics(True, mean, torch.rsqrt(var + self.eps))
         running = torch.rsqrt(self.running_var + self.eps)
         r = (torch.sqrt(var + self.eps) * running).clamp_(1 / self.r_max, self.r_max)
         d = ((mean - self.running_mean) * running).clamp_(-self.d_max, self.d_max)
@@ -94,7 +94,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
             r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)
         std, shrink = torch.sqrt(var), r.square().reciprocal_()
         slope = torch.where(std > 0, 0.5 * d / (r * std), 0.0)  # a constant feature's std has no derivative
-        return Statistics(mean, torch.rsqrt(var * shrink + self.eps), d * std / r, slope, shrink, True)
+        return Statistics(True, mean, torch.rsqrt(var * shrink + self.eps), d * std / r, slope, shrink)
 
     def enter_phase(self) -> bool | None:
         """Whether the next batch is renormalised; None on a GPU, which is not waited for: its tensors decide."""

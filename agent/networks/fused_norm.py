@@ -29,12 +29,12 @@ class Statistics(NamedTuple):
     correction. `from_batch` says whether mean and variance are functions of x.
     """
 
+    from_batch: bool
     mean: torch.Tensor
     inv_std: torch.Tensor
-    offset: torch.Tensor | None
-    slope: torch.Tensor | None
-    shrink: torch.Tensor | None
-    from_batch: bool
+    offset: torch.Tensor | None = None
+    slope: torch.Tensor | None = None
+    shrink: torch.Tensor | None = None
 
     @property
     def centre(self) -> torch.Tensor:
@@ -91,7 +91,7 @@ class Normalised(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, *stats: Any) -> torch.Tensor:
         s, t = _affine_map(scale, shift, Statistics(*stats))
-        *tensors, ctx.from_batch = stats
+        ctx.from_batch, *tensors = stats
         ctx.save_for_backward(x, s, *tensors)
         return torch.addcmul(t, x, s)
 
@@ -99,10 +99,10 @@ class Normalised(torch.autograd.Function):
     @once_differentiable
     @_without_autocast
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
-        x, s, mean, inv_std, offset, slope, shrink = ctx.saved_tensors
+        x, s, *tensors = ctx.saved_tensors
         grad_t = gradient.sum(-2, keepdim=True)
         grad_s = (gradient * x).sum(-2, keepdim=True)
-        stats = Statistics(mean, inv_std, offset, slope, shrink, ctx.from_batch)
+        stats = Statistics(ctx.from_batch, *tensors)
         grad_scale, grad_shift, c1, c2 = _gradients(grad_s, grad_t, s, stats, x.shape[-2])
         # x's gradient: through the affine map, summed over members that share x, and through the statistics.
         grad_x = gradient * s
@@ -131,7 +131,7 @@ class NormalisedLinear(torch.autograd.Function):
         s, t = _affine_map(scale, shift, Statistics(*stats))
         folded, constant = weight * s.mT, _constant(t, weight, bias)
         out = _affine(x, folded, constant, dtype, relu)
-        *tensors, ctx.from_batch = stats
+        ctx.from_batch, *tensors = stats
         ctx.relu, ctx.dtype = relu, dtype
         ctx.save_for_backward(x, out if relu else None, folded, weight, s, t, *tensors)
         return out
@@ -140,8 +140,8 @@ class NormalisedLinear(torch.autograd.Function):
     @once_differentiable
     @_without_autocast
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
-        x, out, folded, weight, s, t, mean, inv_std, offset, slope, shrink = ctx.saved_tensors
-        stats = Statistics(mean, inv_std, offset, slope, shrink, ctx.from_batch)
+        x, out, folded, weight, s, t, *tensors = ctx.saved_tensors
+        stats = Statistics(ctx.from_batch, *tensors)
         if ctx.relu:  # in place
             gradient = torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=gradient)
         grad_x, grad_scale, grad_shift, grad_weight, grad_bias, c1, c2 = (None,) * 7
