@@ -178,7 +178,8 @@ def _require_choices(overrides: list[str]) -> None:
         if override.is_delete() or override.is_sweep_override() or not ("/" in group or (CONFIG_DIR / group).is_dir()):
             continue
         value = override.value()
-        if (isinstance(value, str) and value) or (isinstance(value, dict) and "_target_" in value):  # a choice or a node
+        is_node = isinstance(value, dict) and "_target_" in value
+        if (isinstance(value, str) and value) or is_node:
             continue
         if group != "preset" or not (value is None or isinstance(value, list)):  # preset takes null and lists, too
             names = ", ".join(path.stem for path in choices(group, folders_of(overrides)))
