@@ -4,6 +4,7 @@ import copy
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,6 @@ class Runs(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.lists_at: dict[int, ListReplay] = {}  # by the step of a checkpoint
         self.damaged: set[Path] = set()
-        self.lost = 0  # steps of the process before that no checkpoint has
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -84,13 +84,6 @@ class Runs(RuleBasedStateMachine):
         assert self.n_step.num_pending == sum(map(len, self.lists.pending))
         assert self.buffer.num_added == len(self.lists.rows)
 
-    @precondition(lambda self: self.lost)
-    @rule(outcomes=OUTCOMES)
-    def catch_up(self, outcomes: list[int]) -> None:
-        """Makes as many steps as the killed process, but others: its files would have the same names."""
-        self.add(([*outcomes, GOES_ON] * self.lost)[: self.lost], 1)
-        self.lost = 0
-
     @precondition(lambda self: self.lists.rows)
     @rule(in_halves=st.booleans())
     def sample(self, in_halves: bool) -> None:
@@ -111,23 +104,42 @@ class Runs(RuleBasedStateMachine):
         assert batch.reward[:, 0].tolist() == [row.reward for row in rows]
         assert batch.discount[:, 0].tolist() == [row.discount for row in rows]
 
-    @precondition(lambda self: self.writer.last_step != self.lists.num_steps)
-    @rule(operations=st.none() | st.integers(0, MOST_OPERATIONS), share=st.sampled_from([0.0, 0.5, 1.0]), to=STORAGES)
-    def save(self, operations: int | None, share: float, to: str) -> None:
-        """Saves a checkpoint, and is perhaps killed by it; then another process continues."""
-        step, before = self.lists.num_steps, self.writer.last_step
-        counters = self.buffer.state_dict()
-        run = {"replay_buffer": counters, "n_step": self.n_step.state_dict(), "storage": self.storage}
-        self.lists_at[step] = copy.deepcopy(self.lists)
-        try:
-            with killed_after(operations, self.folder, share):
-                self.writer.save(step, {"agent": {"step": step}, "run": run}, no_policy, self.buffer)
-        except Killed:
-            self.restore(to, {step, before})
-            return
-        self.damaged = {path for path in self.damaged if path.exists() and path != self.writer.path(step)}
-        self.assert_tidy()
+    @rule(outcomes=OUTCOMES)
+    def save(self, outcomes: list[int]) -> None:
+        self.add(outcomes, 1)
+        if self.write_checkpoint():
+            newest = self.writer.path(self.lists.num_steps)
+            self.damaged = {path for path in self.damaged if path.exists() and path != newest}
+            self.assert_tidy()
 
+    @rule(
+        outcomes=OUTCOMES,
+        operations=st.integers(0, MOST_OPERATIONS),
+        share=st.sampled_from([0.0, 0.5, 1.0]),
+        to=STORAGES,
+        catches_up=st.booleans(),
+    )
+    def die_while_saving(self, outcomes: list[int], operations: int, share: float, to: str, catches_up: bool) -> None:
+        """The next process may catch up, by other steps, and save: the files in between would have the same names."""
+        self.add(outcomes, 1)
+        step, before = self.lists.num_steps, self.writer.last_step
+        with suppress(Killed), killed_after(operations, self.folder, share):
+            self.write_checkpoint()
+        self.restore(to, {step, before})
+        if catches_up and self.lists.num_steps < step:
+            self.save([GOES_ON] * (step - self.lists.num_steps))
+
+    def write_checkpoint(self) -> bool:
+        """Returns whether there is something new to save."""
+        step = self.lists.num_steps
+        if step == self.writer.last_step:
+            return False
+        run = {"replay_buffer": self.buffer.state_dict(), "n_step": self.n_step.state_dict(), "storage": self.storage}
+        self.lists_at[step] = copy.deepcopy(self.lists)
+        self.writer.save(step, {"agent": {"step": step}, "run": run}, no_policy, self.buffer)
+        return True
+
+    @precondition(lambda self: self.lists.num_steps not in (0, self.writer.last_step))
     @rule(to=STORAGES)
     def kill(self, to: str) -> None:
         self.restore(to, {self.writer.last_step})
@@ -150,6 +162,7 @@ class Runs(RuleBasedStateMachine):
             return
         assert saved.step in expected_steps and saved.load("agent") == {"step": saved.step}
         assert set(broken) <= self.damaged
+        self.damaged.discard(saved.path)  # a process that was killed later may have written it again
         for path in set(newest_first(self.folder)) - self.damaged:  # a kill leaves nothing half under a final name
             Checkpoint(path).verify("agent", "run", buffer=True)
         state, killed = saved.load("run"), self.lists
@@ -163,7 +176,6 @@ class Runs(RuleBasedStateMachine):
         self.writer = CheckpointWriter(self.folder, self.keep, MINE, saved, broken)
         self.lists = copy.deepcopy(self.lists_at[saved.step])
         self.lists.num_obs = killed.num_obs  # what follows is not what followed before
-        self.lost = max(0, killed.num_steps - saved.step)
         assert len(self.buffer) == len(self.lists.stored())
         if self.lists.rows:
             self.sample(in_halves=False)
