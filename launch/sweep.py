@@ -15,6 +15,7 @@ from envs.errors import FAULTS
 from launch import own_process
 from launch.launchers import JOBLIB, RAY
 from run.saving import folder as run_folder
+from run.stopping import Requeued
 from settings.operating_system import lock
 from settings.schema import Settings
 from utils import EnvError, RunError, UserError, one_line
@@ -42,6 +43,8 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
     run_folder.unmark_failed(folder)
     try:
         return work()
+    except Requeued:
+        raise
     except FAULTS as error:
         if not isinstance(error, UserError | RunError):
             traceback.print_exc()
