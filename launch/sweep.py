@@ -17,6 +17,7 @@ from files.writing import make_folder, open_in_place
 from launch import own_process
 from launch.launchers import JOBLIB, RAY
 from run.saving import folder as run_folder
+from run.stopping import Requeued
 from settings.schema import Settings
 from utils import EnvError, RunError, UserError, one_line
 
@@ -43,6 +44,8 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
     run_folder.unmark_failed(folder)
     try:
         return work()
+    except Requeued:
+        raise
     except FAULTS as error:
         if not isinstance(error, UserError | RunError):
             traceback.print_exc()

@@ -29,6 +29,10 @@ class Stopped(KeyboardInterrupt):
         self.exit_code = exit_code
 
 
+class Requeued(SystemExit):
+    """submitit's handler has queued the job again, and ends the process; no failure of the run."""
+
+
 class Interrupted(BaseException):
     """Interrupts work that changes no state of the run, such as an evaluation."""
 
@@ -106,5 +110,8 @@ class Stopping:
         handler = self._previous.get(self.signal_number)
         if self.signal_number in signals("SIGUSR2") and callable(handler):
             print(message, flush=True)
-            handler(self.signal_number, None)
+            try:
+                handler(self.signal_number, None)
+            except SystemExit as end:
+                raise Requeued(end.code) from None
         raise Stopped(message, EXIT_INTERRUPTED if self.signal_number == signal.SIGINT else EXIT_SAVED)

@@ -20,7 +20,7 @@ from run.provenance import Provenance
 from run.saving import best
 from run.saving import folder as run_folder
 from run.saving.state import SavedRun
-from run.stopping import Stopped, Stopping
+from run.stopping import Requeued, Stopped, Stopping
 from run.summary import summary
 from settings.schema import Settings
 from utils import EnvError, RunError, UserError, one_line
@@ -139,6 +139,8 @@ class Workspace:
             if isinstance(interrupt, Stopped):
                 raise
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
+        except Requeued:
+            raise
         except (RunError, OSError, SystemExit) as error:
             raise self._failure(error) from error.__cause__ or error
         finally:

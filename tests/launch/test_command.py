@@ -53,7 +53,7 @@ from utils import UserError
         ("agent.critic.hidden_dim=0", "greater than 0"),
         ("agent.discount=1.5", "less than or equal to 1"),
         ("agent.actor.log_std_bounds=[2,-5]", "lower bound comes first"),
-        ("agent.actor.log_std_bounds=[1,2,3]", "at most 2 items"),
+        ("agent.actor.log_std_bounds=[1,2,3]", "a list of 2 values goes here"),
         ("agent.actor.log_std_bounds=[-inf,2]", "finite"),
         ("agent.critic_betas=[0.9,1.0]", "less than 1"),
         ("reward_scale=nan", "finite"),

@@ -21,6 +21,7 @@ from runs import ROOT, SILENT, assert_same
 from launch import command as command_line
 from launch import launchers, own_process, sweep
 from run.saving import folder as run_folder
+from run.stopping import Requeued
 from settings import compose
 from settings.operating_system import usable_cpus
 from utils import RunError, UserError
@@ -74,11 +75,12 @@ def test_a_failure_without_a_folder_to_note_it_in_is_raised(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_is_no_runs_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [KeyboardInterrupt, Requeued])
+def test_ctrl_c_or_a_job_queued_again_is_no_runs_failure(tmp_path: Path, end: type[BaseException]) -> None:
     def interrupt() -> float:
-        raise KeyboardInterrupt
+        raise end
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(end):
         sweep.guarded(interrupt, tmp_path, [])
     assert run_folder.failures(tmp_path) == {}
 

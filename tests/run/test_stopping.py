@@ -71,7 +71,7 @@ def test_the_grace_period_ends_a_step_that_does_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(threading, "Timer", Instantly)
-    monkeypatch.setattr(os, "_exit", exits := [].append)
+    monkeypatch.setattr(stopping, "_exit", exits := [].append)
     with Stopping(grace_s=7):
         os.kill(os.getpid(), signal.SIGTERM)
     assert exits.__self__ == [75]
@@ -80,7 +80,7 @@ def test_the_grace_period_ends_a_step_that_does_not(
 
 def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
-    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(stopping, "_exit", codes.append)
     with Stopping(grace_s=7) as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.signal_number == signal.SIGINT and not codes
