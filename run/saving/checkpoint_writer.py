@@ -103,7 +103,7 @@ class CheckpointWriter:
             sync(partial / MANIFEST)
             sync(partial)
             if target.exists():  # a damaged checkpoint of this step
-                target.replace(target.with_name(f".{target.name}.gone"))
+                _set_aside(target)
             partial.replace(target)
             sync(self._folder)
         except OSError:
@@ -120,8 +120,7 @@ class CheckpointWriter:
         kept = [path for path in folders if path not in broken][: self._keep]
         for path in folders:
             if path not in kept:
-                # Renamed before it is deleted, so that half a checkpoint never has the name of one.
-                path.replace(path.with_name(f".{path.name}.gone"))
+                _set_aside(path)
         for path in self._folder.glob(".step_*"):
             shutil.rmtree(path, ignore_errors=True)
         self._broken = ()
@@ -134,6 +133,13 @@ class CheckpointWriter:
             with contextlib.suppress(BrokenError, UserError):
                 listed += Checkpoint(path).segments
         on_disk.remove_unlisted(self._folder / BUFFER, listed)
+
+
+def _set_aside(path: Path) -> None:
+    """Renames a checkpoint before it is deleted, so that half a checkpoint never has the name of one."""
+    gone = path.with_name(f".{path.name}.gone")
+    shutil.rmtree(gone, ignore_errors=True)  # of a killed process
+    path.replace(gone)
 
 
 def write_state(state: Any, path: Path) -> str:
