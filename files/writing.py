@@ -190,7 +190,14 @@ def make_folder(path: Path) -> None:
 
 def remove_folder(path: Path) -> None:
     """Deletes a folder. It is renamed first, so that half of it never has its name."""
-    shutil.rmtree(rename(path, f".{path.name}.gone"), ignore_errors=True)
+    shutil.rmtree(set_aside(path), ignore_errors=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Renames a folder that is to be deleted, in place of one that a killed process left; returns its new path."""
+    gone = f".{path.name}.gone"
+    shutil.rmtree(path.with_name(gone), ignore_errors=True)
+    return rename(path, gone)
 
 
 def rename(path: Path, name: str) -> Path:

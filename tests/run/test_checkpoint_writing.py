@@ -83,6 +83,16 @@ def test_checkpoints_that_cannot_be_deleted_are_deleted_after_the_next(tmp_path:
     assert names(tmp_path) == ["step_13"] and not gone.exists()
 
 
+def test_what_a_killed_process_was_deleting_is_in_nobodys_way(tmp_path: Path) -> None:
+    save(tmp_path, 5, keep=1)
+    for step in (5, 9):
+        (tmp_path / f"checkpoints/.step_{step}.gone").mkdir()
+        (tmp_path / f"checkpoints/.step_{step}.gone/agent.pt").write_text("half")
+    (tmp_path / "checkpoints/step_5").rename(tmp_path / "checkpoints/step_9")  # damaged: of another step
+    save(tmp_path, 9, 13, keep=1)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_13"]
+
+
 def raises(error: Exception) -> Callable[..., None]:
     def function(*_: Any) -> None:
         raise error
