@@ -100,6 +100,11 @@ def forked(folder: Path, *arguments: str, die: bool = False) -> tuple[int | None
 class _NoLock:
     def __init__(self, folder: Path): ...
 
+    def is_in_place(self) -> bool:
+        return True
+
+    def require_in_place(self) -> None: ...
+
     def release(self) -> None: ...
 
 

@@ -271,7 +271,7 @@ TYPES = [
         *(("agent.critic_tau", "2"), ("agent.critic_tau", "fast"), ("agent.batch_size", "0.5")),
         *(("agent.critic_betas", "[0.9]"), ("agent.critic_betas", "[0.9,0.9,0.9]"), ("agent.critic_betas", "[]")),
         *(("agent.actor.log_std_limit", "hard"), ("agent.init_temperature", "-1"), ("agent.actor_q", "max")),
-        *(("agent.critic.init", "xavier"), ("agent.name", "null"), ("agent.critic.head", "tqc")),
+        *(("agent.critic.init", "glorot"), ("agent.name", "null"), ("agent.critic.head", "tqc")),
         ("agent._target_", "null"),
         *(("logger._target_", "nope"), ("evaluator._target_", "logger.Nope"), ("evaluator", "null")),
         *(("replay_buffer._target_", "3"), ("replay_buffer", "3"), ("logger.sinks", "3"), ("agent.critic", "null")),
@@ -303,7 +303,7 @@ def test_a_wrong_command_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["train.py", *(shlex.split(line) or [""])])
 
-    def started(*_: object) -> None:
+    def started(*_: object, **__: object) -> None:
         raise AssertionError("a run would have begun")
 
     monkeypatch.setattr(command, "hydra_main", started)

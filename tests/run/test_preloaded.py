@@ -83,7 +83,11 @@ def test_normalisers_see_every_transition_once(tmp_path: Path) -> None:
     everything = np.concatenate([[*np.asarray(e.observations)[:-1], *np.asarray(e.observations)[1:]] for e in EPISODES])
     assert agent.observation_normaliser.count == len(everything) == 36
     np.testing.assert_allclose(agent.observation_normaliser.mean, everything.mean(0))
-    largest = max(abs(sum(GAMMA**k * r for k, r in enumerate(e.rewards[::-1]))) for e in EPISODES)
+    largest = running = 0.0
+    for episode in EPISODES:
+        for left, reward in zip(range(len(episode.rewards))[::-1], episode.rewards, strict=True):
+            running = reward + (GAMMA * running if left else 0.0)  # without the return before the last reward
+            largest = max(largest, abs(running))
     assert agent.reward_normaliser.state_dict()["largest"] == pytest.approx(largest)
     run.run()  # of three environments, after one
     run.close()
