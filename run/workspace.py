@@ -142,7 +142,7 @@ class Workspace:
         except Requeued:
             raise
         except (RunError, OSError, SystemExit) as error:
-            raise self._failure(error) from error.__cause__ or error
+            raise self._failure(error) from (error.__cause__ if isinstance(error, EnvError) else error)
         finally:
             with contextlib.suppress(OSError, UserError):  # plot.py reports what is wrong with a log
                 self.logger.close()

@@ -26,8 +26,12 @@ def test_the_page_knows_every_agent_and_every_part() -> None:
     assert table().keys() == {(name, part) for name in names for part in PARTS}
 
 
+# Those of the replay buffer are in test_pairs.py, as an agent alone knows nothing of them.
+OF_AGENTS = [(name, part) for name, part in sorted(table()) if not PARTS[part][0].startswith("replay_buffer")]
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize(("name", "part"), sorted(table()))
+@pytest.mark.parametrize(("name", "part"), OF_AGENTS)
 def test_it_trains_in_every_execution_and_resumes_or_is_refused(name: str, part: str) -> None:
     if not table()[name, part]:
         with pytest.raises(UserError, match=r"^agent\.[\w.]+[=:] ?"):
