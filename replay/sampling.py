@@ -54,12 +54,11 @@ class Prioritised(Validated):
             batch_size: B.
         """
         self._follow(num_added, length)
-        total = self._tree.total
-        places = self._tree.find((np.arange(batch_size) + rng.random(batch_size)) * (total / batch_size))
+        places = self._tree.find((np.arange(batch_size) + rng.random(batch_size)) * (self._tree.total / batch_size))
         if self._floor:
             return places, np.ones(batch_size)
         beta = min(1.0, self._beta + (1 - self._beta) * num_added / self._beta_rows)
-        weights = (length * self._tree.values[places] / total) ** -beta
+        weights = self._tree.values[places] ** -beta  # (N P)^-beta, but for a factor that the division takes out
         return places, weights / weights.max()
 
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:

@@ -182,8 +182,8 @@ class Workspace:
             kept = f"its folder {self.work_dir} was moved or deleted while it ran"
         else:
             kept = f"the last good checkpoint is {last}" if last and last.is_dir() else "nothing was saved"
-        said = f"{reason}; stopped at step {self.step}; {kept}"
-        return EnvError(said, error.trace) if isinstance(error, EnvError) else RunError(said)
+        message = f"{reason}; stopped at step {self.step}; {kept}"
+        return EnvError(message, error.trace) if isinstance(error, EnvError) else RunError(message)
 
     def _stop(self) -> None:
         assert self.stopping.signal_number is not None

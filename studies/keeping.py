@@ -163,16 +163,16 @@ def main() -> None:
     parser.add_argument("--newest", choices=WHOLE, help="an averaged candidate, whose runs also give the preset's")
     args = parser.parse_args()
     if args.newest:
-        there = found()
+        records = found()
         for task, seed in product(args.tasks, args.seeds):
-            if (args.newest, task, seed) in there and (BASE, task, seed) not in there:
+            if (args.newest, task, seed) in records and (BASE, task, seed) not in records:
                 RUNS.add((BASE, task, seed, settings(BASE)), newest(args.newest, task, seed))
     elif not args.report:
-        there = found()
+        records = found()
         missing = [
             (candidate, task, seed)
             for seed, candidate, task in product(args.seeds, args.candidates, args.tasks)
-            if (candidate, task, seed) not in there
+            if (candidate, task, seed) not in records
         ]
         run([key for key in missing if key[0] == BASE])  # the others may go on from there
         run([key for key in missing if key[0] != BASE])

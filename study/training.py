@@ -40,8 +40,8 @@ def averages(group: Group) -> dict[str, Average]:
 
 
 def _thinned(curve: Points, ends: np.ndarray) -> Points:
-    """Averages a run's rows up to each of the steps `ends`, from the one before; a row after the last is left out."""
+    """Averages a run's rows up to each of the steps `ends`, from the one before; later rows belong to the last."""
     steps, values = map(np.asarray, curve)
-    bins = np.searchsorted(ends, steps)
-    filled = np.unique(bins[bins < len(ends)])
+    bins = np.minimum(np.searchsorted(ends, steps), len(ends) - 1)
+    filled = np.unique(bins)
     return ends[filled].tolist(), [float(values[bins == number].mean()) for number in filled]

@@ -9,6 +9,7 @@ import torch
 from agents import ACTION_DIM, OBS_DIM
 from stand_in_graphs import fill
 
+from replay.device import DeviceReplayBuffer, choose_storage
 from replay.frames import FrameBuffer
 from replay.sampling import Fading, Prioritised
 from replay.sum_tree import FAN_OUT, SumTree
@@ -202,6 +203,17 @@ def test_a_forged_state_is_refused(forged: dict[str, Any]) -> None:
 def test_it_is_refused_without_replacement() -> None:
     with pytest.raises(UserError, match=r"^sample_with_replacement=false: only rows that are drawn uniformly"):
         ReplayBuffer((4,), (2,), 10, CPU, with_replacement=False, sampling=Fading)
+
+
+def test_it_draws_on_the_host_so_a_gpu_gets_its_batches_from_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = r"^replay_storage=device: it draws uniformly only; choose pinned or host, or replay_buffer=uniform$"
+    with pytest.raises(UserError, match=refusal):
+        DeviceReplayBuffer((4,), (2,), 10, CPU, sampling=Fading)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 10**9))
+    gpu = torch.device("cuda")
+    assert [choose_storage("auto", gpu, True, 10, 100, uniform) for uniform in (True, False)] == ["device", "pinned"]
+    with pytest.raises(UserError, match=refusal):
+        choose_storage("device", CPU, True, 10, 100, uniform=False)
 
 
 def test_an_empty_buffer_says_so() -> None:

@@ -54,10 +54,7 @@ def test_the_command_prints_its_traceback_behind_the_line(
             "no way back",
             marks=pytest.mark.thorough,
         ),
-        pytest.param(
-            *("ProbeFaultyShape-v0", r"observation of shape \(4,\) where .*; stopped at step 84; .*step_60", ""),
-            marks=pytest.mark.thorough,
-        ),
+        ("ProbeFaultyShape-v0", r"observation of shape \(4,\) where .*; stopped at step 84; .*step_60", ""),
     ],
 )
 def test_what_breaks_in_an_environments_own_process_is_one_line_too(

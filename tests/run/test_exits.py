@@ -63,8 +63,8 @@ def test_what_ends_the_process_elsewhere_is_a_line_too(
 
 def test_the_other_runs_of_a_sweep_go_on(command: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> None:
     assert command("-m", *ENDING, "env_kwargs.how=os,sys,none", "hydra.sweep.dir=sw") == 3
-    said = capfd.readouterr().err
-    assert "train.py: 2 of the sweep's runs failed:" in said
+    printed = capfd.readouterr().err
+    assert "train.py: 2 of the sweep's runs failed:" in printed
     for how in exits.HOW:
         failed = json.loads(Path(f"sw/env_kwargs.how-{how}/failed.json").read_text())
         assert failed["reason"].startswith("env=ProbeEnding-v0: its step raised SystemExit: 0; stopped at step 42")

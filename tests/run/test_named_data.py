@@ -59,9 +59,9 @@ def test_preloaded_rows_are_read_again_only_where_the_command_names_them(
         patch.setattr(sources, "_open", None)  # nothing is looked at
         for wrong in ((), ("trust=other/data",), (f"trust={private.parent}",)):
             assert command(*line, *wrong) == 2
-            said = capsys.readouterr().err
-            assert "would be read outside of this folder" in said and said.count("\n") == 1
-            assert shlex.split(said.partition("if they are yours, add ")[2]) == [preload]
+            printed = capsys.readouterr().err
+            assert "would be read outside of this folder" in printed and printed.count("\n") == 1
+            assert shlex.split(printed.partition("if they are yours, add ")[2]) == [preload]
     assert files(folder) == before
     assert command(*line, preload) == 0
     assert "18 transitions" in capsys.readouterr().out
@@ -95,8 +95,8 @@ def test_a_seed_policy_is_read_in_the_folder_alone(
     (folder / "seed_policy.pt").unlink()
     line = (f"resume={folder}", "trust=probes")
     assert command(*line) == 2
-    said = capsys.readouterr().err
-    assert f"{folder}/seed_policy.pt: missing; it was a copy of seed_policy={policy}" in said
+    printed = capsys.readouterr().err
+    assert f"{folder}/seed_policy.pt: missing; it was a copy of seed_policy={policy}" in printed
     assert not (folder / "seed_policy.pt").exists()
     shutil.move(policy, folder / "seed_policy.pt")
     assert command(*line) == 0
@@ -114,9 +114,9 @@ def test_a_path_for_an_environment_is_asked_for(
     monkeypatch.setattr(sys, "argv", ["evaluate.py", str(copied), "--no-video"])
     for run, added in ((evaluate.main, "--trust"), (lambda: command(f"resume={copied}"), "trust=")):
         assert run() == 2  # type: ignore[operator]
-        said = capsys.readouterr().err
-        assert f"env_kwargs.xml_file={text}: outside of this folder, so it is not read" in said
-        assert added in said and said.count("\n") == 1
+        printed = capsys.readouterr().err
+        assert f"env_kwargs.xml_file={text}: outside of this folder, so it is not read" in printed
+        assert added in printed and printed.count("\n") == 1
     for named in ([f"trust={text}"], [f"env_kwargs.xml_file={text}", "env=HalfCheetah-v5"]):
         assert command(f"resume={copied}", *named) == 2
         assert "it is not read" not in capsys.readouterr().err

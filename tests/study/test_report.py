@@ -45,7 +45,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
                     sweep / f"{env}-{place}-{seed}", returns, env=env, seed=seed, length=120_000, experiment=label
                 )
                 if label == "plain" and env == "cheetah_run":
-                    rows = [f"{1000 * k},{seed},{k / 100 if k > 1 else ''}" for k in range(1, 121)]
+                    rows = [
+                        f"{1000 * k},{seed},{k / 100 if k > 1 else ''}" for k in range(1, 122)
+                    ]  # the last episode ends behind the run's length
                     (run / "train.csv").write_text("\n".join(["step,critic_loss,actor_entropy", *rows, ""]))
                 if seed == 1:
                     film(run, 60_000)
@@ -141,6 +143,7 @@ def test_losses_and_entropies_unfold_with_the_mean_of_each_group(page: Any) -> N
     (of_loss,), (of_entropy,) = (panel["lines"] for panel in data["panels"][1])
     assert of_loss["values"] == [2.0] * 50 and of_loss["low"] == [1.0] * 50 and of_loss["high"] == [3.0] * 50
     assert of_entropy["steps"][:2] == [2400, 4800] and of_entropy["values"][:2] == [0.02, 0.035]  # rows 2; 3 and 4
+    assert (of_entropy["steps"][-1], of_entropy["values"][-1]) == (120_000, 1.195)  # rows 118 to 121
     page.find_element("tag name", "summary").click()
 
 
