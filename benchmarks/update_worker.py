@@ -56,7 +56,6 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
     from hydra.utils import instantiate
 
     from replay.frames import FrameBuffer
-    from replay_buffer import ReplayBuffer
     from run.agents import build_agent
     from run.env_spec import EnvSpec
     from run.execution import choose_execution, set_execution
@@ -79,8 +78,8 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
         capacity = cfg.replay_buffer_capacity
         buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, frame_stack=cfg.frame_stack)
     else:
-        sampling = instantiate(cfg.replay_buffer["sampling"], _convert_="all")
-        buffer = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), NUM_STORED, device, sampling=sampling)
+        make_buffer = instantiate(cfg.replay_buffer, capacity=NUM_STORED, _convert_="all")
+        buffer = make_buffer(obs_shape=(OBS_DIM,), action_shape=(ACTION_DIM,), device=device)
     for obs, action, reward, next_obs in image_transitions(image, capacity) if cfg.from_pixels else transitions():
         buffer.add(obs, action, reward, next_obs, False, False)
     return agent, buffer
