@@ -45,20 +45,27 @@ def rates(final: float, start: float = 1e-3) -> tuple[str, ...]:
     return tuple(f"agent.{part}_lr={schedule}" for part in ("alpha", "actor", "critic"))
 
 
+SLOW = (
+    *(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic")),
+    *(f"agent.{part}_lr=3e-4" for part in ("alpha", "actor", "critic")),
+    "agent.critic_tau=0.005",
+)
 LATE: dict[str, tuple[str, ...]] = {  # the preset until FORK
     "rates fall to a tenth": rates(1e-4),
     "rates fall to a half": rates(5e-4),
 }
 WHOLE: dict[str, tuple[str, ...]] = {
     BASE: (),
-    "unit lengths, slow targets, rates of 3e-4": (
-        *(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic")),
-        *(f"agent.{part}_lr=3e-4" for part in ("alpha", "actor", "critic")),
-        "agent.critic_tau=0.005",
-    ),
+    "unit lengths, slow targets, rates of 3e-4": SLOW,
     "weight decay of critics, 1e-2": ("agent.critic_weight_decay=1e-2",),
     "average, 0.0005": ("agent.actor_average_share=0.0005",),
     "average, 0.001": ("agent.actor_average_share=0.001",),
+    "average, 0.0005, fading rows": ("agent.actor_average_share=0.0005", "replay_buffer=fading"),
+    "average, 0.0005, unit lengths, slow targets, rates of 3e-4": ("agent.actor_average_share=0.0005", *SLOW),
+    "average, 0.0005, weight decay of critics, 1e-2": (
+        "agent.actor_average_share=0.0005",
+        "agent.critic_weight_decay=1e-2",
+    ),
     "average, 0.0005, rates fall to a tenth": ("agent.actor_average_share=0.0005", *rates(1e-4)),
     "average, 0.001, rates fall to a tenth": ("agent.actor_average_share=0.001", *rates(1e-4)),
 }

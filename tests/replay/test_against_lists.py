@@ -194,8 +194,9 @@ class Runs(RuleBasedStateMachine):
         assert all(segment.stop > oldest for segment in checkpoints[0].segments if segment.ring == "rows")
 
 
+@pytest.mark.parametrize("num_examples", [15, pytest.param(150, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("has_images", [False, True])
-def test_a_run_holds_what_lists_hold(has_images: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_holds_what_lists_hold(has_images: bool, num_examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a killed process loses nothing that it has written
-    examples = settings(max_examples=80, stateful_step_count=40)
+    examples = settings(max_examples=num_examples, stateful_step_count=40)
     run_state_machine_as_test(partial(Runs, has_images), settings=examples)
