@@ -279,7 +279,9 @@ TYPES = [
 ]
 
 
-LINES = NODES + PARTS + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS + TYPES
+ALL = NODES + PARTS + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS + TYPES
+# A third of a second each: here are some of every kind, and `make thorough` has the rest.
+LINES = [pytest.param(*case, marks=() if index % 3 == 0 else pytest.mark.thorough) for index, case in enumerate(ALL)]
 LIMIT_S = 120  # for what would take for ever; any of them takes under a second
 
 

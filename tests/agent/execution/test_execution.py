@@ -206,7 +206,7 @@ def test_a_capture_that_fails_names_the_way_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("sac", "td3") else pytest.param(name, marks=pytest.mark.thorough) for name in AGENTS]
+    "name", [name if name == "td3" else pytest.param(name, marks=pytest.mark.thorough) for name in AGENTS]
 )
 def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
