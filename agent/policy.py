@@ -86,6 +86,8 @@ class Policy:
     def act(self, obs: np.ndarray, sample: bool = False, held: HeldNoise | None = None) -> np.ndarray:
         """Chooses actions, as Agent.act: (obs_dim,) or (B, obs_dim) -> (|A|,) or (B, |A|), float32.
 
+        Discrete actions are integers from 0, (1,) or (B, 1), int64.
+
         Args:
             obs: images, uint8, have three dimensions, or four.
             held: holds the noise of samples for several steps; None draws it anew in each.
@@ -106,7 +108,7 @@ class Policy:
             obs = self.normaliser(obs)
         dist = self.actor(obs)
         action = dist.sample(*noise) if noise else dist.greedy(lambda actions: self._q1(obs, actions))
-        return [action.clamp(*self.action_range)]
+        return [action.clamp(*self.action_range).to(action.dtype)]
 
     def trace(self) -> None:
         """From now on, `act` runs a traced program of `actions`, one per batch size, with the same bytes."""
@@ -141,14 +143,17 @@ class Policy:
 class UniformPolicy:
     """Draws uniform actions, whatever the observation: the policy of the seed steps."""
 
-    def __init__(self, action_dim: int, action_range: tuple[float, float], seed: int):
+    def __init__(self, action_dim: int, action_range: tuple[float, float], seed: int, discrete: bool = False):
         self._action_dim = action_dim
         self._action_range = action_range
+        self._discrete = discrete
         self._rng = np.random.default_rng(seed)
 
     def act(self, obs: np.ndarray, sample: bool = True) -> np.ndarray:
-        """Actions, float32: (|A|,) for (obs_dim,) or (C, H, W), (B, |A|) for a batch of them."""
+        """Actions as Policy.act gives them: (|A|,) for (obs_dim,) or (C, H, W), (B, |A|) for a batch of them."""
         batch = obs.shape[:1] if obs.ndim in (2, 4) else ()
+        if self._discrete:
+            return self._rng.integers(self._action_dim, size=(*batch, 1))
         return self._rng.uniform(*self._action_range, (*batch, self._action_dim)).astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:

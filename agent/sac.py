@@ -21,6 +21,7 @@ from agent.api import (
     refuse_batch_norm,
 )
 from agent.critic import RandomSubset
+from agent.soft_actor import PartOfUpdate
 
 
 class SACAgent(SoftActorAgent):
@@ -64,11 +65,15 @@ class SACAgent(SoftActorAgent):
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's may be left out
-        metrics, outputs = self.update_in_order(
-            self.update_order,
-            partial(self._update_critic, batch, next_noise),
-            partial(self._update_actor, batch, noise),
+        return self.update_networks(
+            partial(self._update_critic, batch, next_noise), partial(self._update_actor, batch, noise)
         )
+
+    def update_networks(
+        self, update_critic: PartOfUpdate, update_actor: PartOfUpdate
+    ) -> tuple[Metrics, HistogramInputs]:
+        """`update_in_order`, then the targets' step if it is due."""
+        metrics, outputs = self.update_in_order(self.update_order, update_critic, update_actor)
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)
         return metrics, outputs
