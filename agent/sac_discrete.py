@@ -7,10 +7,10 @@ from typing import Any, Literal
 import torch
 
 from agent.api import Batch, HistogramInputs, Metrics, Noise, PositiveInt, Schedule, UnitInterval, UserError, losses
-from agent.sac import SACAgent
+from agent.slow_targets import SlowTargetsAgent
 
 
-class SACDiscreteAgent(SACAgent):
+class SACDiscreteAgent(SlowTargetsAgent):
     """Critics that give a value for each action, and an actor that gives a probability for each.
 
     Expectations over actions are sums, so that an update needs no noise, and the temperature follows the exact entropy.
@@ -19,7 +19,7 @@ class SACDiscreteAgent(SACAgent):
         action_dim: the number of actions.
         target_entropy: as in SoftActorAgent; `auto` is a share of the largest, `target_entropy_share` * log |A|.
         target_entropy_share: 0.98 in the paper.
-        sac: arguments of agent.sac.SACAgent. `target_entropy_per_dim` has no effect.
+        slow_targets: arguments of agent.slow_targets.SlowTargetsAgent. `target_entropy_per_dim` has no effect.
 
     Raises:
         UserError: for a head whose targets have no mean over actions, and for held noise.
@@ -32,10 +32,10 @@ class SACDiscreteAgent(SACAgent):
         action_dim: PositiveInt,
         target_entropy: float | Literal["auto"] | Schedule = "auto",
         target_entropy_share: UnitInterval = 0.98,
-        **sac: Any,
+        **slow_targets: Any,
     ):
         entropy = target_entropy_share * math.log(action_dim) if target_entropy == "auto" else target_entropy
-        super().__init__(action_dim=action_dim, target_entropy=entropy, **sac)
+        super().__init__(action_dim=action_dim, target_entropy=entropy, **slow_targets)
         head = self.critic.head
         if not getattr(head, "averages_targets", False):
             raise UserError(
@@ -43,16 +43,13 @@ class SACDiscreteAgent(SACAgent):
                 "which quantiles have none of; choose agent.networks.CategoricalHead, or null"
             )
         if self.exploration is not None:
-            raise UserError("agent/exploration: held noise is for continuous actions; choose none")
+            raise UserError("agent.exploration: held noise is for continuous actions; choose none")
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """See SACAgent.update_step."""
-        return self.update_networks(
-            partial(self._update_critic_on, batch),
-            partial(self._update_actor_on, self.observations.first_view(batch.obs)),
-        )
+        """See SlowTargetsAgent.update_networks."""
+        return self.update_networks(partial(self._update_critic, batch), partial(self._update_actor, batch))
 
-    def _update_critic_on(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def _update_critic(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
         head, rows, num_actions = self.critic.head, len(batch.reward), self.action_dim
         with torch.no_grad():
             log_probs = self.actor(batch.next_obs).log_probs
@@ -66,7 +63,8 @@ class SACDiscreteAgent(SACAgent):
         index = batch.action.long().unsqueeze(-1).expand(len(outputs), -1, -1, outputs.shape[-1])
         return self.step_critic(batch, outputs.gather(2, index).squeeze(2), target)
 
-    def _update_actor_on(self, obs: torch.Tensor, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def _update_actor(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+        obs = self.observations.first_view(batch.obs)
         log_probs = self.actor(obs).log_probs
         with torch.no_grad():
             q = self.q_reduction(self.frozen_critic(obs))
