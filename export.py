@@ -192,13 +192,20 @@ def _load(kind: str, path: Path, own_actions: Any) -> Act:
 
 
 def worst_difference(act: Act, policy: Policy, obs: np.ndarray, own_actions: Any) -> float:
-    """Returns the largest difference between actions of a file and of the policy, in [-1, 1], over all batch sizes."""
+    """Returns the largest difference between actions of a file and of the policy, in [-1, 1], over all batch sizes.
+
+    Of discrete actions it is how much less probable the file's are, as a logarithm: rounding may decide between equals.
+    """
     expected = policy.act(obs).astype(np.float64)
+    log_probs = policy.log_probs(obs) if own_actions.is_discrete else None
     worst = 0.0
     for size in BATCH_SIZES:
         for start in range(0, len(obs), size):
             actions = own_actions.scaled(act(obs[start : start + size]))
             differences = np.abs(actions - expected[start : start + size])
+            if log_probs is not None and policy.action_range[0] <= actions.min() <= actions.max() < log_probs.shape[1]:
+                rows = log_probs[start : start + size]
+                differences = rows.max(1) - np.take_along_axis(rows, actions.astype(np.int64), 1)[:, 0]
             worst = max(worst, float(differences.max())) if np.isfinite(differences).all() else float("inf")
     return worst
 

@@ -104,11 +104,18 @@ class Policy:
     def actions(self, inputs: Tensors) -> Tensors:
         """The tensor operations of `act`: [obs (B, obs_dim)] or [obs, noise (B, noise_dim)] -> [actions (B, |A|)]."""
         obs, *noise = inputs
-        if self.normaliser is not None:
-            obs = self.normaliser(obs)
+        obs = self._normalised(obs)
         dist = self.actor(obs)
         action = dist.sample(*noise) if noise else dist.greedy(lambda actions: self._q1(obs, actions))
         return [action.clamp(*self.action_range).to(action.dtype)]
+
+    @torch.no_grad()
+    def log_probs(self, obs: np.ndarray) -> np.ndarray:
+        """log pi(a|o) of every discrete action, (B, |A|)."""
+        return self.actor(self._normalised(self._to_device(torch.from_numpy(obs)))).log_probs.cpu().numpy()
+
+    def _normalised(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs if self.normaliser is None else self.normaliser(obs)
 
     def trace(self) -> None:
         """From now on, `act` runs a traced program of `actions`, one per batch size, with the same bytes."""
