@@ -80,7 +80,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
             if kind == "policy":
                 save_plain(plain_policy(policy), file)
             else:
-                greedy = Greedy(policy, own_actions.low, own_actions.high)
+                greedy = Greedy(policy, own_actions)
                 file.write(onnx_bytes(greedy, obs[:8]) if kind == "onnx" else torchscript_bytes(greedy, obs[:8]))
             file.flush()
             difference = worst_difference(_load(kind, new.partial, own_actions), policy, obs, own_actions)
@@ -137,6 +137,7 @@ def _description(source: RunPolicy, kind: str, env: gym.Env) -> dict[str, Any]:
     cfg, own_actions = source.cfg, env.get_wrapper_attr("own_actions")
     obs_shape = list(env.observation_space.shape or ())
     obs_dtype = "float32" if len(obs_shape) == 1 else "uint8"
+    action_dtype = "int64" if own_actions.is_discrete else "float32"
     settings = {"settings": dataclasses.asdict(cfg)} if kind == "policy" else {}
     return {
         "format": FORMAT,
@@ -145,7 +146,7 @@ def _description(source: RunPolicy, kind: str, env: gym.Env) -> dict[str, Any]:
         "agent": cfg.agent["name"],
         "step": source.step,
         "input": {"name": INPUT, "shape": ["batch", *obs_shape], "dtype": obs_dtype},
-        "output": {"name": OUTPUT, "shape": ["batch", *own_actions.low.shape], "dtype": "float32"},
+        "output": {"name": OUTPUT, "shape": ["batch", *own_actions.low.shape], "dtype": action_dtype},
         "action_low": own_actions.low.tolist(),
         "action_high": own_actions.high.tolist(),
         "action_dtype": str(own_actions.dtype),
@@ -175,7 +176,7 @@ def _load(kind: str, path: Path, own_actions: Any) -> Act:
         policy = load_policy(path)
         return lambda obs: (
             own_actions.low
-            + (policy.act(obs).reshape(-1, *own_actions.low.shape) + 1.0) * (own_actions.high - own_actions.low) / 2
+            + (policy.act(obs).reshape(-1, *own_actions.low.shape) + own_actions.shift) * own_actions.half
         )
     data = read_bytes(path)  # both libraries read paths as UTF-8, whatever the locale
     if kind == "torchscript":
@@ -191,14 +192,20 @@ def _load(kind: str, path: Path, own_actions: Any) -> Act:
 
 
 def worst_difference(act: Act, policy: Policy, obs: np.ndarray, own_actions: Any) -> float:
-    """Returns the largest difference between actions of a file and of the policy, in [-1, 1], over all batch sizes."""
+    """Returns the largest difference between actions of a file and of the policy, in [-1, 1], over all batch sizes.
+
+    Of discrete actions it is how much less probable the file's are, as a logarithm: rounding may decide between equals.
+    """
     expected = policy.act(obs).astype(np.float64)
-    half = (own_actions.high - own_actions.low) / 2
+    log_probs = policy.log_probs(obs) if own_actions.is_discrete else None
     worst = 0.0
     for size in BATCH_SIZES:
         for start in range(0, len(obs), size):
-            actions = ((act(obs[start : start + size]) - own_actions.low) / half - 1.0).reshape(-1, expected.shape[1])
+            actions = own_actions.scaled(act(obs[start : start + size]))
             differences = np.abs(actions - expected[start : start + size])
+            if log_probs is not None and policy.action_range[0] <= actions.min() <= actions.max() < log_probs.shape[1]:
+                rows = log_probs[start : start + size]
+                differences = rows.max(1) - np.take_along_axis(rows, actions.astype(np.int64), 1)[:, 0]
             worst = max(worst, float(differences.max())) if np.isfinite(differences).all() else float("inf")
     return worst
 

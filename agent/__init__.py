@@ -20,6 +20,7 @@ class Agent(ABC, Validated):
     """
 
     training = True
+    discrete_actions = False  # whether actions are integers below action_dim, instead of action_dim numbers in [-1, 1]
     supports_prioritised_replay = False  # whether updates use a batch's weights and return priorities for its rows
     autocast_dtype: torch.dtype | None = None  # of the large matmuls in an update; None is the parameters' dtype
     made_with: tuple[tuple[Any, ...], dict[str, Any]]  # the constructor's arguments, so that a file can rebuild it
@@ -38,7 +39,8 @@ class Agent(ABC, Validated):
             sample: draw from the policy; otherwise take its greedy action.
 
         Returns:
-            float32 within the action range, (action_dim,) or, for a batch, (B, action_dim).
+            float32 within the action range, (action_dim,) or, for a batch, (B, action_dim). Where `discrete_actions`,
+            int64 from 0 to action_dim - 1, (1,) or (B, 1).
         """
 
     @abstractmethod
@@ -65,7 +67,7 @@ class Agent(ABC, Validated):
         Args:
             obs, next_obs: (num_envs, obs_dim), float32, or images; at the end of an episode, next_obs is its last
                 observation.
-            action: (num_envs, action_dim), float32.
+            action: (num_envs, action_dim), float32, or as `act` returned it.
             reward: (num_envs,), float, unscaled.
             terminated, truncated: (num_envs,), bool.
         """

@@ -1,11 +1,11 @@
-"""Actors. They map observations to a Gaussian, or a mixture of Gaussians, squashed by tanh."""
+"""Actors. They map observations to a Gaussian, or a mixture of Gaussians, squashed by tanh; or to discrete actions."""
 
 from typing import Literal
 
 import torch
 from torch import nn
 
-from agent.networks.distributions import SquashedMixture, SquashedNormal
+from agent.networks.distributions import Categorical, SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
 from agent.networks.residual import NetworkFactory, build_network
 from settings.types import Bounds, Depth, PositiveFloat, PositiveInt
@@ -98,3 +98,25 @@ class GaussianMixtureActor(nn.Module, Validated):
         if self.acts_alone:
             return SquashedNormal(mu[:, 0], log_std=log_std[:, 0])
         return SquashedMixture(head[..., 0], mu, log_std)
+
+
+class CategoricalActor(nn.Module, Validated):
+    """Maps an observation to a Categorical; `action_dim` is the number of actions. Arguments: see DiagGaussianActor."""
+
+    def __init__(
+        self,
+        obs_dim: PositiveInt,
+        action_dim: PositiveInt,
+        hidden_dim: PositiveInt,
+        hidden_depth: Depth,
+        init: Init = "orthogonal",
+        last_init_bound: PositiveFloat | None = None,
+        network: NetworkFactory | None = None,
+    ):
+        super().__init__()
+        self.acts_alone, self.noise_dim = True, 1
+        shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, last_init_bound
+        self.trunk = build_network(network, *shape, key="agent.actor.network")
+
+    def forward(self, obs: torch.Tensor) -> Categorical:
+        return Categorical(self.trunk(obs))

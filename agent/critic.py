@@ -42,8 +42,12 @@ class CriticEnsemble(nn.Module, Validated):
     ):
         super().__init__()
         self.head = ScalarHead() if head is None else head()
-        shape = obs_dim + action_dim, hidden_dim, self.head.out_dim, hidden_depth, num_critics, init, last_init_bound
+        in_dim, out_dim = self._widths(obs_dim, action_dim)
+        shape = in_dim, hidden_dim, out_dim, hidden_depth, num_critics, init, last_init_bound
         self.trunk = build_network(network, *shape, key="agent.critic.network")
+
+    def _widths(self, obs_dim: int, action_dim: int) -> tuple[int, int]:
+        return obs_dim + action_dim, self.head.out_dim
 
     def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """The members' Q values, (N, B, 1)."""
@@ -52,6 +56,21 @@ class CriticEnsemble(nn.Module, Validated):
     def outputs(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """The raw outputs, (N, B, head.out_dim), which the head turns into values, targets and losses."""
         return self.trunk(obs, action)
+
+
+class DiscreteCriticEnsemble(CriticEnsemble):
+    """As CriticEnsemble, of discrete actions: from an observation alone to the values of all `action_dim` of them."""
+
+    def _widths(self, obs_dim: int, action_dim: int) -> tuple[int, int]:
+        return obs_dim, action_dim * self.head.out_dim
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """The members' Q values, (N, B, |A|)."""
+        return self.head.values(self.trunk(obs).unflatten(-1, (-1, self.head.out_dim))).squeeze(-1)
+
+    def outputs(self, obs: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """The raw outputs, (N, B, |A| * head.out_dim)."""
+        return self.trunk(obs)
 
 
 DoubleQCritic = partial(CriticEnsemble, num_critics=2)
@@ -85,11 +104,11 @@ class RandomSubset(Draws):
         # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
         self._members.copy_(self._chances.uniform_(generator=generator).topk(self._count).indices)
 
-    def __call__(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """The outputs of the subset, (count, B, head.out_dim)."""
+    def __call__(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
+        """The outputs of the subset, (count, B, …)."""
         tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())
         subset = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
-        return functional_call(self._trunk, subset, (obs if self._encode is None else self._encode(obs), action))
+        return functional_call(self._trunk, subset, (obs if self._encode is None else self._encode(obs), *action))
 
 
 class ValueNetwork(nn.Module, Validated):

@@ -8,6 +8,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,23 +26,25 @@ class Greedy(nn.Module):
     It includes the observation normaliser and the critic, if the policy has them.
 
     Args:
-        policy: acts in [-1, 1].
-        low, high: the environment's bounds, in the shape of its actions.
+        policy: acts in [-1, 1], or by integers from 0.
+        own_actions: the map to the environment's actions (see dmc2gym.wrappers.OwnActions).
     """
 
-    def __init__(self, policy: Policy, low: np.ndarray, high: np.ndarray):
+    def __init__(self, policy: Policy, own_actions: Any):
         super().__init__()
         self.networks = nn.ModuleDict(policy.networks)  # registers their weights
         self.lowest: torch.Tensor
         self.halves: torch.Tensor
-        self.register_buffer("lowest", torch.tensor(low, dtype=torch.float32))
-        self.register_buffer("halves", torch.tensor((high - low) / 2, dtype=torch.float32))
+        dtype = torch.int64 if own_actions.is_discrete else torch.float32
+        self.register_buffer("lowest", torch.tensor(own_actions.low, dtype=dtype))
+        self.register_buffer("halves", torch.tensor(own_actions.half, dtype=dtype))
+        self._shift = 0 if own_actions.is_discrete else own_actions.shift
         self._policy = policy
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """(B, obs_dim) -> (B, *action_shape), float32."""
+        """(B, obs_dim) -> (B, *action_shape), float32 or, of discrete actions, int64."""
         action = self._policy.actions([obs])[0]
-        return self.lowest + (action.reshape(-1, *self.lowest.shape) + 1.0) * self.halves
+        return self.lowest + (action.reshape(-1, *self.lowest.shape) + self._shift) * self.halves
 
 
 def onnx_bytes(greedy: Greedy, example: np.ndarray) -> bytes:

@@ -46,6 +46,14 @@ def value_target(
     return q - alpha * log_prob + log_prior
 
 
+def expected_value(log_probs: torch.Tensor, q: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
+    """V(o) = sum_a pi(a|o) (Q(o, a) - alpha log pi(a|o)), all actions (B, |A|) -> (B, 1).  arXiv 1910.07207 (10), (12)
+
+    The actor's loss is -mean_B V(o), Q constant.
+    """
+    return (log_probs.exp() * (q - alpha * log_probs)).sum(-1, keepdim=True)
+
+
 def squared_error(
     values: torch.Tensor, target: torch.Tensor, weight: float = 1.0, importance: torch.Tensor | None = None
 ) -> torch.Tensor:

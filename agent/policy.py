@@ -86,6 +86,8 @@ class Policy:
     def act(self, obs: np.ndarray, sample: bool = False, held: HeldNoise | None = None) -> np.ndarray:
         """Chooses actions, as Agent.act: (obs_dim,) or (B, obs_dim) -> (|A|,) or (B, |A|), float32.
 
+        Discrete actions are integers from 0, (1,) or (B, 1), int64.
+
         Args:
             obs: images, uint8, have three dimensions, or four.
             held: holds the noise of samples for several steps; None draws it anew in each.
@@ -102,11 +104,18 @@ class Policy:
     def actions(self, inputs: Tensors) -> Tensors:
         """The tensor operations of `act`: [obs (B, obs_dim)] or [obs, noise (B, noise_dim)] -> [actions (B, |A|)]."""
         obs, *noise = inputs
-        if self.normaliser is not None:
-            obs = self.normaliser(obs)
+        obs = self._normalised(obs)
         dist = self.actor(obs)
         action = dist.sample(*noise) if noise else dist.greedy(lambda actions: self._q1(obs, actions))
-        return [action.clamp(*self.action_range)]
+        return [action.clamp(*self.action_range).to(action.dtype)]
+
+    @torch.no_grad()
+    def log_probs(self, obs: np.ndarray) -> np.ndarray:
+        """log pi(a|o) of every discrete action, (B, |A|)."""
+        return self.actor(self._normalised(self._to_device(torch.from_numpy(obs)))).log_probs.cpu().numpy()
+
+    def _normalised(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs if self.normaliser is None else self.normaliser(obs)
 
     def trace(self) -> None:
         """From now on, `act` runs a traced program of `actions`, one per batch size, with the same bytes."""
@@ -141,14 +150,17 @@ class Policy:
 class UniformPolicy:
     """Draws uniform actions, whatever the observation: the policy of the seed steps."""
 
-    def __init__(self, action_dim: int, action_range: tuple[float, float], seed: int):
+    def __init__(self, action_dim: int, action_range: tuple[float, float], seed: int, discrete: bool = False):
         self._action_dim = action_dim
         self._action_range = action_range
+        self._discrete = discrete
         self._rng = np.random.default_rng(seed)
 
     def act(self, obs: np.ndarray, sample: bool = True) -> np.ndarray:
-        """Actions, float32: (|A|,) for (obs_dim,) or (C, H, W), (B, |A|) for a batch of them."""
+        """Actions as Policy.act gives them: (|A|,) for (obs_dim,) or (C, H, W), (B, |A|) for a batch of them."""
         batch = obs.shape[:1] if obs.ndim in (2, 4) else ()
+        if self._discrete:
+            return self._rng.integers(self._action_dim, size=(*batch, 1))
         return self._rng.uniform(*self._action_range, (*batch, self._action_dim)).astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:

@@ -125,8 +125,9 @@ def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
         raise ValueError("weights of other shapes")
     if sum(_bytes(value) for value in weights.values()) > Path(path).stat().st_size:
         raise ValueError("more weights than the file holds")
-    network = make()
+    network: Any = make()
     network.load_state_dict(weights)
+    network.recipe = {name: part[name] for name in ("target", "kwargs")}  # so that it can be saved again
     return network
 
 

@@ -1,77 +1,34 @@
 """Soft actor-critic with a temperature (arXiv 1812.05905)."""
 
-import copy
 from functools import partial
 from typing import Any
 
 import torch
 
-from agent.api import (
-    Batch,
-    HistogramInputs,
-    Metrics,
-    Noise,
-    PositiveInt,
-    Schedule,
-    SoftActorAgent,
-    SoftUpdate,
-    UnitInterval,
-    UpdateOrder,
-    frozen_view,
-    refuse_batch_norm,
-)
-from agent.critic import RandomSubset
+from agent.api import Batch, HistogramInputs, Metrics, Noise
+from agent.slow_targets import SlowTargetsAgent
 
 
-class SACAgent(SoftActorAgent):
-    """An ensemble of critics with slow targets, a squashed Gaussian actor and a temperature.
+class SACAgent(SlowTargetsAgent):
+    """Critics with slow targets, a squashed Gaussian actor and a temperature.
 
     Args:
-        critic_tau: step size of the target critics towards the critics, per target update.
-        critic_target_update_frequency: updates between two target updates.
-        num_target_critics: target critics per target, drawn anew for every update; None is all.
-        update_order: see SoftActorAgent.update_in_order.
-        soft_actor: arguments of agent.soft_actor.SoftActorAgent.
+        slow_targets: arguments of agent.slow_targets.SlowTargetsAgent.
 
     Raises:
-        UserError: for a mixture policy, whose samples have no gradient; for more target critics than critics; for batch
-            normalisation, which needs both ends of a transition in one batch (agent.crossq).
+        UserError: for a mixture policy, whose samples have no gradient.
     """
 
-    supports_prioritised_replay = True
-
-    def __init__(
-        self,
-        critic_tau: UnitInterval | Schedule = 0.005,
-        critic_target_update_frequency: PositiveInt = 2,
-        num_target_critics: PositiveInt | None = None,
-        update_order: UpdateOrder = "critic_first",
-        **soft_actor: Any,
-    ):
-        super().__init__(**soft_actor)
+    def __init__(self, **slow_targets: Any):
+        super().__init__(**slow_targets)
         self.require_reparameterised("agent.actor: agent=sac")
-        refuse_batch_norm(actor=self.actor, critic=self.critic)
-        self.update_order: UpdateOrder = update_order
-        self.schedules.add(critic_tau=critic_tau)
-        self.critic_target_update_frequency = critic_target_update_frequency
-        self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
-        self.frozen_critic = frozen_view(self.critic)
-        self.soft_update = SoftUpdate(self.critic, self.critic_target)
-        self.target_outputs = self.critic_target.outputs
-        if num_target_critics is not None:
-            self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
+        """See SlowTargetsAgent.update_networks."""
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's may be left out
-        metrics, outputs = self.update_in_order(
-            self.update_order,
-            partial(self._update_critic, batch, next_noise),
-            partial(self._update_actor, batch, noise),
+        return self.update_networks(
+            partial(self._update_critic, batch, next_noise), partial(self._update_actor, batch, noise)
         )
-        if self.due(self.critic_target_update_frequency):
-            self.soft_update(self.schedules.critic_tau)
-        return metrics, outputs
 
     def _update_actor(self, batch: Batch, noise: Noise, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
         return self.update_actor_and_temperature(self.observations.first_view(batch.obs), noise, alpha)

@@ -129,14 +129,18 @@ class SoftActorAgent(OffPolicyAgent):
             obs, dist = obs[:num_rows], dist.first(num_rows)
         action, log_prob = dist.rsample_with_log_prob(noise.normal(len(obs), self.actor.noise_dim))
         loss = losses.actor_loss(log_prob, self.q_reduction(self.frozen_critic(obs, action)), alpha)
-        entropy = -log_prob.detach().mean()
+        metrics = self.step_actor_and_temperature(loss, -log_prob.detach().mean(), alpha)
+        return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
+
+    def step_actor_and_temperature(self, loss: torch.Tensor, entropy: torch.Tensor, alpha: torch.Tensor) -> Metrics:
+        """Makes the steps, given the actor's loss, its mean entropy, detached, and the temperature before its step."""
         metrics: Metrics = {"train_actor/loss": loss.detach(), **self.entropy_metrics(entropy, alpha)}
         step_losses = {"actor": loss}
         if self.learns_temperature:
             step_losses["alpha"] = self.temperature_loss(entropy)
             metrics["train_alpha/loss"] = step_losses["alpha"].detach()
         self.step_optimizers(**step_losses)
-        return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
+        return metrics
 
     def temperature_loss(self, entropy: torch.Tensor) -> torch.Tensor:
         """The temperature's loss, from the policy's mean entropy, detached."""

@@ -42,6 +42,7 @@ MORE = {
     "sac_2018": ["agent.value.hidden_dim=32"],
     "redq": ["updates_per_step=2"],
     "droq": ["updates_per_step=2"],
+    "sac_discrete": ["env=CartPole-v1", "action_repeat=1"],
     "drq": PIXELS,
     "drq_norm": PIXELS,
     "crossq": ["agent.critic.network.norm.renorm_after=200", "agent.actor.network.norm.renorm_after=200"],

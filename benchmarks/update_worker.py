@@ -53,7 +53,7 @@ def ours(overrides: list[str]) -> Update:
 
 def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
     """Builds an agent of cheetah_run's sizes, or for images with six actions, and a full replay buffer."""
-    from hydra.utils import instantiate
+    from hydra.utils import get_object, instantiate
 
     from replay.frames import FrameBuffer
     from run.agents import build_agent
@@ -71,7 +71,9 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
     keep_freed_memory()
     precision = set_precision(cfg.precision, device)
     image = (3 * cfg.frame_stack, cfg.image_size, cfg.image_size)
-    agent = build_agent(cfg, EnvSpec(image if cfg.from_pixels else (OBS_DIM,), (ACTION_DIM,)), device)
+    is_discrete = get_object(cfg.agent["_target_"]).discrete_actions
+    action = ((1,), ACTION_DIM) if is_discrete else ((ACTION_DIM,),)
+    agent = build_agent(cfg, EnvSpec(image if cfg.from_pixels else (OBS_DIM,), *action), device)
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
     set_execution(agent, choose_execution(cfg.execution, agent, device)[0], device)
     if cfg.from_pixels:
@@ -79,9 +81,9 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
         buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, frame_stack=cfg.frame_stack)
     else:
         make_buffer = instantiate(cfg.replay_buffer, capacity=NUM_STORED, _convert_="all")
-        buffer = make_buffer(obs_shape=(OBS_DIM,), action_shape=(ACTION_DIM,), device=device)
-    for obs, action, reward, next_obs in image_transitions(image, capacity) if cfg.from_pixels else transitions():
-        buffer.add(obs, action, reward, next_obs, False, False)
+        buffer = make_buffer(obs_shape=(OBS_DIM,), action_shape=action[0], device=device)
+    for obs, actions, reward, next_obs in image_transitions(image, capacity) if cfg.from_pixels else transitions():
+        buffer.add(obs, abs(actions[:1]).round() if is_discrete else actions, reward, next_obs, False, False)
     return agent, buffer
 
 

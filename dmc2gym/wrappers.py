@@ -1,4 +1,4 @@
-"""Wrappers for any Gymnasium environment: actions held for several steps, and actions in [-1, 1]."""
+"""Wrappers for any Gymnasium environment: actions held for several steps, and actions as policies give them."""
 
 from typing import Any
 
@@ -37,39 +37,58 @@ class ActionRepeat(gym.Wrapper):
 
 
 class OwnActions:
-    """An environment's own action space, and the linear map between its bounds and [-1, 1].
+    """An environment's own action space, and the linear map to it from a policy's actions: `low + (a + shift) * half`.
+
+    A policy gives numbers (|A|,) in [-1, 1] for a Box and one integer (1,), counted from 0, for a Discrete.
 
     Args:
-        space: the action space; a missing bound counts as -1 or 1.
+        space: the action space; a missing bound of a Box counts as -1 or 1.
 
     Attributes:
         low, high: the bounds, float64, in the shape of the space.
+        half, shift: of the map.
         space, dtype: the action space and its dtype.
+        policy_space: the space of a policy's actions.
 
     Raises:
         ValueError: if a lower bound is not below its upper one.
     """
 
-    def __init__(self, space: gym.spaces.Box):
-        self.low, self.high = _bounds(space.low, space.high)
-        if not (self.low < self.high).all():
-            raise ValueError(f"actions are bounded by {space.low} and {space.high}, which leaves no interval")
-        self.space, self.dtype = space, space.dtype
-        self._half = (self.high - self.low) / 2
+    policy_space: gym.spaces.Box | gym.spaces.MultiDiscrete
 
-    def are_within(self, low: np.ndarray, high: np.ndarray) -> bool:
-        """Whether another action space has the same bounds."""
+    def __init__(self, space: gym.spaces.Box | gym.spaces.Discrete):
+        self.is_discrete = isinstance(space, gym.spaces.Discrete)
+        if isinstance(space, gym.spaces.Discrete):
+            self.low, self.half, self.shift = np.asarray(space.start, np.float64), np.ones(()), 0.0
+            self.high = np.asarray(self.low + space.n - 1)
+            self.policy_space = gym.spaces.MultiDiscrete([int(space.n)])
+        else:
+            self.low, self.high = _bounds(space.low, space.high)
+            self.half, self.shift = (self.high - self.low) / 2, 1.0
+            self.policy_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
+        if not (self.low < self.high).all():
+            raise ValueError(f"its actions, {space}, leave no choice between a lowest and a highest one")
+        self.space, self.dtype = space, space.dtype
+
+    def are_within(self, kind: str, low: np.ndarray, high: np.ndarray) -> bool:
+        """Whether another action space, a Box or Discrete by its `kind`, has the same bounds."""
+        if self.is_discrete or kind == "Discrete":
+            return self.is_discrete and kind == "Discrete" and (low, high) == (self.low, self.high)
         return low.shape == self.low.shape and np.allclose(_bounds(low, high), (self.low, self.high))
 
     def of(self, action: np.ndarray) -> np.ndarray:
-        """Maps an action (|A|,) in [-1, 1] to the environment's own."""
-        scaled = self.low + (np.asarray(action, np.float64).reshape(self.low.shape) + 1.0) * self._half
+        """Maps a policy's action to the environment's own."""
+        scaled = self.low + (np.asarray(action, np.float64).reshape(self.low.shape) + self.shift) * self.half
         return scaled.astype(self.dtype)
 
+    def scaled(self, own_actions: np.ndarray) -> np.ndarray:
+        """Maps the environment's own actions (T, *shape) to a policy's, (T, |A|) or (T, 1), float64."""
+        return ((np.asarray(own_actions, np.float64) - self.low) / self.half - self.shift).reshape(len(own_actions), -1)
+
     def inverse(self, own_actions: np.ndarray) -> np.ndarray:
-        """Maps the environment's own actions (T, *shape) to (T, |A|), float32 in [-1, 1]."""
-        scaled = (np.asarray(own_actions, np.float64) - self.low) / self._half - 1.0
-        return scaled.reshape(len(own_actions), -1).clip(-1.0, 1.0).astype(np.float32)
+        """As `scaled`, within a policy's bounds and in float32, as rows of a replay buffer have actions."""
+        last = self.high - self.low if self.is_discrete else 1.0
+        return self.scaled(own_actions).clip(-self.shift, last).astype(np.float32)
 
 
 def _bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +98,7 @@ def _bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class RescaledActions(TransformAction):
-    """Takes flat float32 actions in [-1, 1], for any bounds and shape of the environment's own action Box.
+    """Takes flat float32 actions in [-1, 1], for any bounds and shape of a Box; for a Discrete, one integer from 0.
 
     Attributes:
         own_actions: the map to the environment's own actions.
@@ -90,11 +109,11 @@ class RescaledActions(TransformAction):
 
     def __init__(self, env: gym.Env):
         space = env.action_space
-        assert isinstance(space, gym.spaces.Box)
+        assert isinstance(space, gym.spaces.Box | gym.spaces.Discrete)
         self.own_actions = OwnActions(space)
-        super().__init__(env, self.own_actions.of, gym.spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32))
+        super().__init__(env, self.own_actions.of, self.own_actions.policy_space)
 
 
 def rescale_actions(env: gym.Env) -> gym.Env:
-    """Lets a policy act in [-1, 1] (see RescaledActions)."""
+    """Lets a policy act in [-1, 1], or by integers (see RescaledActions)."""
     return RescaledActions(env)

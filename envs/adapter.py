@@ -1,4 +1,4 @@
-"""Adapts any Gymnasium environment to what agents take: vectors or images, actions in [-1, 1], counted steps."""
+"""Adapts any Gymnasium environment to what agents take: vectors or images, scaled or counted actions, counted steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,10 +52,12 @@ def adapt(
     pixels: Pixels = NO_PIXELS,
     info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
 ) -> gym.Env:
-    """Wraps an environment so that it has flat float32 observations or uint8 images (C, H, W), and actions in [-1, 1].
+    """Wraps an environment so that it has flat float32 observations or uint8 images (C, H, W), and a policy's actions.
+
+    These are flat numbers in [-1, 1], or one integer from 0 (see dmc2gym.wrappers.OwnActions).
 
     Args:
-        env: its actions are a Box; its observations are images or can be flattened.
+        env: its actions are a Box or a Discrete; its observations are images or can be flattened.
         name: the task, for messages.
         action_repeat: steps for which each action is held; `info["repeats"]` is how many were taken.
         episode_length: steps per episode if the environment sets no limit; None is no limit.
@@ -65,9 +67,10 @@ def adapt(
     Raises:
         UserError: for other spaces.
     """
-    if not isinstance(env.action_space, gym.spaces.Box):
+    if not isinstance(env.action_space, gym.spaces.Box | gym.spaces.Discrete):
         raise UserError(
-            f"env={name}: its actions are {env.action_space}, and SAC here needs a Box; choose a continuous task"
+            f"env={name}: its actions are {env.action_space}, and agents here need a Box or a Discrete; a wrapper of "
+            "your own can number their combinations"
         )
     space = env.observation_space
     as_images = is_image(space) or pixels.rendered

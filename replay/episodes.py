@@ -15,7 +15,7 @@ class Episode(NamedTuple):
 
     Attributes:
         obs: (T + 1, obs_dim), float32.
-        actions: (T, |A|), float32 in [-1, 1].
+        actions: (T, |A|), float32 in [-1, 1]; or (T, 1), integers from 0, in float32.
         rewards: (T,), float64.
         terminated: whether the episode terminated; otherwise a time limit, or the end of the data, truncated it.
     """

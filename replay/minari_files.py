@@ -84,8 +84,8 @@ class MinariFiles:
                 raise ValueError(f"it has no {missing[0]}, and the environment that it names is not run to find out")
             self._obs = spaces.parse(json.loads(about["observation_space"]))
             self.actions = spaces.parse(json.loads(about["action_space"]))
-            if self.actions.kind != "Box":
-                raise ValueError(f"its actions are {self.actions.kind}, and a Box is needed")
+            if self.actions.kind not in ("Box", "Discrete"):
+                raise ValueError(f"its actions are {self.actions.kind}, and a Box or Discrete is needed")
             self.action_repeat = int(about.get("action_repeat", 1))
         except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, RecursionError, MemoryError) as error:
             raise UserError(f"{said}: {METADATA}: {one_line(error)}") from None
@@ -124,7 +124,7 @@ class MinariFiles:
         """Reads the episodes in order.
 
         Args:
-            from_own: maps actions (T, *shape) within the environment's bounds to (T, |A|) in [-1, 1].
+            from_own: maps actions (T, *shape) within the environment's bounds to a policy's, (T, |A|) or (T, 1).
 
         Raises:
             UserError: for a damaged episode.
@@ -147,6 +147,8 @@ class MinariFiles:
         wrong = np.argwhere(~np.isfinite(actions))
         if len(wrong):
             raise ValueError(f"{name}: actions{wrong[0].tolist()} is {actions[tuple(wrong[0])]}")
+        if self.actions.kind == "Discrete":
+            self.actions.choices(actions, f"{name}/actions")
         episode = Episode(obs, from_own(actions), rewards, bool(terminations[-1]))
         if fault := episode.fault():
             raise ValueError(f"{name}: {fault}")

@@ -20,7 +20,7 @@ class Space:
 
     Attributes:
         kind: Box, Discrete, Dict or Tuple.
-        shape, low, high: of a Box.
+        shape, low, high: of a Box; of a Discrete, () and its first and last choice.
         n, start: of a Discrete.
         parts: the spaces of a Dict or Tuple, by the names of their arrays in the file.
     """
@@ -52,11 +52,19 @@ class Space:
             with np.errstate(over="ignore"):  # Episode.fault finds numbers that are too large
                 return rows.reshape(len(rows), -1).astype(np.float32)
         if self.kind == "Discrete":
-            choices = read(name, ()).astype(np.int64) - self.start
-            if len(choices) and not 0 <= choices.min() <= choices.max() < self.n:
-                raise ValueError(f"{name}: a choice outside of {self.n}")
-            return np.eye(self.n, dtype=np.float32)[choices]
+            return np.eye(self.n, dtype=np.float32)[self.choices(read(name, ()), name)]
         return np.concatenate([part.flat(read, f"{name}/{key}") for key, part in self.parts], axis=1)
+
+    def choices(self, values: np.ndarray, name: str) -> np.ndarray:
+        """A Discrete's elements (T,) as integers from 0.
+
+        Raises:
+            ValueError: for a value that is none of them; it begins with `name`.
+        """
+        choices = values.astype(np.int64) - self.start
+        if (choices + self.start != values).any() or not ((choices >= 0) & (choices < self.n)).all():
+            raise ValueError(f"{name}: a choice outside of {self.n}")
+        return choices
 
 
 def parse(described: Any, depth: int = 0) -> Space:
@@ -77,8 +85,8 @@ def parse(described: Any, depth: int = 0) -> Space:
             raise ValueError("bounds of another shape than their Box")
         return Space(kind, shape, np.broadcast_to(low, shape), np.broadcast_to(high, shape))
     if kind == "Discrete":
-        n = _count(described["n"], MOST_NUMBERS)
-        return Space(kind, n=n, start=int(described.get("start", 0)))
+        n, start = _count(described["n"], MOST_NUMBERS), int(described.get("start", 0))
+        return Space(kind, (), np.asarray(float(start)), np.asarray(float(start + n - 1)), n, start)
     if kind == "Dict":
         return Space(kind, parts=tuple((str(k), parse(v, depth + 1)) for k, v in described["subspaces"].items()))
     if kind == "Tuple":

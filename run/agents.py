@@ -21,8 +21,21 @@ def identity_of(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
 
 def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
     """The agent of a run's settings; arguments and errors as for `agent_of`."""
+    require_kind(get_object(cfg.agent["_target_"]), spec, f"env={cfg.env}", f"agent={cfg.agent['name']}")
     node = {key: value for key, value in cfg.agent.items() if key != "name"}  # which names the run's folder
     return agent_of(node, spec.agent_arguments(), device, limit)
+
+
+def require_kind(agent: Any, spec: EnvSpec, env: str, named: str) -> None:
+    """Raises UserError for an agent, or its class, whose actions are discrete where the environment's are not."""
+    kinds = "continuous", "discrete"
+    is_discrete, wants_discrete = spec.num_actions is not None, bool(getattr(agent, "discrete_actions", False))
+    if is_discrete != wants_discrete:
+        choice = "sac_discrete" if is_discrete else "sac"
+        raise UserError(
+            f"{env}: its actions are {kinds[is_discrete]}, and {named} is for {kinds[wants_discrete]} ones; choose "
+            f"agent={choice}"
+        )
 
 
 def agent_of(

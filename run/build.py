@@ -11,7 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from hydra.utils import get_object, instantiate
 
 from agent.off_policy import OffPolicyAgent
-from agent.policy import Policy, UniformPolicy
+from agent.policy import Policy
 from agent.policy_file import load_policy
 from files.reading import read_bytes
 from files.writing import write_bytes
@@ -20,7 +20,7 @@ from run import environments, machine
 from run.agents import build_acting_agent, identity_of
 from run.data import buffers, sources
 from run.data.preloaded import Preloaded
-from run.env_spec import EnvSpec
+from run.env_spec import EnvSpec, uniform_policy
 from run.environments import env_maker
 from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evaluator
 from run.evaluation.evaluator import Evaluator
@@ -195,7 +195,7 @@ def build_seed_policy(cfg: Settings, agent: Any, spec: EnvSpec, device: torch.de
     if cfg.seed_policy == "agent":
         return agent
     if cfg.seed_policy == "uniform":
-        return UniformPolicy(spec.action_dim, (-1.0, 1.0), cfg.seed)
+        return uniform_policy(spec, cfg.seed)
     path = work_dir / SEED_POLICY if work_dir else Path(cfg.seed_policy)
     if work_dir and not path.exists():
         raise UserError(f"{path}: missing; it was a copy of seed_policy={cfg.seed_policy}, so copy that to this place")
@@ -214,7 +214,9 @@ def keep_seed_policy(cfg: Settings, work_dir: Path) -> None:
 def require_fit(policy: Policy, spec: EnvSpec, said: str, env: str) -> None:
     """Raises UserError, which begins with `said`, for a policy that cannot act in this environment."""
     try:
-        fits = policy.act(spec.zero_obs()).shape == spec.action_shape
+        action, is_discrete = policy.act(spec.zero_obs()), spec.num_actions is not None
+        fits = action.shape == spec.action_shape and is_discrete == (action.dtype.kind == "i")
+        fits = fits and not (is_discrete and tuple(policy.action_range) != spec.action_range)
     except Exception:  # another width, vectors where images are, half a policy in an untrusted file
         fits = False
     if not fits:

@@ -22,7 +22,6 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 
 from agent import Agent
-from agent.policy import UniformPolicy
 from agent.toolkit.priorities import require_support
 from envs.adapter import adapt
 from envs.processes import make_train_envs
@@ -31,8 +30,9 @@ from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
 from replay_buffer import nbytes
 from run import machine
+from run.agents import require_kind
 from run.data.buffers import BUFFER_METHODS, GRAPH_METHODS
-from run.env_spec import EnvSpec
+from run.env_spec import EnvSpec, uniform_policy
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
@@ -111,9 +111,9 @@ def train(
 
     Args:
         agent: continues to learn from where it is.
-        env: an environment with observations that can be flattened and a Box of actions, or several of the same shapes,
-            which are stepped together. They stay open. Without a time limit of its own, an environment gets one of 1000
-            steps.
+        env: an environment with observations that can be flattened and a Box or Discrete of actions, or several of the
+            same shapes, which are stepped together. They stay open. Without a time limit of its own, an environment
+            gets one of 1000 steps.
         num_steps: environment steps, summed over the environments.
         replay_buffer: where transitions are stored; None creates one that holds all of them.
         logger: a logger.Logger, or an object with its `log`, `log_all`, `histograms_due` and `dump`; None logs nothing.
@@ -133,8 +133,8 @@ def train(
     _require_fit(agent, spec)
     device = getattr(agent, "device", CPU)
     if replay_buffer is None:
-        storage = choose_storage("auto", device, True, num_steps, nbytes(*spec, num_steps))
-        replay_buffer = STORAGES[storage](*spec, num_steps, device, seed)
+        storage = choose_storage("auto", device, True, num_steps, nbytes(*spec.row_shapes, num_steps))
+        replay_buffer = STORAGES[storage](*spec.row_shapes, num_steps, device, seed)
     _require_methods("logger", logger, ("log", "log_all", "histograms_due", "dump"))
     _require_methods("evaluator", evaluator, ("evaluate",))
     chosen, _ = choose_execution(execution, agent, device)
@@ -171,7 +171,7 @@ def train(
             saved_step = progress.step
             checkpoint(saved_step)
 
-    seed_policy = UniformPolicy(spec.action_dim, (-1.0, 1.0), seed)
+    seed_policy = uniform_policy(spec, seed)
     batches: Any = SimpleNamespace(batches=replay_buffer, offline=replay_buffer)
     parts = LoopParts(envs, agent, seed_policy, NStep(1), replay_buffer, batches, may_step_in_thread=False)
     Loop(parts, logger, progress, evaluations, stopping, save_once).run()
@@ -245,6 +245,8 @@ def _require_methods(name: str, value: Any, methods: Sequence[str]) -> None:
 
 def _require_fit(agent: Any, spec: EnvSpec) -> None:
     """Raises UserError if the agent was built for other shapes; an object without these attributes is not checked."""
+    if hasattr(agent, "discrete_actions"):
+        require_kind(agent, spec, "env", type(agent).__name__)
     for name in ("obs_dim", "action_dim"):
         needed = getattr(spec, name)
         built_for = getattr(agent, name, needed)

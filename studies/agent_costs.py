@@ -28,6 +28,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
     "flash_sac": ("agent=flash_sac",),
     "xqc": ("agent=xqc",),
     "td3": ("agent=td3",),
+    "sac_discrete": ("agent=sac_discrete",),
     "tqc": ("agent=tqc",),
     "redq": ("agent=redq",),
     "droq": ("agent=droq",),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import onnxruntime
 import probes
@@ -24,6 +25,7 @@ from strangers import copy_of
 import export
 from agent import exported
 from agent.exported import Greedy, onnx_bytes, torchscript_bytes
+from dmc2gym.wrappers import OwnActions
 from utils import RunError, UserError
 
 LOW, HIGH = np.array([[-2.0, 0.0, 1.0]] * 2), np.array([[2.0, 10.0, 1.5]] * 2)  # of six actions in a matrix
@@ -75,13 +77,42 @@ def test_an_exported_policy_acts_as_the_policy_for_any_batch(tmp_path: Path, nam
     agent = moved(make_agent(*AGENTS[name], *SMALL))
     obs = (5 + 3 * np.random.default_rng(1).normal(size=(33, agent.obs_dim))).astype(np.float32)
     contents = onnx_bytes if kind == "onnx" else torchscript_bytes
-    (tmp_path / "policy").write_bytes(contents(Greedy(agent.policy, LOW, HIGH), obs[:4]))
+    own_actions = OwnActions(gym.spaces.Box(LOW, HIGH, dtype=np.float64))
+    (tmp_path / "policy").write_bytes(contents(Greedy(agent.policy, own_actions), obs[:4]))
     run = runner(kind, tmp_path / "policy")
     in_bounds = LOW + (agent.act(obs).reshape(-1, 2, 3).astype(np.float64) + 1) * (HIGH - LOW) / 2
     assert np.ptp(in_bounds[:, 0, 1]) > 0.1  # they do differ
     for batch in (obs, obs[:1], obs[:7]):
         np.testing.assert_allclose(run(batch), in_bounds[: len(batch)], atol=1e-4, rtol=0)
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]  # the weights are in it
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torchscript"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_discrete_actions_are_exported_as_the_environments_own_integers(tmp_path: Path, kind: str) -> None:
+    agent = make_agent("agent=sac_discrete", *SMALL)
+    obs = np.random.default_rng(1).normal(size=(33, agent.obs_dim)).astype(np.float32)
+    contents = onnx_bytes if kind == "onnx" else torchscript_bytes
+    greedy = Greedy(agent.policy, OwnActions(gym.spaces.Discrete(6, start=-2)))
+    (tmp_path / "policy").write_bytes(contents(greedy, obs[:4]))
+    actions = runner(kind, tmp_path / "policy")(obs)
+    assert actions.dtype == np.int64 and len(set(actions.tolist())) > 1
+    np.testing.assert_array_equal(actions, agent.act(obs)[:, 0] - 2)
+
+
+def test_rounding_may_decide_between_equally_probable_actions_alone() -> None:
+    agent, own_actions = make_agent("agent=sac_discrete", *SMALL), OwnActions(gym.spaces.Discrete(6, start=-2))
+    obs = np.random.default_rng(1).normal(size=(33, agent.obs_dim)).astype(np.float32)
+
+    def difference(action: int) -> float:
+        return export.worst_difference(lambda obs: np.full(len(obs), action), agent.policy, obs, own_actions)
+
+    log_probs = agent.policy.log_probs(obs)
+    assert difference(3) == pytest.approx((log_probs.max(1) - log_probs[:, 5]).max()) and difference(3) > 0.01
+    assert difference(4) >= 1  # there is no such action
+    for parameter in agent.actor.parameters():
+        parameter.data.zero_()
+    assert difference(3) == 0
 
 
 @pytest.fixture(scope="module")

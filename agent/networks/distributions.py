@@ -1,4 +1,4 @@
-"""Distributions of actions. They are a Gaussian, or a mixture of Gaussians, squashed by tanh.
+"""Distributions of actions. They are a Gaussian, or a mixture of Gaussians, squashed by tanh; or of discrete actions.
 
 A distribution turns noise (standard normal, `actor.noise_dim` numbers per row) into samples, so an update is a function
 of tensors alone. `u` is an action before squashing, `a = tanh(u)`.
@@ -31,6 +31,12 @@ def inverse_tanh(action: torch.Tensor) -> torch.Tensor:
     """u of an action in [-1, 1]; -1 and 1 are moved to the nearest number inside."""
     inside = 1 - torch.finfo(action.dtype).eps / 2
     return torch.atanh(action.clamp(-inside, inside))
+
+
+def choose(log_probs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Draws one of K choices by their log-probabilities (B, K), from standard normal noise (B, 1): (B, 1), int64."""
+    uniform = torch.special.ndtr(noise)
+    return (log_probs.exp().cumsum(-1) < uniform).sum(-1, keepdim=True).clamp(max=log_probs.shape[-1] - 1)
 
 
 class _Squashed(ABC):
@@ -152,8 +158,7 @@ class SquashedMixture(_Squashed):
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
         # The last column of noise (B, |A| + 1) chooses the component.
         with torch.no_grad():
-            uniform = torch.special.ndtr(noise[:, -1:])
-            component = (self.log_weight.exp().cumsum(-1) < uniform).sum(-1).clamp(max=self.mu.shape[1] - 1)  # (B,)
+            component = choose(self.log_weight, noise[:, -1:]).squeeze(-1)  # (B,)
             rows = torch.arange(len(component), device=component.device)
             return self.mu[rows, component] + self.std[rows, component] * noise[:, :-1]
 
@@ -161,3 +166,25 @@ class SquashedMixture(_Squashed):
         components = normal_log_prob(u.unsqueeze(1), self.mu, self.log_std).sum(-1)  # (B, K)
         mixture = torch.logsumexp(self.log_weight + components, dim=-1, keepdim=True)
         return mixture - tanh_log_det(u).sum(-1, keepdim=True)
+
+
+class Categorical:
+    """The distribution of discrete actions, which are integers from 0.
+
+    Args:
+        logits: (B, |A|).
+
+    Attributes:
+        log_probs: log pi(a|o) of every action, (B, |A|).
+    """
+
+    def __init__(self, logits: torch.Tensor):
+        self.log_probs = torch.log_softmax(logits, dim=-1)
+
+    def greedy(self, rate: Rate) -> torch.Tensor:
+        """The most probable action, (B, 1), int64; `rate` is not needed."""
+        return self.log_probs.argmax(-1, keepdim=True)
+
+    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+        """A sampled action, (B, 1), int64, from noise (B, 1)."""
+        return choose(self.log_probs, noise)

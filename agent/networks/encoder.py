@@ -119,9 +119,9 @@ class FromImages(nn.Module):
     def forward(self, obs: torch.Tensor, *action: torch.Tensor) -> Any:
         return self.network(self.encoder(obs), *action)
 
-    def outputs(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    def outputs(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
         """See agent.critic.CriticEnsemble."""
-        return self.network.outputs(self.encoder(obs), action)
+        return self.network.outputs(self.encoder(obs), *action)
 
     @property
     def head(self) -> Any:

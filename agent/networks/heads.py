@@ -29,6 +29,7 @@ class ScalarHead(nn.Module, Validated):
     """
 
     out_dim = 1
+    averages_targets = True  # whether a mean of targets, weighted by an action's probability, is a target
 
     def __init__(self, target_q: Literal["min", "mean"] = "min", loss_weight: PositiveFloat = 1.0):
         super().__init__()
@@ -140,6 +141,8 @@ class CategoricalHead(nn.Module, Validated):
     Raises:
         UserError: for one bin.
     """
+
+    averages_targets = True  # of probabilities: their mixture
 
     def __init__(self, num_bins: PositiveInt = 101, bounds: Bounds = (-5.0, 5.0), loss_weight: PositiveFloat = 1.0):
         super().__init__()

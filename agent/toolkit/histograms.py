@@ -14,6 +14,7 @@ class HistogramInputs(TypedDict, total=False):
     q: torch.Tensor  # Q values, (N, B, 1)
     mu: torch.Tensor  # mean of the policy before squashing, (B, ..., |A|)
     log_std: torch.Tensor
+    log_probs: torch.Tensor  # of discrete actions, (B, |A|)
     images: torch.Tensor  # (rows, views, C, H, W), uint8, after augmentation
     priorities: torch.Tensor  # (B,), float32
     index: torch.Tensor  # (B,), int64: the row numbers of `priorities`
@@ -31,6 +32,8 @@ def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logg
         values["train_actor/mu_hist"] = inputs["mu"]
     if "log_std" in inputs:
         values["train_actor/std_hist"] = inputs["log_std"].exp()
+    if "log_probs" in inputs:
+        values["train_actor/log_prob_hist"] = inputs["log_probs"]
     for key, tensor in values.items():
         logger.log_histogram(key, tensor, step, log_frequency=1)
     for name, network in networks.items():

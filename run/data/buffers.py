@@ -58,7 +58,11 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
     """
     if has_our_buffer(cfg):
         capacity = cfg.replay_buffer["capacity"]
-        num_bytes = frames.nbytes(*spec, capacity, cfg.frame_stack) if spec.is_image else nbytes(*spec, capacity)
+        num_bytes = (
+            frames.nbytes(*spec.row_shapes, capacity, cfg.frame_stack)
+            if spec.is_image
+            else nbytes(*spec.row_shapes, capacity)
+        )
         with_replacement, uniform = draws_with_replacement(cfg), cfg.replay_buffer.get("sampling") is None
         return device_buffer.choose_storage(cfg.replay_storage, device, with_replacement, capacity, num_bytes, uniform)
     if cfg.replay_storage != "auto":
@@ -72,7 +76,7 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
 def require_memory(cfg: Settings, spec: EnvSpec) -> None:
     """Raises UserError if a batch, or ReplayBuffer once it is full, would not fit into the memory that is free now."""
     batch_size = cfg.agent.get("batch_size", 0)
-    batch_bytes, available = nbytes(*spec, batch_size), available_bytes()
+    batch_bytes, available = nbytes(*spec.row_shapes, batch_size), available_bytes()
     if batch_bytes > available:
         raise UserError(
             f"agent.batch_size={batch_size}: a batch needs {batch_bytes:,} bytes, and {available:,} are available"
@@ -80,9 +84,9 @@ def require_memory(cfg: Settings, spec: EnvSpec) -> None:
     if not has_our_buffer(cfg):
         return
     if spec.is_image:
-        frames.require_memory(*spec, cfg.replay_buffer["capacity"], cfg.frame_stack)
+        frames.require_memory(*spec.row_shapes, cfg.replay_buffer["capacity"], cfg.frame_stack)
     else:
-        require_memory_for_rows(*spec, cfg.replay_buffer["capacity"])
+        require_memory_for_rows(*spec.row_shapes, cfg.replay_buffer["capacity"])
 
 
 def build_replay_buffer(

@@ -82,9 +82,9 @@ class DataSet:
         if files.obs_dim != spec.obs_dim:
             raise UserError(f"{label}: its observations have {files.obs_dim} numbers, env={cfg.env} {spec.obs_dim}")
         low, high = files.actions.low, files.actions.high
-        if not own_actions.are_within(low, high):
-            expected = f"{own_actions.low.tolist()} to {own_actions.high.tolist()}"
-            actual = f"{np.asarray(low).tolist()} to {np.asarray(high).tolist()}"
+        if not own_actions.are_within(files.actions.kind, low, high):
+            expected = f"{own_actions.low.tolist()} to {own_actions.high.tolist()} ({own_actions.space})"
+            actual = f"{np.asarray(low).tolist()} to {np.asarray(high).tolist()} ({files.actions.kind})"
             raise UserError(f"{label}: its actions are within {actual}, those of env={cfg.env} within {expected}"[:400])
         _require_action_repeat(label, files.action_repeat, cfg)
 

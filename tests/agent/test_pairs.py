@@ -71,6 +71,7 @@ def words_of(name: str, *parts: str) -> tuple[str, ...]:
     """The command that trains this agent with these parts on what it observes."""
     images = composed.settings(f"agent={name}").agent["encoder"]
     seen = ("env=probes:ProbeImages-v0", "action_repeat=1") if images else ()
+    seen = ("env=probes:ProbeChoices-v0",) if name == "sac_discrete" else seen
     return (*probes.SMALL, *overrides(name, *parts), *SHORT, *seen)
 
 

@@ -9,7 +9,17 @@ import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Always, Silent, make_agent, make_batch
 from forks import ForkAgent
 from own_buffers import ListBuffer, PrioritisedBuffer
-from stand_in_graphs import AGENTS, StandInGraphs, assert_same, fill, learned, make_buffer, sees_images, train
+from stand_in_graphs import (
+    AGENTS,
+    StandInGraphs,
+    assert_same,
+    fill,
+    is_discrete,
+    learned,
+    make_buffer,
+    sees_images,
+    train,
+)
 
 from agent.execution.captured import Captured
 from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
@@ -29,7 +39,7 @@ HEADS = {
     "categorical": CategoricalHead(7, (-3.0, 3.0)),
 }
 CATEGORICAL = "agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}"
-DIFFERENT = ("sac", "td3", "tqc", "crossq", "flash_sac", "drq")
+DIFFERENT = ("sac", "td3", "tqc", "crossq", "flash_sac", "drq", "sac_discrete")
 TAKE_PART = [
     *DIFFERENT,
     *(
@@ -50,10 +60,10 @@ class PrioritisedFrames(PrioritisedBuffer, FrameBuffer):
     """Of images."""
 
 
-def prioritised(images: bool = False, capacity: int = 60) -> Any:
+def prioritised(images: bool = False, capacity: int = 60, discrete: bool = False) -> Any:
     """A buffer that holds 40 rows."""
     if not images:
-        buffer = PrioritisedBuffer((OBS_DIM,), (ACTION_DIM,), capacity, CPU)
+        buffer = PrioritisedBuffer((OBS_DIM,), (1 if discrete else ACTION_DIM,), capacity, CPU)
         fill(buffer, 40, seed=0)
         return buffer
     frames, random = PrioritisedFrames(IMAGE, (ACTION_DIM,), capacity, CPU, frame_stack=STACK), np.random.default_rng(0)
@@ -168,7 +178,7 @@ def test_the_critics_gradient_is_the_mean_of_weighted_rows(name: str) -> None:
         agent.update(buffer, Silent(), 0)
         return torch.cat([p.grad.double().flatten() for p in agent.critic.parameters()])
 
-    batch = make_batch(32, images=sees_images(name))
+    batch = make_batch(32, sees_images(name), is_discrete(name))
     plain, ones = gradient(batch), gradient(weighted(batch, torch.ones(32)))
     near = {"rtol": 1e-3, "atol": 1e-5 * float(plain.abs().max())}
     assert_same(ones, plain, **near)
@@ -213,7 +223,7 @@ def test_views_of_one_image_have_one_priority(overrides: tuple[str, ...]) -> Non
 
 def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> list[Any]:
     """What was logged, learned and drawn."""
-    agent, buffer = make_agent(*AGENTS[name]), prioritised(images=sees_images(name))
+    agent, buffer = make_agent(*AGENTS[name]), prioritised(sees_images(name), discrete=is_discrete(name))
     agent.autocast_dtype = dtype
     if execution == "captured":
         agent.execution = graphs = Captured(StandInGraphs(agent))

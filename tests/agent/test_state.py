@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from agents import IMAGE, OBS_DIM, Always, Silent, make_agent, make_batch
 from same_run import same
-from stand_in_graphs import AGENTS, sees_images
+from stand_in_graphs import AGENTS, is_discrete, sees_images
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_state_dict_continues_the_same_training(name: str) -> None:
     agent, other = make_agent(*AGENTS[name]), make_agent(*AGENTS[name], "seed=5")
     images = sees_images(name)
-    buffer, log = Always(make_batch(32, images)), Silent()
+    buffer, log = Always(make_batch(32, images, is_discrete(name))), Silent()
     obs = np.ones((4, *IMAGE), np.uint8) if images else np.ones((4, OBS_DIM), np.float32)
     for step in range(3):
         agent.update(buffer, log, step)

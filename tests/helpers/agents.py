@@ -4,6 +4,7 @@ from typing import Any
 
 import composed
 import torch
+from hydra.utils import get_object
 
 from agent.toolkit.noise import Noise
 from replay_buffer import Batch
@@ -28,10 +29,11 @@ def make_agent(
     torch.manual_seed(0)
     cfg = composed.settings(*overrides)
     from_images = bool(cfg.agent["encoder"]) if images is None else images
-    return build_agent(cfg, EnvSpec(IMAGE if from_images else (obs_dim,), (action_dim,)), torch.device(device))
+    action = ((1,), action_dim) if get_object(cfg.agent["_target_"]).discrete_actions else ((action_dim,),)
+    return build_agent(cfg, EnvSpec(IMAGE if from_images else (obs_dim,), *action), torch.device(device))
 
 
-def make_batch(size: int, images: bool = False) -> Batch:
+def make_batch(size: int, images: bool = False, discrete: bool = False) -> Batch:
     random = torch.Generator().manual_seed(1)
     batch = Batch(
         obs=torch.randn(size, OBS_DIM, generator=random),
@@ -40,6 +42,8 @@ def make_batch(size: int, images: bool = False) -> Batch:
         next_obs=torch.randn(size, OBS_DIM, generator=random),
         discount=(torch.rand(size, 1, generator=random) > 0.2).float(),
     )
+    if discrete:
+        batch = batch._replace(action=torch.randint(ACTION_DIM, (size, 1), generator=random).float())
     if not images:
         return batch
     obs, next_obs = torch.randint(256, (2, size, *IMAGE), generator=random, dtype=torch.uint8)

@@ -127,6 +127,24 @@ class Drawn(Probe):
         return np.array([self.number, self.taken], np.float32)
 
 
+class Choices(Drawn):
+    """As Drawn, paid by which of -1, 0 and 1 is chosen."""
+
+    action_space: gym.Space = gym.spaces.Discrete(3, start=-1)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        assert self.action_space.contains(action), action
+        return super().step(np.array([action]))
+
+
+class TwoChoices(Choices):
+    action_space = gym.spaces.MultiDiscrete([2, 3])
+
+
+class OneChoice(Choices):
+    action_space = gym.spaces.Discrete(1)
+
+
 class Images(Probe):
     """Pictures (height, width, channels) of its step and of a number drawn from its episode's seed."""
 
@@ -147,6 +165,16 @@ class Images(Probe):
         picture[2] = self.number
         picture[:, 3, 1] = 200
         return picture
+
+
+class ImageChoices(Images):
+    """The same, with a choice of -1, 0 and 1."""
+
+    action_space = gym.spaces.Discrete(3, start=-1)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        assert self.action_space.contains(action), action
+        return super().step(np.array([action]))
 
 
 class Planes(Images):
@@ -250,9 +278,9 @@ for cls in (NeedsSize, Unbuildable):
     gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
 for faulty in (Faulty, FaultyReset, FaultyShape, UnbuildableApart, StuckApart, Paying):
     gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
-for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences):
+for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences, Choices, TwoChoices, OneChoice):
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
-for images in (Images, Planes, Grey, Pairs, Mixed, Cube):
+for images in (Images, ImageChoices, Planes, Grey, Pairs, Mixed, Cube):
     gym.register(f"Probe{images.__name__}-v0", images, max_episode_steps=100)
 gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
 gym.register("ProbeNoLimit-v0", Endless)

@@ -40,6 +40,7 @@ AGENTS = {
     "redq": ("agent=redq", *SMALL, *FLAT, *SLOW),
     "droq": ("agent=droq", *SMALL, *FLAT, *SLOW),
     "td3": ("agent=td3", *SMALL),
+    "sac_discrete": ("agent=sac_discrete", *SMALL, *SLOW),
     "tqc": ("agent=tqc", *SMALL, *FLAT, *SLOW),
     "drq": ("agent=drq", *SMALL, *TINY, *SLOW),
     "td3 from pixels": ("agent=td3", *SMALL, *FROM_IMAGES),
@@ -51,6 +52,7 @@ MORE = {
     "sac_v from pixels": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16", *FROM_IMAGES),
     "sac_2018 from pixels": ("agent=sac_2018", *SMALL, "agent.value.hidden_dim=16", *FROM_IMAGES),
     "tqc from pixels": ("agent=tqc", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
+    "sac_discrete from pixels": ("agent=sac_discrete", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
     "redq from pixels": ("agent=redq", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
 }
 
@@ -63,6 +65,10 @@ CHANGES: tuple[dict[str, Any], ...] = (
 
 def sees_images(name: str) -> bool:
     return name == "drq" or name.endswith("from pixels")
+
+
+def is_discrete(name: str) -> bool:
+    return name.startswith("sac_discrete")
 
 
 def delayed(name: str) -> tuple[str, ...]:
@@ -154,8 +160,9 @@ def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
             obs, next_obs = random.integers(0, 256, (2, *IMAGE), np.uint8)
         else:
             obs, next_obs = random.standard_normal((2, OBS_DIM), np.float32)
-        action = random.uniform(-1, 1, ACTION_DIM).astype(np.float32)
-        buffer.add(obs, action, random.uniform(), next_obs, False, bool(random.integers(2)))
+        discrete = getattr(buffer, "_widths", (0, ACTION_DIM))[1] == 1
+        action = random.integers(ACTION_DIM, size=1) if discrete else random.uniform(-1, 1, ACTION_DIM)
+        buffer.add(obs, action.astype(np.float32), random.uniform(), next_obs, False, bool(random.integers(2)))
 
 
 class Histograms(Silent):
@@ -174,19 +181,20 @@ class Histograms(Silent):
         return True
 
 
-def make_buffer(storage: str, device: torch.device = CPU, images: bool = False) -> ReplayBuffer:
+def make_buffer(storage: str, device: torch.device = CPU, images: bool = False, discrete: bool = False) -> ReplayBuffer:
     """A ring of 60 that holds 40."""
+    action_shape = (1 if discrete else ACTION_DIM,)
     if images:
-        buffer = frames.STORAGES[storage](IMAGE, (ACTION_DIM,), 60, device, frame_stack=STACK)
+        buffer = frames.STORAGES[storage](IMAGE, action_shape, 60, device, frame_stack=STACK)
     else:
-        buffer = STORAGES[storage]((OBS_DIM,), (ACTION_DIM,), 60, device)
+        buffer = STORAGES[storage]((OBS_DIM,), action_shape, 60, device)
     fill(buffer, 40, seed=0)
     return buffer
 
 
 def buffer_for(agent: Any, storage: str) -> ReplayBuffer:
     """One that holds what the agent sees."""
-    return make_buffer(storage, agent.device, images="obs_shape" in agent.observations.shapes)
+    return make_buffer(storage, agent.device, "obs_shape" in agent.observations.shapes, agent.discrete_actions)
 
 
 def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str, Any]]:

@@ -21,7 +21,8 @@ from utils import UserError
     ("argument", "message"),
     [
         ("env=cheeta_run", "did you mean cheetah_run"),
-        ("env=CartPole-v1", "needs a Box"),
+        ("env=CartPole-v1", "actions are discrete, and agent=sac is for continuous ones; choose agent=sac_discrete"),
+        ("agent=sac_discrete", "actions are continuous, and agent=sac_discrete is for discrete ones; choose agent=sac"),
         ("env=", "no such task"),
         ("batch_size=3", "did you mean agent.batch_size"),
         ("agent.batchsize=3", "did you mean agent.batch_size"),

@@ -79,6 +79,19 @@ def test_observations_of_several_kinds_are_flat_as_gymnasium_makes_them() -> Non
     np.testing.assert_array_equal(found.obs, flat)
 
 
+def test_choices_are_read_as_they_are_and_no_others() -> None:
+    def of(name: str, *actions: float) -> list[Any]:
+        ends = np.arange(3) == 2
+        one = EpisodeBuffer(None, None, None, np.zeros((4, 2)), np.array(actions), np.zeros(3), ends, ~ends & False)
+        return read(make(f"made/{name}-v0", [one], action_space=gym.spaces.Discrete(3, start=-1)))
+
+    (found,) = of("right", -1, 1, 0)
+    np.testing.assert_array_equal(found.actions, [-1, 1, 0])
+    for name, *actions in (("above", -1, 2, 0), ("below", -2, 0, 0), ("between", 0, 0.5, 0)):
+        with pytest.raises(UserError, match="episode_0/actions: a choice outside of 3"):
+            of(name, *actions)
+
+
 def evil_env(folder: Path, mark: Path) -> None:
     """Without a space, Minari asks the environment that the data set names, and so imports and calls it."""
     spec = gym.envs.registration.EnvSpec("Evil-v0", entry_point="os:mkdir", kwargs={"path": str(mark)})
@@ -215,8 +228,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
         "a space of type Graph; Box, Discrete, Dict and Tuple can be read",
     ),
     "choices for actions": (
-        lambda f: change_metadata(f, action_space=in_pieces("Discrete", n=3, start=0)),
-        "its actions are Discrete, and a Box is needed",
+        lambda f: change_metadata(f, action_space=in_pieces("Tuple", subspaces=[])),
+        "its actions are Tuple, and a Box or Discrete is needed",
     ),
     "another format": (lambda f: change_metadata(f, data_format="arrow"), "data_format arrow; only hdf5 can be read"),
 }

@@ -278,7 +278,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "train: sed=3: unknown key; did you mean seed": lambda a: train(a, PENDULUM, 9, sed=3),  # type: ignore[call-arg]
     "train: updates_per_step=0: it should be greater": lambda a: train(a, PENDULUM, 9, updates_per_step=0),
     "obs_dim=3, and the environment has obs_dim=2": lambda a: train(a, gym.make("MountainCarContinuous-v0"), 9),
-    "env=CartPole-v1: its actions are Discrete": lambda a: train(a, gym.make("CartPole-v1"), 9),
+    "env: its actions are discrete, and SACAgent is for continuous ones; choose agent=sac_discrete": lambda a: train(
+        a, gym.make("CartPole-v1"), 9
+    ),
     "one environment goes here, or several": lambda a: train(a, [PENDULUM, PENDULUM], 9),
     "logger=3: it needs log, log_all": lambda a: train(a, PENDULUM, 9, logger=3),
     "evaluator=3: it needs evaluate": lambda a: train(a, PENDULUM, 9, evaluator=3),

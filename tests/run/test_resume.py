@@ -40,6 +40,7 @@ CASES = {
         *FLAT,
     ),
     "td3": ("env=Pendulum-v1", "execution=auto", "agent=td3"),
+    "choices": ("env=probes:ProbeChoices-v0", "execution=auto", "agent=sac_discrete", "num_envs=2", "n_step=3"),
     "ring": ("env=Pendulum-v1", "replay_buffer_capacity=50", "sample_with_replacement=false", "update_every=7"),
     "fraction": ("env=ProbeTimeLimit-v0", "updates_per_step=0.3", "agent.actor_update_frequency=3"),
     "held": ("env=cartpole_balance", "action_repeat=3", "num_eval_episodes=1"),

@@ -15,6 +15,7 @@ from stand_in_graphs import (
     OUT_OF_STEP,
     StandInGraphs,
     assert_same,
+    buffer_for,
     delayed,
     learned,
     make_buffer,
@@ -94,7 +95,7 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: A
     eager.autocast_dtype = recorded.autocast_dtype = dtype
     set_execution(recorded, "recorded", CPU)
     recorded.update_step = counted = Mock(spec=recorded.update_step, side_effect=recorded.update_step)
-    buffers = [make_buffer("host", images=sees_images(name)) for _ in range(2)]
+    buffers = [buffer_for(recorded, "host") for _ in range(2)]
     saved = deepcopy([recorded.state_dict(), buffers[1].state_dict()])
     expected, found = (train(*pair, 16) for pair in zip((eager, recorded), buffers, strict=True))
     assert_same(found, expected)  # metrics, histograms and gradients, of every update

@@ -19,6 +19,7 @@ from stand_in_graphs import (
     OUT_OF_STEP,
     assert_same,
     fill,
+    is_discrete,
     learned,
     make_buffer,
     sees_images,
@@ -127,7 +128,7 @@ def test_a_draw_from_the_gpus_global_generator_is_an_error() -> None:
 def test_an_update_waits_for_nothing(name: str, execution: str, storage: str) -> None:
     agent, buffer, logger = (
         agent_that_is(execution, *AGENTS[name]),
-        make_buffer(storage, GPU, sees_images(name)),
+        make_buffer(storage, GPU, sees_images(name), is_discrete(name)),
         Logger(Path(), {}),
     )
     updates(agent, buffer, logger, 2 * WARM_UPS + 4)  # warmed up and captured

@@ -14,7 +14,7 @@ import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, make_agent
 from meta_device import META, Operations, RefusedError, on_device, stand_in
 from parts import PAGE, overrides, table
-from stand_in_graphs import delayed, fill, make_buffer
+from stand_in_graphs import buffer_for, delayed, fill, make_buffer
 
 from agent.execution.captured import Captured, Update
 from agent.execution.eager import Result
@@ -74,7 +74,7 @@ def train(agent: Any, logger: Logger, updates: int) -> Watched:
     """Updates, with steps of the environment between them."""
     watched = Watched(agent)
     agent.execution = Captured(watched)
-    buffer = make_buffer("device", META, images="obs_shape" in agent.observations.shapes)
+    buffer = buffer_for(agent, "device")
     ends = np.array([False, True])
     for step in range(1, updates + 1):
         agent.update(buffer, logger, step)
@@ -140,7 +140,8 @@ def test_acting_fetches_the_actions_and_nothing_else(name: str) -> None:
     for sample in (False, True):
         for one in (obs, obs[0]):
             with on_device(host_too=True):
-                assert agent.act(one, sample).shape == (*one.shape[: -obs[0].ndim], ACTION_DIM)
+                width = 1 if agent.discrete_actions else ACTION_DIM
+                assert agent.act(one, sample).shape == (*one.shape[: -obs[0].ndim], width)
 
 
 def test_noise_that_is_held_stays_on_the_device() -> None:

@@ -1,0 +1,60 @@
+"""Soft actor-critics with slow target critics."""
+
+import copy
+from typing import Any
+
+from agent.critic import RandomSubset
+from agent.networks.batch_norm import refuse_batch_norm
+from agent.off_policy import Metrics
+from agent.soft_actor import PartOfUpdate, SoftActorAgent, UpdateOrder
+from agent.toolkit.frozen import frozen_view
+from agent.toolkit.histograms import HistogramInputs
+from settings.types import PositiveInt, Schedule, UnitInterval
+from utils import SoftUpdate
+
+
+class SlowTargetsAgent(SoftActorAgent):
+    """An ensemble of critics with slow targets, a soft actor and a temperature.
+
+    Args:
+        critic_tau: step size of the target critics towards the critics, per target update.
+        critic_target_update_frequency: updates between two target updates.
+        num_target_critics: target critics per target, drawn anew for every update; None is all.
+        update_order: see SoftActorAgent.update_in_order.
+        soft_actor: arguments of agent.soft_actor.SoftActorAgent.
+
+    Raises:
+        UserError: for more target critics than critics; for batch normalisation, which needs both ends of a transition
+            in one batch (agent.crossq).
+    """
+
+    supports_prioritised_replay = True
+
+    def __init__(
+        self,
+        critic_tau: UnitInterval | Schedule = 0.005,
+        critic_target_update_frequency: PositiveInt = 2,
+        num_target_critics: PositiveInt | None = None,
+        update_order: UpdateOrder = "critic_first",
+        **soft_actor: Any,
+    ):
+        super().__init__(**soft_actor)
+        refuse_batch_norm(actor=self.actor, critic=self.critic)
+        self.update_order: UpdateOrder = update_order
+        self.schedules.add(critic_tau=critic_tau)
+        self.critic_target_update_frequency = critic_target_update_frequency
+        self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.frozen_critic = frozen_view(self.critic)
+        self.soft_update = SoftUpdate(self.critic, self.critic_target)
+        self.target_outputs = self.critic_target.outputs
+        if num_target_critics is not None:
+            self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
+
+    def update_networks(
+        self, update_critic: PartOfUpdate, update_actor: PartOfUpdate
+    ) -> tuple[Metrics, HistogramInputs]:
+        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
+        metrics, outputs = self.update_in_order(self.update_order, update_critic, update_actor)
+        if self.due(self.critic_target_update_frequency):
+            self.soft_update(self.schedules.critic_tau)
+        return metrics, outputs

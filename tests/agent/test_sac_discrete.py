@@ -1,0 +1,176 @@
+"""Soft actor-critic for discrete actions: its updates against the paper's equations, and what becomes of an action."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import formulas
+import gymnasium as gym
+import numpy as np
+import probes
+import pytest
+import torch
+from agents import ACTION_DIM, OBS_DIM, SMALL, Silent, make_agent
+from formulas import Network, assert_same, batches, update
+
+from agent.networks.distributions import Categorical
+from agent.policy_file import load_policy
+from dmc2gym.wrappers import OwnActions
+from replay_buffer import Batch
+from run.build import require_fit
+from run.env_spec import EnvSpec
+from run.library import evaluate, shapes, train
+from utils import UserError
+
+
+def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
+    return net.linear("4", torch.relu(net.linear("2", torch.relu(net.linear("0", x)))))
+
+
+class SacDiscrete:
+    """The whole algorithm on the copied weights of an agent: equations (10) to (12) of arXiv 1910.07207, by action."""
+
+    def __init__(self, agent: Any, target_entropy: float):
+        self.actor, self.critic, self.slow = (
+            Network.of(module.trunk, plain) for module in (agent.actor, agent.critic, agent.critic_target)
+        )
+        self.log_alpha = {"log": agent.temperature.parameter.detach().clone().requires_grad_()}
+        self.target_entropy = target_entropy
+        self.actor_adam, self.critic_adam = formulas.Adam(self.actor.weights), formulas.Adam(self.critic.weights)
+        self.alpha_adam = formulas.Adam(self.log_alpha)
+
+    def probabilities(self, obs: torch.Tensor) -> torch.Tensor:
+        powers = torch.exp(self.actor(obs))
+        return powers / powers.sum(1, keepdim=True)
+
+    def update(self, batch: Batch) -> None:
+        alpha, rows = self.log_alpha["log"].exp().detach(), range(len(batch.reward))
+        with torch.no_grad():
+            pi = self.probabilities(batch.next_obs)
+            q = torch.minimum(*(member(batch.next_obs) for member in self.slow.members()))
+            value = sum(pi[:, a] * (q[:, a] - alpha * torch.log(pi[:, a])) for a in range(ACTION_DIM))
+            y = batch.reward[:, 0] + 0.99 * batch.discount[:, 0] * value
+        taken = [int(a) for a in batch.action[:, 0]]
+        errors = [member(batch.obs)[rows, taken] - y for member in self.critic.members()]
+        self.critic_adam.step(sum((error**2).mean() for error in errors), 3e-4)  # type: ignore[arg-type]
+        with torch.no_grad():  # the critics as they are after their step
+            q = torch.minimum(*(member(batch.obs) for member in self.critic.members()))
+        pi = self.probabilities(batch.obs)
+        costs = [pi[:, a] * (alpha * torch.log(pi[:, a]) - q[:, a]) for a in range(ACTION_DIM)]
+        entropy = -(pi * torch.log(pi)).sum(1).mean().detach()
+        self.actor_adam.step(sum(costs).mean(), 3e-4)  # type: ignore[union-attr]
+        self.alpha_adam.step(self.log_alpha["log"].exp() * (entropy - self.target_entropy), 3e-4)
+        for name, weight in self.critic.weights.items():
+            self.slow.weights[name] = 0.995 * self.slow.weights[name].detach() + 0.005 * weight.detach()
+
+
+@pytest.mark.usefixtures("float64")
+def test_fifty_updates_are_those_of_the_paper() -> None:
+    sizes = ("agent.batch_size=16", "agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8")
+    agent = make_agent("agent=sac_discrete", *sizes, "agent.target_entropy_share=0.98")
+    expected, random = SacDiscrete(agent, 0.98 * math.log(ACTION_DIM)), torch.Generator().manual_seed(2)
+    for batch, *_ in batches(50, 16):
+        discrete = batch._replace(action=torch.randint(ACTION_DIM, (16, 1), generator=random).to(batch.obs.dtype))
+        update(agent, discrete)  # without noise
+        expected.update(discrete)
+    for module, net in (
+        (agent.actor, expected.actor),
+        (agent.critic, expected.critic),
+        (agent.critic_target, expected.slow),
+    ):
+        assert_same(module.trunk, net)
+    assert agent.temperature.parameter.item() == pytest.approx(expected.log_alpha["log"].item(), abs=1e-8)
+    assert agent.temperature().item() != pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_target_of_bins_is_the_mixture_of_the_actions() -> None:
+    """All of an action's probability in the first or the last bin: the mixture has the policy's own probabilities."""
+    bins = "{_target_: agent.networks.CategoricalHead, _partial_: true, num_bins: 2, bounds: [0, 1]}"
+    agent = make_agent("agent=sac_discrete", *SMALL, f"agent.critic.head={bins}", "agent.init_temperature=1e-9")
+    seen: list[torch.Tensor] = []
+    agent.step_critic = lambda batch, outputs, target: seen.append(target) or ({}, {})
+    certain = torch.tensor([100.0, -100.0] * 3 + [-100.0, 100.0] * 3)  # the first three actions return 0, the others 1
+    agent.target_outputs = lambda obs: certain.expand(2, len(obs), -1)
+    batch = next(iter(batches(1, 8)))[0]
+    agent.schedules.add(discount=1.0)
+    ones = torch.ones(8, 1)
+    agent._update_critic(batch._replace(reward=0 * ones, discount=ones, action=0 * ones), agent.alpha)
+    probabilities = agent.actor(batch.next_obs).log_probs.exp().detach()
+    torch.testing.assert_close(seen[0][:, 1], probabilities[:, 3:].sum(1), rtol=1e-4, atol=1e-4)
+
+
+def test_samples_come_as_often_as_they_are_probable() -> None:
+    probabilities = torch.tensor([0.5, 0.0, 0.2, 0.3])
+    noise = torch.randn(100_000, 1, generator=torch.Generator().manual_seed(1))
+    drawn = Categorical(probabilities.log().expand(len(noise), -1)).sample(noise)
+    counts = torch.bincount(drawn[:, 0], minlength=4)
+    assert counts[1] == 0 and drawn.dtype == torch.int64
+    expected = 100_000 * probabilities[[0, 2, 3]]
+    assert ((counts[[0, 2, 3]] - expected).square() / expected).sum() < 13.8  # chi-square, 2 degrees, p = 0.001
+
+
+def test_an_action_is_an_integer_from_the_environment_to_the_buffer_and_back(tmp_path: Path) -> None:
+    """ProbeChoices has -1, 0 and 1 and takes nothing else; the best one has the sign of what is observed."""
+    learning = ("agent.critic_lr=1e-2", "agent.actor_lr=1e-2", "agent.init_temperature=0.01", "agent.alpha_lr=0")
+    run = probes.train(tmp_path, "env=ProbeChoices-v0", "agent=sac_discrete", *learning, "num_train_steps=500")
+    actions = run.replay_buffer.stored(0, run.replay_buffer.num_added).action[:, 0].tolist()
+    assert set(actions[:100]) == {0.0, 1.0, 2.0} == set(actions)
+    obs = np.array([[2, 1], [-2, 1]], np.float32)
+    assert run.agent.act(obs).tolist() == [[2], [0]]
+    one = run.agent.act(obs[0], sample=True)
+    assert one.shape == (1,) and one.dtype == np.int64
+    run.agent.save_policy(tmp_path / "alone.pt")
+    policy = load_policy(tmp_path / "alone.pt")
+    assert policy.act(obs).tolist() == [[2], [0]]
+    require_fit(policy, EnvSpec((2,), (1,), 3), "it", "ProbeChoices-v0")
+    for other in (EnvSpec((2,), (1,)), EnvSpec((2,), (1,), 4)):  # one continuous action; one choice more
+        with pytest.raises(UserError, match="saved for an environment of other shapes than another"):
+            require_fit(policy, other, "it", "another")
+
+
+def test_own_actions_are_counted_from_their_start() -> None:
+    own = OwnActions(gym.spaces.Discrete(5, start=-2))
+    assert own.of(np.array([3], np.float32)) == 1 and own.of(np.array([3])).dtype == np.int64
+    np.testing.assert_array_equal(own.inverse(np.array([-2, 2, 0])), np.array([[0], [4], [2]], np.float32))
+    large = OwnActions(gym.spaces.Discrete(2**24))
+    assert large.of(large.inverse(np.array([2**24 - 1]))[0]) == 2**24 - 1
+    assert own.are_within("Discrete", np.asarray(-2.0), np.asarray(2.0))
+    for kind, low, high in (("Discrete", -1.0, 3.0), ("Discrete", -2.0, 1.0), ("Box", -2.0, 2.0)):
+        assert not own.are_within(kind, np.asarray(low), np.asarray(high))
+
+
+def test_images_with_choices(tmp_path: Path) -> None:
+    images = (
+        "env=probes:ProbeImageChoices-v0",
+        "agent=sac_discrete",
+        "agent/encoder=convolutions",
+        "agent/augmentation=shift",
+    )
+    tiny = ("agent.encoder.channels=4", "agent.encoder.strides=[2]", "agent.encoder.feature_dim=8", "image_pad=1")
+    short = ("num_train_steps=60", "num_seed_steps=20", "action_repeat=1", "execution=recorded")
+    run = probes.train(tmp_path, *images, *tiny, *short)
+    assert run.agent.num_updates > 10 and run.agent.execution._enabled
+
+
+def test_as_a_library() -> None:
+    env = gym.make("CartPole-v1")
+    agent = probes_agent(env)
+    assert train(agent, env, 200, num_seed_steps=50).steps == 200
+    assert len(evaluate(agent, env, episodes=2)) == 2
+    with pytest.raises(UserError, match="its actions are continuous, and SACDiscreteAgent is for discrete ones"):
+        train(agent, gym.make("Pendulum-v1"), 9)
+
+
+def probes_agent(env: gym.Env) -> Any:
+    given = shapes(env, "cpu")
+    assert (given["action_dim"], given["action_range"]) == (2, [0.0, 1.0])
+    agent = make_agent("agent=sac_discrete", *SMALL, obs_dim=given["obs_dim"], action_dim=2)
+    assert agent.obs_dim != OBS_DIM
+    return agent
+
+
+def test_histograms_are_of_log_probabilities() -> None:
+    agent, log = make_agent("agent=sac_discrete", *SMALL), Silent()
+    batch = next(iter(batches(1, 32)))[0]
+    _, outputs = agent.compute_update(batch._replace(action=torch.zeros(32, 1)), None)
+    assert not log.values and outputs["log_probs"].shape == (32, ACTION_DIM) and "mu" not in outputs
