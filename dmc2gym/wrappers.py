@@ -62,8 +62,9 @@ class OwnActions:
         return low.shape == self.low.shape and np.allclose(_bounds(low, high), (self.low, self.high))
 
     def of(self, action: np.ndarray) -> np.ndarray:
-        """Maps an action (|A|,) in [-1, 1] to the environment's own."""
-        scaled = self.low + (np.asarray(action, np.float64).reshape(self.low.shape) + 1.0) * self._half
+        """Maps an action (|A|,) in [-1, 1], or actions (N, |A|), to the environment's own."""
+        shape = (*action.shape[:-1], *self.low.shape)
+        scaled = self.low + (np.asarray(action, np.float64).reshape(shape) + 1.0) * self._half
         return scaled.astype(self.dtype)
 
     def inverse(self, own_actions: np.ndarray) -> np.ndarray:

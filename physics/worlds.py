@@ -1,0 +1,164 @@
+"""N worlds of one task of the suite, stepped together."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+
+from physics.state import State
+from physics.task import Task
+from utils import RunError
+
+LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit: decisions in an episode
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What one decision in each of n worlds led to.
+
+    Attributes:
+        obs: (n, obs_dim), float32.
+        rewards: (n,), float64, each summed over the steps for which its action was held.
+        terminated, truncated: (n,), bool.
+        repeats: (n,), int64, the steps for which each action was held.
+    """
+
+    obs: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    repeats: np.ndarray
+
+
+class Worlds:
+    """N worlds of one task of the suite. Each gives the numbers of an environment of its own, to the last bit.
+
+    Args:
+        env: such an environment, as `envs.make.make_env` makes it of vectors. It begins the episodes of all worlds and
+            draws frames, and is closed with the worlds.
+        make_task: the class of its task (see physics.tasks).
+        name: the task's name, for messages.
+        count: N, 1 or more.
+        threads: how many threads may step them.
+
+    Attributes:
+        count: N.
+        single_observation_space, single_action_space: the spaces of one world.
+        own_actions: the map to the task's own actions (see dmc2gym.wrappers.OwnActions).
+    """
+
+    def __init__(self, env: gym.Env, make_task: type[Task], name: str, count: int, threads: int = 1):
+        self._env, self._name, self.count = env, name, count
+        self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
+        self.own_actions = env.get_wrapper_attr("own_actions")
+        self._repeat: int = env.get_wrapper_attr("repeat")
+        has_limit = env.has_wrapper_attr(LIMIT)
+        self._limit: float = env.get_wrapper_attr(LIMIT) if has_limit else float("inf")
+        self._host = env.unwrapped._env  # type: ignore[attr-defined]  # dm_control's environment
+        self._model, self._data = self._host.physics.model.ptr, self._host.physics.data.ptr
+        self._task = make_task(self._model, self._host.task)
+        fields = self._task.model_fields
+        self._models = [copy(self._model) if fields else self._model for _ in range(count)]
+        self._worlds = [mujoco.MjData(model) for model in self._models]
+        self._state = State(self._worlds)
+        self._controls = [data.ctrl for data in self._worlds]
+        self._warnings = State([data.warning for data in self._worlds])
+        self._steps, self._decisions = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._in_env: int | None = None  # the world whose state the environment has
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 and count > 1 else None
+        self._threads = threads
+
+    def reset(self, index: int, seed: int) -> np.ndarray:
+        """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
+        obs, _ = self._env.reset(seed=seed)
+        self._copy(self._model, self._data, self._models[index], self._worlds[index])
+        self._worlds[index].warning.number[:] = 0
+        self._steps[index] = self._decisions[index] = 0
+        self._in_env = index
+        return obs
+
+    def step(self, actions: np.ndarray, which: Sequence[int] | None = None) -> Steps:
+        """Takes one decision in each world, or in those of `which`.
+
+        Args:
+            actions: (n, action_dim), in [-1, 1]; each is held for the environment's `action_repeat` steps.
+            which: the indices of n worlds, ascending; None is all of them.
+
+        Raises:
+            RunError: if the simulation diverges.
+        """
+        which = np.arange(self.count) if which is None else np.asarray(which)
+        self._in_env = None
+        for index, control in zip(which.tolist(), self.own_actions.of(actions), strict=True):
+            self._controls[index][:] = control
+        rewards, before, running = np.zeros(len(which)), self._steps[which], np.arange(len(which))
+        for _ in range(self._repeat):
+            self._advance(which[running].tolist())
+            rewards[running] += self._task.reward(self._state)
+            self._steps[which[running]] += 1
+            running = np.flatnonzero(self._steps[which] < self._host._step_limit)
+            if not len(running):
+                break
+        self._state.choose(which.tolist())
+        obs = np.concatenate(self._task.observation(self._state), axis=1, dtype=np.float32, casting="same_kind")
+        self._decisions[which] += 1
+        truncated = (self._steps[which] >= self._host._step_limit) | (self._decisions[which] >= self._limit)
+        return Steps(obs, rewards, np.zeros(len(which), bool), truncated, self._steps[which] - before)
+
+    def _advance(self, which: list[int]) -> None:
+        """One control step of each of these worlds."""
+        self._state.choose(which)
+        if self._pool is None or len(which) == 1:
+            self._advance_some(which)
+        else:
+            others = [self._pool.submit(self._advance_some, which[k :: self._threads]) for k in range(1, self._threads)]
+            self._advance_some(which[:: self._threads])
+            for other in others:
+                other.result()
+        self._warnings.choose(which)
+        if self._warnings.number.any():
+            names = list(mujoco.mjtWarning.__members__)
+            raised = ", ".join(names[kind] for kind in np.flatnonzero(self._warnings.number.any(0)))
+            raise RunError(f"env={self._name}: Physics state is invalid. Warning(s) raised: {raised}")
+
+    def _advance_some(self, which: list[int]) -> None:
+        """As dm_control's `legacy_step`: what depends on position and velocity then belongs to the new state."""
+        count, runge_kutta = self._host._n_sub_steps, self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
+        for index in which:
+            model, data = self._models[index], self._worlds[index]
+            if runge_kutta:
+                mujoco.mj_step(model, data, count)
+            else:
+                mujoco.mj_step2(model, data)
+                if count > 1:
+                    mujoco.mj_step(model, data, count - 1)
+            mujoco.mj_step1(model, data)
+
+    def _copy(self, from_model: Any, from_data: Any, model: Any, data: Any) -> None:
+        for field in self._task.model_fields:
+            getattr(model, field)[:] = getattr(from_model, field)
+        mujoco.mj_copyData(data, model, from_data)
+
+    def physics_state(self, index: int) -> np.ndarray:
+        """Returns dm_control's state of one world: positions, velocities and activations, float64."""
+        data = self._worlds[index]
+        return np.concatenate([data.qpos, data.qvel, data.act])
+
+    def render(self, index: int = 0) -> Any:
+        """Returns a frame of one world, drawn by dm_control, if the environment was made to render."""
+        if self._in_env != index:
+            self._copy(self._models[index], self._worlds[index], self._model, self._data)
+            self._host.task.after_step(self._host.physics)  # colours by reward
+            self._in_env = index
+        return self._env.render()
+
+    def close(self) -> None:
+        """Ends the threads and closes the environment."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._env.close()
