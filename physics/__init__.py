@@ -1,8 +1,8 @@
 """Worlds of one task of the Control Suite side by side, stepped by MuJoCo's own C functions (`physics=batched`).
 
-dm_control begins every episode, so starts are its own to the bit; after that its Python is left out: a step of all worlds
-is MuJoCo's step of each, in threads, and one call of numpy functions for all observations and all rewards. They repeat
-dm_control's numbers to the last bit.
+dm_control begins every episode, so starts are its own to the bit. After that its Python is left out: a step of all
+worlds is MuJoCo's step of each, in threads, and one call of numpy functions for all observations and all rewards. They
+repeat dm_control's numbers to the last bit.
 
 worlds.py: the worlds. state.py: MuJoCo's arrays of all worlds. training.py: the vector environment of a run.
 task.py: what a task is. tolerance.py: dm_control's soft indicator, for arrays. tasks/: one file a domain.

@@ -62,5 +62,5 @@ def in_frame(vectors: Array, xmat: Array) -> Array:
 
 
 def squared(x: Array) -> Array:
-    """Returns x ** 2 as Python computes it of one number: by C's pow, whose last bit now and then is not that of x * x."""
+    """Returns x ** 2 (N,) as Python computes it of one number: by C's pow, whose last bit may not be that of x * x."""
     return np.array([value**2 for value in x.tolist()]) if isinstance(x, np.ndarray) else x * x

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from physics.task import Array, namespace, squared
 
@@ -82,3 +83,8 @@ SIGMOIDS: dict[str, Callable[[Array, float], Array]] = {
     "quadratic": _quadratic,
     "tanh_squared": _tanh_squared,
 }
+
+
+def small_control(state: Any) -> Array:
+    """Returns the mean over actuators of how small each control is, (N,): 1 for none, 0 at the bounds."""
+    return tolerance(state.ctrl, margin=1, value_at_margin=0, sigmoid="quadratic").mean(1)

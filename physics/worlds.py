@@ -1,10 +1,10 @@
 """N worlds of one task of the suite, stepped together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import mujoco
@@ -17,8 +17,7 @@ from utils import RunError
 LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit: decisions in an episode
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """What one decision in each of n worlds led to.
 
     Attributes:
@@ -48,13 +47,15 @@ class Worlds:
 
     Attributes:
         count: N.
-        single_observation_space, single_action_space: the spaces of one world.
+        spaces: of the observations and actions of one world.
         own_actions: the map to the task's own actions (see dmc2gym.wrappers.OwnActions).
+        unwrapped, metadata: the environment's.
     """
 
     def __init__(self, env: gym.Env, make_task: type[Task], name: str, count: int, threads: int = 1):
         self._env, self._name, self.count = env, name, count
-        self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
+        self.spaces = (env.observation_space, env.action_space)
+        self.unwrapped, self.metadata = env.unwrapped, env.metadata
         self.own_actions = env.get_wrapper_attr("own_actions")
         self._repeat: int = env.get_wrapper_attr("repeat")
         has_limit = env.has_wrapper_attr(LIMIT)
@@ -92,23 +93,28 @@ class Worlds:
         Raises:
             RunError: if the simulation diverges.
         """
-        which = np.arange(self.count) if which is None else np.asarray(which)
+        chosen = np.arange(self.count) if which is None else np.asarray(which)
         self._in_env = None
-        for index, control in zip(which.tolist(), self.own_actions.of(actions), strict=True):
+        for index, control in zip(chosen.tolist(), self.own_actions.of(actions), strict=True):
             self._controls[index][:] = control
-        rewards, before, running = np.zeros(len(which)), self._steps[which], np.arange(len(which))
+        rewards, before, running = np.zeros(len(chosen)), self._steps[chosen], np.arange(len(chosen))
         for _ in range(self._repeat):
-            self._advance(which[running].tolist())
+            self._advance(chosen[running].tolist())
             rewards[running] += self._task.reward(self._state)
-            self._steps[which[running]] += 1
-            running = np.flatnonzero(self._steps[which] < self._host._step_limit)
+            self._steps[chosen[running]] += 1
+            running = np.flatnonzero(self._steps[chosen] < self._host._step_limit)
             if not len(running):
                 break
-        self._state.choose(which.tolist())
+        self._state.choose(chosen.tolist())
         obs = np.concatenate(self._task.observation(self._state), axis=1, dtype=np.float32, casting="same_kind")
-        self._decisions[which] += 1
-        truncated = (self._steps[which] >= self._host._step_limit) | (self._decisions[which] >= self._limit)
-        return Steps(obs, rewards, np.zeros(len(which), bool), truncated, self._steps[which] - before)
+        self._decisions[chosen] += 1
+        truncated = (self._steps[chosen] >= self._host._step_limit) | (self._decisions[chosen] >= self._limit)
+        return Steps(obs, rewards, np.zeros(len(chosen), bool), truncated, self._steps[chosen] - before)
+
+    def outcomes(self, actions: np.ndarray, which: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """As `step`, by world (see run.evaluation.evaluator.Apart)."""
+        obs, *columns = self.step(actions, which)
+        return zip(obs, *(column.tolist() for column in columns), repeat(()))
 
     def _advance(self, which: list[int]) -> None:
         """One control step of each of these worlds."""
@@ -149,12 +155,12 @@ class Worlds:
         data = self._worlds[index]
         return np.concatenate([data.qpos, data.qvel, data.act])
 
-    def render(self, index: int = 0) -> Any:
-        """Returns a frame of one world, drawn by dm_control, if the environment was made to render."""
-        if self._in_env != index:
-            self._copy(self._models[index], self._worlds[index], self._model, self._data)
+    def render(self) -> Any:
+        """Returns a frame of the first world, drawn by dm_control, if the environment was made to render."""
+        if self._in_env != 0:
+            self._copy(self._models[0], self._worlds[0], self._model, self._data)
             self._host.task.after_step(self._host.physics)  # colours by reward
-            self._in_env = index
+            self._in_env = 0
         return self._env.render()
 
     def close(self) -> None:

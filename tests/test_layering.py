@@ -16,7 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dmc2gym": set(),
     "settings": {"files", "utils"},
     "envs": {"dmc2gym", "settings.signatures", "settings.operating_system", "settings.types", "utils"},
-    "physics": {"utils"},
+    "physics": {"envs", "utils"},
     "sinks": {"files", "utils"},
     "replay_buffer": {"settings.validated", "settings.operating_system", "settings.types", "utils"},
     "agent": {"files", "replay_buffer", "settings.validated", "settings.operating_system", "settings.types", "utils"},

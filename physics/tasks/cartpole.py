@@ -3,7 +3,7 @@
 from typing import Any
 
 from physics.task import XZ, ZZ, Array, Task
-from physics.tolerance import tolerance
+from physics.tolerance import small_control, tolerance
 
 CART_RANGE = (-0.25, 0.25)
 ANGLE_COSINE_RANGE = (0.995, 1)
@@ -26,9 +26,9 @@ class Cartpole(Task):
             return tolerance(cart, CART_RANGE) * tolerance(cosines, ANGLE_COSINE_RANGE).prod(1)
         upright = ((cosines + 1) / 2).mean(1)
         centered = (1 + tolerance(cart, margin=2)) / 2
-        small_control = (4 + tolerance(state.ctrl, margin=1, value_at_margin=0, sigmoid="quadratic")[:, 0]) / 5
+        gentle = (4 + small_control(state)) / 5  # there is one actuator
         slow = (1 + tolerance(state.qvel[:, 1:], margin=5).min(1)) / 2
-        return upright * small_control * slow * centered
+        return upright * gentle * slow * centered
 
 
 TASKS = dict.fromkeys(["balance", "balance_sparse", "swingup", "swingup_sparse", "two_poles", "three_poles"], Cartpole)

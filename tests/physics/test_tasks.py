@@ -24,7 +24,7 @@ def differences(name: str, num_steps: int, action_repeat: int = 1) -> set[str]:
                 found.add("starts")
         for number in range(num_steps):
             # as uniform actions and, every other hundred, as an agent's, which are often at the bounds
-            actions = random.uniform(-1, 1, (COUNT, *worlds.single_action_space.shape)).astype(np.float32)
+            actions = random.uniform(-1, 1, (COUNT, *worlds.spaces[1].shape)).astype(np.float32)
             actions = np.sign(actions) if number // 100 % 2 else actions
             together = worlds.step(actions)
             for index, env in enumerate(envs):
