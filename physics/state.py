@@ -22,17 +22,16 @@ class State:
 
     def choose(self, which: Sequence[int]) -> None:
         """Lets rows be those of these worlds, and forgets what was gathered."""
-        for name in self._views:
-            self.__dict__.pop(name, None)
-        self._which = which
+        if len(which) > 1 or which != self._which:
+            self._which = which
+            for name in self._views:
+                self.__dict__.pop(name, None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        views = self._views.get(name)
-        if views is None:
-            views = self._views[name] = [getattr(data, name)[None] for data in self._data]
-        which = self._which
-        rows = views[which[0]] if len(which) == 1 else np.concatenate([views[index] for index in which])
-        self.__dict__[name] = rows
+        if name not in self._views:
+            self._views[name] = [getattr(data, name)[None] for data in self._data]
+        chosen = [self._views[name][index] for index in self._which]
+        rows = self.__dict__[name] = chosen[0] if len(chosen) == 1 else np.concatenate(chosen)
         return rows

@@ -27,11 +27,11 @@ def tolerance(
         float64, in the shape of x.
     """
     xp, (lower, upper) = namespace(x), bounds
-    inside = (lower <= x) & (x <= upper)
     if margin == 0:
-        return xp.where(inside, 1.0, 0.0)
-    distance = xp.where(x < lower, lower - x, x - upper) / margin
-    return xp.where(inside, 1.0, SIGMOIDS[sigmoid](distance, value_at_margin))
+        return xp.where((lower <= x) & (x <= upper), 1.0, 0.0)
+    outside = lower - x if upper == math.inf else xp.maximum(lower - x, x - upper)
+    distance = outside * (outside > 0)  # every sigmoid is 1 at 0
+    return SIGMOIDS[sigmoid](distance / margin, value_at_margin)
 
 
 def _squared(x: Array) -> Array:

@@ -1,5 +1,7 @@
 """N worlds of one task of the suite, stepped together."""
 
+import math
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -58,9 +60,9 @@ class Worlds:
         self.unwrapped, self.metadata = env.unwrapped, env.metadata
         self.own_actions = env.get_wrapper_attr("own_actions")
         self._repeat: int = env.get_wrapper_attr("repeat")
-        has_limit = env.has_wrapper_attr(LIMIT)
-        self._limit: float = env.get_wrapper_attr(LIMIT) if has_limit else float("inf")
         self._host = env.unwrapped._env  # type: ignore[attr-defined]  # dm_control's environment
+        decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
+        self._limit: int = min(math.ceil(min(self._host._step_limit, sys.maxsize)), decisions * self._repeat)
         self._model, self._data = self._host.physics.model.ptr, self._host.physics.data.ptr
         self._task = make_task(self._model, self._host.task)
         fields = self._task.model_fields
@@ -69,7 +71,7 @@ class Worlds:
         self._state = State(self._worlds)
         self._controls = [data.ctrl for data in self._worlds]
         self._warnings = State([data.warning for data in self._worlds])
-        self._steps, self._decisions = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._steps = [0] * count  # of the episode
         self._in_env: int | None = None  # the world whose state the environment has
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 and count > 1 else None
         self._threads = threads
@@ -79,7 +81,7 @@ class Worlds:
         obs, _ = self._env.reset(seed=seed)
         self._copy(self._model, self._data, self._models[index], self._worlds[index])
         self._worlds[index].warning.number[:] = 0
-        self._steps[index] = self._decisions[index] = 0
+        self._steps[index] = 0
         self._in_env = index
         return obs
 
@@ -93,23 +95,22 @@ class Worlds:
         Raises:
             RunError: if the simulation diverges.
         """
-        chosen = np.arange(self.count) if which is None else np.asarray(which)
-        self._in_env = None
-        for index, control in zip(chosen.tolist(), self.own_actions.of(actions), strict=True):
+        chosen = range(self.count) if which is None else which
+        for index, control in zip(chosen, self.own_actions.of(actions), strict=True):
             self._controls[index][:] = control
-        rewards, before, running = np.zeros(len(chosen)), self._steps[chosen], np.arange(len(chosen))
-        for _ in range(self._repeat):
-            self._advance(chosen[running].tolist())
-            rewards[running] += self._task.reward(self._state)
-            self._steps[chosen[running]] += 1
-            running = np.flatnonzero(self._steps[chosen] < self._host._step_limit)
-            if not len(running):
-                break
-        self._state.choose(chosen.tolist())
+        self._in_env = None
+        held = [min(self._repeat, self._limit - self._steps[index]) for index in chosen]
+        rewards = np.zeros(len(held))
+        for number in range(max(held)):
+            self._advance([index for index, count in zip(chosen, held, strict=True) if number < count])
+            self._state.choose(chosen)
+            reward = self._task.reward(self._state)
+            rewards += reward if number < min(held) else np.where(np.array(held) > number, reward, 0.0)
+        for index, count in zip(chosen, held, strict=True):
+            self._steps[index] += count
         obs = np.concatenate(self._task.observation(self._state), axis=1, dtype=np.float32, casting="same_kind")
-        self._decisions[chosen] += 1
-        truncated = (self._steps[chosen] >= self._host._step_limit) | (self._decisions[chosen] >= self._limit)
-        return Steps(obs, rewards, np.zeros(len(chosen), bool), truncated, self._steps[chosen] - before)
+        truncated = np.array([self._steps[index] == self._limit for index in chosen])
+        return Steps(obs, rewards, np.zeros(len(held), bool), truncated, np.array(held))
 
     def outcomes(self, actions: np.ndarray, which: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         """As `step`, by world (see run.evaluation.evaluator.Apart)."""
@@ -118,7 +119,6 @@ class Worlds:
 
     def _advance(self, which: list[int]) -> None:
         """One control step of each of these worlds."""
-        self._state.choose(which)
         if self._pool is None or len(which) == 1:
             self._advance_some(which)
         else:
