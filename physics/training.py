@@ -24,7 +24,7 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._worlds, self._run_seed, self.num_envs = worlds, run_seed, worlds.count
         self.single_observation_space, self.single_action_space = worlds.spaces
         self.observation_space, self.action_space = (batch_space(space, self.num_envs) for space in worlds.spaces)
-        self._obs = np.zeros(self.observation_space.shape, np.float32)
+        self._obs = np.zeros((self.num_envs, *worlds.spaces[0].shape), np.float32)
         self._episodes = [0] * self.num_envs
         self._actions: list[np.ndarray] = []  # the newest of all worlds, (N, |A|) each
         self._begun = [0] * self.num_envs  # where in this list their episodes begin
@@ -49,9 +49,7 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         del self._actions[:unneeded]
         self._begun = [begin - unneeded for begin in self._begun]
 
-    def step(
-        self, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         self._actions.append(np.array(actions))
         self._obs, rewards, terminated, truncated, repeats = self._worlds.step(actions)
         return self._obs, rewards, terminated, truncated, {"repeats": repeats}
@@ -75,7 +73,7 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._begun = [count - len(state["actions"]) for state in states]
         for number in range(count):
             which = [index for index, begin in enumerate(self._begun) if begin <= number]
-            actions = np.zeros(self.action_space.shape, np.float32)
+            actions = np.zeros((self.num_envs, *self._worlds.spaces[1].shape), np.float32)
             actions[which] = [states[index]["actions"][number - self._begun[index]] for index in which]
             self._actions.append(actions)
             self._obs[which] = self._worlds.step(actions[which], which).obs

@@ -56,7 +56,7 @@ class Worlds:
 
     def __init__(self, env: gym.Env, make_task: type[Task], name: str, count: int, threads: int = 1):
         self._env, self._name, self.count = env, name, count
-        self.spaces = (env.observation_space, env.action_space)
+        self.spaces: tuple[Any, Any] = (env.observation_space, env.action_space)
         self.unwrapped, self.metadata = env.unwrapped, env.metadata
         self.own_actions = env.get_wrapper_attr("own_actions")
         self._repeat: int = env.get_wrapper_attr("repeat")

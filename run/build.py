@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gymnasium.vector import VectorEnv
 from hydra.utils import get_object, instantiate
 
 from agent.off_policy import OffPolicyAgent
@@ -50,7 +49,7 @@ class Parts(LoopParts):
         notes: lines to print when the run begins.
     """
 
-    envs: VectorEnv[Any, Any, Any]
+    envs: Any
     agent: Any
     seed_policy: Any
     n_step: NStep

@@ -90,7 +90,9 @@ def why_not_batched(cfg: Settings) -> str:
         "async_envs=true wants a process for each environment": cfg.async_envs,
         "env_wrappers go around one environment": bool(cfg.env_wrappers),
         "info_keys are of one environment's info": bool(cfg.info_keys.keys() - AUTO_INFO_KEYS),
-        "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not cfg.env_kwargs.get("legacy_step", True),
+        "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not cfg.env_kwargs.get(
+            "legacy_step", True
+        ),
     }
     return next((reason for reason, applies in obstacles.items() if applies), "")
 

@@ -111,9 +111,10 @@ class Evaluator(Validated):
         self._video_path = video_path
         films = video_path is not None
         count = min(num_episodes, max_envs)
-        together = getattr(make_env, "together", None)
-        self._envs = together and together(count, films)
-        self._envs = self._envs or Apart([make_env(films and index == 0) for index in range(count)])
+        if hasattr(make_env, "together"):
+            self._envs = make_env.together(count, films)
+        else:
+            self._envs = Apart([make_env(films and index == 0) for index in range(count)])
         self._seconds_per_step = seconds_per_step(self._envs, action_repeat)
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
