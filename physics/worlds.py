@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -16,6 +17,9 @@ from physics.state import State
 from physics.task import Task
 from utils import RunError
 
+MEASURED = 20  # steps
+WORTH_S = 0.0001  # work that a thread is woken for
+CHEAP_S = 0.00002  # worlds whose step takes less gain nothing from threads, which then mostly wait for Python's lock
 LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit: decisions in an episode
 
 
@@ -75,6 +79,7 @@ class Worlds:
         self._in_env: int | None = None  # the world whose state the environment has
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 and count > 1 else None
         self._threads = threads
+        self._first_s: list[float] = []  # of the first steps, by one thread: a world's time
 
     def reset(self, index: int, seed: int) -> np.ndarray:
         """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
@@ -119,11 +124,15 @@ class Worlds:
 
     def _advance(self, which: list[int]) -> None:
         """One control step of each of these worlds."""
-        if self._pool is None or len(which) == 1:
+        if self._pool is not None and len(self._first_s) < MEASURED:
+            began_s = time.perf_counter()
+            self._advance_some(which)
+            self._first_s.append((time.perf_counter() - began_s) / len(which))
+        elif self._pool is None or (threads := self._worthwhile(len(which))) == 1:
             self._advance_some(which)
         else:
-            others = [self._pool.submit(self._advance_some, which[k :: self._threads]) for k in range(1, self._threads)]
-            self._advance_some(which[:: self._threads])
+            others = [self._pool.submit(self._advance_some, which[k::threads]) for k in range(1, threads)]
+            self._advance_some(which[::threads])
             for other in others:
                 other.result()
         self._warnings.choose(which)
@@ -131,6 +140,11 @@ class Worlds:
             names = list(mujoco.mjtWarning.__members__)
             raised = ", ".join(names[kind] for kind in np.flatnonzero(self._warnings.number.any(0)))
             raise RunError(f"env={self._name}: Physics state is invalid. Warning(s) raised: {raised}")
+
+    def _worthwhile(self, count: int) -> int:
+        """How many threads are to step so many worlds."""
+        world_s = min(self._first_s)
+        return min(self._threads, max(1, int(count * world_s / WORTH_S))) if world_s > CHEAP_S else 1
 
     def _advance_some(self, which: list[int]) -> None:
         """As dm_control's `legacy_step`: what depends on position and velocity then belongs to the new state."""

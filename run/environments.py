@@ -124,13 +124,13 @@ class SuiteMaker:
     def __call__(self, render: bool) -> gym.Env:
         return self.make_env(render)
 
-    def together(self, count: int, render: bool) -> Any:
-        """Returns physics.worlds.Worlds, of which the first may be rendered."""
+    def together(self, count: int, render: bool, threads: int | None = None) -> Any:
+        """Returns physics.worlds.Worlds, of which the first may be rendered; None leaves the threads to the machine."""
         env, make_task = self.make_env(render), tasks.find(*SUITE_TASKS[self.name])
         assert make_task is not None
         from physics.worlds import Worlds  # imports mujoco, as the environment did after the choice of an OpenGL
 
-        return Worlds(env, make_task, self.name, count, machine.threads_for_physics())
+        return Worlds(env, make_task, self.name, count, threads or machine.threads_for_physics())
 
 
 def make_train_envs(cfg: Settings) -> Any:

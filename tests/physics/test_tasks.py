@@ -93,7 +93,10 @@ def test_observations_and_rewards_of_any_state_are_those_of_dm_control(name: str
     assert len(rewards) > 1  # otherwise the states would show nothing
 
 
-def test_worlds_may_step_apart_and_in_threads() -> None:
+def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("physics.worlds.CHEAP_S", 0.0)
+    monkeypatch.setattr("physics.worlds.WORTH_S", 1e-9)
+    monkeypatch.setattr("physics.worlds.MEASURED", 1)
     together, apart = worlds_of("hopper_hop", 3), worlds_of("hopper_hop", 3)
     threaded = Worlds(make_env("hopper_hop", 1), type(together._task), "hopper_hop", 3, threads=2)
     actions = np.random.default_rng(0).uniform(-1, 1, (5, 3, *together.spaces[1].shape))
@@ -107,6 +110,7 @@ def test_worlds_may_step_apart_and_in_threads() -> None:
             np.testing.assert_array_equal(got.obs, obs[which])
             np.testing.assert_array_equal(got.rewards, rewards[which])
         np.testing.assert_array_equal(threaded.step(action).obs, obs)
+    assert threaded._worthwhile(3) == 2
     for worlds in (together, apart, threaded):
         worlds.close()
 
