@@ -115,7 +115,7 @@ def overheads(workspace: Workspace) -> tuple[float, float]:
             began_s.clear()
         return inner(actions)
 
-    workspace.envs.step = step  # type: ignore[method-assign]
+    workspace.envs.step = step
     workspace.run()
     env.close()
     return median(alone), median(in_turns)
@@ -139,7 +139,7 @@ def step_parts(workspace: Workspace) -> dict[str, float]:
         began_s.append(time.perf_counter())
         return inner(actions)
 
-    workspace.envs.step = step  # type: ignore[method-assign]
+    workspace.envs.step = step
     workspace.run()
     whole = [b - a for a, b in pairwise(began_s)][SEED_STEPS + 100 :]
     return {name: round(1e3 * median(s), 4) for name, s in ({"whole": whole} | clock.seconds).items()}

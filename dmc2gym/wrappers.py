@@ -77,8 +77,9 @@ class OwnActions:
         return low.shape == self.low.shape and np.allclose(_bounds(low, high), (self.low, self.high))
 
     def of(self, action: np.ndarray) -> np.ndarray:
-        """Maps a policy's action to the environment's own."""
-        scaled = self.low + (np.asarray(action, np.float64).reshape(self.low.shape) + self.shift) * self.half
+        """Maps a policy's action, or actions (N, |A|), to the environment's own."""
+        shape = (*action.shape[:-1], *self.low.shape)
+        scaled = self.low + (np.asarray(action, np.float64).reshape(shape) + self.shift) * self.half
         return scaled.astype(self.dtype)
 
     def scaled(self, own_actions: np.ndarray) -> np.ndarray:

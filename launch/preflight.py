@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch import launchers
 from launch.request import LaunchRequest, Runs, output_folder
-from run import machine
+from run import environments, machine
 from run.build import Parts, build
 from run.saving import folder as run_folder
 from settings import plain_yaml
@@ -100,6 +100,7 @@ def check_runs(runs: list[Settings]) -> None:
     checked: set[str] = set()  # data sets, which are read through once
     for cfg in runs:
         _require_wandb(cfg)
+        environments.is_batched(cfg)  # raises an error for async_envs, which is left out below
         with (
             _same_threads(),
             contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from hydra.utils import get_object, instantiate
 
 from agent.off_policy import OffPolicyAgent
@@ -21,7 +20,6 @@ from run.agents import build_acting_agent, identity_of
 from run.data import buffers, sources
 from run.data.preloaded import Preloaded
 from run.env_spec import EnvSpec, uniform_policy
-from run.environments import env_maker
 from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evaluator
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
@@ -51,7 +49,7 @@ class Parts(LoopParts):
         notes: lines to print when the run begins.
     """
 
-    envs: SyncVectorEnv | AsyncVectorEnv
+    envs: Any
     agent: Any
     seed_policy: Any
     n_step: NStep
@@ -106,8 +104,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
     if work_dir is None:
         environments.require_alike(cfg)
     set_seed_everywhere(cfg.seed)
-    make_env, async_envs = env_maker(cfg, "training"), environments.in_processes(cfg)
-    envs = env_module.make_train_envs(partial(make_env, False), cfg.seed, cfg.num_envs, async_envs, cfg.env_timeout_s)
+    envs = environments.make_train_envs(cfg)
     try:
         spec = EnvSpec.of_spaces(envs.single_observation_space, envs.single_action_space)
         buffers.require_memory(cfg, spec)
@@ -128,7 +125,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         used |= {
             "execution": execution,
             "replay_storage": storage,
-            "async_envs": async_envs,
+            "async_envs": environments.in_processes(cfg),
             "logger": _logger_node(cfg),
         }
         return Parts(

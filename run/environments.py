@@ -1,12 +1,16 @@
 """Makes the environments for training and evaluation from the settings."""
 
 import os
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
 
+import gymnasium as gym
 from hydra.utils import instantiate
 
+from envs.episodes import AUTO_INFO_KEYS
 from envs.names import SUITE_TASKS
+from physics import tasks
 from run import machine
 from run.env_spec import EnvSpec
 from run.evaluation.evaluator import MakeEnv
@@ -77,6 +81,71 @@ def may_step_elsewhere(cfg: Settings) -> bool:
     return not cfg.from_pixels or in_processes(cfg) or in_software
 
 
+def why_not_batched(cfg: Settings) -> str:
+    """Why worlds side by side (see physics/) cannot serve these settings; "" if they can."""
+    obstacles = {
+        "it serves tasks of the Control Suite": cfg.env not in SUITE_TASKS,
+        "it does not serve this task": cfg.env in SUITE_TASKS and not tasks.find(*SUITE_TASKS[cfg.env]),
+        "from_pixels=true renders every step": cfg.from_pixels,
+        "async_envs=true wants a process for each environment": cfg.async_envs,
+        "env_wrappers go around one environment": bool(cfg.env_wrappers),
+        "info_keys are of one environment's info": bool(cfg.info_keys.keys() - AUTO_INFO_KEYS),
+        "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not cfg.env_kwargs.get(
+            "legacy_step", True
+        ),
+    }
+    return next((reason for reason, applies in obstacles.items() if applies), "")
+
+
+def is_batched(cfg: Settings) -> bool:
+    """Resolves `physics`.
+
+    Raises:
+        UserError: where `batched` is asked for and cannot serve.
+    """
+    reason = why_not_batched(cfg)
+    if cfg.physics == "batched" and reason:
+        raise UserError(f"physics=batched: {reason} (env={cfg.env}); choose auto or suite")
+    return cfg.physics != "suite" and not reason
+
+
+@dataclass(frozen=True)
+class SuiteMaker:
+    """Makes environments of a task of the suite: one, or worlds side by side.
+
+    Attributes:
+        make_env: makes one.
+        name: the task's.
+    """
+
+    make_env: MakeEnv
+    name: str
+
+    def __call__(self, render: bool) -> gym.Env:
+        return self.make_env(render)
+
+    def together(self, count: int, render: bool, threads: int | None = None) -> Any:
+        """Returns physics.worlds.Worlds, of which the first may be rendered; None leaves the threads to the machine."""
+        env, make_task = self.make_env(render), tasks.find(*SUITE_TASKS[self.name])
+        assert make_task is not None
+        from physics.worlds import Worlds  # imports mujoco, as the environment did after the choice of an OpenGL
+
+        return Worlds(env, make_task, self.name, count, threads or machine.threads_for_physics())
+
+
+def make_train_envs(cfg: Settings) -> Any:
+    """Makes the vector environment that a run trains in."""
+    make_env = env_maker(cfg, "training")
+    if isinstance(make_env, SuiteMaker):
+        from physics.training import TrainingWorlds
+
+        return TrainingWorlds(make_env.together(cfg.num_envs, False), cfg.seed)
+    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, cfg.from_pixels))
+    return env_module.make_train_envs(
+        partial(make_env, False), cfg.seed, cfg.num_envs, in_processes(cfg), cfg.env_timeout_s
+    )
+
+
 def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = False) -> MakeEnv:
     """What makes an environment, given whether it will be rendered.
 
@@ -90,7 +159,7 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
     pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, cfg.frame_stack, camera)
     nodes = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
     wrappers = [_wrapper(node) for node in nodes]
-    return partial(
+    make_env = partial(
         env_module.make_env,
         cfg.env,
         cfg.seed,
@@ -101,6 +170,7 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
         info_keys=dict(cfg.info_keys),
         human=human,
     )
+    return SuiteMaker(make_env, cfg.env) if is_batched(cfg) else make_env
 
 
 def is_as_registered(cfg: Settings) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 CHANGES_NO_TRAINING_STEP = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.obs_shape", "agent.action_dim"),
     "agent.action_range",
-    *("device", "num_threads", "execution", "replay_storage", "async_envs", "env_timeout_s", "num_train_steps"),
+    *("device", "num_threads", "execution", "replay_storage", "async_envs", "physics", "env_timeout_s"),
+    "num_train_steps",
     *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
     *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
 )

@@ -16,6 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dmc2gym": set(),
     "settings": {"files", "utils"},
     "envs": {"dmc2gym", "settings.signatures", "settings.operating_system", "settings.types", "utils"},
+    "physics": {"envs", "utils"},
     "sinks": {"files", "utils"},
     "replay_buffer": {"settings.validated", "settings.operating_system", "settings.types", "utils"},
     "agent": {"files", "replay_buffer", "settings.validated", "settings.operating_system", "settings.types", "utils"},
@@ -24,7 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": {"files", "settings", "utils"},
     "plot": {"files", "study", "utils"},
     "export": {"agent", "envs", "files", "run", "study", "utils", "video"},
-    "run": {"agent", "envs", "files", "logger", "plot", "replay", "replay_buffer", "settings", "utils", "video"},
+    "run": {"agent", "envs", "files", "logger", "physics", "plot", "replay"}
+    | {"replay_buffer", "settings", "utils", "video"},
     "evaluate": {"envs", "run", "settings", "utils"},
     "launch": {"envs", "files", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},

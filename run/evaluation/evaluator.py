@@ -1,6 +1,6 @@
 """Runs evaluation episodes in environments of their own. These are stepped together with batched actions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +53,31 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(num_threads)
 
 
+class Apart:
+    """Environments that are stepped one by one, with the methods of physics.worlds.Worlds."""
+
+    def __init__(self, envs: list[gym.Env]):
+        self._envs, self.count, self.render = envs, len(envs), envs[0].render
+        self.unwrapped, self.metadata = envs[0].unwrapped, envs[0].metadata
+
+    def reset(self, index: int, seed: int) -> np.ndarray:
+        return self._envs[index].reset(seed=seed)[0]
+
+    def outcomes(self, actions: np.ndarray, which: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        """One decision in each of these environments, and whether its episode has ended; lazily, one after the other.
+
+        Yields:
+            The observation, the reward, whether the episode terminated, or was truncated, steps, values of its info.
+        """
+        for index, action in zip(which, actions, strict=True):
+            *outcome, info = self._envs[index].step(action)
+            yield *outcome, info["repeats"], info.get(EPISODE_INFO, ())
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+
 class Evaluator(Validated):
     """Runs evaluation episodes.
 
@@ -60,7 +85,8 @@ class Evaluator(Validated):
     anything else that the run does, and training does not depend on them.
 
     Args:
-        make_env: builds an environment; only the first one, which is filmed, may be asked to render.
+        make_env: builds an environment; only the first one, which is filmed, may be asked to render. If it has a method
+            `together`, that builds them all (see run.environments.SuiteMaker).
         seed: the run's seed.
         num_episodes: number of episodes per evaluation.
         video_path: from an evaluation's step, the path of the video of its first episode; None films nothing.
@@ -84,8 +110,12 @@ class Evaluator(Validated):
         self._sample = sample
         self._video_path = video_path
         films = video_path is not None
-        self._envs = [make_env(films and index == 0) for index in range(min(num_episodes, max_envs))]
-        self._seconds_per_step = seconds_per_step(self._envs[0], action_repeat)
+        count = min(num_episodes, max_envs)
+        if hasattr(make_env, "together"):
+            self._envs = make_env.together(count, films)
+        else:
+            self._envs = Apart([make_env(films and index == 0) for index in range(count)])
+        self._seconds_per_step = seconds_per_step(self._envs, action_repeat)
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
         """Runs the episodes of one evaluation.
@@ -112,23 +142,25 @@ class Evaluator(Validated):
 
             def start_episode(index: int) -> None:
                 running[index] = episode = waiting.pop(0)
-                obs[index], _ = self._envs[index].reset(seed=episode_seed(self._seed, EVAL_STREAM, step, episode))
+                obs[index] = self._envs.reset(index, episode_seed(self._seed, EVAL_STREAM, step, episode))
                 if film and episode == 0:
-                    film.record(self._envs[index])
+                    film.record(self._envs)
 
-            for index in range(len(self._envs)):
+            for index in range(self._envs.count):
                 start_episode(index)
             while running:
                 actions = agent.act(np.stack([obs[index] for index in running]), sample=self._sample)
                 require_finite("action", actions)
-                for (index, episode), action in zip(list(running.items()), actions, strict=True):
-                    obs[index], reward, terminated, truncated, info = self._envs[index].step(action)
+                which = list(running)
+                for index, outcome in zip(which, self._envs.outcomes(actions, which), strict=True):
+                    episode = running[index]
+                    obs[index], reward, terminated, truncated, repeats, info = outcome
                     returns[episode] += float(reward)
-                    lengths[episode] += info["repeats"]
+                    lengths[episode] += repeats
                     if film and episode == 0:
-                        film.record(self._envs[index])
+                        film.record(self._envs)
                     if terminated or truncated:
-                        infos[episode] = dict(info.get(EPISODE_INFO, ()))
+                        infos[episode] = dict(info)
                         del running[index]
                         if waiting:
                             start_episode(index)
@@ -140,5 +172,4 @@ class Evaluator(Validated):
 
     def close(self) -> None:
         """Closes the environments."""
-        for env in self._envs:
-            env.close()
+        self._envs.close()

@@ -35,6 +35,7 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "execution": (),
     "replay_storage": (),
     "async_envs": (),
+    "physics": (),
     "env_timeout_s": (),
     "grace_s": (),
     "save_video": (),

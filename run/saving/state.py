@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from replay_buffer import ReplayBuffer
 from run.build import Outputs, Parts
@@ -284,7 +283,7 @@ class EnvEpisodes:
         obs: (num_envs, *obs_shape), the newest observation of every environment; set by `load_state_dict`.
     """
 
-    def __init__(self, envs: SyncVectorEnv | AsyncVectorEnv):
+    def __init__(self, envs: Any):
         self._envs = envs
         self.obs: np.ndarray
 

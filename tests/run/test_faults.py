@@ -236,14 +236,20 @@ def test_a_loss_is_looked_at_before_each_checkpoint(tmp_path: Path) -> None:
     run.close()
 
 
-def test_a_physics_blow_up_is_one_line(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, "env=cartpole_balance", *RUN)
+@pytest.mark.parametrize("physics", ["suite", "batched"])
+def test_a_physics_blow_up_is_one_line(tmp_path: Path, physics: str) -> None:
+    run = probes.workspace(tmp_path, "env=cartpole_balance", *RUN, f"physics={physics}")
 
     def blow_up() -> None:
-        run.envs.envs[0].unwrapped._env.physics.data.qvel[:] = 1e12  # type: ignore[attr-defined]
+        envs: Any = run.envs
+        data = envs.envs[0].unwrapped._env.physics.data if physics == "suite" else envs._worlds._worlds[0]
+        data.qvel[:] = 1e12
 
     at_step(run, 42, blow_up)
-    with pytest.raises(RunError, match=r"(?i)physics.*; stopped at step 42; .*step_30") as caught:
+    message = (
+        r"^env=cartpole_balance: Physics state is invalid. Warning\(s\) raised: mjWARN_\w+; stopped at step 42; .*_30"
+    )
+    with pytest.raises(RunError, match=message) as caught:
         run.run()
     run.close()
     assert "\n" not in str(caught.value)

@@ -1,0 +1,161 @@
+"""Measures what worlds side by side save: `python benchmarks/batched_physics.py [--parts collecting,evaluations,...]`.
+
+In turns with `physics=suite`, medians of wall time and of CPU time, which other processes disturb less: steps/s of 64
+environments with random actions; evaluations of ten episodes; whole runs in one environment; and worlds stepped by one
+thread or by one for each core. Writes benchmarks/results/batched_physics.json; parts that are not measured keep their
+numbers.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+from machine import ROOT, circumstances
+
+from run import build, environments
+from run.evaluation.background import make_evaluator
+from settings import compose
+from settings.schema import Settings, check
+
+RESULT = ROOT / "benchmarks" / "results" / "batched_physics.json"
+ENGINES: tuple[Literal["suite", "batched"], ...] = ("suite", "batched")
+TASKS = ("cheetah_run", "walker_run", "hopper_hop", "humanoid_run")
+NUM_ENVS, ROUNDS, STEPS = 64, 15, 4
+RUNS = {  # whole runs, shortened
+    "cheetah_run preset=fast": ["env=cheetah_run", "preset=fast", "num_train_steps=12000"],
+    "dog_run preset=strong": ["env=dog_run", "preset=strong", "num_train_steps=4000", "num_seed_steps=1000"],
+}
+THREADED = (1, 2, 4, 10, 64)  # worlds
+
+Work = Callable[[], Any]
+
+
+def settings_of(*overrides: str) -> Settings:
+    return check(compose.plain(compose.compose_config("train", list(overrides))))
+
+
+def in_turns(work: dict[str, Work], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
+    """Returns by name the medians of wall and CPU seconds."""
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, do in work.items():
+            began = time.perf_counter(), time.process_time()
+            do()
+            seconds[name].append((time.perf_counter() - began[0], time.process_time() - began[1]))
+    return {
+        name: {"wall": median(wall for wall, _ in both), "cpu": median(cpu for _, cpu in both)}
+        for name, both in seconds.items()
+    }
+
+
+def ratios(seconds: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Returns batched / suite."""
+    return {clock: round(seconds["batched"][clock] / seconds["suite"][clock], 3) for clock in ("wall", "cpu")}
+
+
+def stepping(envs: Any, count: int) -> Work:
+    """Random actions in all environments, for STEPS steps."""
+    random, everyone = np.random.default_rng(0), np.ones(count, bool)
+    envs.reset(options={"reset_mask": everyone})
+
+    def step() -> None:
+        for _ in range(STEPS):
+            actions = random.uniform(-1, 1, (count, *envs.single_action_space.shape)).astype(np.float32)
+            _, _, terminated, truncated, _ = envs.step(actions)
+            if (terminated | truncated).any():
+                envs.reset(options={"reset_mask": everyone})
+
+    return step
+
+
+def collecting(task: str) -> dict[str, Any]:
+    cfg = settings_of(f"env={task}", f"num_envs={NUM_ENVS}")
+    envs = {engine: environments.make_train_envs(replace(cfg, physics=engine)) for engine in ENGINES}
+    seconds = in_turns({engine: stepping(each, NUM_ENVS) for engine, each in envs.items()})
+    for each in envs.values():
+        each.close()
+    rates = {
+        engine: {clock: round(NUM_ENVS * STEPS / s) for clock, s in each.items()} for engine, each in seconds.items()
+    }
+    return {"steps_per_s": rates, "times_as_many": {clock: round(1 / r, 2) for clock, r in ratios(seconds).items()}}
+
+
+def evaluations(task: str) -> dict[str, Any]:
+    cfg = settings_of(f"env={task}", "preset=fast", "save_video=false", "device=cpu")
+    with contextlib.closing(build.build(cfg)) as parts:
+        made = {engine: make_evaluator(replace(cfg, physics=engine), Path(), False) for engine in ENGINES}
+        seconds = in_turns({name: partial(each.evaluate, parts.agent, 0) for name, each in made.items()}, 5)
+    return {"seconds": {name: round(each["wall"], 3) for name, each in seconds.items()}, "ratio": ratios(seconds)}
+
+
+def whole_runs(overrides: list[str]) -> dict[str, Any]:
+    def run(engine: str) -> tuple[float, float]:
+        """Wall and CPU seconds of the command."""
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "train.py", *overrides, f"physics={engine}", f"hydra.run.dir={folder}/run"]
+            command += ["save_video=false", "save_figure=false"]
+            before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            wall_s, after = time.perf_counter() - began_s, resource.getrusage(resource.RUSAGE_CHILDREN)
+        return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    taken = [{engine: run(engine) for engine in ENGINES} for _ in range(3)]
+    seconds: dict[str, dict[str, float]] = {
+        engine: {clock: median(each[engine][number] for each in taken) for number, clock in enumerate(("wall", "cpu"))}
+        for engine in ENGINES
+    }
+    return {"seconds": seconds, "ratio": ratios(seconds)}
+
+
+def threads(task: str) -> dict[str, float]:
+    """Wall time with a thread for each core, divided by that with one, by number of worlds."""
+    return dict(_threads(settings_of(f"env={task}")))
+
+
+def _threads(cfg: Settings) -> Iterator[tuple[str, float]]:
+    from physics.training import TrainingWorlds
+
+    maker = environments.env_maker(cfg, "training")
+    for count in THREADED:
+        worlds = [maker.together(count, False, number) for number in (1, os.cpu_count() or 1)]  # type: ignore[attr-defined]
+        worlds[1]._worthwhile = lambda _: os.cpu_count() or 1
+        steps = [stepping(TrainingWorlds(each, 1), count) for each in worlds]
+        seconds = in_turns({"suite": steps[0], "batched": steps[1]}, 40)
+        for each in worlds:
+            each.close()
+        yield str(count), ratios(seconds)["wall"]
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "collecting": lambda: {task: collecting(task) for task in TASKS},
+    "evaluations": lambda: {task: evaluations(task) for task in TASKS},
+    "whole_runs": lambda: {name: whole_runs(overrides) for name, overrides in RUNS.items()},
+    "threads": lambda: {task: threads(task) for task in TASKS},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    figures = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
+    for part in parser.parse_args().parts.split(","):
+        figures = circumstances() | figures | {part: PARTS[part]()}
+        print(json.dumps({part: figures[part]}), flush=True)
+        RESULT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

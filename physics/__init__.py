@@ -1,0 +1,26 @@
+"""Worlds of one task of the Control Suite side by side, stepped by MuJoCo's own C functions (`physics=batched`).
+
+dm_control begins every episode, so starts are its own to the bit. After that its Python is left out: a step of all
+worlds is MuJoCo's step of each, in threads, and one call of numpy functions for all observations and all rewards. They
+repeat dm_control's numbers to the last bit.
+
+worlds.py: the worlds. state.py: MuJoCo's arrays of all worlds. training.py: the vector environment of a run.
+task.py: what a task is. tolerance.py: dm_control's soft indicator, for arrays. tasks/: one file a domain.
+
+To add a task, write `tasks/<domain>.py` with a subclass of Task and `TASKS`, a dictionary from the task's name in the
+suite to the class. The constructor finds indices by name, `observation` and `reward` are array operations on them:
+
+    class Cheetah(Task):
+        def __init__(self, model, task):
+            self.speed = sensors(model, "torso_subtreelinvel")[0]
+
+        def observation(self, state):
+            return state.qpos[:, 1:], state.qvel
+
+        def reward(self, state):
+            return tolerance(state.sensordata[:, self.speed], (10, math.inf), 10, "linear", 0)
+
+    TASKS = {"run": Cheetah}
+
+tests/physics/test_tasks.py compares every task with dm_control. A task without a class runs with `physics=suite`.
+"""

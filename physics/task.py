@@ -1,0 +1,66 @@
+"""What a task of the suite is here: observations and rewards as functions of the state of all worlds."""
+
+import sys
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+Array = Any  # numpy's, or torch's: only operations that both have are used on states
+XX, XY, XZ, YX, YY, YZ, ZX, ZY, ZZ = range(9)  # columns of xmat; XZ is the world's x of a body's own z axis
+
+
+class Task(ABC):
+    """Observations and rewards of one task.
+
+    Args:
+        model: MuJoCo's model, `mujoco.MjModel`: indices are found by name here, never during a step.
+        task: dm_control's task, which has the parameters of the reward.
+
+    Attributes:
+        model_fields: arrays of the model that the start of an episode writes; every world then has its own model.
+    """
+
+    model_fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, model: Any, task: Any):
+        del model, task
+
+    @abstractmethod
+    def observation(self, state: Any) -> tuple[Array, ...]:
+        """Returns the parts of the observation, each (N, k), in dm_control's order.
+
+        Args:
+            state: has MuJoCo's arrays of N worlds, by the names of MjData, each (N, *shape) (see state.State).
+        """
+
+    @abstractmethod
+    def reward(self, state: Any) -> Array:
+        """Returns the rewards, (N,)."""
+
+
+def sensors(model: Any, *names: str) -> list[int]:
+    """Returns the places of these sensors' numbers in `sensordata`, in this order."""
+    spans = [(int(sensor.adr[0]), int(sensor.dim[0])) for sensor in map(model.sensor, names)]
+    return [place for start, size in spans for place in range(start, start + size)]
+
+
+def namespace(x: Array) -> Any:
+    """Returns the module, numpy or torch, whose functions take this array."""
+    return np if isinstance(x, np.ndarray) else sys.modules["torch"]
+
+
+def norm(x: Array) -> Array:
+    """Returns the lengths (N,) of vectors (N, k), rounded as `np.linalg.norm` rounds that of one vector."""
+    xp = namespace(x)
+    return xp.sqrt(xp.linalg.vecdot(x, x))
+
+
+def in_frame(vectors: Array, xmat: Array) -> Array:
+    """Returns vectors (N, k, 3) of the world in the frames of bodies, (N, 9), rounded as dm_control's products."""
+    return vectors[:, :, None] @ xmat.reshape(-1, 1, 3, 3)
+
+
+def squared(x: Array) -> Array:
+    """Returns x ** 2 (N,) as Python computes it of one number: by C's pow, whose last bit may not be that of x * x."""
+    return np.array([value**2 for value in x.tolist()]) if isinstance(x, np.ndarray) else x * x

@@ -1,0 +1,46 @@
+"""A humanoid that stands, walks or runs."""
+
+import math
+from typing import Any
+
+from physics.task import ZX, ZY, ZZ, Array, Task, in_frame, norm, sensors
+from physics.tolerance import small_control, tolerance
+
+STAND_HEIGHT = 1.4  # m, of the head
+
+
+class Humanoid(Task):
+    """A high head, an upright torso, small controls, and speed or, to stand, none."""
+
+    def __init__(self, model: Any, task: Any):
+        self.torso, self.head = model.body("torso").id, model.body("head").id
+        self.limbs = [model.body(f"{side}_{limb}").id for side in ("left", "right") for limb in ("hand", "foot")]
+        self.velocity = sensors(model, "torso_subtreelinvel")
+        self.move_speed, self.pure_state = task._move_speed, task._pure_state
+
+    def observation(self, state: Any) -> tuple[Array, ...]:
+        if self.pure_state:
+            return state.qpos, state.qvel
+        torso = state.xmat[:, self.torso]
+        limbs = in_frame(state.xpos[:, self.limbs] - state.xpos[:, None, self.torso], torso)
+        return (
+            state.qpos[:, 7:],
+            state.xpos[:, self.head, 2:],
+            limbs.reshape(len(limbs), -1),
+            torso[:, (ZX, ZY, ZZ)],
+            state.sensordata[:, self.velocity],
+            state.qvel,
+        )
+
+    def reward(self, state: Any) -> Array:
+        standing = tolerance(state.xpos[:, self.head, 2], (STAND_HEIGHT, math.inf), STAND_HEIGHT / 4)
+        upright = tolerance(state.xmat[:, self.torso, ZZ], (0.9, math.inf), 1.9, "linear", 0)
+        stands = (4 + small_control(state)) / 5 * (standing * upright)
+        horizontal = state.sensordata[:, self.velocity[:2]]
+        if self.move_speed == 0:
+            return stands * tolerance(horizontal, margin=2).mean(1)
+        moves = tolerance(norm(horizontal), (self.move_speed, math.inf), self.move_speed, "linear", 0)
+        return stands * ((5 * moves + 1) / 6)
+
+
+TASKS = dict.fromkeys(["stand", "walk", "run", "run_pure_state"], Humanoid)

@@ -1,0 +1,82 @@
+"""Training in worlds side by side, in place of envs.processes.make_train_envs."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from envs.episodes import TRAIN_STREAM, episode_seed
+from physics.worlds import Worlds
+
+
+class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """The vector environment of a run, whose worlds have the episodes and states of as many SeededEpisodes.
+
+    Args:
+        worlds: are closed with it.
+        run_seed: the run's seed.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012  # as Gymnasium has it
+
+    def __init__(self, worlds: Worlds, run_seed: int):
+        self._worlds, self._run_seed, self.num_envs = worlds, run_seed, worlds.count
+        self.single_observation_space, self.single_action_space = worlds.spaces
+        self.observation_space, self.action_space = (batch_space(space, self.num_envs) for space in worlds.spaces)
+        self._obs = np.zeros((self.num_envs, *worlds.spaces[0].shape), np.float32)
+        self._episodes = [0] * self.num_envs
+        self._actions: list[np.ndarray] = []  # the newest of all worlds, (N, |A|) each
+        self._begun = [0] * self.num_envs  # where in this list their episodes begin
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins the next episode of the worlds in `options["reset_mask"]`, or restores `options["states"]` of all."""
+        del seed
+        options = options or {}
+        self._obs = self._obs.copy()
+        if "states" in options:
+            self._restore(options["states"])
+        else:
+            for index in np.flatnonzero(options.get("reset_mask", np.ones(self.num_envs, bool))).tolist():
+                self._begin(index, self._episodes[index] + 1)
+        return self._obs, {}
+
+    def _begin(self, index: int, episode: int) -> None:
+        self._episodes[index] = episode
+        self._obs[index] = self._worlds.reset(index, episode_seed(self._run_seed, TRAIN_STREAM, index, episode))
+        self._begun[index] = len(self._actions)
+        unneeded = min(self._begun)
+        del self._actions[:unneeded]
+        self._begun = [begin - unneeded for begin in self._begun]
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        self._actions.append(np.array(actions))
+        self._obs, rewards, terminated, truncated, repeats = self._worlds.step(actions)
+        return self._obs, rewards, terminated, truncated, {"repeats": repeats}
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Returns the worlds' `state_dict`s, or their `own_actions`."""
+        if name == "own_actions":
+            return (self._worlds.own_actions,) * self.num_envs
+        assert name == "state_dict", name
+        return tuple(
+            {"episode": episode, "actions": [actions[index].tolist() for actions in self._actions[begin:]]}
+            for index, (episode, begin) in enumerate(zip(self._episodes, self._begun, strict=True))
+        )
+
+    def _restore(self, states: Any) -> None:
+        """Begins the episodes again and repeats their actions, each world's last one in the last step."""
+        self._actions = []
+        for index, state in enumerate(states):
+            self._begin(index, state["episode"])
+        count = max(len(state["actions"]) for state in states)
+        self._begun = [count - len(state["actions"]) for state in states]
+        for number in range(count):
+            which = [index for index, begin in enumerate(self._begun) if begin <= number]
+            actions = np.zeros((self.num_envs, *self._worlds.spaces[1].shape), np.float32)
+            actions[which] = [states[index]["actions"][number - self._begun[index]] for index in which]
+            self._actions.append(actions)
+            self._obs[which] = self._worlds.step(actions[which], which).obs
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._worlds.close()

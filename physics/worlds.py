@@ -1,0 +1,184 @@
+"""N worlds of one task of the suite, stepped together."""
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+
+from physics.state import State
+from physics.task import Task
+from utils import RunError
+
+MEASURED = 20  # steps
+WORTH_S = 0.0001  # work that a thread is woken for
+CHEAP_S = 0.00002  # worlds whose step takes less gain nothing from threads, which then mostly wait for Python's lock
+LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit: decisions in an episode
+
+
+class Steps(NamedTuple):
+    """What one decision in each of n worlds led to.
+
+    Attributes:
+        obs: (n, obs_dim), float32.
+        rewards: (n,), float64, each summed over the steps for which its action was held.
+        terminated, truncated: (n,), bool.
+        repeats: (n,), int64, the steps for which each action was held.
+    """
+
+    obs: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    repeats: np.ndarray
+
+
+class Worlds:
+    """N worlds of one task of the suite. Each gives the numbers of an environment of its own, to the last bit.
+
+    Args:
+        env: such an environment, as `envs.make.make_env` makes it of vectors. It begins the episodes of all worlds and
+            draws frames, and is closed with the worlds.
+        make_task: the class of its task (see physics.tasks).
+        name: the task's name, for messages.
+        count: N, 1 or more.
+        threads: how many threads may step them.
+
+    Attributes:
+        count: N.
+        spaces: of the observations and actions of one world.
+        own_actions: the map to the task's own actions (see dmc2gym.wrappers.OwnActions).
+        unwrapped, metadata: the environment's.
+    """
+
+    def __init__(self, env: gym.Env, make_task: type[Task], name: str, count: int, threads: int = 1):
+        self._env, self._name, self.count = env, name, count
+        self.spaces: tuple[Any, Any] = (env.observation_space, env.action_space)
+        self.unwrapped, self.metadata = env.unwrapped, env.metadata
+        self.own_actions = env.get_wrapper_attr("own_actions")
+        self._repeat: int = env.get_wrapper_attr("repeat")
+        self._host = env.unwrapped._env  # type: ignore[attr-defined]  # dm_control's environment
+        decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
+        self._limit: int = min(math.ceil(min(self._host._step_limit, sys.maxsize)), decisions * self._repeat)
+        self._model, self._data = self._host.physics.model.ptr, self._host.physics.data.ptr
+        self._task = make_task(self._model, self._host.task)
+        fields = self._task.model_fields
+        self._models = [copy(self._model) if fields else self._model for _ in range(count)]
+        self._worlds = [mujoco.MjData(model) for model in self._models]
+        self._state = State(self._worlds)
+        self._controls = [data.ctrl for data in self._worlds]
+        self._warnings = State([data.warning for data in self._worlds])
+        self._steps = [0] * count  # of the episode
+        self._in_env: int | None = None  # the world whose state the environment has
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 and count > 1 else None
+        self._threads = threads
+        self._first_s: list[float] = []  # of the first steps, by one thread: a world's time
+
+    def reset(self, index: int, seed: int) -> np.ndarray:
+        """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
+        obs, _ = self._env.reset(seed=seed)
+        self._copy(self._model, self._data, self._models[index], self._worlds[index])
+        self._worlds[index].warning.number[:] = 0
+        self._steps[index] = 0
+        self._in_env = index
+        return obs
+
+    def step(self, actions: np.ndarray, which: Sequence[int] | None = None) -> Steps:
+        """Takes one decision in each world, or in those of `which`.
+
+        Args:
+            actions: (n, action_dim), in [-1, 1]; each is held for the environment's `action_repeat` steps.
+            which: the indices of n worlds, ascending; None is all of them.
+
+        Raises:
+            RunError: if the simulation diverges.
+        """
+        chosen = range(self.count) if which is None else which
+        for index, control in zip(chosen, self.own_actions.of(actions), strict=True):
+            self._controls[index][:] = control
+        self._in_env = None
+        held = [min(self._repeat, self._limit - self._steps[index]) for index in chosen]
+        rewards = np.zeros(len(held))
+        for number in range(max(held)):
+            self._advance([index for index, count in zip(chosen, held, strict=True) if number < count])
+            self._state.choose(chosen)
+            reward = self._task.reward(self._state)
+            rewards += reward if number < min(held) else np.where(np.array(held) > number, reward, 0.0)
+        for index, count in zip(chosen, held, strict=True):
+            self._steps[index] += count
+        obs = np.concatenate(self._task.observation(self._state), axis=1, dtype=np.float32, casting="same_kind")
+        truncated = np.array([self._steps[index] == self._limit for index in chosen])
+        return Steps(obs, rewards, np.zeros(len(held), bool), truncated, np.array(held))
+
+    def outcomes(self, actions: np.ndarray, which: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """As `step`, by world (see run.evaluation.evaluator.Apart)."""
+        obs, *columns = self.step(actions, which)
+        return zip(obs, *(column.tolist() for column in columns), repeat(()))
+
+    def _advance(self, which: list[int]) -> None:
+        """One control step of each of these worlds."""
+        if self._pool is not None and len(self._first_s) < MEASURED:
+            began_s = time.perf_counter()
+            self._advance_some(which)
+            self._first_s.append((time.perf_counter() - began_s) / len(which))
+        elif self._pool is None or (threads := self._worthwhile(len(which))) == 1:
+            self._advance_some(which)
+        else:
+            others = [self._pool.submit(self._advance_some, which[k::threads]) for k in range(1, threads)]
+            self._advance_some(which[::threads])
+            for other in others:
+                other.result()
+        self._warnings.choose(which)
+        if self._warnings.number.any():
+            names = list(mujoco.mjtWarning.__members__)
+            raised = ", ".join(names[kind] for kind in np.flatnonzero(self._warnings.number.any(0)))
+            raise RunError(f"env={self._name}: Physics state is invalid. Warning(s) raised: {raised}")
+
+    def _worthwhile(self, count: int) -> int:
+        """How many threads are to step so many worlds."""
+        world_s = min(self._first_s)
+        return min(self._threads, max(1, int(count * world_s / WORTH_S))) if world_s > CHEAP_S else 1
+
+    def _advance_some(self, which: list[int]) -> None:
+        """As dm_control's `legacy_step`: what depends on position and velocity then belongs to the new state."""
+        count, runge_kutta = self._host._n_sub_steps, self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
+        for index in which:
+            model, data = self._models[index], self._worlds[index]
+            if runge_kutta:
+                mujoco.mj_step(model, data, count)
+            else:
+                mujoco.mj_step2(model, data)
+                if count > 1:
+                    mujoco.mj_step(model, data, count - 1)
+            mujoco.mj_step1(model, data)
+
+    def _copy(self, from_model: Any, from_data: Any, model: Any, data: Any) -> None:
+        for field in self._task.model_fields:
+            getattr(model, field)[:] = getattr(from_model, field)
+        mujoco.mj_copyData(data, model, from_data)
+
+    def physics_state(self, index: int) -> np.ndarray:
+        """Returns dm_control's state of one world: positions, velocities and activations, float64."""
+        data = self._worlds[index]
+        return np.concatenate([data.qpos, data.qvel, data.act])
+
+    def render(self) -> Any:
+        """Returns a frame of the first world, drawn by dm_control, if the environment was made to render."""
+        if self._in_env != 0:
+            self._copy(self._models[0], self._worlds[0], self._model, self._data)
+            self._host.task.after_step(self._host.physics)  # colours by reward
+            self._in_env = 0
+        return self._env.render()
+
+    def close(self) -> None:
+        """Ends the threads and closes the environment."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._env.close()
