@@ -1,9 +1,9 @@
 """Measures what worlds side by side save: `python benchmarks/batched_physics.py [--parts collecting,evaluations,...]`.
 
-In turns with `physics=suite`, medians of wall time and of CPU time (which says what a busy machine's wall time does not):
-steps/s of 64 environments with random actions; evaluations of ten episodes; whole runs in one environment; and worlds
-stepped by one thread or by one for each core. Writes benchmarks/results/batched_physics.json; parts that are not
-measured keep their numbers.
+In turns with `physics=suite`, medians of wall time and of CPU time, which other processes disturb less: steps/s of 64
+environments with random actions; evaluations of ten episodes; whole runs in one environment; and worlds stepped by one
+thread or by one for each core. Writes benchmarks/results/batched_physics.json; parts that are not measured keep their
+numbers.
 """
 
 import argparse
@@ -17,9 +17,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from machine import ROOT, circumstances
@@ -30,7 +31,7 @@ from settings import compose
 from settings.schema import Settings, check
 
 RESULT = ROOT / "benchmarks" / "results" / "batched_physics.json"
-ENGINES = ("suite", "batched")
+ENGINES: tuple[Literal["suite", "batched"], ...] = ("suite", "batched")
 TASKS = ("cheetah_run", "walker_run", "hopper_hop", "humanoid_run")
 NUM_ENVS, ROUNDS, STEPS = 64, 15, 4
 RUNS = {  # whole runs, shortened
@@ -96,7 +97,7 @@ def evaluations(task: str) -> dict[str, Any]:
     cfg = settings_of(f"env={task}", "preset=fast", "save_video=false", "device=cpu")
     with contextlib.closing(build.build(cfg)) as parts:
         made = {engine: make_evaluator(replace(cfg, physics=engine), Path(), False) for engine in ENGINES}
-        seconds = in_turns({name: lambda each=each: each.evaluate(parts.agent, 0) for name, each in made.items()}, 5)
+        seconds = in_turns({name: partial(each.evaluate, parts.agent, 0) for name, each in made.items()}, 5)
     return {"seconds": {name: round(each["wall"], 3) for name, each in seconds.items()}, "ratio": ratios(seconds)}
 
 
@@ -112,7 +113,7 @@ def whole_runs(overrides: list[str]) -> dict[str, Any]:
         return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     taken = [{engine: run(engine) for engine in ENGINES} for _ in range(3)]
-    seconds = {
+    seconds: dict[str, dict[str, float]] = {
         engine: {clock: median(each[engine][number] for each in taken) for number, clock in enumerate(("wall", "cpu"))}
         for engine in ENGINES
     }
@@ -130,6 +131,7 @@ def _threads(cfg: Settings) -> Iterator[tuple[str, float]]:
     maker = environments.env_maker(cfg, "training")
     for count in THREADED:
         worlds = [maker.together(count, False, number) for number in (1, os.cpu_count() or 1)]  # type: ignore[attr-defined]
+        worlds[1]._worthwhile = lambda _: os.cpu_count() or 1
         steps = [stepping(TrainingWorlds(each, 1), count) for each in worlds]
         seconds = in_turns({"suite": steps[0], "batched": steps[1]}, 40)
         for each in worlds:

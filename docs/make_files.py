@@ -16,6 +16,7 @@ FOLDERS = {  # in the order of the page; the sentence of a folder without an __i
     "settings": "",
     "envs": "",
     "dmc2gym": "",
+    "physics": "",
     "replay": "",
     "run": "",
     "launch": "",
