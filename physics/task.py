@@ -19,7 +19,7 @@ class Task(ABC):
         task: dm_control's task, which has the parameters of the reward.
 
     Attributes:
-        model_fields: arrays of the model that the start of an episode writes; every world then has its own model.
+        model_fields: arrays of the model that the start of an episode writes; every world then has its own.
     """
 
     model_fields: ClassVar[tuple[str, ...]] = ()
@@ -46,9 +46,9 @@ def sensors(model: Any, *names: str) -> list[int]:
     return [place for start, size in spans for place in range(start, start + size)]
 
 
-def hinges(model: Any) -> tuple[list[int], list[int]]:
-    """Returns the places of all hinge joints in `qpos` and in `qvel`."""
-    found = model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
+def joints(model: Any, *names: str) -> tuple[list[int], list[int]]:
+    """Returns the places of these hinges and slides in `qpos` and in `qvel`; without names, of all hinges."""
+    found = [model.joint(name).id for name in names] or model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
     return model.jnt_qposadr[found].tolist(), model.jnt_dofadr[found].tolist()
 
 

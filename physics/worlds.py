@@ -69,9 +69,11 @@ class Worlds:
         self._limit: int = min(math.ceil(min(self._host._step_limit, sys.maxsize)), decisions * self._repeat)
         self._model, self._data = self._host.physics.model.ptr, self._host.physics.data.ptr
         self._task = make_task(self._model, self._host.task)
-        fields = self._task.model_fields
-        self._models = [copy(self._model) if fields else self._model for _ in range(count)]
-        self._worlds = [mujoco.MjData(model) for model in self._models]
+        self._worlds = [mujoco.MjData(self._model) for _ in range(count)]
+        fields = self._task.model_fields  # of a thread's model, which has those of the world that it steps
+        self._models = [self._model, *(copy(self._model) if fields else self._model for _ in range(threads - 1))]
+        self._fields = [[getattr(model, name) for name in fields] for model in self._models]
+        self._own_fields: list[list[np.ndarray]] = [[] for _ in range(count)]  # by world
         self._state = State(self._worlds)
         self._controls = [data.ctrl for data in self._worlds]
         self._warnings = State([data.warning for data in self._worlds])
@@ -84,7 +86,7 @@ class Worlds:
     def reset(self, index: int, seed: int) -> np.ndarray:
         """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
         obs, _ = self._env.reset(seed=seed)
-        self._copy(self._model, self._data, self._models[index], self._worlds[index])
+        self._take(index)
         self._worlds[index].warning.number[:] = 0
         self._steps[index] = 0
         self._in_env = index
@@ -131,7 +133,7 @@ class Worlds:
         elif self._pool is None or (threads := self._worthwhile(len(which))) == 1:
             self._advance_some(which)
         else:
-            others = [self._pool.submit(self._advance_some, which[k::threads]) for k in range(1, threads)]
+            others = [self._pool.submit(self._advance_some, which[k::threads], k) for k in range(1, threads)]
             self._advance_some(which[::threads])
             for other in others:
                 other.result()
@@ -146,11 +148,13 @@ class Worlds:
         world_s = min(self._first_s)
         return min(self._threads, max(1, int(count * world_s / WORTH_S))) if world_s > CHEAP_S else 1
 
-    def _advance_some(self, which: list[int]) -> None:
+    def _advance_some(self, which: list[int], thread: int = 0) -> None:
         """As dm_control's `legacy_step`: what depends on position and velocity then belongs to the new state."""
         count, runge_kutta = self._host._n_sub_steps, self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
+        model = self._models[thread]
         for index in which:
-            model, data = self._models[index], self._worlds[index]
+            data = self._worlds[index]
+            self._write(index, thread)
             if runge_kutta:
                 mujoco.mj_step(model, data, count)
             else:
@@ -159,10 +163,19 @@ class Worlds:
                     mujoco.mj_step(model, data, count - 1)
             mujoco.mj_step1(model, data)
 
-    def _copy(self, from_model: Any, from_data: Any, model: Any, data: Any) -> None:
-        for field in self._task.model_fields:
-            getattr(model, field)[:] = getattr(from_model, field)
-        mujoco.mj_copyData(data, model, from_data)
+    def _write(self, index: int, thread: int = 0) -> None:
+        for field, values in zip(self._fields[thread], self._own_fields[index], strict=True):
+            field[:] = values
+
+    def _take(self, index: int) -> None:
+        """Gives a world the state of the environment."""
+        self._own_fields[index] = [field.copy() for field in self._fields[0]]
+        mujoco.mj_copyData(self._worlds[index], self._model, self._data)
+
+    def _give(self, index: int) -> None:
+        """Gives the environment the state of a world."""
+        self._write(index)
+        mujoco.mj_copyData(self._data, self._model, self._worlds[index])
 
     def physics_state(self, index: int) -> np.ndarray:
         """Returns dm_control's state of one world: positions, velocities and activations, float64."""
@@ -172,7 +185,7 @@ class Worlds:
     def render(self) -> Any:
         """Returns a frame of the first world, drawn by dm_control, if the environment was made to render."""
         if self._in_env != 0:
-            self._copy(self._models[0], self._worlds[0], self._model, self._data)
+            self._give(0)
             self._host.task.after_step(self._host.physics)  # colours by reward
             self._in_env = 0
         return self._env.render()

@@ -5,7 +5,7 @@ from typing import Any
 
 import mujoco
 
-from physics.task import ZX, ZZ, Array, Task, hinges, in_frame, namespace, norm, sensors
+from physics.task import ZX, ZZ, Array, Task, in_frame, joints, namespace, norm, sensors
 from physics.tolerance import tolerance
 
 UPRIGHT = math.cos(math.radians(30))
@@ -20,7 +20,7 @@ class Stand(Task):
         del task
         self.high = [model.body(name).id for name in ("torso", "pelvis")]
         self.upright = [model.body(name).id for name in ("skull", "torso", "pelvis")]
-        self.torso, (self.angles, self.velocities) = self.high[0], hinges(model)
+        self.torso, (self.angles, self.velocities) = self.high[0], joints(model)
         self.velocity = sensors(model, "torso_linvel")
         self.touch = sensors(model, "palm_L", "palm_R", "sole_L", "sole_R")
         self.inertial = sensors(model, "accelerometer", "velocimeter", "gyro")

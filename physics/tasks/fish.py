@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from physics.task import ZZ, Array, Task, hinges, in_frame, norm
+from physics.task import ZZ, Array, Task, in_frame, joints, norm
 from physics.tolerance import tolerance
 
 
@@ -11,7 +11,7 @@ class Upright(Task):
 
     def __init__(self, model: Any, task: Any):
         del task
-        self.torso, (self.joints, _) = model.body("torso").id, hinges(model)
+        self.torso, (self.joints, _) = model.body("torso").id, joints(model)
 
     def observation(self, state: Any) -> tuple[Array, ...]:
         return state.qpos[:, self.joints], state.xmat[:, self.torso, ZZ:], state.qvel

@@ -6,7 +6,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from physics.task import ZZ, Array, Task, hinges, in_frame, namespace, norm, sensors
+from physics.task import ZZ, Array, Task, in_frame, joints, namespace, norm, sensors
 from physics.tolerance import tolerance
 
 SENSOR = mujoco.mjtSensor
@@ -20,10 +20,9 @@ def sensors_of(model: Any, *kinds: Any) -> list[int]:
 
 class Quadruped(Task):
     """The observation that its tasks share, and an upright torso."""
-
     def __init__(self, model: Any, task: Any):
         del task
-        self.torso, (self.angles, self.velocities) = model.body("torso").id, hinges(model)
+        self.torso, (self.angles, self.velocities) = model.body("torso").id, joints(model)
         self.velocity = sensors(model, "velocimeter")
         self.imu = sensors_of(model, SENSOR.mjSENS_GYRO, SENSOR.mjSENS_ACCELEROMETER)
         self.forces = sensors_of(model, SENSOR.mjSENS_FORCE, SENSOR.mjSENS_TORQUE)
@@ -62,11 +61,8 @@ class Fetch(Quadruped):
 
     def __init__(self, model: Any, task: Any):
         super().__init__(model, task)
-        self.ball, self.target, self.reach = (
-            model.body("ball").id,
-            model.site("target").id,
-            model.site("workspace").id,
-        )
+        self.ball, self.target = model.body("ball").id, model.site("target").id
+        self.reach = model.site("workspace").id
         self.root, self.ball_root = int(model.joint("root").dofadr[0]), int(model.joint("ball_root").dofadr[0])
         self.arena = model.geom("floor").size[0] * math.sqrt(2)
         self.reach_radius = model.site_size[self.reach, 0] + model.geom("ball").size[0]
@@ -92,4 +88,5 @@ class Fetch(Quadruped):
         return super().reward(state) * (self.near(state, self.reach, self.reach_radius) * (0.5 + 0.5 * fetched))
 
 
+# Not "escape": each of its starts makes a terrain, which a renderer would have to be told, and needs OpenGL.
 TASKS = {"walk": Move, "run": Move, "fetch": Fetch}
