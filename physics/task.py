@@ -4,6 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+import mujoco
 import numpy as np
 
 Array = Any  # numpy's, or torch's: only operations that both have are used on states
@@ -45,6 +46,12 @@ def sensors(model: Any, *names: str) -> list[int]:
     return [place for start, size in spans for place in range(start, start + size)]
 
 
+def hinges(model: Any) -> tuple[list[int], list[int]]:
+    """Returns the places of all hinge joints in `qpos` and in `qvel`."""
+    found = model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
+    return model.jnt_qposadr[found].tolist(), model.jnt_dofadr[found].tolist()
+
+
 def namespace(x: Array) -> Any:
     """Returns the module, numpy or torch, whose functions take this array."""
     return np if isinstance(x, np.ndarray) else sys.modules["torch"]
@@ -57,8 +64,12 @@ def norm(x: Array) -> Array:
 
 
 def in_frame(vectors: Array, xmat: Array) -> Array:
-    """Returns vectors (N, k, 3) of the world in the frames of bodies, (N, 9), rounded as dm_control's products."""
-    return vectors[:, :, None] @ xmat.reshape(-1, 1, 3, 3)
+    """Returns vectors (N, 3) or (N, k, 3) of the world in the frames of bodies (N, 9), rounded as dm_control's products.
+
+    Returns:
+        (N, 3) or (N, 3 k).
+    """
+    return (vectors.reshape(len(xmat), -1, 1, 3) @ xmat.reshape(-1, 1, 3, 3)).reshape(len(xmat), -1)
 
 
 def squared(x: Array) -> Array:

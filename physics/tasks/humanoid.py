@@ -26,7 +26,7 @@ class Humanoid(Task):
         return (
             state.qpos[:, 7:],
             state.xpos[:, self.head, 2:],
-            limbs.reshape(len(limbs), -1),
+            limbs,
             torso[:, (ZX, ZY, ZZ)],
             state.sensordata[:, self.velocity],
             state.qvel,
