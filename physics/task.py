@@ -32,7 +32,7 @@ class Task(ABC):
         """Returns the parts of the observation, each (N, k), in dm_control's order.
 
         Args:
-            state: has MuJoCo's arrays of N worlds, by the names of MjData, each (N, *shape) (see state.State).
+            state: has MuJoCo's arrays of N worlds, by the names of MjData, each (N, *shape) (see physics.state.State).
         """
 
     @abstractmethod

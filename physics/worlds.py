@@ -68,6 +68,8 @@ class Worlds:
         decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
         self._limit: int = min(math.ceil(min(self._host._step_limit, sys.maxsize)), decisions * self._repeat)
         self._model, self._data = self._host.physics.model.ptr, self._host.physics.data.ptr
+        self._sub_steps: int = self._host._n_sub_steps
+        self._runge_kutta = self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
         self._task = make_task(self._model, self._host.task)
         self._worlds = [mujoco.MjData(self._model) for _ in range(count)]
         fields = self._task.model_fields  # of a thread's model, which has those of the world that it steps
@@ -107,12 +109,14 @@ class Worlds:
             self._controls[index][:] = control
         self._in_env = None
         held = [min(self._repeat, self._limit - self._steps[index]) for index in chosen]
-        rewards = np.zeros(len(held))
+        rewards, least = np.zeros(len(held)), min(held)
         for number in range(max(held)):
-            self._advance([index for index, count in zip(chosen, held, strict=True) if number < count])
+            everyone = number < least
+            self._advance(chosen if everyone else [chosen[row] for row, count in enumerate(held) if number < count])
             self._state.choose(chosen)
             reward = self._task.reward(self._state)
-            rewards += reward if number < min(held) else np.where(np.array(held) > number, reward, 0.0)
+            rewards += reward if everyone else np.where(np.array(held) > number, reward, 0.0)
+        self._require_valid(chosen)
         for index, count in zip(chosen, held, strict=True):
             self._steps[index] += count
         obs = np.concatenate(self._task.observation(self._state), axis=1, dtype=np.float32, casting="same_kind")
@@ -124,7 +128,7 @@ class Worlds:
         obs, *columns = self.step(actions, which)
         return zip(obs, *(column.tolist() for column in columns), repeat(()))
 
-    def _advance(self, which: list[int]) -> None:
+    def _advance(self, which: Sequence[int]) -> None:
         """One control step of each of these worlds."""
         if self._pool is not None and len(self._first_s) < MEASURED:
             began_s = time.perf_counter()
@@ -137,6 +141,8 @@ class Worlds:
             self._advance_some(which[::threads])
             for other in others:
                 other.result()
+
+    def _require_valid(self, which: Sequence[int]) -> None:
         self._warnings.choose(which)
         if self._warnings.number.any():
             names = list(mujoco.mjtWarning.__members__)
@@ -148,10 +154,9 @@ class Worlds:
         world_s = min(self._first_s)
         return min(self._threads, max(1, int(count * world_s / WORTH_S))) if world_s > CHEAP_S else 1
 
-    def _advance_some(self, which: list[int], thread: int = 0) -> None:
+    def _advance_some(self, which: Sequence[int], thread: int = 0) -> None:
         """As dm_control's `legacy_step`: what depends on position and velocity then belongs to the new state."""
-        count, runge_kutta = self._host._n_sub_steps, self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
-        model = self._models[thread]
+        model, count, runge_kutta = self._models[thread], self._sub_steps, self._runge_kutta
         for index in which:
             data = self._worlds[index]
             self._write(index, thread)
