@@ -4,6 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+import mujoco
 import numpy as np
 
 Array = Any  # numpy's, or torch's: only operations that both have are used on states
@@ -18,7 +19,7 @@ class Task(ABC):
         task: dm_control's task, which has the parameters of the reward.
 
     Attributes:
-        model_fields: arrays of the model that the start of an episode writes; every world then has its own model.
+        model_fields: arrays of the model that the start of an episode writes; every world then has its own.
     """
 
     model_fields: ClassVar[tuple[str, ...]] = ()
@@ -31,7 +32,7 @@ class Task(ABC):
         """Returns the parts of the observation, each (N, k), in dm_control's order.
 
         Args:
-            state: has MuJoCo's arrays of N worlds, by the names of MjData, each (N, *shape) (see state.State).
+            state: has MuJoCo's arrays of N worlds, by the names of MjData, each (N, *shape) (see physics.state.State).
         """
 
     @abstractmethod
@@ -43,6 +44,12 @@ def sensors(model: Any, *names: str) -> list[int]:
     """Returns the places of these sensors' numbers in `sensordata`, in this order."""
     spans = [(int(sensor.adr[0]), int(sensor.dim[0])) for sensor in map(model.sensor, names)]
     return [place for start, size in spans for place in range(start, start + size)]
+
+
+def joints(model: Any, *names: str) -> tuple[list[int], list[int]]:
+    """Returns the places of these hinges and slides in `qpos` and in `qvel`; without names, of all hinges."""
+    found = [model.joint(name).id for name in names] or model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
+    return model.jnt_qposadr[found].tolist(), model.jnt_dofadr[found].tolist()
 
 
 def namespace(x: Array) -> Any:
@@ -57,8 +64,12 @@ def norm(x: Array) -> Array:
 
 
 def in_frame(vectors: Array, xmat: Array) -> Array:
-    """Returns vectors (N, k, 3) of the world in the frames of bodies, (N, 9), rounded as dm_control's products."""
-    return vectors[:, :, None] @ xmat.reshape(-1, 1, 3, 3)
+    """Returns vectors (N, 3) or (N, k, 3) of the world in the frames of bodies (N, 9), rounded as dm_control's products.
+
+    Returns:
+        (N, 3) or (N, 3 k).
+    """
+    return (vectors.reshape(len(xmat), -1, 1, 3) @ xmat.reshape(-1, 1, 3, 3)).reshape(len(xmat), -1)
 
 
 def squared(x: Array) -> Array:

@@ -68,10 +68,14 @@ class Worlds:
         decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
         self._limit: int = min(math.ceil(min(self._host._step_limit, sys.maxsize)), decisions * self._repeat)
         self._model, self._data = self._host.physics.model.ptr, self._host.physics.data.ptr
+        self._sub_steps: int = self._host._n_sub_steps
+        self._runge_kutta = self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
         self._task = make_task(self._model, self._host.task)
-        fields = self._task.model_fields
-        self._models = [copy(self._model) if fields else self._model for _ in range(count)]
-        self._worlds = [mujoco.MjData(model) for model in self._models]
+        self._worlds = [mujoco.MjData(self._model) for _ in range(count)]
+        fields = self._task.model_fields  # of a thread's model, which has those of the world that it steps
+        self._models = [self._model, *(copy(self._model) if fields else self._model for _ in range(threads - 1))]
+        self._fields = [[getattr(model, name) for name in fields] for model in self._models]
+        self._own_fields: list[list[np.ndarray]] = [[] for _ in range(count)]  # by world
         self._state = State(self._worlds)
         self._controls = [data.ctrl for data in self._worlds]
         self._warnings = State([data.warning for data in self._worlds])
@@ -84,7 +88,7 @@ class Worlds:
     def reset(self, index: int, seed: int) -> np.ndarray:
         """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
         obs, _ = self._env.reset(seed=seed)
-        self._copy(self._model, self._data, self._models[index], self._worlds[index])
+        self._take(index)
         self._worlds[index].warning.number[:] = 0
         self._steps[index] = 0
         self._in_env = index
@@ -105,12 +109,14 @@ class Worlds:
             self._controls[index][:] = control
         self._in_env = None
         held = [min(self._repeat, self._limit - self._steps[index]) for index in chosen]
-        rewards = np.zeros(len(held))
+        rewards, least = np.zeros(len(held)), min(held)
         for number in range(max(held)):
-            self._advance([index for index, count in zip(chosen, held, strict=True) if number < count])
+            everyone = number < least
+            self._advance(chosen if everyone else [chosen[row] for row, count in enumerate(held) if number < count])
             self._state.choose(chosen)
             reward = self._task.reward(self._state)
-            rewards += reward if number < min(held) else np.where(np.array(held) > number, reward, 0.0)
+            rewards += reward if everyone else np.where(np.array(held) > number, reward, 0.0)
+        self._require_valid(chosen)
         for index, count in zip(chosen, held, strict=True):
             self._steps[index] += count
         obs = np.concatenate(self._task.observation(self._state), axis=1, dtype=np.float32, casting="same_kind")
@@ -122,7 +128,7 @@ class Worlds:
         obs, *columns = self.step(actions, which)
         return zip(obs, *(column.tolist() for column in columns), repeat(()))
 
-    def _advance(self, which: list[int]) -> None:
+    def _advance(self, which: Sequence[int]) -> None:
         """One control step of each of these worlds."""
         if self._pool is not None and len(self._first_s) < MEASURED:
             began_s = time.perf_counter()
@@ -131,10 +137,12 @@ class Worlds:
         elif self._pool is None or (threads := self._worthwhile(len(which))) == 1:
             self._advance_some(which)
         else:
-            others = [self._pool.submit(self._advance_some, which[k::threads]) for k in range(1, threads)]
+            others = [self._pool.submit(self._advance_some, which[k::threads], k) for k in range(1, threads)]
             self._advance_some(which[::threads])
             for other in others:
                 other.result()
+
+    def _require_valid(self, which: Sequence[int]) -> None:
         self._warnings.choose(which)
         if self._warnings.number.any():
             names = list(mujoco.mjtWarning.__members__)
@@ -146,11 +154,12 @@ class Worlds:
         world_s = min(self._first_s)
         return min(self._threads, max(1, int(count * world_s / WORTH_S))) if world_s > CHEAP_S else 1
 
-    def _advance_some(self, which: list[int]) -> None:
+    def _advance_some(self, which: Sequence[int], thread: int = 0) -> None:
         """As dm_control's `legacy_step`: what depends on position and velocity then belongs to the new state."""
-        count, runge_kutta = self._host._n_sub_steps, self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
+        model, count, runge_kutta = self._models[thread], self._sub_steps, self._runge_kutta
         for index in which:
-            model, data = self._models[index], self._worlds[index]
+            data = self._worlds[index]
+            self._write(index, thread)
             if runge_kutta:
                 mujoco.mj_step(model, data, count)
             else:
@@ -159,10 +168,19 @@ class Worlds:
                     mujoco.mj_step(model, data, count - 1)
             mujoco.mj_step1(model, data)
 
-    def _copy(self, from_model: Any, from_data: Any, model: Any, data: Any) -> None:
-        for field in self._task.model_fields:
-            getattr(model, field)[:] = getattr(from_model, field)
-        mujoco.mj_copyData(data, model, from_data)
+    def _write(self, index: int, thread: int = 0) -> None:
+        for field, values in zip(self._fields[thread], self._own_fields[index], strict=True):
+            field[:] = values
+
+    def _take(self, index: int) -> None:
+        """Gives a world the state of the environment."""
+        self._own_fields[index] = [field.copy() for field in self._fields[0]]
+        mujoco.mj_copyData(self._worlds[index], self._model, self._data)
+
+    def _give(self, index: int) -> None:
+        """Gives the environment the state of a world."""
+        self._write(index)
+        mujoco.mj_copyData(self._data, self._model, self._worlds[index])
 
     def physics_state(self, index: int) -> np.ndarray:
         """Returns dm_control's state of one world: positions, velocities and activations, float64."""
@@ -172,7 +190,7 @@ class Worlds:
     def render(self) -> Any:
         """Returns a frame of the first world, drawn by dm_control, if the environment was made to render."""
         if self._in_env != 0:
-            self._copy(self._models[0], self._worlds[0], self._model, self._data)
+            self._give(0)
             self._host.task.after_step(self._host.physics)  # colours by reward
             self._in_env = 0
         return self._env.render()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from physics.task import XZ, ZZ, Array, Task
+from physics.task import XZ, ZZ, Array, Task, namespace
 from physics.tolerance import small_control, tolerance
 
 CART_RANGE = (-0.25, 0.25)
@@ -27,7 +27,7 @@ class Cartpole(Task):
         upright = ((cosines + 1) / 2).mean(1)
         centered = (1 + tolerance(cart, margin=2)) / 2
         gentle = (4 + small_control(state)) / 5  # there is one actuator
-        slow = (1 + tolerance(state.qvel[:, 1:], margin=5).min(1)) / 2
+        slow = (1 + namespace(cart).amin(tolerance(state.qvel[:, 1:], margin=5), 1)) / 2
         return upright * gentle * slow * centered
 
 

@@ -12,11 +12,14 @@ STAND_HEIGHT = 1.4  # m, of the head
 class Humanoid(Task):
     """A high head, an upright torso, small controls, and speed or, to stand, none."""
 
+    torso_name, limb_names = "torso", ("left_hand", "left_foot", "right_hand", "right_foot")
+    up = ZZ  # the torso's axis that points up
+
     def __init__(self, model: Any, task: Any):
-        self.torso, self.head = model.body("torso").id, model.body("head").id
-        self.limbs = [model.body(f"{side}_{limb}").id for side in ("left", "right") for limb in ("hand", "foot")]
-        self.velocity = sensors(model, "torso_subtreelinvel")
-        self.move_speed, self.pure_state = task._move_speed, task._pure_state
+        self.torso, self.head = model.body(self.torso_name).id, model.body("head").id
+        self.limbs = [model.body(name).id for name in self.limb_names]
+        self.velocity = sensors(model, f"{self.torso_name}_subtreelinvel")
+        self.move_speed, self.pure_state = task._move_speed, getattr(task, "_pure_state", False)
 
     def observation(self, state: Any) -> tuple[Array, ...]:
         if self.pure_state:
@@ -26,7 +29,7 @@ class Humanoid(Task):
         return (
             state.qpos[:, 7:],
             state.xpos[:, self.head, 2:],
-            limbs.reshape(len(limbs), -1),
+            limbs,
             torso[:, (ZX, ZY, ZZ)],
             state.sensordata[:, self.velocity],
             state.qvel,
@@ -34,7 +37,7 @@ class Humanoid(Task):
 
     def reward(self, state: Any) -> Array:
         standing = tolerance(state.xpos[:, self.head, 2], (STAND_HEIGHT, math.inf), STAND_HEIGHT / 4)
-        upright = tolerance(state.xmat[:, self.torso, ZZ], (0.9, math.inf), 1.9, "linear", 0)
+        upright = tolerance(state.xmat[:, self.torso, self.up], (0.9, math.inf), 1.9, "linear", 0)
         stands = (4 + small_control(state)) / 5 * (standing * upright)
         horizontal = state.sensordata[:, self.velocity[:2]]
         if self.move_speed == 0:

@@ -1,14 +1,20 @@
 """Every served task against dm_control: the same seeds and actions give the same numbers, to the last bit."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
+import torch
+from dm_control.rl.control import PhysicsError
 
 from envs.make import make_env
 from envs.names import SUITE_TASKS
+from physics.state import State
 from physics.tasks import find
-from physics.worlds import Worlds
+from physics.worlds import Steps, Worlds
 
 SERVED = [name for name, (domain, task) in SUITE_TASKS.items() if find(domain, task)]
 COUNT = 2
@@ -20,77 +26,103 @@ def worlds_of(name: str, count: int = COUNT, action_repeat: int = 1, render: boo
     return Worlds(make_env(name, 1, action_repeat, render), make_task, name, count)
 
 
-def differences(name: str, num_steps: int, action_repeat: int = 1) -> set[str]:
-    """What differs between worlds and environments of their own over two episodes, the first one cut short."""
-    envs = [make_env(name, 1, action_repeat) for _ in range(COUNT)]
-    worlds = worlds_of(name, action_repeat=action_repeat)
+@pytest.fixture(scope="module", params=SERVED)
+def worlds(request: pytest.FixtureRequest) -> Iterator[Worlds]:
+    made = worlds_of(request.param)
+    yield made
+    made.close()
+
+
+def differences(worlds: Worlds, env: gym.Env, num_steps: int) -> set[str]:
+    """What differs between worlds and an environment of each one's own over two episodes, the first one cut short."""
     found, random = set(), np.random.default_rng(0)
     for length in (3, num_steps):
-        for index, env in enumerate(envs):
-            seed = int(random.integers(1000))
-            if not np.array_equal(env.reset(seed=seed)[0], worlds.reset(index, seed)):
-                found.add("starts")
-        truncated, number = False, 0
-        while not truncated and number < length:
+        seeds = random.integers(1000, size=COUNT).tolist()
+        starts = [(worlds.reset(index, seed), worlds.physics_state(index)) for index, seed in enumerate(seeds)]
+        taken: list[tuple[np.ndarray, Steps, list[np.ndarray]]] = []
+        while len(taken) < length and not (taken and taken[-1][1].truncated.all()):
             actions = random.uniform(-1, 1, (COUNT, *worlds.spaces[1].shape)).astype(np.float32)
-            if number // 100 % 2:  # those of agents are often at the bounds
+            if len(taken) // 100 % 2:  # those of agents are often at the bounds
                 actions = np.sign(actions)
-            together, number = worlds.step(actions), number + 1
-            for index, env in enumerate(envs):
+            taken.append((actions, worlds.step(actions), [worlds.physics_state(index) for index in range(COUNT)]))
+        for index, seed in enumerate(seeds):
+            obs, _ = env.reset(seed=seed)
+            physics = env.unwrapped._env.physics  # type: ignore[attr-defined]
+            same = {"starts": all(map(np.array_equal, starts[index], (obs, physics.get_state())))}
+            for actions, together, states in taken:
                 obs, reward, terminated, truncated, info = env.step(actions[index])
-                state = env.unwrapped._env.physics.get_state()  # type: ignore[attr-defined]
                 ends = (together.terminated[index], together.truncated[index], together.repeats[index])
-                same = {
-                    "states": np.array_equal(worlds.physics_state(index), state),
+                same |= {
+                    "states": np.array_equal(states[index], physics.get_state()),
                     "observations": np.array_equal(together.obs[index], obs),
                     "rewards": together.rewards[index] == reward,
                     "ends": ends == (terminated, truncated, info["repeats"]),
                 }
                 found |= {what for what, is_same in same.items() if not is_same}
-    for each in [*envs, worlds]:
-        each.close()
     return found
 
 
-@pytest.mark.parametrize("name", SERVED)
-def test_worlds_have_the_numbers_of_dm_control(name: str) -> None:
-    assert differences(name, 8) == set()
+def test_worlds_have_the_numbers_of_dm_control(worlds: Worlds) -> None:
+    assert differences(worlds, worlds._env, 8) == set()
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", SERVED)
-def test_worlds_have_the_numbers_of_dm_control_for_whole_episodes(name: str) -> None:
-    assert differences(name, 1001) == set()
+def test_worlds_have_the_numbers_of_dm_control_for_whole_episodes(worlds: Worlds) -> None:
+    env = make_env(worlds._name, 1)
+    assert differences(worlds, env, 1001) == set()
+    env.close()
 
 
 def test_an_action_that_is_held_ends_with_the_episode() -> None:
-    assert differences("cartpole_swingup", 1001, action_repeat=64) == set()
+    env, worlds = make_env("cartpole_swingup", 1, 64), worlds_of("cartpole_swingup", action_repeat=64)
+    assert differences(worlds, env, 1001) == set()
+    for each in (env, worlds):
+        each.close()
 
 
-@pytest.mark.parametrize("name", SERVED)
-def test_observations_and_rewards_of_any_state_are_those_of_dm_control(name: str) -> None:
-    """Near the pose of the model's file, where rewards are high, and further and further away from it."""
-    worlds, random = worlds_of(name), np.random.default_rng(0)
+class OfTorch:
+    """The state of worlds in tensors."""
+
+    def __init__(self, state: State):
+        self._state = state
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        return torch.tensor(getattr(self._state, name))
+
+
+def test_observations_and_rewards_of_any_state_are_those_of_dm_control(worlds: Worlds) -> None:
+    """Near the pose of the model's file, where rewards are high, and further and further away from it.
+
+    Where rewards are few, until there are some: otherwise the states would show nothing.
+    """
     host: Any = worlds.unwrapped._env  # type: ignore[attr-defined]
-    physics, rewards = host.physics, set()
-    for spread in np.geomspace(0.001, 3, 20):
-        expected = []
+    physics, task, random, rewards = host.physics, worlds._task, np.random.default_rng(0), set()
+    for episode in range(1000):
         for index in range(COUNT):
-            worlds.reset(index, int(random.integers(1000)))
-            physics.data.qpos[:] = physics.model.qpos0 + spread * random.standard_normal(physics.model.nq)
-            physics.data.qvel[:] = 5 * spread * random.standard_normal(physics.model.nv)
-            physics.data.ctrl[:] = random.uniform(-1, 1, physics.model.nu)
-            physics.forward()
-            obs = np.concatenate([np.ravel(part) for part in host.task.get_observation(physics).values()])
-            expected.append((obs, host.task.get_reward(physics)))
-            worlds._copy(worlds._model, worlds._data, worlds._models[index], worlds._worlds[index])
-        worlds._state.choose(range(COUNT))
-        got_obs = np.concatenate(worlds._task.observation(worlds._state), axis=1)
-        np.testing.assert_array_equal(got_obs, [obs for obs, _ in expected])
-        assert worlds._task.reward(worlds._state).tolist() == [reward for _, reward in expected]
-        rewards |= {reward for _, reward in expected}
-    worlds.close()
-    assert len(rewards) > 1  # otherwise the states would show nothing
+            worlds.reset(index, episode + 1000 * index)
+        for spread in np.geomspace(0.001, 3, 20):
+            expected = []
+            for index in range(COUNT):
+                worlds._give(index)
+                physics.data.qpos[:] = physics.model.qpos0 + spread * random.standard_normal(physics.model.nq)
+                physics.data.qvel[:] = 5 * spread * random.standard_normal(physics.model.nv)
+                physics.data.ctrl[:] = random.uniform(-1, 1, physics.model.nu)
+                with suppress(PhysicsError):  # of too many contacts
+                    physics.forward()
+                obs = np.concatenate([np.ravel(part) for part in host.task.get_observation(physics).values()])
+                expected.append((obs, host.task.get_reward(physics)))
+                worlds._take(index)
+            worlds._state.choose(range(COUNT))
+            got_obs = np.concatenate(task.observation(worlds._state), axis=1)
+            np.testing.assert_array_equal(got_obs, [obs for obs, _ in expected])
+            assert task.reward(worlds._state).tolist() == [reward for _, reward in expected]
+            rewards |= {reward for _, reward in expected}
+        tensors = OfTorch(worlds._state)
+        torch.testing.assert_close(torch.cat(task.observation(tensors), 1), torch.tensor(got_obs))
+        assert task.reward(tensors).tolist() == pytest.approx([reward for _, reward in expected])
+        if len(rewards) > 1:
+            return
+    pytest.fail(f"only rewards of {rewards}")
 
 
 def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +148,15 @@ def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_frames_are_those_of_dm_control(opengl: None) -> None:
-    env, worlds = make_env("walker_walk", 1, render=True), worlds_of("walker_walk", 2, render=True)
+    name = "swimmer_swimmer6"  # each start moves its target
+    env, worlds = make_env(name, 1, render=True), worlds_of(name, 2, render=True)
     for episode in range(2):
         env.reset(seed=episode)
         worlds.reset(0, episode)
         frames = [(env.render(), worlds.render())]
         worlds.reset(1, 77)
         for _ in range(2):
-            action = np.full((2, 6), 0.5, np.float32)
+            action = np.full((2, 5), 0.5, np.float32)
             env.step(action[0])
             worlds.step(action)
             frames.append((env.render(), worlds.render()))

@@ -1,0 +1,13 @@
+"""The humanoid of the CMU motion capture data."""
+
+from physics.task import ZY
+from physics.tasks.humanoid import Humanoid
+
+
+class HumanoidCMU(Humanoid):
+    """As the humanoid, whose torso is a thorax here; its y axis points up."""
+
+    torso_name, limb_names, up = "thorax", ("lhand", "lfoot", "rhand", "rfoot"), ZY
+
+
+TASKS = dict.fromkeys(["stand", "walk", "run"], HumanoidCMU)

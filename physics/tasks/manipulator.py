@@ -1,0 +1,68 @@
+"""A planar arm with a hand that brings a ball or a peg to a target, or into a cup or slot."""
+
+from typing import Any
+
+from physics.task import Array, Task, joints, namespace, norm
+from physics.tolerance import tolerance
+
+CLOSE = 0.01  # m
+ARM = "arm_root arm_shoulder arm_elbow arm_wrist finger fingertip thumb thumbtip".split()
+
+
+class Arm(Task):
+    """The observation of the arm, of props and of a target, which each start places anew.
+
+    Args:
+        props: names of bodies that the arm may move, in a plane.
+        target: the name of a body.
+    """
+
+    model_fields = ("body_pos", "body_quat")
+
+    def __init__(self, model: Any, props: list[str], target: str):
+        self.angles, self.speeds = joints(model, *ARM)
+        _, self.prop_speeds = joints(model, *(f"{prop}_{axis}" for prop in props for axis in self.axes))
+        self.hand, self.target = model.body("hand").id, model.body(target).id
+        self.props = [model.body(prop).id for prop in props]
+
+    axes = "xzy"  # the order of a prop's velocities
+
+    def observation(self, state: Any) -> tuple[Array, ...]:
+        angles, touch = state.qpos[:, self.angles], state.sensordata
+        xp = namespace(angles)
+        return (
+            xp.stack([xp.sin(angles), xp.cos(angles)], 2).reshape(len(angles), -1),
+            state.qvel[:, self.speeds],
+            xp.log1p(touch),
+            *self.poses(state, self.hand),
+            *(part for prop in self.props for part in self.poses(state, prop)),
+            state.qvel[:, self.prop_speeds],
+            *self.poses(state, self.target),
+        )
+
+    def poses(self, state: Any, body: int) -> tuple[Array, Array]:
+        """Returns places and rotations in the plane, each (N, 2)."""
+        return state.xpos[:, body, ::2], state.xquat[:, body, ::2]
+
+
+class Bring(Arm):
+    """The prop at the target; or, if it is a peg, a hand that holds it."""
+
+    def __init__(self, model: Any, task: Any):
+        super().__init__(model, [task._object], task._target)
+        self.peg = task._use_peg
+        names = "peg target_peg peg_tip target_peg_tip peg_grasp grasp peg_pinch pinch" if self.peg else "ball target_ball"
+        sites = [model.site(name).id for name in names.split()]
+        self.pairs = sites[::2], sites[1::2]
+
+    def reward(self, state: Any) -> Array:
+        first, second = self.pairs
+        distances = norm(state.site_xpos[:, first] - state.site_xpos[:, second])
+        close = [tolerance(distances[:, pair], (0, CLOSE), 2 * CLOSE) for pair in range(len(first))]
+        if not self.peg:
+            return close[0]
+        bring, bring_tip, grasp, pinch = close
+        return namespace(distances).maximum((bring + bring_tip) / 2, (grasp + pinch) / 2 / 3)
+
+
+TASKS = dict.fromkeys(["bring_ball", "bring_peg", "insert_ball", "insert_peg"], Bring)

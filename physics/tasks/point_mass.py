@@ -1,0 +1,27 @@
+"""A point mass that is driven to the middle of a plane."""
+
+from typing import Any
+
+from physics.task import Array, Task, norm
+from physics.tolerance import small_control, tolerance
+
+
+class PointMass(Task):
+    """Nearness to the target with small controls; in the hard task each start mixes the two motors anew."""
+
+    model_fields = ("wrap_prm",)
+
+    def __init__(self, model: Any, task: Any):
+        del task
+        self.target, self.mass = model.geom("target").id, model.geom("pointmass").id
+        self.radius = model.geom_size[self.target, 0]
+
+    def observation(self, state: Any) -> tuple[Array, ...]:
+        return state.qpos, state.qvel
+
+    def reward(self, state: Any) -> Array:
+        distance = norm(state.geom_xpos[:, self.target] - state.geom_xpos[:, self.mass])
+        return tolerance(distance, (0, self.radius), self.radius) * ((small_control(state) + 4) / 5)
+
+
+TASKS = {"easy": PointMass, "hard": PointMass}

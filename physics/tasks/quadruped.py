@@ -1,0 +1,92 @@
+"""A four-legged robot that walks, runs, or fetches a ball."""
+
+import math
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from physics.task import ZZ, Array, Task, in_frame, joints, namespace, norm, sensors
+from physics.tolerance import tolerance
+
+SENSOR = mujoco.mjtSensor
+
+
+def sensors_of(model: Any, *kinds: Any) -> list[int]:
+    """Returns the places of all sensors of these kinds in `sensordata`, in the model's order."""
+    found = np.flatnonzero(np.isin(model.sensor_type, [int(kind) for kind in kinds]))
+    return sensors(model, *(model.sensor(index).name for index in found))
+
+
+class Quadruped(Task):
+    """The observation that its tasks share, and an upright torso."""
+    def __init__(self, model: Any, task: Any):
+        del task
+        self.torso, (self.angles, self.velocities) = model.body("torso").id, joints(model)
+        self.velocity = sensors(model, "velocimeter")
+        self.imu = sensors_of(model, SENSOR.mjSENS_GYRO, SENSOR.mjSENS_ACCELEROMETER)
+        self.forces = sensors_of(model, SENSOR.mjSENS_FORCE, SENSOR.mjSENS_TORQUE)
+
+    def observation(self, state: Any) -> tuple[Array, ...]:
+        read = state.sensordata
+        forces = read[:, self.forces]
+        return (
+            state.qpos[:, self.angles],
+            state.qvel[:, self.velocities],
+            state.act,
+            read[:, self.velocity],
+            state.xmat[:, self.torso, ZZ:],
+            read[:, self.imu],
+            namespace(forces).arcsinh(forces),
+        )
+
+    def reward(self, state: Any) -> Array:
+        return tolerance(state.xmat[:, self.torso, ZZ], (1, math.inf), 2, "linear", 0)
+
+
+class Move(Quadruped):
+    """Speed in the direction of the torso."""
+
+    def __init__(self, model: Any, task: Any):
+        super().__init__(model, task)
+        self.speed = task._desired_speed
+
+    def reward(self, state: Any) -> Array:
+        forward = state.sensordata[:, self.velocity[0]]
+        return super().reward(state) * tolerance(forward, (self.speed, math.inf), self.speed, "linear", 0.5)
+
+
+class Fetch(Quadruped):
+    """First nearness to the ball, then nearness of the ball to the target."""
+
+    def __init__(self, model: Any, task: Any):
+        super().__init__(model, task)
+        self.ball, self.target = model.body("ball").id, model.site("target").id
+        self.reach = model.site("workspace").id
+        self.root, self.ball_root = int(model.joint("root").dofadr[0]), int(model.joint("ball_root").dofadr[0])
+        self.arena = model.geom("floor").size[0] * math.sqrt(2)
+        self.reach_radius = model.site_size[self.reach, 0] + model.geom("ball").size[0]
+        self.target_radius = model.site_size[self.target, 0]
+
+    def observation(self, state: Any) -> tuple[Array, ...]:
+        torso, frame, ball = state.xpos[:, self.torso], state.xmat[:, self.torso], self.ball_root
+        velocity = state.qvel[:, ball : ball + 3] - state.qvel[:, self.root : self.root + 3]
+        parts = state.xpos[:, self.ball] - torso, velocity, state.qvel[:, ball + 3 : ball + 6]
+        return (
+            *super().observation(state),
+            *(in_frame(part, frame) for part in parts),
+            in_frame(state.site_xpos[:, self.target] - torso, frame),
+        )
+
+    def near(self, state: Any, site: int, radius: float) -> Array:
+        """Returns how near the ball is to a site, (N,)."""
+        distance = norm(state.site_xpos[:, site, :2] - state.xpos[:, self.ball, :2])
+        return tolerance(distance, (0, radius), self.arena, "linear", 0)
+
+    def reward(self, state: Any) -> Array:
+        fetched = self.near(state, self.target, self.target_radius)
+        return super().reward(state) * (self.near(state, self.reach, self.reach_radius) * (0.5 + 0.5 * fetched))
+
+
+# Not "escape": each of its starts makes a terrain, which a renderer would have to be told, and needs OpenGL.
+TASKS = {"walk": Move, "run": Move, "fetch": Fetch}
