@@ -1,6 +1,7 @@
 """The replay buffer. Transitions are packed rows of one array, so a batch is one gather and one copy to the device."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from settings.operating_system import available_bytes
 from settings.types import Factory, Interface, NonNegativeInt, PositiveInt
 from settings.validated import Validated
-from utils import UserError, require_count
+from utils import UserError, require_count, to_np
 
 SamplingFactory = Annotated[Factory, Interface("a way of drawing rows", ("capacity",), ("choose",))]
 CHUNK_BYTES = 2**23  # the size of what `chunks` yields
@@ -187,19 +188,51 @@ class ReplayBuffer(Ring, Validated):
             done_no_max: whether the episode *terminated*; after a time limit the target bootstraps.
             discount: gamma^(k-1) for a row of k steps; the target multiplies by gamma once more.
         """
-        row = self.rows[self.num_added % self.capacity]
-        self._put_obs(row, 0, obs)
-        row[self._action_at : self._reward_at] = action
-        row[self._reward_at] = reward
-        row[self._reward_at + 1] = 0.0 if done_no_max else discount
-        self._put_obs(row, self._next_obs_at, next_obs)
+        place = self.num_added % self.capacity
+        self._write(self.rows[place : place + 1], obs, action, reward, next_obs, done_no_max, discount)
         self.num_added += 1
 
-    def _put_obs(self, row: np.ndarray, start: int, obs: np.ndarray) -> None:
+    def add_batch(
+        self, obs: Any, action: Any, reward: Any, next_obs: Any, done: Any, done_no_max: Any, discount: Any = None
+    ) -> None:
+        """Stores N transitions as N calls of `add` would; a subclass that overrides `add` alone gets these calls.
+
+        The arguments are those of `add`, with a leading axis of N; None as discount is 1.
+        """
+        if type(self).add is not ReplayBuffer.add:
+            add_each(self, obs, action, reward, next_obs, done, done_no_max, *([] if discount is None else [discount]))
+            return
+        for places, which in self._next_places(len(reward)):
+            each = 1.0 if discount is None else discount[which]
+            columns = obs[which], action[which], reward[which], next_obs[which], done_no_max[which]
+            self._write(self.rows[places], *columns, each)
+        self.num_added += len(reward)
+
+    def _next_places(self, count: int) -> Iterator[tuple[slice, slice]]:
+        """Where the next `count` rows go: slices of the ring, and of these rows, of which the last `capacity` stay."""
+        start = max(0, count - self.capacity)
+        while start < count:
+            first = (self.num_added + start) % self.capacity
+            size = min(count - start, self.capacity - first)
+            yield slice(first, first + size), slice(start, start + size)
+            start += size
+
+    def _write(
+        self, rows: Any, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, discount: Any
+    ) -> None:
+        """Writes the columns of rows (N, width)."""
+        self._put_obs(rows, 0, obs)
+        rows[:, self._action_at : self._reward_at] = action
+        rows[:, self._reward_at] = reward
+        rows[:, self._reward_at + 1] = discount * (terminated == 0)
+        self._put_obs(rows, self._next_obs_at, next_obs)
+
+    def _put_obs(self, rows: Any, start: int, obs: Any) -> None:
         if self._as_bytes:
-            row.view(np.uint8)[4 * start : 4 * start + self._obs_dim] = np.asarray(obs).reshape(-1)
+            columns = rows.view(np.uint8)[:, 4 * start : 4 * start + self._obs_dim]
+            columns[:] = np.asarray(obs).reshape(-1, self._obs_dim)
         else:
-            row[start : start + self._obs_dim] = obs
+            rows[:, start : start + self._obs_dim] = obs
 
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Draws the places (B,) of the next batch's rows, uniformly or as `sampling` does; None stands for no weights.
@@ -296,6 +329,18 @@ class ReplayBuffer(Ring, Validated):
         self._rng.bit_generator.state = state["rng"]
         if self.num_added and "sampling" in state and hasattr(self.sampling, "load_state_dict"):
             self.sampling.load_state_dict(state["sampling"])
+
+
+def batch_adder(buffer: Any) -> Callable[..., None]:
+    """What adds many rows to a buffer: its `add_batch`, or calls of its `add` if it is a user's and has no other."""
+    return getattr(buffer, "add_batch", None) or partial(add_each, buffer)
+
+
+def add_each(buffer: Any, *columns: Any) -> None:
+    """Calls `buffer.add` for each of N transitions, given as its arguments with a leading axis of N."""
+    arrays = [to_np(column) if isinstance(column, torch.Tensor) else column for column in columns]
+    for row in zip(*(array.tolist() if array.ndim == 1 else array for array in arrays), strict=True):
+        buffer.add(*row)
 
 
 def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tuple[int, int]:

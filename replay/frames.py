@@ -80,9 +80,9 @@ class FrameBuffer(ReplayBuffer):
         row = newest % self.capacity
         self._newest_row[self._places(self.rows[row : row + 1])] = newest
 
-    def _put_obs(self, row: np.ndarray, start: int, obs: np.ndarray) -> None:
+    def _put_obs(self, rows: np.ndarray, start: int, obs: np.ndarray) -> None:
         frames = np.ascontiguousarray(obs, np.uint8).reshape(self._stack, self._frame_bytes)
-        row.view(np.int32)[start : start + self._stack] = [self._place(frame) for frame in frames]
+        rows.view(np.int32)[:, start : start + self._stack] = [self._place(frame) for frame in frames]
 
     def _place(self, frame: np.ndarray) -> int:
         """The place of a frame in the ring; a frame that is not among the newest is stored first."""

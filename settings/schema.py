@@ -90,7 +90,7 @@ class Settings:
     frame_stack: Annotated[int, Ge(1), Le(16)]
     camera_id: Annotated[int, Ge(0)] | Literal["auto"]
     image_pad: NonNegativeInt
-    num_envs: Annotated[int, Gt(0), Le(1024)]
+    num_envs: Annotated[int, Gt(0), Le(65_536)]
     async_envs: bool
     env_timeout_s: PositiveFloat
     eval_frequency: PositiveInt
