@@ -202,11 +202,15 @@ class ReplayBuffer(Ring, Validated):
         if type(self).add is not ReplayBuffer.add:
             add_each(self, obs, action, reward, next_obs, done, done_no_max, *([] if discount is None else [discount]))
             return
-        for places, which in self._next_places(len(reward)):
-            each = 1.0 if discount is None else discount[which]
-            columns = obs[which], action[which], reward[which], next_obs[which], done_no_max[which]
-            self._write(self.rows[places], *columns, each)
-        self.num_added += len(reward)
+        self._add_to(self.rows, obs, action, reward, next_obs, done, done_no_max, discount)
+
+    def _add_to(self, ring: Any, obs: Any, *columns: Any) -> None:
+        """Writes N rows, given as to `add_batch`, behind the newest one of a ring of arrays, or of tensors."""
+        for places, which in self._next_places(len(obs)):
+            action, reward, next_obs, _, terminated, discount = (None if c is None else c[which] for c in columns)
+            each = 1.0 if discount is None else discount
+            self._write(ring[places], obs[which], action, reward, next_obs, terminated, each)
+        self.num_added += len(obs)
 
     def _next_places(self, count: int) -> Iterator[tuple[slice, slice]]:
         """Where the next `count` rows go: slices of the ring, and of these rows, of which the last `capacity` stay."""

@@ -88,8 +88,10 @@ def set_seed_everywhere(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def require_finite(what: str, values: np.ndarray) -> None:
-    """Raises RunError for an element that is not a finite float32, with its index."""
+def require_finite(what: str, values: Any) -> None:
+    """Raises RunError for an element that is not a finite float32, with its index; tensors: see envs/simulator.py."""
+    if not isinstance(values, np.ndarray):
+        return
     finite = np.abs(values) <= FLOAT32_MAX  # false for nan
     if not finite.all():
         where = np.argwhere(~finite)[0]

@@ -63,7 +63,11 @@ class OwnActions:
 
     def of(self, action: np.ndarray) -> np.ndarray:
         """Maps an action (|A|,) in [-1, 1] to the environment's own."""
-        scaled = self.low + (np.asarray(action, np.float64).reshape(self.low.shape) + 1.0) * self._half
+        return self.of_batch(np.asarray(action)[None])[0]
+
+    def of_batch(self, actions: np.ndarray) -> np.ndarray:
+        """Maps actions (N, |A|) in [-1, 1] to the environment's own, (N, *shape)."""
+        scaled = self.low + (np.asarray(actions, np.float64).reshape(-1, *self.low.shape) + 1.0) * self._half
         return scaled.astype(self.dtype)
 
     def inverse(self, own_actions: np.ndarray) -> np.ndarray:

@@ -95,12 +95,16 @@ class SeededEpisodes(gym.Wrapper):
         env: the environment.
         run_seed: the run's seed.
         index: the number of this environment among those of the run.
+        first_steps: the first episode is cut at a random number of steps up to this one; 0 does not cut it.
     """
 
-    def __init__(self, env: gym.Env, run_seed: int, index: int = 0):
+    def __init__(self, env: gym.Env, run_seed: int, index: int = 0, first_steps: int = 0):
         super().__init__(env)
         self._run_seed = run_seed
         self._index = index
+        self._cut_after = (
+            int(np.random.default_rng([run_seed, index]).integers(1, first_steps + 1)) if first_steps else 0
+        )
         self._episode = 0
         self._actions: list[np.ndarray] = []
 
@@ -122,6 +126,8 @@ class SeededEpisodes(gym.Wrapper):
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         self._actions.append(np.array(action))
         obs, reward, terminated, truncated, info = self.env.step(action)
+        if self._episode == 1 and 0 < self._cut_after <= len(self._actions) * info["repeats"]:
+            truncated = not terminated
         kept = {"repeats": info["repeats"]}  # training reads nothing else
         if terminated or truncated:
             kept[EPISODE_INFO] = info.get(EPISODE_INFO, ())

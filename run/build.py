@@ -10,9 +10,10 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from hydra.utils import get_object, instantiate
 
-from agent.off_policy import OffPolicyAgent
+from agent.off_policy import OffPolicyAgent, takes_tensors
 from agent.policy import Policy, UniformPolicy
 from agent.policy_file import load_policy
+from envs.simulator import Simulator
 from files.reading import read_bytes
 from files.writing import write_bytes
 from replay.n_step import NStep
@@ -21,7 +22,6 @@ from run.agents import build_acting_agent, identity_of
 from run.data import buffers, sources
 from run.data.preloaded import Preloaded
 from run.env_spec import EnvSpec
-from run.environments import env_maker
 from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evaluator
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
@@ -51,7 +51,7 @@ class Parts(LoopParts):
         notes: lines to print when the run begins.
     """
 
-    envs: SyncVectorEnv | AsyncVectorEnv
+    envs: SyncVectorEnv | AsyncVectorEnv | Simulator
     agent: Any
     seed_policy: Any
     n_step: NStep
@@ -106,8 +106,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
     if work_dir is None:
         environments.require_alike(cfg)
     set_seed_everywhere(cfg.seed)
-    make_env, async_envs = env_maker(cfg, "training"), environments.in_processes(cfg)
-    envs = env_module.make_train_envs(partial(make_env, False), cfg.seed, cfg.num_envs, async_envs, cfg.env_timeout_s)
+    envs = environments.make_train_envs(cfg, env_module)
     try:
         spec = EnvSpec.of_spaces(envs.single_observation_space, envs.single_action_space)
         buffers.require_memory(cfg, spec)
@@ -117,6 +116,8 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         seed_policy = build_seed_policy(cfg, agent, spec, device, work_dir)
         n_step = buffers.build_n_step(cfg)
         storage = buffers.choose_storage(cfg, spec, device)
+        if isinstance(envs, Simulator) and storage == "device" and takes_tensors(agent):
+            envs.tensors_on = device
         replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, agent)
         own_actions = envs.call("own_actions")[0]
         make_n_step = partial(buffers.build_n_step, cfg)
@@ -128,7 +129,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         used |= {
             "execution": execution,
             "replay_storage": storage,
-            "async_envs": async_envs,
+            "async_envs": environments.in_processes(cfg),
             "logger": _logger_node(cfg),
         }
         return Parts(
@@ -145,7 +146,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
             identity=identity_of(cfg, spec),
             used=_used(cfg, spec, used),
             solved_from=env_module.reward_threshold(cfg.env) if environments.is_as_registered(cfg) else None,
-            notes=[*machine.notes(cfg, device, renders), *([why_eager] if why_eager else [])],
+            notes=[*machine.notes(cfg, device, renders), *filter(None, [why_eager, environments.restarts(cfg, envs)])],
         )
     except BaseException:
         envs.close()

@@ -120,6 +120,7 @@ class Settings:
     # Later than the format of checkpoints, so a saved configuration may lack them.
     info_keys: dict[str, Literal["last", "sum"]] = field(default_factory=lambda: {"is_success": "last"})
     best_by: str = BY_RETURN
+    stagger_steps: NonNegativeInt = 0
 
 
 class UnknownKeyError(UserError):

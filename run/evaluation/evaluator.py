@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 
@@ -16,7 +15,7 @@ from settings.validated import Validated
 from utils import eval_mode, require_finite
 from video import filming, seconds_per_step
 
-MakeEnv = Callable[[bool], gym.Env]  # from whether it will be rendered
+MakeEnv = Any  # Callable[[bool], gym.Env], from whether it will be rendered; perhaps with `worlds`
 
 
 @dataclass
@@ -60,7 +59,8 @@ class Evaluator(Validated):
     anything else that the run does, and training does not depend on them.
 
     Args:
-        make_env: builds an environment; only the first one, which is filmed, may be asked to render.
+        make_env: builds an environment; only the first one, which is filmed, may be asked to render. With an attribute
+            `worlds` it has a simulator (see envs/simulator.py) of so many worlds, of which each runs one episode.
         seed: the run's seed.
         num_episodes: number of episodes per evaluation.
         video_path: from an evaluation's step, the path of the video of its first episode; None films nothing.
@@ -84,8 +84,10 @@ class Evaluator(Validated):
         self._sample = sample
         self._video_path = video_path
         films = video_path is not None
-        self._envs = [make_env(films and index == 0) for index in range(min(num_episodes, max_envs))]
-        self._seconds_per_step = seconds_per_step(self._envs[0], action_repeat)
+        self._worlds = make_env.worlds(num_episodes) if hasattr(make_env, "worlds") else None
+        num_envs = 0 if self._worlds else min(num_episodes, max_envs)
+        self._envs = [make_env(films and index == 0) for index in range(num_envs)]
+        self._seconds_per_step = seconds_per_step(self._envs[0], action_repeat) if self._envs else 0.0
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
         """Runs the episodes of one evaluation.
@@ -106,6 +108,8 @@ class Evaluator(Validated):
             stack.enter_context(eval_mode(agent))
             if self._sample and hasattr(agent, "sampling"):
                 stack.enter_context(agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step)))
+            if self._worlds is not None:
+                return self._first_episodes(agent, self._worlds, episode_seed(self._seed, EVAL_STREAM, step, 0))
             film = None
             if self._video_path is not None:
                 film = stack.enter_context(filming(self._video_path(step), self._seconds_per_step))
@@ -134,11 +138,34 @@ class Evaluator(Validated):
                             start_episode(index)
         if film and not film.renders:
             self._video_path = None
-        keys = dict.fromkeys(key for values in infos for key in values)
-        by_key = {key: [values[key] for values in infos if key in values] for key in keys}
-        return Evaluation(returns, lengths, by_key, *(film.preview() if film else ()))
+        return Evaluation(returns, lengths, _by_key(infos), *(film.preview() if film else ()))
+
+    def _first_episodes(self, agent: Any, worlds: Any, seed: int) -> Evaluation:
+        """Runs the first episode of every world of a simulator; the seed is that of all worlds together."""
+        count = self._num_episodes
+        returns, lengths, infos = np.zeros(count), np.zeros(count, int), [{} for _ in range(count)]
+        running, done = np.ones(count, bool), np.ones(count, bool)
+        obs, _ = worlds.reset(seed=seed, options={"reset_mask": done})
+        while running.any():
+            actions = agent.act(obs, sample=self._sample)
+            require_finite("action", actions)
+            _, rewards, terminated, truncated, info = worlds.step(actions)
+            returns += np.where(running, rewards, 0.0)
+            lengths += np.where(running, info["repeats"], 0)
+            done = terminated | truncated
+            for index in np.flatnonzero(running & done):
+                infos[index] = dict(info[EPISODE_INFO][index])
+            running &= ~done
+            obs, _ = worlds.reset(options={"reset_mask": done})
+        return Evaluation(returns.tolist(), lengths.tolist(), _by_key(infos))
 
     def close(self) -> None:
         """Closes the environments."""
-        for env in self._envs:
+        for env in [*self._envs, *filter(None, [self._worlds])]:
             env.close()
+
+
+def _by_key(infos: list[dict[str, float]]) -> dict[str, list[float]]:
+    """By key, the values of the episodes that have one."""
+    keys = dict.fromkeys(key for values in infos for key in values)
+    return {key: [values[key] for values in infos if key in values] for key in keys}

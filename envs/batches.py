@@ -1,0 +1,46 @@
+"""Batches of a simulator's data: NumPy arrays, or torch's tensors on a device."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+
+def widths(space: gym.Space[Any]) -> list[int]:
+    """The widths of a space's parts, made flat."""
+    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        parts = space.values() if isinstance(space, gym.spaces.Dict) else space
+        return [width for part in parts for width in widths(part)]
+    if not isinstance(space, gym.spaces.Box) or len(space.shape) > 2:
+        raise ValueError(f"its observations are {space}; a simulator's are a Box of numbers, or several in a Dict")
+    return [int(np.prod(space.shape))]
+
+
+def columns(space: gym.Space[Any], obs: Any) -> list[Any]:
+    """The parts of a batch of observations, each (num_envs, ...), in the order of `gymnasium.spaces.flatten`."""
+    if isinstance(space, gym.spaces.Dict):
+        return [column for key, part in space.items() for column in columns(part, obs[key])]
+    if isinstance(space, gym.spaces.Tuple):
+        return [column for part, value in zip(space, obs, strict=True) for column in columns(part, value)]
+    return [obs if is_tensor(obs) else np.asarray(obs)]
+
+
+def merged(values: Any, chosen: Any, which: np.ndarray) -> Any:
+    """A copy of `values` (num_envs, ...) with the rows `chosen` in the places of the mask."""
+    copy = values.clone() if is_tensor(values) else values.copy()
+    copy[which] = like(chosen, copy) if is_tensor(copy) else host(chosen)
+    return copy
+
+
+def is_tensor(values: Any) -> bool:
+    return hasattr(values, "cpu")  # torch may not be there in a process of environments
+
+
+def host(values: Any) -> np.ndarray:
+    return values.detach().cpu().numpy() if is_tensor(values) else np.asarray(values)
+
+
+def like(values: Any, tensor: Any) -> Any:
+    import torch
+
+    return torch.as_tensor(values, dtype=tensor.dtype, device=tensor.device)
