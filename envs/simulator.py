@@ -97,11 +97,12 @@ class Simulator:
         which = options["reset_mask"]
         if "states" in options:
             self._restore(options["states"][0])
-        elif self._obs is None or seed is not None:
+            return self._obs, {}
+        if self._obs is None or seed is not None:
             self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts) if seed is None else seed)
             if seed is None and self._first_steps:
                 self._spread()
-        elif self._mode is AutoresetMode.DISABLED:
+        elif self._mode is AutoresetMode.DISABLED and which.any():
             with reporting(self._name, "reset"):
                 obs = self._flat(self.env.reset(options={"reset_mask": which.copy()})[0])
             self._obs = merged(self._obs, obs[which], which)

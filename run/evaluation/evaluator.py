@@ -97,12 +97,6 @@ class Evaluator(Validated):
                 that training does not use, it also has `sampling(seed)` (see agent.Agent).
             step: environment steps of training so far.
         """
-        returns = [0.0] * self._num_episodes
-        lengths = [0] * self._num_episodes
-        infos: list[dict[str, float]] = [{}] * self._num_episodes
-        waiting = list(range(self._num_episodes))
-        running: dict[int, int] = {}  # index of an environment -> its episode
-        obs: dict[int, np.ndarray] = {}
         with ExitStack() as stack:
             stack.enter_context(one_thread())
             stack.enter_context(eval_mode(agent))
@@ -110,6 +104,17 @@ class Evaluator(Validated):
                 stack.enter_context(agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step)))
             if self._worlds is not None:
                 return self._first_episodes(agent, self._worlds, episode_seed(self._seed, EVAL_STREAM, step, 0))
+            return self._episodes(agent, step)
+
+    def _episodes(self, agent: Any, step: int) -> Evaluation:
+        """Runs the episodes in the environments, of which each begins another when one is over."""
+        returns = [0.0] * self._num_episodes
+        lengths = [0] * self._num_episodes
+        infos: list[dict[str, float]] = [{}] * self._num_episodes
+        waiting = list(range(self._num_episodes))
+        running: dict[int, int] = {}  # index of an environment -> its episode
+        obs: dict[int, np.ndarray] = {}
+        with ExitStack() as stack:
             film = None
             if self._video_path is not None:
                 film = stack.enter_context(filming(self._video_path(step), self._seconds_per_step))
@@ -143,7 +148,7 @@ class Evaluator(Validated):
     def _first_episodes(self, agent: Any, worlds: Any, seed: int) -> Evaluation:
         """Runs the first episode of every world of a simulator; the seed is that of all worlds together."""
         count = self._num_episodes
-        returns, lengths, infos = np.zeros(count), np.zeros(count, int), [{} for _ in range(count)]
+        returns, lengths, infos = np.zeros(count), np.zeros(count, int), [dict[str, float]() for _ in range(count)]
         running, done = np.ones(count, bool), np.ones(count, bool)
         obs, _ = worlds.reset(seed=seed, options={"reset_mask": done})
         while running.any():
