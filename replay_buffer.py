@@ -1,7 +1,6 @@
 """The replay buffer. Transitions are packed rows of one array, so a batch is one gather and one copy to the device."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -10,10 +9,9 @@ import torch
 from settings.operating_system import available_bytes
 from settings.types import Factory, Interface, NonNegativeInt, PositiveInt
 from settings.validated import Validated
-from utils import UserError, require_count, to_np
+from utils import Ring, UserError, require_count
 
 SamplingFactory = Annotated[Factory, Interface("a way of drawing rows", ("capacity",), ("choose",))]
-CHUNK_BYTES = 2**23  # the size of what `chunks` yields
 
 
 class Batch(NamedTuple):
@@ -64,47 +62,6 @@ class WeightedBatch(NamedTuple):
     discount: torch.Tensor
     weight: torch.Tensor
     index: torch.Tensor  # type: ignore[assignment]
-
-
-class Ring:
-    """A ring buffer of float32 rows. Memory is taken from the system only as the ring fills.
-
-    Args:
-        capacity: rows; the newest ones stay.
-        width: floats in a row.
-
-    Attributes:
-        rows: the memory itself, (capacity, row_width).
-        num_added: rows so far; the newest is at (num_added - 1) % capacity.
-    """
-
-    def __init__(self, capacity: int, width: int):
-        self.capacity = capacity
-        self.row_width = width
-        self.rows = np.zeros((capacity, width), np.float32)
-        self.num_added = 0
-
-    def __len__(self) -> int:
-        return min(self.num_added, self.capacity)
-
-    def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yields rows [start, stop), counted from the first ever added, as views of a few megabytes.
-
-        Raises:
-            ValueError: if they are not all in the ring.
-        """
-        if not self.num_added - len(self) <= start <= stop <= self.num_added:
-            raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
-        at_once = max(1, CHUNK_BYTES // (4 * self.row_width))
-        while start < stop:
-            first = start % self.capacity
-            rows = self.rows[first : min(first + at_once, first + stop - start, self.capacity)]
-            yield rows
-            start += len(rows)
-
-    def put_chunk(self, start: int, rows: np.ndarray) -> None:
-        """Stores the rows that were added as number `start` and following; `load_state_dict` then counts them."""
-        self.rows[np.arange(start, start + len(rows)) % self.capacity] = rows
 
 
 class ReplayBuffer(Ring, Validated):
@@ -189,52 +146,36 @@ class ReplayBuffer(Ring, Validated):
             discount: gamma^(k-1) for a row of k steps; the target multiplies by gamma once more.
         """
         place = self.num_added % self.capacity
-        self._write(self.rows[place : place + 1], obs, action, reward, next_obs, done_no_max, discount)
+        self._write(self.rows[place : place + 1], (obs, action, reward, next_obs, done, done_no_max, discount))
         self.num_added += 1
 
-    def add_batch(
-        self, obs: Any, action: Any, reward: Any, next_obs: Any, done: Any, done_no_max: Any, discount: Any = None
-    ) -> None:
-        """Stores N transitions as N calls of `add` would; a subclass that overrides `add` alone gets these calls.
+    def add_batch(self, *columns: Any) -> None:
+        """Stores N transitions as N calls of `add` would: its arguments, each an array (N, ...)."""
+        self._add_to(self.rows, columns)
 
-        The arguments are those of `add`, with a leading axis of N; None as discount is 1.
-        """
-        if type(self).add is not ReplayBuffer.add:
-            add_each(self, obs, action, reward, next_obs, done, done_no_max, *([] if discount is None else [discount]))
-            return
-        self._add_to(self.rows, obs, action, reward, next_obs, done, done_no_max, discount)
-
-    def _add_to(self, ring: Any, obs: Any, *columns: Any) -> None:
-        """Writes N rows, given as to `add_batch`, behind the newest one of a ring of arrays, or of tensors."""
-        for places, which in self._next_places(len(obs)):
-            action, reward, next_obs, _, terminated, discount = (None if c is None else c[which] for c in columns)
-            each = 1.0 if discount is None else discount
-            self._write(ring[places], obs[which], action, reward, next_obs, terminated, each)
-        self.num_added += len(obs)
-
-    def _next_places(self, count: int) -> Iterator[tuple[slice, slice]]:
-        """Where the next `count` rows go: slices of the ring, and of these rows, of which the last `capacity` stay."""
+    def _add_to(self, ring: Any, columns: tuple[Any, ...]) -> None:
+        """Writes N transitions behind the newest row of a ring of arrays or tensors; the last `capacity` stay."""
+        count = len(columns[0])
         start = max(0, count - self.capacity)
         while start < count:
             first = (self.num_added + start) % self.capacity
-            size = min(count - start, self.capacity - first)
-            yield slice(first, first + size), slice(start, start + size)
-            start += size
+            stop = min(count, start + self.capacity - first)
+            self._write(ring[first : first + stop - start], tuple(column[start:stop] for column in columns))
+            start = stop
+        self.num_added += count
 
-    def _write(
-        self, rows: Any, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, discount: Any
-    ) -> None:
-        """Writes the columns of rows (N, width)."""
+    def _write(self, rows: Any, columns: tuple[Any, ...]) -> None:
+        """Writes transitions, given by the arguments of `add`, to packed rows (N, width)."""
+        obs, action, reward, next_obs, _, terminated, *discount = columns
         self._put_obs(rows, 0, obs)
         rows[:, self._action_at : self._reward_at] = action
         rows[:, self._reward_at] = reward
-        rows[:, self._reward_at + 1] = discount * (terminated == 0)
+        rows[:, self._reward_at + 1] = (discount[0] if discount else 1.0) * (terminated == 0)
         self._put_obs(rows, self._next_obs_at, next_obs)
 
     def _put_obs(self, rows: Any, start: int, obs: Any) -> None:
         if self._as_bytes:
-            columns = rows.view(np.uint8)[:, 4 * start : 4 * start + self._obs_dim]
-            columns[:] = np.asarray(obs).reshape(-1, self._obs_dim)
+            rows.view(np.uint8)[:, 4 * start : 4 * start + self._obs_dim] = np.reshape(obs, (-1, self._obs_dim))
         else:
             rows[:, start : start + self._obs_dim] = obs
 
@@ -335,18 +276,6 @@ class ReplayBuffer(Ring, Validated):
             self.sampling.load_state_dict(state["sampling"])
 
 
-def batch_adder(buffer: Any) -> Callable[..., None]:
-    """What adds many rows to a buffer: its `add_batch`, or calls of its `add` if it is a user's and has no other."""
-    return getattr(buffer, "add_batch", None) or partial(add_each, buffer)
-
-
-def add_each(buffer: Any, *columns: Any) -> None:
-    """Calls `buffer.add` for each of N transitions, given as its arguments with a leading axis of N."""
-    arrays = [to_np(column) if isinstance(column, torch.Tensor) else column for column in columns]
-    for row in zip(*(array.tolist() if array.ndim == 1 else array for array in arrays), strict=True):
-        buffer.add(*row)
-
-
 def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tuple[int, int]:
     obs_dim = int(np.prod(obs_shape))
     obs_width = obs_dim if len(obs_shape) == 1 else -(-obs_dim // 4)  # four bytes to a float
@@ -358,12 +287,9 @@ def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: 
     return 4 * _row_width(obs_shape, action_shape)[1] * capacity
 
 
-def require_memory(
-    obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, cause: str | None = None
-) -> None:
+def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, cause: str = "") -> None:
     """Raises UserError if the rows of a full buffer exceed the free memory; `cause` begins the message."""
     needed, available = nbytes(obs_shape, action_shape, capacity), available_bytes()
     if needed > available:
-        fits = available * capacity // needed
-        cause = cause or f"replay_buffer_capacity={capacity}"
+        fits, cause = available * capacity // needed, cause or f"replay_buffer_capacity={capacity}"
         raise UserError(f"{cause}: {needed:,} bytes are needed, {available:,} are free; {fits} transitions would fit")

@@ -121,7 +121,8 @@ class Simulator:
         rng = np.random.default_rng([self._run_seed, self._starts])
         lengths = getattr(self.env.unwrapped, EPISODE_LENGTHS, None)
         if lengths is not None:
-            begun = rng.integers(0, self._first_steps, self.num_envs)
+            limit = int(np.min(host(getattr(self.env.unwrapped, "max_episode_length", self._first_steps))))
+            begun = rng.integers(0, min(limit, self._first_steps), self.num_envs)
             self.env.unwrapped.episode_length_buf = like(begun, lengths)  # type: ignore[attr-defined]
         elif self._mode is AutoresetMode.DISABLED:
             self._cut_after = rng.integers(1, self._first_steps + 1, self.num_envs)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from replay_buffer import Batch, ReplayBuffer, Ring
+from replay_buffer import Batch, ReplayBuffer
 from settings.types import Storage
-from utils import UserError
+from utils import Ring, UserError
 
 MIRRORED_ROWS = 1024  # the most rows that go to the device in one copy
 MIRRORED_BYTES = 2**25  # the most bytes, for large rows
@@ -148,15 +148,12 @@ class DeviceReplayBuffer(ReplayBuffer):
         self._batch_size = 0
         self._is_ahead = False  # whether the mirror has rows that the host has not
 
-    def add_batch(
-        self, obs: Any, action: Any, reward: Any, next_obs: Any, done: Any, done_no_max: Any, discount: Any = None
-    ) -> None:
-        columns = obs, action, reward, next_obs, done, done_no_max, discount
-        if not isinstance(obs, torch.Tensor):
+    def add_batch(self, *columns: Any) -> None:
+        if not isinstance(columns[0], torch.Tensor):
             super().add_batch(*columns)
             return
         self._mirrored.follow()
-        self._add_to(self._mirror, *(c if c is None else torch.as_tensor(c, device=self.device) for c in columns))
+        self._add_to(self._mirror, tuple(torch.as_tensor(column, device=self.device) for column in columns))
         self._mirrored.has_followed()
         self._is_ahead = True
 

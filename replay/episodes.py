@@ -43,7 +43,7 @@ def feed(
     Args:
         n_step: makes the rows, as for one environment.
         observe: an agent's `observe`, or None.
-        add: a replay buffer's `add_batch` (see replay_buffer.batch_adder).
+        add: a replay buffer's `add_batch` (see replay.adding.batch_adder).
 
     Returns:
         The number of transitions, and each episode's return.

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from envs.episodes import EPISODE_INFO, TAKEN
 from envs.stepping import Stepping
-from replay_buffer import batch_adder
+from replay.adding import batch_adder
 from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
 from run.progress import Progress
 from run.stopping import Stopping

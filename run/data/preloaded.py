@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from replay import device as device_buffer
+from replay.adding import batch_adder
 from replay.mixed import MixedBatches
 from replay.n_step import NStep
-from replay_buffer import ReplayBuffer, batch_adder, nbytes, require_memory
+from replay_buffer import ReplayBuffer, nbytes, require_memory
 from run.data.buffers import draws_with_replacement
 from run.data.sources import DataSet, OldRun, find
 from run.env_spec import EnvSpec

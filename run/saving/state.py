@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
-from envs.simulator import Simulator
 from replay_buffer import ReplayBuffer
 from run.build import Outputs, Parts
 from run.data import sources
@@ -283,15 +281,14 @@ class SavedRun:
 
 class EnvEpisodes:
     """Saves the episode of every training environment: its number and its actions, which are repeated to restore it.
-    What a simulator saves, envs/simulator.py says.
 
     Attributes:
         envs: the training environments.
         obs: (num_envs, *obs_shape), the newest observation of every environment; set by `load_state_dict`.
     """
 
-    def __init__(self, envs: SyncVectorEnv | AsyncVectorEnv | Simulator):
-        self.envs: Any = envs
+    def __init__(self, envs: Any):
+        self.envs = envs
         self.obs: Any
 
     def state_dict(self) -> dict[str, Any]:
