@@ -1,4 +1,4 @@
-"""Batches of a simulator's data: NumPy arrays, or torch's tensors on a device."""
+"""A simulator's data: arrays or tensors."""
 
 from typing import Any
 

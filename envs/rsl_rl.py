@@ -1,4 +1,4 @@
-"""Environments with rsl_rl's interface, such as mjlab's and Isaac Lab's, as vector environments of Gymnasium.
+"""Environments with rsl_rl's interface (mjlab, Isaac Lab).
 
 Imports nothing of rsl_rl, whose class VecEnv describes the interface. docs/ENVIRONMENTS.md has an example.
 """

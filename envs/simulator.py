@@ -1,4 +1,4 @@
-"""Simulators of many worlds: any `gymnasium.vector.VectorEnv`, in the form that training and evaluations need."""
+"""Simulators of many worlds: any `gymnasium.vector.VectorEnv`."""
 
 from collections.abc import Mapping
 from typing import Any
