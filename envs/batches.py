@@ -26,10 +26,13 @@ def columns(space: gym.Space[Any], obs: Any) -> list[Any]:
 
 
 def merged(values: Any, chosen: Any, which: np.ndarray) -> Any:
-    """A copy of `values` (num_envs, ...) with the rows `chosen` in the places of the mask."""
-    copy = values.clone() if is_tensor(values) else values.copy()
-    copy[which] = like(chosen, copy) if is_tensor(copy) else host(chosen)
-    return copy
+    """The rows of `chosen` where the mask is true, and of `values` elsewhere; both are (num_envs, width)."""
+    if not is_tensor(values):
+        return np.where(which[:, None], chosen, values)
+    import torch
+
+    mask = torch.from_numpy(which).to(values.device, non_blocking=True)
+    return torch.where(mask[:, None], chosen, values)
 
 
 def is_tensor(values: Any) -> bool:

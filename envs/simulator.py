@@ -105,7 +105,7 @@ class Simulator:
         elif self._mode is AutoresetMode.DISABLED and which.any():
             with reporting(self._name, "reset"):
                 obs = self._flat(self.env.reset(options={"reset_mask": which.copy()})[0])
-            self._obs = merged(self._obs, obs[which], which)
+            self._obs = merged(self._obs, obs, which)
         for total in self._sums.values():
             total[which] = 0.0
         return self._obs, {}
@@ -154,11 +154,12 @@ class Simulator:
         """The last observations of the episodes that have ended, where the simulator gives the next ones' first."""
         last = info.get(FINAL_OBS)
         if last is None:
-            return self._obs[done]
+            return self._obs
         if isinstance(last, np.ndarray) and last.dtype == object:  # Gymnasium's: None for the other worlds
-            space = self.env.single_observation_space
-            return np.array([gym.spaces.flatten(space, obs) for obs in last[done]], np.float32)
-        return self._flat(last)[done]
+            flat = self._obs.copy()
+            flat[done] = [gym.spaces.flatten(self.env.single_observation_space, obs) for obs in last[done]]
+            return flat
+        return self._flat(last)
 
     def _numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
         """The values of `info_keys` of the episodes that have ended (see envs.episodes.EpisodeInfo)."""

@@ -153,9 +153,12 @@ class DeviceReplayBuffer(ReplayBuffer):
             super().add_batch(*columns)
             return
         self._mirrored.follow()
-        self._add_to(self._mirror, tuple(torch.as_tensor(column, device=self.device) for column in columns))
+        self._add_to(self._mirror, tuple(map(self._sent, columns)))
         self._mirrored.has_followed()
         self._is_ahead = True
+
+    def _sent(self, column: Any) -> torch.Tensor:
+        return torch.as_tensor(column).to(self.device, non_blocking=True)
 
     def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
         if self._is_ahead:  # of the host

@@ -61,7 +61,7 @@ class NStep(Validated):
         if len({len(column) for column in step}) > 1 or len(self._counts) not in (0, len(obs)):
             raise ValueError(f"{[len(column) for column in step]} environments in a step of {len(self._counts)}")
         if self._n_step == 1:
-            return step if taken is None else tuple(column[taken] for column in step)
+            return step if taken is None else tuple(_chosen(column, np.flatnonzero(taken)) for column in step)
         self._keep(obs, actions, rewards)
         self._counts += 1 if taken is None else taken
         num_rows = np.where(done, self._counts, self._counts == self._n_step)
@@ -69,22 +69,14 @@ class NStep(Validated):
         row = np.arange(len(envs)) - np.repeat(num_rows.cumsum() - num_rows, num_rows)  # among those of its environment
         ages = self._counts[envs] - 1 - row  # steps since the row's first one
         self._counts -= num_rows
-        at = (self._newest - ages) % self._n_step, envs
-        returns = self._returns()[ages, envs]
-        return (
-            self._obs[at],
-            self._actions[at],
-            returns,
-            next_obs[envs],
-            done[envs],
-            terminated[envs],
-            self._discounts[ages],
-        )
+        slots = (self._newest - ages) % self._n_step
+        firsts = _chosen(self._obs, slots, envs), _chosen(self._actions, slots, envs), self._returns()[ages, envs]
+        return *firsts, _chosen(next_obs, envs), done[envs], terminated[envs], self._discounts[ages]
 
     def _keep(self, obs: Any, actions: Any, rewards: np.ndarray) -> None:
         """Copies a step into the ring, as its arrays may be reused."""
         if isinstance(obs, torch.Tensor):
-            actions = torch.as_tensor(actions, device=obs.device)  # those of a seed policy are an array
+            actions = torch.as_tensor(actions).to(obs.device, non_blocking=True)  # a seed policy's are an array
         if self._obs is None:
             self._begin(obs, actions)
         self._newest = (self._newest + 1) % self._n_step
@@ -136,6 +128,13 @@ class NStep(Validated):
 
 def _empty(shape: tuple[int, ...], like: Any) -> Any:
     return like.new_empty(shape) if isinstance(like, torch.Tensor) else np.empty(shape, like.dtype)
+
+
+def _chosen(values: Any, *index: np.ndarray) -> Any:
+    """Rows of an array; or of a tensor, to whose device the index is copied without a wait."""
+    if isinstance(values, torch.Tensor):
+        return values[tuple(torch.from_numpy(i).to(values.device, non_blocking=True) for i in index)]
+    return values[index]
 
 
 def _plain(obs: Any) -> Any:
