@@ -118,6 +118,9 @@ def evaluate(
         env = policy.make_env(renders)
         return _Reported(env if dataset_id is None else Recorder(env, recordings), numbers, bar)
 
+    if dataset_id is None and hasattr(policy.make_env, "worlds"):
+        make_env.worlds = policy.make_env.worlds  # type: ignore[attr-defined]
+
     evaluator = Evaluator(
         make_env,
         cfg.seed if seed is None else seed,

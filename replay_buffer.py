@@ -1,6 +1,6 @@
 """The replay buffer. Transitions are packed rows of one array, so a batch is one gather and one copy to the device."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -9,10 +9,9 @@ import torch
 from settings.operating_system import available_bytes
 from settings.types import Factory, Interface, NonNegativeInt, PositiveInt
 from settings.validated import Validated
-from utils import UserError, require_count
+from utils import Ring, UserError, require_count
 
 SamplingFactory = Annotated[Factory, Interface("a way of drawing rows", ("capacity",), ("choose",))]
-CHUNK_BYTES = 2**23  # the size of what `chunks` yields
 
 
 class Batch(NamedTuple):
@@ -63,47 +62,6 @@ class WeightedBatch(NamedTuple):
     discount: torch.Tensor
     weight: torch.Tensor
     index: torch.Tensor  # type: ignore[assignment]
-
-
-class Ring:
-    """A ring buffer of float32 rows. Memory is taken from the system only as the ring fills.
-
-    Args:
-        capacity: rows; the newest ones stay.
-        width: floats in a row.
-
-    Attributes:
-        rows: the memory itself, (capacity, row_width).
-        num_added: rows so far; the newest is at (num_added - 1) % capacity.
-    """
-
-    def __init__(self, capacity: int, width: int):
-        self.capacity = capacity
-        self.row_width = width
-        self.rows = np.zeros((capacity, width), np.float32)
-        self.num_added = 0
-
-    def __len__(self) -> int:
-        return min(self.num_added, self.capacity)
-
-    def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yields rows [start, stop), counted from the first ever added, as views of a few megabytes.
-
-        Raises:
-            ValueError: if they are not all in the ring.
-        """
-        if not self.num_added - len(self) <= start <= stop <= self.num_added:
-            raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
-        at_once = max(1, CHUNK_BYTES // (4 * self.row_width))
-        while start < stop:
-            first = start % self.capacity
-            rows = self.rows[first : min(first + at_once, first + stop - start, self.capacity)]
-            yield rows
-            start += len(rows)
-
-    def put_chunk(self, start: int, rows: np.ndarray) -> None:
-        """Stores the rows that were added as number `start` and following; `load_state_dict` then counts them."""
-        self.rows[np.arange(start, start + len(rows)) % self.capacity] = rows
 
 
 class ReplayBuffer(Ring, Validated):
@@ -187,19 +145,39 @@ class ReplayBuffer(Ring, Validated):
             done_no_max: whether the episode *terminated*; after a time limit the target bootstraps.
             discount: gamma^(k-1) for a row of k steps; the target multiplies by gamma once more.
         """
-        row = self.rows[self.num_added % self.capacity]
-        self._put_obs(row, 0, obs)
-        row[self._action_at : self._reward_at] = action
-        row[self._reward_at] = reward
-        row[self._reward_at + 1] = 0.0 if done_no_max else discount
-        self._put_obs(row, self._next_obs_at, next_obs)
+        place = self.num_added % self.capacity
+        self._write(self.rows[place : place + 1], (obs, action, reward, next_obs, done, done_no_max, discount))
         self.num_added += 1
 
-    def _put_obs(self, row: np.ndarray, start: int, obs: np.ndarray) -> None:
+    def add_batch(self, *columns: Any) -> None:
+        """Stores N transitions as N calls of `add` would: its arguments, each an array (N, ...)."""
+        self._add_to(self.rows, columns)
+
+    def _add_to(self, ring: Any, columns: tuple[Any, ...]) -> None:
+        """Writes N transitions behind the newest row of a ring of arrays or tensors; the last `capacity` stay."""
+        count = len(columns[0])
+        start = max(0, count - self.capacity)
+        while start < count:
+            first = (self.num_added + start) % self.capacity
+            stop = min(count, start + self.capacity - first)
+            self._write(ring[first : first + stop - start], tuple(column[start:stop] for column in columns))
+            start = stop
+        self.num_added += count
+
+    def _write(self, rows: Any, columns: tuple[Any, ...]) -> None:
+        """Writes transitions, given by the arguments of `add`, to packed rows (N, width)."""
+        obs, action, reward, next_obs, _, terminated, *discount = columns
+        self._put_obs(rows, 0, obs)
+        rows[:, self._action_at : self._reward_at] = action
+        rows[:, self._reward_at] = reward
+        rows[:, self._reward_at + 1] = (discount[0] if discount else 1.0) * (terminated == 0)
+        self._put_obs(rows, self._next_obs_at, next_obs)
+
+    def _put_obs(self, rows: Any, start: int, obs: Any) -> None:
         if self._as_bytes:
-            row.view(np.uint8)[4 * start : 4 * start + self._obs_dim] = np.asarray(obs).reshape(-1)
+            rows.view(np.uint8)[:, 4 * start : 4 * start + self._obs_dim] = np.reshape(obs, (-1, self._obs_dim))
         else:
-            row[start : start + self._obs_dim] = obs
+            rows[:, start : start + self._obs_dim] = obs
 
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Draws the places (B,) of the next batch's rows, uniformly or as `sampling` does; None stands for no weights.
@@ -309,12 +287,9 @@ def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: 
     return 4 * _row_width(obs_shape, action_shape)[1] * capacity
 
 
-def require_memory(
-    obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, cause: str | None = None
-) -> None:
+def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, cause: str = "") -> None:
     """Raises UserError if the rows of a full buffer exceed the free memory; `cause` begins the message."""
     needed, available = nbytes(obs_shape, action_shape, capacity), available_bytes()
     if needed > available:
-        fits = available * capacity // needed
-        cause = cause or f"replay_buffer_capacity={capacity}"
+        fits, cause = available * capacity // needed, cause or f"replay_buffer_capacity={capacity}"
         raise UserError(f"{cause}: {needed:,} bytes are needed, {available:,} are free; {fits} transitions would fit")

@@ -56,8 +56,7 @@ class HeldNoise(Validated):
             if len(expired) == num_envs:
                 self._noise = fresh
             else:
-                for index, row in zip(expired.tolist(), fresh, strict=True):
-                    self._noise[index] = row
+                self._noise[torch.from_numpy(expired).to(self._device, non_blocking=True)] = fresh
             uniform = torch.rand(len(expired), dtype=torch.float64, generator=self._generator).numpy()
             self._steps_left[expired] = 1 + np.searchsorted(self._cdf, uniform, side="right")
         self._steps_left -= 1

@@ -49,10 +49,10 @@ class ObservationNormaliser(nn.Module, Validated):
         return (obs - self.shift).mul_(self.scale)
 
     @torch.no_grad()
-    def observe(self, obs: np.ndarray) -> None:
+    def observe(self, obs: np.ndarray | torch.Tensor) -> None:
         """Includes observations (B, obs_dim) in the statistics."""
-        rows = torch.from_numpy(obs)
-        if self.mean.is_cuda:  # torch keeps the pinned memory until the copy is done; nothing waits
+        rows = torch.as_tensor(obs)
+        if self.mean.is_cuda and not rows.is_cuda:  # torch keeps pinned memory until the copy is done; nothing waits
             rows = rows.pin_memory()
         rows = rows.to(self.mean.device, non_blocking=True)
         new_variance, new_mean = torch.var_mean(rows.double(), dim=0, correction=0)

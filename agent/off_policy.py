@@ -181,7 +181,8 @@ class OffPolicyAgent(ActingAgent):
     ) -> None:
         done = terminated | truncated
         if self.observation_normaliser is not None:  # each observation counts as often as it lies in the replay buffer
-            self.observation_normaliser.observe(np.concatenate([obs, next_obs]))
+            join: Any = torch.cat if isinstance(obs, torch.Tensor) else np.concatenate
+            self.observation_normaliser.observe(join([obs, next_obs]))
         if self.reward_normaliser is not None:
             self.reward_normaliser.observe(reward, done, self.schedules.discount)
         if self.exploration is not None:
@@ -267,3 +268,9 @@ class OffPolicyAgent(ActingAgent):
         super().load_state_dict(state)
         self._set_num_updates(require_count(state["num_updates"], "num_updates"))
         self._histograms_due = state["histograms_due"]
+
+
+def takes_tensors(agent: Any) -> bool:
+    """Whether `act` and `observe` are this project's, which take tensors on the agent's device as well as arrays."""
+    methods = getattr(type(agent), "act", None), getattr(type(agent), "observe", None)
+    return methods == (OffPolicyAgent.act, OffPolicyAgent.observe)

@@ -83,13 +83,13 @@ class Policy:
         return torch.randn(batch_size, self.actor.noise_dim, device=self.device, generator=self.generator)
 
     @torch.no_grad()
-    def act(self, obs: np.ndarray, sample: bool = False, held: HeldNoise | None = None) -> np.ndarray:
+    def act(self, obs: Any, sample: bool = False, held: HeldNoise | None = None) -> Any:
         """Chooses actions, as Agent.act: (obs_dim,) or (B, obs_dim) -> (|A|,) or (B, |A|), float32.
 
         Discrete actions are integers from 0, (1,) or (B, 1), int64.
 
         Args:
-            obs: images, uint8, have three dimensions, or four.
+            obs: images, uint8, have three dimensions, or four. From a tensor, actions are one on the policy's device.
             held: holds the noise of samples for several steps; None draws it anew in each.
         """
         is_batch = obs.ndim in (2, 4)
@@ -98,7 +98,9 @@ class Policy:
         inputs = [batch]
         if sample:
             inputs.append(self.noise(len(batch)) if held is None else held(self.noise, len(batch)))
-        action = self.choose(inputs)[0].cpu().numpy()
+        action: Any = self.choose(inputs)[0]
+        if not isinstance(obs, torch.Tensor):
+            action = action.cpu().numpy()
         return action if is_batch else action[0]
 
     def actions(self, inputs: Tensors) -> Tensors:
@@ -123,7 +125,7 @@ class Policy:
 
     def _to_device(self, obs: torch.Tensor) -> torch.Tensor:
         """Sends observations without waiting for the GPU; copying the actions back is the only wait of a step."""
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and not obs.is_cuda:
             if self._pinned.shape != obs.shape:
                 self._pinned = torch.empty(obs.shape, dtype=obs.dtype, pin_memory=True)
             obs = self._pinned.copy_(obs)  # safe: the previous copy is done, as `act` has returned its actions

@@ -130,7 +130,7 @@ def _threads(cfg: Settings) -> Iterator[tuple[str, float]]:
 
     maker = environments.env_maker(cfg, "training")
     for count in THREADED:
-        worlds = [maker.together(count, False, number) for number in (1, os.cpu_count() or 1)]  # type: ignore[attr-defined]
+        worlds = [maker.together(count, False, number) for number in (1, os.cpu_count() or 1)]
         worlds[1]._worthwhile = lambda _: os.cpu_count() or 1
         steps = [stepping(TrainingWorlds(each, 1), count) for each in worlds]
         seconds = in_turns({"suite": steps[0], "batched": steps[1]}, 40)

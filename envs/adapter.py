@@ -107,11 +107,12 @@ def _has_time_limit(env: gym.Env) -> bool:
     return False
 
 
-def wrap(env: gym.Env, name: str, wrappers: Sequence[Wrap]) -> gym.Env:
+def wrap(env: Any, name: str, wrappers: Sequence[Wrap], kind: type = gym.Env) -> Any:
     """Puts the user's wrappers around an environment, the first one innermost.
 
     Args:
         name: the task, for messages.
+        kind: what each of them has to make.
 
     Raises:
         UserError: if a wrapper raises an exception, or returns no environment.
@@ -125,7 +126,7 @@ def wrap(env: gym.Env, name: str, wrappers: Sequence[Wrap]) -> gym.Env:
             raise
         except FAULTS as error:
             raise UserError(f"{failure} ({error_with_place(error)})") from error
-        if not isinstance(env, gym.Env):
+        if not isinstance(env, kind):
             raise UserError(f"{failure} (it makes {type(env).__name__}, and no environment)")
     return env
 

@@ -14,6 +14,7 @@ TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
 
 AUTO_INFO_KEYS: Mapping[str, str] = {"is_success": "last"}  # the default of the key `info_keys`
 EPISODE_INFO = "episode_info"  # key of the last step's info: EpisodeInfo's values, as (key, value) pairs
+TAKEN = "taken"  # key of a vector environment's info: which environments took the step; without it, all did
 MISSING_INFO = "missing_info"  # likewise: a line about named keys of which the episode had no number
 
 
@@ -84,6 +85,11 @@ def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
     return int(np.random.SeedSequence([run_seed, stream, *counters]).generate_state(1)[0])
 
 
+def first_cut(run_seed: int, index: int, first_steps: int) -> int:
+    """Draws after how many steps an environment's first episode is cut, 1 to `first_steps`; 0, never, if that is 0."""
+    return int(np.random.default_rng([run_seed, index]).integers(1, first_steps + 1)) if first_steps else 0
+
+
 class SeededEpisodes(gym.Wrapper):
     """A training environment whose every episode is a function of (run seed, index, episode number) and its actions.
 
@@ -94,12 +100,14 @@ class SeededEpisodes(gym.Wrapper):
         env: the environment.
         run_seed: the run's seed.
         index: the number of this environment among those of the run.
+        first_steps: the first episode is cut at a random number of steps up to this one; 0 does not cut it.
     """
 
-    def __init__(self, env: gym.Env, run_seed: int, index: int = 0):
+    def __init__(self, env: gym.Env, run_seed: int, index: int = 0, first_steps: int = 0):
         super().__init__(env)
         self._run_seed = run_seed
         self._index = index
+        self._cut_after = first_cut(run_seed, index, first_steps)
         self._episode = 0
         self._actions: list[np.ndarray] = []
 
@@ -121,6 +129,8 @@ class SeededEpisodes(gym.Wrapper):
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         self._actions.append(np.array(action))
         obs, reward, terminated, truncated, info = self.env.step(action)
+        if self._episode == 1 and 0 < self._cut_after <= len(self._actions) * info["repeats"]:
+            truncated = not terminated
         kept = {"repeats": info["repeats"]}  # training reads nothing else
         if terminated or truncated:
             kept[EPISODE_INFO] = info.get(EPISODE_INFO, ())

@@ -35,6 +35,18 @@ def exit_reported() -> Iterator[None]:
         os._exit = _exit
 
 
+@contextmanager
+def reporting(name: str, method: str) -> Iterator[None]:
+    """Within it, an exception in a user's environment becomes an EnvError with its name and the method's."""
+    try:
+        with exit_reported():
+            yield
+    except (RunError, OSError):
+        raise
+    except FAULTS as error:
+        raise EnvError(f"env={name}: its {method} raised {type(error).__name__}: {one_line(error)}") from error
+
+
 class ReportErrors(gym.Wrapper):
     """Raises EnvError for an exception in an environment, and for an observation of an undeclared shape.
 
@@ -49,13 +61,13 @@ class ReportErrors(gym.Wrapper):
         self._shape = env.observation_space.shape
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        with self._reporting("reset"):
+        with reporting(self._name, "reset"):
             obs, info = self.env.reset(seed=seed, options=options)
         self._require_shape("reset", obs)
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        with self._reporting("step"):
+        with reporting(self._name, "step"):
             obs, reward, terminated, truncated, info = self.env.step(action)
             reward = float(reward)
         self._require_shape("step", obs)
@@ -66,20 +78,8 @@ class ReportErrors(gym.Wrapper):
             return self.env.render()
 
     def close(self) -> None:
-        with self._reporting("close"):
+        with reporting(self._name, "close"):
             self.env.close()
-
-    @contextmanager
-    def _reporting(self, method: str) -> Iterator[None]:
-        try:
-            with exit_reported():
-                yield
-        except (RunError, OSError):
-            raise
-        except FAULTS as error:
-            raise EnvError(
-                f"env={self._name}: its {method} raised {type(error).__name__}: {one_line(error)}"
-            ) from error
 
     def _require_shape(self, method: str, obs: np.ndarray) -> None:
         if obs.shape != self._shape:

@@ -17,6 +17,7 @@ from envs.episodes import AUTO_INFO_KEYS
 from envs.errors import FAULTS, error_with_place, exit_reported
 from envs.names import SUITE_TASKS, gymnasium_ids, unknown_task, unregistered
 from envs.processes import make_train_envs
+from envs.simulator import OneWorld, Simulator
 from settings.signatures import Parameter
 from settings.types import PositiveInt
 from utils import UserError, import_failure, one_line
@@ -29,7 +30,7 @@ except ModuleNotFoundError as error:  # Gymnasium's tasks work without dm_contro
         raise
     suite_task = None  # type: ignore[assignment]
 
-__all__ = ["SUITE_TASKS", "Pixels", "make_env", "make_train_envs", "needs_opengl"]
+__all__ = ["SUITE_TASKS", "Pixels", "make_env", "make_simulator", "make_train_envs", "needs_opengl"]
 
 INSTALL_SUITE = "pip install --no-deps dm_control==1.0.50"  # requirements.txt has its other requirements
 NO_KWARGS: Mapping[str, Any] = {}
@@ -63,6 +64,8 @@ def make_env(
     Raises:
         UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
+    if is_simulator(name):
+        return OneWorld(make_simulator(name, 1, seed, kwargs, wrappers, info_keys))
     if name not in SUITE_TASKS:
         draws_itself = human and not pixels.rendered  # observations from pixels need the pictures
         env = wrap(_make_gymnasium(name, render or pixels.rendered, kwargs, draws_itself), name, wrappers)
@@ -73,7 +76,42 @@ def make_env(
     return suite_task.make(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
 
 
-def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: bool) -> gym.Env:
+def is_simulator(name: str, num_envs: int = 1) -> bool:
+    """Whether so many environments are one vector environment of the user's: its id has a `vector_entry_point`.
+
+    An id that has an `entry_point` too stands for single environments unless there are several.
+
+    Raises:
+        UserError: for an unknown name.
+    """
+    if name in SUITE_TASKS:
+        return False
+    spec = _spec(name)
+    own = not str(spec.entry_point).startswith("gymnasium.")
+    return spec.vector_entry_point is not None and (spec.entry_point is None or (own and num_envs > 1))
+
+
+def make_simulator(
+    name: str,
+    num_envs: int,
+    seed: int,
+    kwargs: Mapping[str, Any] = NO_KWARGS,
+    wrappers: Sequence[Wrap] = (),
+    info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
+    first_steps: int = 0,
+) -> Simulator:
+    """Makes so many worlds of a simulator (see envs/simulator.py); arguments and errors as for `make_env`.
+
+    Args:
+        wrappers: each makes a vector environment of one.
+        first_steps: see Simulator.
+    """
+    env = wrap(_make_gymnasium(name, False, kwargs, False, num_envs), name, wrappers, gym.vector.VectorEnv)
+    return Simulator(env, name, seed, info_keys, first_steps)
+
+
+def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: bool, worlds: int = 0) -> Any:
+    """Makes a registered environment or, with a number of worlds, a vector environment."""
     # Box2D's bindings warn about their own types.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
     warnings.filterwarnings("ignore", message=".*is out of date")  # if it still works, it was chosen
@@ -81,14 +119,16 @@ def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: b
     known: dict[str, Parameter] = {}
     try:
         if kwargs:
-            make = _creator(spec)
-            known = arguments.known(make) | MAKE_PARAMETERS
+            make = _creator(spec, bool(worlds))
+            known = arguments.known(make, ("num_envs",)) | MAKE_PARAMETERS
             kwargs = arguments.fitted(name, known, kwargs, arguments.takes_more(make))
         if render:  # pygame draws into memory, without a window or a sound device
             if not human:
                 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
             os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
         with exit_reported():
+            if worlds:
+                return gym.make_vec(name, worlds, "vector_entry_point", **kwargs)
             return _gym_make(name, dict(kwargs), render, "human" if human else "rgb_array")
     except gym.error.DependencyNotInstalled as error:
         hint = "pip install -e '.[box2d]'" if "ox2" in str(error) else one_line(error)
@@ -171,10 +211,11 @@ def _spec(name: str) -> EnvSpec:
         raise UserError(unregistered(name) if module else unknown_task(name)) from error
 
 
-def _creator(spec: EnvSpec) -> Callable[..., Any]:
-    """Returns the class or the function that builds an environment."""
-    if isinstance(spec.entry_point, str):
-        return load_env_creator(spec.entry_point)
-    if spec.entry_point is None:
+def _creator(spec: EnvSpec, vector: bool = False) -> Callable[..., Any]:
+    """Returns the class or the function that builds an environment, or a vector environment."""
+    entry_point = spec.vector_entry_point if vector else spec.entry_point
+    if isinstance(entry_point, str):
+        return load_env_creator(entry_point)
+    if entry_point is None:
         raise gym.error.Error(f"{spec.id} has no entry point")
-    return spec.entry_point
+    return entry_point

@@ -22,6 +22,7 @@ def make_train_envs(
     num_envs: int = 1,
     asynchronous: bool = False,
     timeout_s: float = 600.0,
+    first_steps: int = 0,
 ) -> SyncVectorEnv | AsyncVectorEnv:
     """Makes the training environments, each a SeededEpisodes, as one vector environment.
 
@@ -35,9 +36,12 @@ def make_train_envs(
         num_envs: the number of environments.
         asynchronous: run each in its own process; worthwhile if a step takes longer than a message between processes.
         timeout_s: a process that does not answer for so long counts as hung.
+        first_steps: see SeededEpisodes.
     """
     make = _make_in_process if asynchronous else _make_seeded
-    makers: list[Callable[[], gym.Env]] = [partial(make, make_one, run_seed, index) for index in range(num_envs)]
+    makers: list[Callable[[], gym.Env]] = [
+        partial(make, make_one, run_seed, index, first_steps) for index in range(num_envs)
+    ]
     if asynchronous:
         return EnvProcesses(makers, timeout_s)
     return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
@@ -137,16 +141,16 @@ class FailedEnv(gym.Env):
         raise EnvError(one_line(self._error)) from self._error.__cause__ or self._error
 
 
-def _make_seeded(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> gym.Env:
-    return SeededEpisodes(make_one(), run_seed, index)
+def _make_seeded(make_one: Callable[[], gym.Env], *seeded: int) -> gym.Env:
+    return SeededEpisodes(make_one(), *seeded)
 
 
-def _make_in_process(make_one: Callable[[], gym.Env], run_seed: int, index: int) -> gym.Env:
+def _make_in_process(make_one: Callable[[], gym.Env], *seeded: int) -> gym.Env:
     """Makes one environment in its own process; or in the parent process, where Gymnasium only reads its spaces."""
     if multiprocessing.parent_process() is None:
-        return _make_seeded(make_one, run_seed, index)
+        return _make_seeded(make_one, *seeded)
     ignore_stop_signals()
     try:
-        return _make_seeded(make_one, run_seed, index)
+        return _make_seeded(make_one, *seeded)
     except Exception as error:  # raised here, it would only end the process
         return FailedEnv(error)

@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.episodes import TRAIN_STREAM, episode_seed
+from envs.episodes import TRAIN_STREAM, episode_seed, first_cut
 from physics.worlds import Worlds
 
 
@@ -16,16 +16,18 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     Args:
         worlds: are closed with it.
         run_seed: the run's seed.
+        first_steps: as for SeededEpisodes.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012  # as Gymnasium has it
 
-    def __init__(self, worlds: Worlds, run_seed: int):
+    def __init__(self, worlds: Worlds, run_seed: int, first_steps: int = 0):
         self._worlds, self._run_seed, self.num_envs = worlds, run_seed, worlds.count
         self.single_observation_space, self.single_action_space = worlds.spaces
         self.observation_space, self.action_space = (batch_space(space, self.num_envs) for space in worlds.spaces)
         self._obs = np.zeros((self.num_envs, *worlds.spaces[0].shape), np.float32)
         self._episodes = [0] * self.num_envs
+        self._cuts = [first_cut(run_seed, index, first_steps) for index in range(self.num_envs) if first_steps]
         self._actions: list[np.ndarray] = []  # the newest of all worlds, (N, |A|) each
         self._begun = [0] * self.num_envs  # where in this list their episodes begin
 
@@ -52,6 +54,10 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         self._actions.append(np.array(actions))
         self._obs, rewards, terminated, truncated, repeats = self._worlds.step(actions)
+        for index, cut_after in enumerate(self._cuts):
+            num_steps = (len(self._actions) - self._begun[index]) * repeats[index]
+            if self._episodes[index] == 1 and num_steps >= cut_after:
+                truncated[index] = not terminated[index]
         return self._obs, rewards, terminated, truncated, {"repeats": repeats}
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:

@@ -3,16 +3,16 @@
 In both, the rows on the host stay authoritative: `add` and checkpoints do not involve the device.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from replay_buffer import Batch, ReplayBuffer, Ring
+from replay_buffer import Batch, ReplayBuffer
 from settings.types import Storage
-from utils import UserError
+from utils import Ring, UserError
 
 MIRRORED_ROWS = 1024  # the most rows that go to the device in one copy
 MIRRORED_BYTES = 2**25  # the most bytes, for large rows
@@ -108,6 +108,10 @@ class Mirror:
             start += count
         self._count = ring.num_added
 
+    def has_followed(self) -> None:
+        """Notes that the rows which were added last have been written here."""
+        self._count = self._ring.num_added
+
     def forget(self) -> None:
         """Makes the next `follow` send all rows."""
         self._count = 0
@@ -116,7 +120,8 @@ class Mirror:
 class DeviceReplayBuffer(ReplayBuffer):
     """Draws batches on the device, with replacement, from a mirror of the rows.
 
-    New rows are sent when the next batch is drawn, so `add` costs no more than on the host. Drawing uses device
+    New rows are sent when the next batch is drawn, so `add` costs no more than on the host. Rows that `add_batch` gets
+    as tensors on the device are written into the mirror, and are on the host only in a checkpoint. Drawing uses device
     operations alone, and the buffer's length is kept on the device: a captured CUDA graph follows the growing buffer.
 
     Raises:
@@ -141,6 +146,30 @@ class DeviceReplayBuffer(ReplayBuffer):
         self._generator = torch.Generator(self.device).manual_seed(int(self._rng.integers(2**63)))
         self._known_length = 0
         self._batch_size = 0
+        self._is_ahead = False  # whether the mirror has rows that the host has not
+
+    def add_batch(self, *columns: Any) -> None:
+        if not isinstance(columns[0], torch.Tensor):
+            super().add_batch(*columns)
+            return
+        self._mirrored.follow()
+        self._add_to(self._mirror, tuple(map(self._sent, columns)))
+        self._mirrored.has_followed()
+        self._is_ahead = True
+
+    def _sent(self, column: Any) -> torch.Tensor:
+        return torch.as_tensor(column).to(self.device, non_blocking=True)
+
+    def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        if self._is_ahead:  # of the host
+            self._mirrored.follow()
+        for rows in super().chunks(start, stop):
+            if self._is_ahead:
+                first = start % self.capacity
+                yield self._mirror[first : first + len(rows)].cpu().numpy()
+            else:
+                yield rows
+            start += len(rows)
 
     @property
     def generators(self) -> list[torch.Generator]:
@@ -179,6 +208,7 @@ class DeviceReplayBuffer(ReplayBuffer):
         if "device_generator" in state:
             self._generator.set_state(state["device_generator"].cpu())
         self._mirrored.forget()
+        self._is_ahead = False
 
 
 def _copy(rows: np.ndarray, to: np.ndarray) -> None:

@@ -43,7 +43,7 @@ def feed(
     Args:
         n_step: makes the rows, as for one environment.
         observe: an agent's `observe`, or None.
-        add: a replay buffer's `add`.
+        add: a replay buffer's `add_batch` (see replay.adding.batch_adder).
 
     Returns:
         The number of transitions, and each episode's return.
@@ -57,8 +57,7 @@ def feed(
             reward = episode.rewards[t : t + 1]
             if observe is not None:
                 observe(obs, action, reward, next_obs, terminated, done & ~terminated)
-            for row in n_step.rows(obs, action, reward, next_obs, done, terminated):
-                add(*row)
+            add(*n_step.rows(obs, action, reward, next_obs, done, terminated))
         count += last + 1
         returns.append(float(episode.rewards.sum()))
     return count, returns

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from replay.adding import add_each
 from replay.device import DeviceReplayBuffer, Mirror, Staging
-from replay_buffer import Batch, ReplayBuffer, Ring, SamplingFactory, WeightedBatch
+from replay_buffer import Batch, ReplayBuffer, SamplingFactory, WeightedBatch
 from replay_buffer import nbytes as bytes_of_rows
 from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
-from utils import UserError, require_count
+from utils import Ring, UserError, require_count
 
 MOST_SEARCHED = 4096  # newest frames that a new frame is compared with
 SPARE = 32  # one spare frame per so many transitions, as an episode has one more frame than transitions
@@ -80,9 +81,12 @@ class FrameBuffer(ReplayBuffer):
         row = newest % self.capacity
         self._newest_row[self._places(self.rows[row : row + 1])] = newest
 
-    def _put_obs(self, row: np.ndarray, start: int, obs: np.ndarray) -> None:
+    def add_batch(self, *columns: Any) -> None:
+        add_each(self, *columns)
+
+    def _put_obs(self, rows: np.ndarray, start: int, obs: np.ndarray) -> None:
         frames = np.ascontiguousarray(obs, np.uint8).reshape(self._stack, self._frame_bytes)
-        row.view(np.int32)[start : start + self._stack] = [self._place(frame) for frame in frames]
+        rows.view(np.int32)[:, start : start + self._stack] = [self._place(frame) for frame in frames]
 
     def _place(self, frame: np.ndarray) -> int:
         """The place of a frame in the ring; a frame that is not among the newest is stored first."""

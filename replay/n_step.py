@@ -1,7 +1,5 @@
 """n-step transitions. n steps of an environment become one row of the replay buffer."""
 
-from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,62 +25,122 @@ class NStep(Validated):
     def __init__(self, n_step: PositiveInt, discount: UnitInterval = 1.0):
         self._n_step = n_step
         self._discount = discount
-        self._pending: list[deque[tuple[np.ndarray, np.ndarray, float]]] = []  # by environment, oldest first
+        self._discounts = np.array([discount**k for k in range(n_step)])  # of rows of k + 1 steps
+        # The newest n steps, (n, num_envs, ...), as a ring: the one that was taken k steps ago is at (newest - k) % n.
+        self._obs: Any = None
+        self._actions: Any = None
+        self._rewards = np.zeros((n_step, 0))
+        self._newest = -1
+        self._counts = np.zeros(0, int)  # (num_envs,): how many of an environment's newest steps begin no row yet
 
     def rows(
         self,
-        obs: np.ndarray,
-        actions: np.ndarray,
+        obs: Any,
+        actions: Any,
         rewards: np.ndarray,
-        next_obs: np.ndarray,
+        next_obs: Any,
         done: np.ndarray,
         terminated: np.ndarray,
-    ) -> Iterable[tuple[Any, ...]]:
+        taken: np.ndarray | None = None,
+    ) -> tuple[Any, ...]:
         """Takes one step of every environment and returns the rows that it completes.
 
         Args:
-            obs, next_obs: (num_envs, obs_dim), or images.
+            obs, next_obs: (num_envs, obs_dim), or images; tensors stay on their device.
             actions: (num_envs, |A|).
             rewards, done, terminated: (num_envs,); done is terminated or truncated.
+            taken: (num_envs,), whether the environment took the step; None stands for all.
 
         Returns:
-            Arguments of `ReplayBuffer.add`.
+            Arguments of `ReplayBuffer.add_batch`; the rows of each environment follow each other, oldest first.
+
+        Raises:
+            ValueError: if the lengths differ, or there are other environments than before.
         """
-        step = zip(obs, actions, rewards, next_obs, done, terminated, strict=True)
+        step = obs, actions, rewards, next_obs, done, terminated
+        if len({len(column) for column in step}) > 1 or len(self._counts) not in (0, len(obs)):
+            raise ValueError(f"{[len(column) for column in step]} environments in a step of {len(self._counts)}")
         if self._n_step == 1:
-            return step
-        if not self._pending:
-            self._pending = [deque() for _ in obs]
-        completed = []
-        for pending, (o, action, reward, next_o, is_done, is_terminated) in zip(self._pending, step, strict=True):
-            pending.append((np.array(o), np.array(action), float(reward)))  # copies: the arrays may be reused
-            while len(pending) == self._n_step or (is_done and pending):
-                total = 0.0
-                for _, _, step_reward in reversed(pending):
-                    total = step_reward + self._discount * total
-                discount = self._discount ** (len(pending) - 1)
-                first_obs, first_action, _ = pending.popleft()
-                completed.append((first_obs, first_action, total, next_o, is_done, is_terminated, discount))
-        return completed
+            return step if taken is None else tuple(_chosen(column, np.flatnonzero(taken)) for column in step)
+        self._keep(obs, actions, rewards)
+        self._counts += 1 if taken is None else taken
+        num_rows = np.where(done, self._counts, self._counts == self._n_step)
+        envs = np.repeat(np.arange(len(obs)), num_rows)
+        row = np.arange(len(envs)) - np.repeat(num_rows.cumsum() - num_rows, num_rows)  # among those of its environment
+        ages = self._counts[envs] - 1 - row  # steps since the row's first one
+        self._counts -= num_rows
+        slots = (self._newest - ages) % self._n_step
+        firsts = _chosen(self._obs, slots, envs), _chosen(self._actions, slots, envs), self._returns()[ages, envs]
+        return *firsts, _chosen(next_obs, envs), done[envs], terminated[envs], self._discounts[ages]
+
+    def _keep(self, obs: Any, actions: Any, rewards: np.ndarray) -> None:
+        """Copies a step into the ring, as its arrays may be reused."""
+        if isinstance(obs, torch.Tensor):
+            actions = torch.as_tensor(actions).to(obs.device, non_blocking=True)  # a seed policy's are an array
+        if self._obs is None:
+            self._begin(obs, actions)
+        self._newest = (self._newest + 1) % self._n_step
+        for ring, values in ((self._obs, obs), (self._actions, actions), (self._rewards, rewards)):
+            ring[self._newest] = values
+
+    def _begin(self, obs: Any, actions: Any) -> None:
+        self._obs, self._actions = (_empty((self._n_step, *values.shape), values) for values in (obs, actions))
+        self._rewards = np.zeros((self._n_step, len(obs)))
+        self._counts = np.zeros(len(obs), int)
+
+    def _returns(self) -> np.ndarray:
+        """The discounted sums of the rewards since the step that was taken k steps ago, (n, num_envs), k = 0, 1, …"""
+        returns, total = np.empty_like(self._rewards), 0.0
+        for k in range(self._n_step):
+            returns[k] = total = self._rewards[self._newest - k] + self._discount * total
+        return returns
 
     @property
     def num_pending(self) -> int:
         """The number of transitions that begin no row yet."""
-        return sum(map(len, self._pending))
+        return int(self._counts.sum())
+
+    def forget(self) -> None:
+        """Drops the pending transitions: their episodes will not go on."""
+        self._counts[:] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The pending transitions, as plain values."""
-        return {"pending": [[(_plain(o), a.tolist(), reward) for o, a, reward in env] for env in self._pending]}
+        return {"pending": [self._pending(env, count) for env, count in enumerate(self._counts.tolist())]}
+
+    def _pending(self, env: int, count: int) -> list[tuple[Any, ...]]:
+        """An environment's pending transitions, oldest first."""
+        at = [((self._newest - k) % self._n_step, env) for k in reversed(range(count))]
+        return [(_plain(self._obs[i]), self._actions[i].tolist(), float(self._rewards[i])) for i in at]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._pending = [
-            deque((_array(o), np.array(action, np.float32), reward) for o, action, reward in env)
-            for env in state["pending"]
-        ]
+        pending = state["pending"]
+        self._obs, self._counts = None, np.zeros(len(pending), int)
+        for env, steps in enumerate(pending):
+            for k, (obs, action, reward) in enumerate(reversed(steps)):
+                o, a = _array(obs), np.array(action, np.float32)
+                if self._obs is None:
+                    self._begin(np.stack([o] * len(pending)), np.stack([a] * len(pending)))
+                self._newest = -1
+                self._obs[-1 - k, env], self._actions[-1 - k, env], self._rewards[-1 - k, env] = o, a, reward
+            self._counts[env] = len(steps)
 
 
-def _plain(obs: np.ndarray) -> Any:
-    return torch.from_numpy(obs) if obs.dtype == np.uint8 else obs.tolist()  # not a list of 20 000 numbers
+def _empty(shape: tuple[int, ...], like: Any) -> Any:
+    return like.new_empty(shape) if isinstance(like, torch.Tensor) else np.empty(shape, like.dtype)
+
+
+def _chosen(values: Any, *index: np.ndarray) -> Any:
+    """Rows of an array; or of a tensor, to whose device the index is copied without a wait."""
+    if isinstance(values, torch.Tensor):
+        return values[tuple(torch.from_numpy(i).to(values.device, non_blocking=True) for i in index)]
+    return values[index]
+
+
+def _plain(obs: Any) -> Any:
+    if isinstance(obs, np.ndarray) and obs.dtype == np.uint8:  # not a list of 20 000 numbers
+        return torch.from_numpy(obs.copy())
+    return obs.tolist()
 
 
 def _array(plain: Any) -> np.ndarray:

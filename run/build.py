@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from hydra.utils import get_object, instantiate
 
-from agent.off_policy import OffPolicyAgent
+from agent.off_policy import OffPolicyAgent, takes_tensors
 from agent.policy import Policy
 from agent.policy_file import load_policy
+from envs.simulator import Simulator
 from files.reading import read_bytes
 from files.writing import write_bytes
 from replay.n_step import NStep
@@ -114,6 +115,8 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         seed_policy = build_seed_policy(cfg, agent, spec, device, work_dir)
         n_step = buffers.build_n_step(cfg)
         storage = buffers.choose_storage(cfg, spec, device)
+        if isinstance(envs, Simulator) and storage == "device" and takes_tensors(agent):
+            envs.tensors_on = device
         replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, agent)
         own_actions = envs.call("own_actions")[0]
         make_n_step = partial(buffers.build_n_step, cfg)
@@ -142,7 +145,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
             identity=identity_of(cfg, spec),
             used=_used(cfg, spec, used),
             solved_from=env_module.reward_threshold(cfg.env) if environments.is_as_registered(cfg) else None,
-            notes=[*machine.notes(cfg, device, renders), *([why_eager] if why_eager else [])],
+            notes=[*machine.notes(cfg, device, renders), *filter(None, [why_eager, environments.restarts(cfg, envs)])],
         )
     except BaseException:
         envs.close()

@@ -33,7 +33,7 @@ def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
         UserError: for a run from pixels where nothing renders.
     """
     env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, films or cfg.from_pixels))
-    renders = has_opengl or not env_module.needs_opengl(cfg.env)
+    renders = not env_module.is_simulator(cfg.env) and (has_opengl or not env_module.needs_opengl(cfg.env))
     if cfg.from_pixels and not renders:
         raise UserError(
             f"from_pixels=true: env={cfg.env} is rendered with OpenGL, and none was found here; install a GPU "
@@ -134,20 +134,27 @@ class SuiteMaker:
 
 
 def make_train_envs(cfg: Settings) -> Any:
-    """Makes the vector environment that a run trains in."""
+    """Makes the environments for training, stepped together: a simulator of the user's, worlds side by side, or single
+    ones.
+
+    Raises:
+        UserError: if they cannot be made, or keys do not go with a simulator.
+    """
+    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, cfg.from_pixels))
+    if env_module.is_simulator(cfg.env, cfg.num_envs):
+        return _simulator_maker(cfg, env_module, "training")(cfg.num_envs, first_steps=cfg.stagger_steps)
     make_env = env_maker(cfg, "training")
     if isinstance(make_env, SuiteMaker):
         from physics.training import TrainingWorlds
 
-        return TrainingWorlds(make_env.together(cfg.num_envs, False), cfg.seed)
-    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, cfg.from_pixels))
+        return TrainingWorlds(make_env.together(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)
     return env_module.make_train_envs(
-        partial(make_env, False), cfg.seed, cfg.num_envs, in_processes(cfg), cfg.env_timeout_s
+        partial(make_env, False), cfg.seed, cfg.num_envs, in_processes(cfg), cfg.env_timeout_s, cfg.stagger_steps
     )
 
 
 def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = False) -> MakeEnv:
-    """What makes an environment, given whether it will be rendered.
+    """What makes an environment, given whether it will be rendered; of a simulator, `worlds` makes so many at once.
 
     Args:
         place: what it is for; some wrappers belong to one of them alone.
@@ -157,20 +164,47 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
     env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films or cfg.from_pixels))
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
     pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, cfg.frame_stack, camera)
-    nodes = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
-    wrappers = [_wrapper(node) for node in nodes]
-    make_env = partial(
+    make_env: Any = partial(
         env_module.make_env,
         cfg.env,
         cfg.seed,
         cfg.action_repeat,
-        kwargs=dict(cfg.env_kwargs),
-        wrappers=wrappers,
         pixels=pixels,
-        info_keys=dict(cfg.info_keys),
         human=human,
+        **_common(cfg, place),
     )
+    if env_module.is_simulator(cfg.env):
+        make_env.worlds = _simulator_maker(cfg, env_module, place)
     return SuiteMaker(make_env, cfg.env) if is_batched(cfg) else make_env
+
+
+def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
+    """What makes a simulator, given its number of worlds.
+
+    Raises:
+        UserError: for keys that change single environments.
+    """
+    for key, value, needed in (
+        ("async_envs", cfg.async_envs, False),
+        ("from_pixels", cfg.from_pixels, False),
+        ("action_repeat", cfg.action_repeat, 1),
+    ):
+        if value != needed:
+            raise UserError(f"{key}={value}: env={cfg.env} is a simulator of many worlds, which needs {key}={needed}")
+    return partial(env_module.make_simulator, cfg.env, seed=cfg.seed, **_common(cfg, place))
+
+
+def _common(cfg: Settings, place: Place) -> dict[str, Any]:
+    """The arguments that make an environment or a simulator for a purpose."""
+    wrappers = [_wrapper(node) for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
+    return {"kwargs": dict(cfg.env_kwargs), "wrappers": wrappers, "info_keys": dict(cfg.info_keys)}
+
+
+def restarts(cfg: Settings, envs: Any) -> str:
+    """A line for a simulator whose state is not saved; "" for others."""
+    if not getattr(envs, "restarts", False) or not cfg.checkpoint_frequency:
+        return ""
+    return f"env={cfg.env}: it has no state_dict and load_state_dict, so a resumed run begins its episodes anew"
 
 
 def is_as_registered(cfg: Settings) -> bool:

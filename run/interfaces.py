@@ -1,6 +1,6 @@
 """The interfaces that the training loop requires of parts. A user's own part has to have them too."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,7 +54,8 @@ class RowMaker(Protocol):
         next_obs: np.ndarray,
         done: np.ndarray,
         terminated: np.ndarray,
-    ) -> Iterable[tuple[Any, ...]]: ...
+        taken: np.ndarray | None = ...,
+    ) -> tuple[Any, ...]: ...
 
 
 class Buffer(Protocol):

@@ -4,19 +4,21 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
-from envs.episodes import EPISODE_INFO
+from envs.episodes import EPISODE_INFO, TAKEN
 from envs.stepping import Stepping
+from replay.adding import batch_adder
 from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
 from run.progress import Progress
 from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
 
 OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
+ROW_OF_EACH = 64  # up to so many environments each episode has a row of train.csv; of more, those that end together
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Loop:
         self.seed_policy = parts.seed_policy
         self.n_step = parts.n_step
         self.replay_buffer = parts.replay_buffer
+        self.add_rows = batch_adder(parts.replay_buffer)
         self.data = parts.data
         self.logger = logger
         self.progress = progress
@@ -129,14 +132,11 @@ class Loop:
             require_finite("reward", rewards)
             done = terminated | truncated
             agent.observe(obs, actions, rewards, next_obs, terminated, truncated)
-            for row in self.n_step.rows(obs, actions, rewards, next_obs, done, terminated):
-                self.replay_buffer.add(*row)
+            self.add_rows(*self.n_step.rows(obs, actions, rewards, next_obs, done, terminated, info.get(TAKEN)))
             obs = next_obs
             bar.update(progress.count(rewards, info["repeats"]))
             if done.any():
-                for index in np.flatnonzero(done):
-                    values = info[EPISODE_INFO][index] if EPISODE_INFO in info else ()
-                    self.end_episode(int(index), values)
+                self.end_episodes(np.flatnonzero(done), info.get(EPISODE_INFO))
                 bar.set_postfix_str(self._status(), refresh=False)
                 obs = self.begin_episodes(done)
             if progress.checkpoint_due:
@@ -189,17 +189,20 @@ class Loop:
 
     def end_unfinished_episodes(self) -> None:
         """The rows of the episodes that a run's end cuts short."""
-        for index in self.progress.unfinished():
-            self.end_episode(index)
+        self.end_episodes(self.progress.unfinished())
 
-    def end_episode(self, index: int, info: Sequence[tuple[str, float]] = ()) -> None:
-        """Dumps the row of one environment's episode.
+    def end_episodes(self, indices: np.ndarray, infos: Sequence[Any] | None = None) -> None:
+        """Dumps the rows of the episodes of some environments, or one row with their means (see ROW_OF_EACH).
 
         Args:
-            info: values of the episode's `info` (see envs.episodes.EpisodeInfo); none where it was cut short.
+            infos: by environment, values of its episode's `info` (see envs.episodes.EpisodeInfo); None where a run's
+                end cut the episodes short.
         """
-        for name, value in info:
-            self.logger.log(f"train_info/{name}", value, self.progress.step)
-        for name, value in self.progress.end_episode(index).items():
-            self.logger.log(f"train/{name}", value, self.progress.step)
-        require_finite_losses(self.logger.dump(self.progress.step, ty="train"))
+        size = 1 if self.plan.num_envs <= ROW_OF_EACH else max(1, len(indices))
+        for together in indices.reshape(-1, size):
+            for values in [] if infos is None else [infos[index] for index in together]:
+                for name, value in values or ():
+                    self.logger.log(f"train_info/{name}", value, self.progress.step)
+            for name, value in self.progress.end_episodes(together).items():
+                self.logger.log(f"train/{name}", value, self.progress.step)
+            require_finite_losses(self.logger.dump(self.progress.step, ty="train"))

@@ -127,18 +127,23 @@ class Progress:
         self.checkpoint_due = self._checkpoints(self.step)
         return steps
 
-    def end_episode(self, index: int) -> dict[str, float]:
-        """Counts the episode of one environment as finished; returns what is logged about it, by name."""
-        self.episode += 1
-        length = int(self.episode_length[index])
-        duration_s = time.perf_counter() - self._episode_started_s[index]
-        row = {"episode": self.episode, "episode_reward": float(self.episode_reward[index]), "episode_length": length}
-        self.episode_length[index] = 0
-        return row | {"duration": duration_s, "steps_per_second": length / duration_s}
+    def end_episodes(self, indices: np.ndarray) -> dict[str, float]:
+        """Counts the episodes of some environments as finished; returns what is logged: their means, by name."""
+        self.episode += len(indices)
+        lengths, seconds = self.episode_length[indices], time.perf_counter() - self._episode_started_s[indices]
+        row = {
+            "episode": self.episode,
+            "episode_reward": float(self.episode_reward[indices].mean()),
+            "episode_length": int(lengths[0]) if len(indices) == 1 else float(lengths.mean()),
+            "duration": float(seconds.mean()),
+            "steps_per_second": float((lengths / seconds).mean()),
+        }
+        self.episode_length[indices] = 0
+        return row
 
-    def unfinished(self) -> list[int]:
+    def unfinished(self) -> np.ndarray:
         """Returns the indices of the environments with an unfinished episode."""
-        return [int(index) for index in np.flatnonzero(self.episode_length)]
+        return np.flatnonzero(self.episode_length)
 
     def take_updates(self, num_transitions: int) -> int:
         """Returns the number of updates that are due now, and counts them as made.

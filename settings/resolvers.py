@@ -14,6 +14,11 @@ def product(a: Any, b: Any) -> Any:
     return a * b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
 
 
+def quotient(a: Any, b: Any) -> Any:
+    """a / b, likewise."""
+    return a / b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
+
+
 def smaller(a: Any, b: Any) -> Any:
     """min(a, b)."""
     return min(a, b)
@@ -53,5 +58,5 @@ def _registered_length(env: str) -> int | None:
     return None
 
 
-for resolver in (product, smaller, discount_of_length):
+for resolver in (product, quotient, smaller, discount_of_length):
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

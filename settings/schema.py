@@ -90,7 +90,7 @@ class Settings:
     frame_stack: Annotated[int, Ge(1), Le(16)]
     camera_id: Annotated[int, Ge(0)] | Literal["auto"]
     image_pad: NonNegativeInt
-    num_envs: Annotated[int, Gt(0), Le(1024)]
+    num_envs: Annotated[int, Gt(0), Le(65_536)]
     async_envs: bool
     env_timeout_s: PositiveFloat
     eval_frequency: PositiveInt
@@ -121,6 +121,7 @@ class Settings:
     info_keys: dict[str, Literal["last", "sum"]] = field(default_factory=lambda: {"is_success": "last"})
     best_by: str = BY_RETURN
     physics: Literal["auto", "suite", "batched"] = "auto"
+    stagger_steps: NonNegativeInt = 0
 
 
 class UnknownKeyError(UserError):

@@ -11,6 +11,7 @@ import torch
 from transitions import transition
 
 import replay_buffer
+import utils
 from replay_buffer import ReplayBuffer
 from settings import operating_system
 from utils import UserError
@@ -108,7 +109,7 @@ def test_a_sample_in_two_halves_is_the_same_and_lies_where_it_lay() -> None:
 
 
 def test_chunks_and_state_dict_restore_a_full_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_buffer, "CHUNK_BYTES", 4 * 4 * 10)  # four rows
+    monkeypatch.setattr(utils, "CHUNK_BYTES", 4 * 4 * 10)  # four rows
     buffer, _ = filled(10, 37)
     other = ReplayBuffer((3,), (2,), 10, CPU, seed=9)
     start, sizes = 27, []
@@ -138,7 +139,7 @@ def test_chunks_of_nothing_of_one_row_and_of_what_is_gone(monkeypatch: pytest.Mo
     for start, stop in ((26, 30), (27, 38), (31, 30)):
         with pytest.raises(ValueError, match=f"^transitions {start} to {stop} are not all stored, of 37 ever added$"):
             list(buffer.chunks(start, stop))
-    monkeypatch.setattr(replay_buffer, "CHUNK_BYTES", 1)  # less than a row
+    monkeypatch.setattr(utils, "CHUNK_BYTES", 1)  # less than a row
     assert [len(rows) for rows in buffer.chunks(30, 34)] == [1, 1, 1, 1]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from replay import device as device_buffer
+from replay.adding import batch_adder
 from replay.mixed import MixedBatches
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer, nbytes, require_memory
@@ -113,7 +114,8 @@ class Preloaded:
             self._make_buffer(sum(source.num_transitions for source in opened))
         target = self._replay_buffer if self.buffer is None else self.buffer
         for source in opened:
-            print(source.feed(self._make_n_step(), None if agent is None else agent.observe, target.add), flush=True)
+            observe = None if agent is None else agent.observe
+            print(source.feed(self._make_n_step(), observe, batch_adder(target)), flush=True)
         return target.num_added if self.buffer is None else 0
 
     def restore(self, saved: Checkpoint) -> None:

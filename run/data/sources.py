@@ -154,15 +154,14 @@ class OldRun:
         if self._n_step == 1:
             _, returns = feed(chains(columns), n_step, observe, add)
             return f"{self.label}: {self.num_transitions} transitions in {len(returns)} pieces of episodes"
-        ends = np.ones(1, bool)  # every row counts as an episode's end: what follows it is not known
-        for obs, action, reward, next_obs, discount in zip(
-            *(columns[name] for name in ("obs", "actions", "rewards", "next_obs", "discounts")), strict=True
-        ):
-            terminated = discount == 0
-            if observe is not None:
-                outcome = np.array([reward]), next_obs[None], ends & terminated, ends & ~terminated
-                observe(obs[None], action[None], *outcome)
-            add(obs, action, reward, next_obs, True, terminated, discount)
+        done = np.ones(len(columns["obs"]), bool)  # every row counts as an episode's end: what follows it is not known
+        names = "obs", "actions", "rewards", "next_obs", "discounts"
+        *step, discounts = (columns[name] for name in names)
+        terminated = discounts == 0
+        if observe is not None:
+            for row in zip(*step, terminated, ~terminated, strict=True):
+                observe(*(value[None] for value in row))
+        add(*step, done, terminated, discounts)
         return f"{self.label}: {self.num_transitions} rows of n_step={self._n_step}"
 
     def _columns(self) -> dict[str, np.ndarray]:

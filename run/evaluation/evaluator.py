@@ -16,7 +16,7 @@ from settings.validated import Validated
 from utils import eval_mode, require_finite
 from video import filming, seconds_per_step
 
-MakeEnv = Callable[[bool], gym.Env]  # from whether it will be rendered
+MakeEnv = Any  # Callable[[bool], gym.Env], from whether it will be rendered; perhaps with `worlds`
 
 
 @dataclass
@@ -86,7 +86,8 @@ class Evaluator(Validated):
 
     Args:
         make_env: builds an environment; only the first one, which is filmed, may be asked to render. If it has a method
-            `together`, that builds them all (see run.environments.SuiteMaker).
+            `together`, that builds them all (see run.environments.SuiteMaker); with `worlds` it has a simulator (see
+            envs/simulator.py) of so many worlds, of which each runs one episode.
         seed: the run's seed.
         num_episodes: number of episodes per evaluation.
         video_path: from an evaluation's step, the path of the video of its first episode; None films nothing.
@@ -110,12 +111,14 @@ class Evaluator(Validated):
         self._sample = sample
         self._video_path = video_path
         films = video_path is not None
+        self._worlds = make_env.worlds(num_episodes) if hasattr(make_env, "worlds") else None
         count = min(num_episodes, max_envs)
+        self._envs: Any = None
         if hasattr(make_env, "together"):
             self._envs = make_env.together(count, films)
-        else:
+        elif self._worlds is None:
             self._envs = Apart([make_env(films and index == 0) for index in range(count)])
-        self._seconds_per_step = seconds_per_step(self._envs, action_repeat)
+        self._seconds_per_step = seconds_per_step(self._envs, action_repeat) if self._envs else 0.0
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
         """Runs the episodes of one evaluation.
@@ -125,6 +128,17 @@ class Evaluator(Validated):
                 that training does not use, it also has `sampling(seed)` (see agent.Agent).
             step: environment steps of training so far.
         """
+        with ExitStack() as stack:
+            stack.enter_context(one_thread())
+            stack.enter_context(eval_mode(agent))
+            if self._sample and hasattr(agent, "sampling"):
+                stack.enter_context(agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step)))
+            if self._worlds is not None:
+                return self._first_episodes(agent, self._worlds, episode_seed(self._seed, EVAL_STREAM, step, 0))
+            return self._episodes(agent, step)
+
+    def _episodes(self, agent: Any, step: int) -> Evaluation:
+        """Runs the episodes in the environments, of which each begins another when one is over."""
         returns = [0.0] * self._num_episodes
         lengths = [0] * self._num_episodes
         infos: list[dict[str, float]] = [{}] * self._num_episodes
@@ -132,10 +146,6 @@ class Evaluator(Validated):
         running: dict[int, int] = {}  # index of an environment -> its episode
         obs: dict[int, np.ndarray] = {}
         with ExitStack() as stack:
-            stack.enter_context(one_thread())
-            stack.enter_context(eval_mode(agent))
-            if self._sample and hasattr(agent, "sampling"):
-                stack.enter_context(agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step)))
             film = None
             if self._video_path is not None:
                 film = stack.enter_context(filming(self._video_path(step), self._seconds_per_step))
@@ -166,10 +176,34 @@ class Evaluator(Validated):
                             start_episode(index)
         if film and not film.renders:
             self._video_path = None
-        keys = dict.fromkeys(key for values in infos for key in values)
-        by_key = {key: [values[key] for values in infos if key in values] for key in keys}
-        return Evaluation(returns, lengths, by_key, *(film.preview() if film else ()))
+        return Evaluation(returns, lengths, _by_key(infos), *(film.preview() if film else ()))
+
+    def _first_episodes(self, agent: Any, worlds: Any, seed: int) -> Evaluation:
+        """Runs the first episode of every world of a simulator; the seed is that of all worlds together."""
+        count = self._num_episodes
+        returns, lengths, infos = np.zeros(count), np.zeros(count, int), [dict[str, float]() for _ in range(count)]
+        running, done = np.ones(count, bool), np.ones(count, bool)
+        obs, _ = worlds.reset(seed=seed, options={"reset_mask": done})
+        while running.any():
+            actions = agent.act(obs, sample=self._sample)
+            require_finite("action", actions)
+            _, rewards, terminated, truncated, info = worlds.step(actions)
+            returns += np.where(running, rewards, 0.0)
+            lengths += np.where(running, info["repeats"], 0)
+            done = terminated | truncated
+            for index in np.flatnonzero(running & done):
+                infos[index] = dict(info[EPISODE_INFO][index])
+            running &= ~done
+            obs, _ = worlds.reset(options={"reset_mask": done})
+        return Evaluation(returns.tolist(), lengths.tolist(), _by_key(infos))
 
     def close(self) -> None:
         """Closes the environments."""
-        self._envs.close()
+        for envs in filter(None, (self._envs, self._worlds)):
+            envs.close()
+
+
+def _by_key(infos: list[dict[str, float]]) -> dict[str, list[float]]:
+    """By key, the values of the episodes that have one."""
+    keys = dict.fromkeys(key for values in infos for key in values)
+    return {key: [values[key] for values in infos if key in values] for key in keys}

@@ -167,6 +167,9 @@ class SavedRun:
             num_preloaded = self._restore_preloaded(saved, has_rows, trusted)
             for name, part in self._parts.items():
                 part.load_state_dict(state[name])
+            if getattr(self._envs.envs, "restarts", False):  # the saved episodes do not go on
+                self._progress.begin_episodes(np.ones(self._cfg.num_envs, bool))
+                self._parts["n_step"].forget()
             # Nothing in the run's folder has changed so far. From here on it does: the logs are cut back to the
             # checkpoint's step.
             run_folder.unmark_finished(self._work_dir)
@@ -280,19 +283,20 @@ class EnvEpisodes:
     """Saves the episode of every training environment: its number and its actions, which are repeated to restore it.
 
     Attributes:
+        envs: the training environments.
         obs: (num_envs, *obs_shape), the newest observation of every environment; set by `load_state_dict`.
     """
 
     def __init__(self, envs: Any):
-        self._envs = envs
-        self.obs: np.ndarray
+        self.envs = envs
+        self.obs: Any
 
     def state_dict(self) -> dict[str, Any]:
-        return {"episodes": list(self._envs.call("state_dict"))}
+        return {"episodes": list(self.envs.call("state_dict"))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        every_env = np.ones(self._envs.num_envs, bool)
-        self.obs = self._envs.reset(options={"reset_mask": every_env, "states": state["episodes"]})[0]
+        every_env = np.ones(self.envs.num_envs, bool)
+        self.obs = self.envs.reset(options={"reset_mask": every_env, "states": state["episodes"]})[0]
 
 
 class GlobalGenerators:

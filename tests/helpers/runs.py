@@ -69,7 +69,7 @@ def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
 
 
 def go_on(folder: Path, *overrides: str, without: tuple[str, ...] = ()) -> Workspace:
-    cfg, trusted = resume.continuation(folder, list(overrides), trusted=("probes", "own_buffers", "goals"))
+    cfg, trusted = resume.continuation(folder, list(overrides), trusted=("probes", "own_buffers", "goals", "counting"))
     continued = Workspace(cfg, folder, resume=True, without=without, trusted=trusted)
     continued.run()
     continued.close()

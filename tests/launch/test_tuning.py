@@ -76,15 +76,15 @@ def command(folder: Path, arguments: tuple[str, ...], log: Path, die: bool) -> N
     sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1)
     os.chdir(folder)
     sys.argv = ["train.py", *arguments]
-    end_episode = Loop.end_episode
+    end_episodes = Loop.end_episodes
 
-    def killed(loop: Loop, index: int, *info: Any) -> None:
+    def killed(loop: Loop, *ended: Any) -> None:
         if len(list(folder.glob("**/train.csv"))) == 2 and loop.progress.step > 100:
             os.kill(os.getpid(), signal.SIGKILL)
-        end_episode(loop, index, *info)
+        end_episodes(loop, *ended)
 
     if die:
-        Loop.end_episode = killed  # type: ignore[method-assign]
+        Loop.end_episodes = killed  # type: ignore[method-assign]
     os._exit(train.main())
 
 

@@ -199,3 +199,33 @@ def test_auto_is_what_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) 
     free = asked - 1
     with pytest.raises(UserError, match=r"capacity=1000000 needs [\d,]+ bytes and the GPU has [\d,]+ free"):
         choose_storage("device", GPU, True, *sizes)
+
+
+def test_rows_that_come_as_tensors_are_drawn_and_saved_as_those_of_the_host() -> None:
+    on_host, mixed = make(ReplayBuffer, 50), make(DeviceReplayBuffer, 50)
+    for start, count in ((0, 7), (7, 30), (37, 9), (46, 60), (106, 8)):  # around the wrap, and more than fit
+        rows = zip(*(transition(i) for i in range(start, start + count)), strict=True)
+        columns = [np.array(column) for column in rows]
+        on_host.add_batch(*columns)
+        as_tensors = start > 0  # the first ones are preloaded
+        mixed.add_batch(*(torch.tensor(column) if as_tensors else column for column in columns))
+        expected = on_host.stored(on_host.num_added - len(on_host), on_host.num_added)
+        assert all(map(torch.equal, mixed.stored(mixed.num_added - len(mixed), mixed.num_added), expected))
+        assert rewards(mixed) == set(expected.reward[:, 0].tolist())
+    assert not mixed.rows[7:].any()  # the others never were there
+    saved = make(DeviceReplayBuffer, 50)
+    take_over(saved, mixed)
+    assert torch.equal(saved.sample(300).reward, mixed.sample(300).reward)
+
+
+@pytest.mark.parametrize("kind", [ReplayBuffer, *KINDS])
+@pytest.mark.parametrize("count", [1, 4, 49, 50, 51, 130])
+def test_a_batch_of_rows_is_stored_as_they_are_one_by_one(kind: type[ReplayBuffer], count: int) -> None:
+    one_by_one, together = make(kind, 50), make(kind, 50)
+    for start in range(0, 3 * count, count):
+        rows = [transition(i) for i in range(start, start + count)]
+        for row in rows:
+            one_by_one.add(*row)
+        together.add_batch(*(np.array(column) for column in zip(*rows, strict=True)))
+        np.testing.assert_array_equal(together.rows, one_by_one.rows)
+        assert together.num_added == one_by_one.num_added

@@ -62,7 +62,7 @@ def filled(
     episodes, rows = Episodes(num_envs, lengths or [4, 9]), NStep(n_step, 0.5)
     added: deque[Transition] = deque(maxlen=capacity)
     for _ in range(steps):
-        for row in rows.rows(*episodes.step()):
+        for row in zip(*rows.rows(*episodes.step()), strict=True):
             buffer.add(*row)
             added.append(row)
     return buffer, list(added)
@@ -148,8 +148,7 @@ def test_a_state_and_the_rings_rows_go_on_to_the_same_bytes(storage: str, length
     episodes = [Episodes(1, lengths, seed=7) for _ in range(2)]
     for _ in range(90):
         for buffer, source in zip((saved, loaded), episodes, strict=True):
-            for row in NStep(1).rows(*source.step()):
-                buffer.add(*row)
+            buffer.add_batch(*NStep(1).rows(*source.step()))
         assert all(map(torch.equal, saved.sample(4), loaded.sample(4)))
     assert len(saved) == len(loaded) and same(saved.state_dict(), loaded.state_dict())
     np.testing.assert_array_equal(saved._places(saved.rows), loaded._places(loaded.rows))

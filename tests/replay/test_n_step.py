@@ -73,8 +73,7 @@ def make(storage: str, capacity: int) -> ReplayBuffer:
 def test_rows_are_the_definitions_whatever_ends_when(storage: str, n: int) -> None:
     episodes, n_step, buffer = Episodes(), NStep(n, GAMMA), make(storage, 1000)
     for t, step in enumerate(episodes.steps, start=1):
-        for row in n_step.rows(*step):
-            buffer.add(*row)
+        buffer.add_batch(*n_step.rows(*step))
         assert len(buffer) + n_step.num_pending == t * NUM_ENVS
         if t in (1, 5, 11, 12, 40, STEPS) and len(buffer):
             expected = episodes.expected(n, stop=t)
@@ -86,8 +85,7 @@ def test_rows_are_the_definitions_whatever_ends_when(storage: str, n: int) -> No
 def test_in_a_ring_the_newest_rows_stay(storage: str) -> None:
     episodes, n_step, buffer = Episodes(), NStep(4, GAMMA), make(storage, 50)
     for step in episodes.steps:
-        for row in n_step.rows(*step):
-            buffer.add(*row)
+        buffer.add_batch(*n_step.rows(*step))
         if len(buffer):
             buffer.sample(1)
     drawn = assert_rows(buffer.sample(3000), episodes.expected(4))
@@ -107,34 +105,33 @@ def test_what_waits_survives_a_restart_and_a_reused_array() -> None:
             take_over(halves, before)
             assert n_step.num_pending == first.num_pending > 0
         reused: tuple[Any, ...] = tuple(np.array(part) for part in step)
-        for row in n_step.rows(*reused):
-            assert row[0].dtype == row[1].dtype == np.float32
-            halves.add(*row)
-        for part in reused:
+        completed = n_step.rows(*reused)
+        for part in reused[:3]:  # the last ones are still needed
             part.fill(0)
-        for row in straight.rows(*step):
-            whole.add(*row)
+        assert completed[0].dtype == completed[1].dtype == np.float32
+        halves.add_batch(*completed)
+        whole.add_batch(*straight.rows(*step))
     np.testing.assert_array_equal(halves.rows, whole.rows)
 
 
 def test_without_a_discount_rewards_are_summed() -> None:
     n_step, (obs, action) = NStep(3), np.zeros((2, 1, 1))
     steps = [(obs, action, np.array([reward]), obs, np.array([False]), np.array([False])) for reward in (1.0, 2.0, 4.0)]
-    (row,) = [row for step in steps for row in n_step.rows(*step)]
+    (row,) = [row for step in steps for row in zip(*n_step.rows(*step), strict=True)]
     assert (row[2], row[6]) == (7.0, 1.0)
 
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_step_with_something_missing_is_refused(n: int) -> None:
     step = [part[:3] for part in Episodes().steps[0]]
-    with pytest.raises(ValueError, match="zip"):
-        list(NStep(n).rows(*step[:-1], step[-1][:2]))
+    with pytest.raises(ValueError, match="environments in a step of 0"):
+        NStep(n).rows(*step[:-1], step[-1][:2])
 
 
 def test_environments_do_not_come_and_go() -> None:
     n_step, steps = NStep(3), Episodes().steps
     n_step.rows(*steps[0])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="environments in a step of 3"):
         n_step.rows(*(part[:2] for part in steps[1]))
 
 
@@ -143,8 +140,7 @@ def test_one_step_is_what_it_always_was() -> None:
     for step in episodes.steps:
         for row in zip(*step, strict=True):
             plain.add(*row)
-        for row in NStep(1).rows(*step):
-            buffer.add(*row)
+        buffer.add_batch(*NStep(1).rows(*step))
     np.testing.assert_array_equal(buffer.rows, plain.rows)
     assert set(np.unique(buffer.rows[:, 4])) == {0.0, 1.0}
 

@@ -54,11 +54,11 @@ def stepped(progress: Progress, steps: int) -> list[Any]:
             progress.evaluated(progress.step, progress.step / 2)
         for index in (0, 1):
             if progress.episode_length[index] >= 6 + 4 * index:
-                row = progress.end_episode(index)
+                row = progress.end_episodes(np.array([index]))
                 assert row.pop("duration") > 0 and row.pop("steps_per_second") > 0
                 seen.append(row)
                 progress.begin_episodes(np.arange(2) == index)
-    return [*seen, progress.unfinished(), progress.last_eval_step, progress.last_return]
+    return [*seen, progress.unfinished().tolist(), progress.last_eval_step, progress.last_return]
 
 
 @pytest.mark.parametrize("stop", range(9))
@@ -80,5 +80,5 @@ def test_an_evaluation_is_no_part_of_an_episodes_duration() -> None:
     progress.begin_episodes(np.ones(1, bool))
     progress.count(np.ones(1), np.ones(1, int))
     progress.exclude_time(-1000.0)  # as if it had begun so long ago
-    assert progress.end_episode(0)["duration"] > 999
-    assert progress.unfinished() == []
+    assert progress.end_episodes(np.array([0]))["duration"] > 999
+    assert not len(progress.unfinished())

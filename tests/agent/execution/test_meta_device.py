@@ -19,6 +19,7 @@ from stand_in_graphs import buffer_for, delayed, fill, make_buffer
 from agent.execution.captured import Captured, Update
 from agent.execution.eager import Result
 from logger import Logger
+from replay.n_step import NStep
 
 NAMES = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("[!_]*.yaml"))
 VECTORS = {name: overrides(name) for name in NAMES if not name.startswith("drq")}
@@ -103,6 +104,23 @@ def check_updates(logger: Logger, *overrides: str) -> None:
 def test_updates_wait_for_nothing_and_stay_on_the_device(name: str, tmp_path: Path) -> None:
     """In float32 and, as far as Python has a part in it, under autocast."""
     check_updates(Logger(tmp_path, {}), *(QUICK | SLOW)[name], *delayed(name))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_simulators_rows_stay_on_the_device(n: int) -> None:
+    agent, buffer, n_step = make(*overrides("sac", *FOLLOWING)), make_buffer("device", META), NStep(n, 0.9)
+    obs, rewards, held = torch.zeros(4, OBS_DIM, device=META), np.ones(4), np.arange(4) < 2
+    first, on_host = buffer.num_added, buffer.rows.copy()
+    for step in range(6):
+        with on_device(host_too=True):
+            actions = agent.act(obs, sample=True)
+            agent.observe(obs, actions, rewards, obs, held & (step == 4), held & (step == 5))
+            done, taken = held & (step > 3), held if n == 1 else None
+            buffer.add_batch(*n_step.rows(obs, actions, rewards, obs, done, done & (step == 4), taken))
+            buffer.stage(5)
+    assert actions.device == META and actions.shape == (4, ACTION_DIM)
+    assert buffer.num_added - first + n_step.num_pending == (2 * 6 if n == 1 else 4 * 6)
+    np.testing.assert_array_equal(buffer.rows, on_host)
 
 
 @pytest.mark.parametrize("images", [False, True])

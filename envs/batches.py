@@ -1,0 +1,49 @@
+"""A simulator's data: arrays or tensors."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+
+def widths(space: gym.Space[Any]) -> list[int]:
+    """The widths of a space's parts, made flat."""
+    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        parts = space.values() if isinstance(space, gym.spaces.Dict) else space
+        return [width for part in parts for width in widths(part)]
+    if not isinstance(space, gym.spaces.Box) or len(space.shape) > 2:
+        raise ValueError(f"its observations are {space}; a simulator's are a Box of numbers, or several in a Dict")
+    return [int(np.prod(space.shape))]
+
+
+def columns(space: gym.Space[Any], obs: Any) -> list[Any]:
+    """The parts of a batch of observations, each (num_envs, ...), in the order of `gymnasium.spaces.flatten`."""
+    if isinstance(space, gym.spaces.Dict):
+        return [column for key, part in space.items() for column in columns(part, obs[key])]
+    if isinstance(space, gym.spaces.Tuple):
+        return [column for part, value in zip(space, obs, strict=True) for column in columns(part, value)]
+    return [obs if is_tensor(obs) else np.asarray(obs)]
+
+
+def merged(values: Any, chosen: Any, which: np.ndarray) -> Any:
+    """The rows of `chosen` where the mask is true, and of `values` elsewhere; both are (num_envs, width)."""
+    if not is_tensor(values):
+        return np.where(which[:, None], chosen, values)
+    import torch
+
+    mask = torch.from_numpy(which).to(values.device, non_blocking=True)
+    return torch.where(mask[:, None], chosen, values)
+
+
+def is_tensor(values: Any) -> bool:
+    return hasattr(values, "cpu")  # torch may not be there in a process of environments
+
+
+def host(values: Any) -> np.ndarray:
+    return values.detach().cpu().numpy() if is_tensor(values) else np.asarray(values)
+
+
+def like(values: Any, tensor: Any) -> Any:
+    import torch
+
+    return torch.as_tensor(values, dtype=tensor.dtype, device=tensor.device)

@@ -1,0 +1,82 @@
+"""Environments with rsl_rl's interface (mjlab, Isaac Lab).
+
+Imports nothing of rsl_rl, whose class VecEnv describes the interface. docs/ENVIRONMENTS.md has an example.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+ACTORS_GROUPS = ("actor", "policy")  # names of the group of observations that a robot itself has
+
+
+class RslRlEnv(VectorEnv):
+    """An environment with rsl_rl's interface as a vector environment, for envs/simulator.py.
+
+    Where episodes are reset by hand, as mjlab allows (`auto_reset`), their last observations are exact. An environment
+    that resets itself can give them as `extras["final_obs"]`, by group; without them a time-out's row bootstraps from
+    the observation before (see Simulator). Episodes that `extras["time_outs"]` does not name have terminated.
+
+    Args:
+        env: has `num_envs`, `num_actions`, `device`, `get_observations()` and `step(actions)`, and perhaps `reset`,
+            `seed` and `close`.
+        groups: the groups of its observations to use; None is the actor's alone.
+        action_bound: actions are in [-action_bound, action_bound].
+    """
+
+    def __init__(self, env: Any, groups: Sequence[str] | None = None, action_bound: float = 1.0):
+        self.env, self.num_envs = env, env.num_envs
+        first = env.get_observations()
+        self._groups = list(groups or [name for name in ACTORS_GROUPS if name in set(first.keys())][:1])
+        by_group: dict[str, gym.Space[Any]]
+        by_group = {name: gym.spaces.Box(-np.inf, np.inf, tuple(first[name].shape[1:])) for name in self._groups}
+        self.single_observation_space = gym.spaces.Dict(by_group)
+        self.single_action_space = gym.spaces.Box(-action_bound, action_bound, (env.num_actions,), np.float32)
+        cfg: Any = getattr(getattr(env, "unwrapped", None), "cfg", None)
+        self._by_hand = hasattr(cfg, "auto_reset")
+        if self._by_hand:
+            cfg.auto_reset = False
+        self.metadata = {"autoreset_mode": AutoresetMode.DISABLED if self._by_hand else AutoresetMode.SAME_STEP}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins anew in all worlds, or by hand in those of `reset_mask`."""
+        if options and "reset_mask" in options:
+            worlds = torch.as_tensor(np.flatnonzero(options["reset_mask"]), device=self.env.device)
+            return self._chosen(self.env.unwrapped.reset(env_ids=worlds)[0]), {}
+        if seed is not None and hasattr(self.env, "seed"):
+            self.env.seed(seed)
+        obs = self.env.reset()[0] if hasattr(self.env, "reset") else self.env.get_observations()
+        return self._chosen(obs), {}
+
+    @torch.no_grad()
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        obs, rewards, dones, extras = self.env.step(actions)
+        done = dones.bool()
+        timed_out = extras.get("time_outs", torch.zeros_like(done)).bool() & done
+        final = {"final_obs": self._chosen(extras["final_obs"])} if "final_obs" in extras else {}
+        return self._chosen(obs), rewards, done & ~timed_out, timed_out, final
+
+    def _chosen(self, obs: Any) -> dict[str, Any]:
+        return {name: obs[name] for name in self._groups}
+
+    @property
+    def episode_length_buf(self) -> Any:
+        """The steps of every world since its episode's start, (num_envs,); it can be set."""
+        return self.env.episode_length_buf
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, steps: Any) -> None:
+        self.env.episode_length_buf = steps
+
+    @property
+    def max_episode_length(self) -> Any:
+        """Steps until a time-out."""
+        return self.env.max_episode_length
+
+    def close_extras(self, **_: Any) -> None:
+        if hasattr(self.env, "close"):
+            self.env.close()

@@ -1,0 +1,289 @@
+"""Simulators of many worlds: any `gymnasium.vector.VectorEnv`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from dmc2gym.wrappers import OwnActions
+from envs.batches import columns, host, is_tensor, like, merged, widths
+from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed
+from envs.errors import reporting
+from utils import FLOAT32_MAX, EnvError, RunError, UserError, not_plain
+
+FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # of an episode, in Gymnasium's info with AutoresetMode.SAME_STEP
+EPISODE_LENGTHS = "episode_length_buf"  # rsl_rl's: the worlds' steps since their episodes' starts, which can be set
+
+
+class Simulator:
+    """A vector environment with flat float32 observations, actions in [-1, 1] and every episode's last observation.
+
+    `step` returns the observation that an action led to, also where it was the episode's last one. `reset` with a mask
+    then begins the next episodes, and returns the newest observation of every world. So it is used like the vector
+    environments of envs/processes.py, whichever of Gymnasium's modes the simulator has:
+
+    - DISABLED: its worlds are reset by `reset(options={"reset_mask": mask})`, a NumPy mask.
+    - SAME_STEP: it resets worlds as their episodes end. The last observations are in `info["final_obs"]`, by world, as
+      Gymnasium's or as one batch. Where there is none, a time-out's row bootstraps from the observation before the
+      action, as rsl_rl's PPO does: an error of one step, while the next episode's observation is of another state.
+    - NEXT_STEP: it resets worlds in the step after an episode's end and ignores their actions. `info[TAKEN]` is false
+      for these worlds; they count no step and give no row.
+
+    Without `state_dict` and `load_state_dict` of the simulator's own, a resumed run begins new episodes.
+
+    Args:
+        env: its data are NumPy arrays or torch's tensors, its observations a Box of numbers, or nested in dictionaries
+            or tuples; its actions are a Box.
+        name: the task, for messages.
+        run_seed: the run's seed.
+        info_keys: as for envs.episodes.EpisodeInfo.
+        first_steps: training's first episodes are cut at a random number of steps up to this one, where the simulator
+            is in mode DISABLED or has rsl_rl's `episode_length_buf`; 0 cuts none.
+
+    Attributes:
+        single_observation_space, single_action_space: of one world, as agents see them.
+        own_actions: the map to the simulator's own actions.
+        num_envs: number of worlds.
+        restarts: whether a resumed run begins new episodes.
+        tensors_on: the device where observations stay as tensors if the simulator's are there; None makes them arrays.
+
+    Raises:
+        UserError: for other spaces, or a mode that is not told.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        name: str,
+        run_seed: int,
+        info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
+        first_steps: int = 0,
+    ):
+        self.env, self.num_envs, self._name, self._run_seed = env, env.num_envs, name, run_seed
+        action_space = env.single_action_space
+        if not isinstance(action_space, gym.spaces.Box):
+            raise UserError(f"env={name}: its actions are {action_space}, and a simulator of many worlds needs a Box")
+        self._mode = env.metadata.get("autoreset_mode")
+        if not isinstance(self._mode, AutoresetMode):
+            modes = ", ".join(f"AutoresetMode.{mode.name}" for mode in AutoresetMode)
+            raise UserError(f"env={name}: its metadata['autoreset_mode'] is {self._mode}; it has to be one of {modes}")
+        try:
+            self.own_actions = OwnActions(action_space)
+            width = sum(widths(env.single_observation_space))
+        except ValueError as error:
+            raise UserError(f"env={name}: {error}") from None
+        self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (width,), np.float32)
+        self.single_action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(action_space.shape)),), np.float32)
+        self.restarts = not all(hasattr(env.unwrapped, method) for method in ("state_dict", "load_state_dict"))
+        self.tensors_on: Any = None
+        self._device: Any = None  # of the simulator's tensors
+        self._obs: Any = None  # the newest ones, (num_envs, obs_dim)
+        self._ended = np.zeros(self.num_envs, bool)  # NEXT_STEP: the worlds that the next step resets
+        self._sums = {key: np.zeros(self.num_envs) for key, how in info_keys.items() if how == "sum"}
+        self._info_keys = info_keys
+        self._first_steps, self._starts = first_steps, 0
+        self._cut_after = np.zeros(self.num_envs, int)  # steps until a first episode is cut; 0 is never
+
+    def reset(self, *, seed: int | None = None, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Begins episodes, and returns the newest observation of every world.
+
+        Args:
+            seed: begins anew in all worlds; None in the first call is the run's.
+            options: `reset_mask`, a mask of worlds whose episodes are over; and perhaps `states`, those that
+                `call("state_dict")` returned, to restore.
+        """
+        which = options["reset_mask"]
+        if "states" in options:
+            self._restore(options["states"][0])
+            return self._obs, {}
+        if self._obs is None or seed is not None:
+            self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts) if seed is None else seed)
+            if seed is None and self._first_steps:
+                self._spread()
+        elif self._mode is AutoresetMode.DISABLED and which.any():
+            with reporting(self._name, "reset"):
+                obs = self._flat(self.env.reset(options={"reset_mask": which.copy()})[0])
+            self._obs = merged(self._obs, obs, which)
+        for total in self._sums.values():
+            total[which] = 0.0
+        return self._obs, {}
+
+    def _begin(self, seed: int) -> None:
+        with reporting(self._name, "reset"):
+            self._obs = self._flat(self.env.reset(seed=seed)[0])
+        self._starts += 1
+        self._ended[:] = False
+
+    def _spread(self) -> None:
+        """Cuts the first episodes at random lengths, so that the worlds' episodes do not end together."""
+        rng = np.random.default_rng([self._run_seed, self._starts])
+        lengths = getattr(self.env.unwrapped, EPISODE_LENGTHS, None)
+        if lengths is not None:
+            limit = int(np.min(host(getattr(self.env.unwrapped, "max_episode_length", self._first_steps))))
+            begun = rng.integers(0, min(limit, self._first_steps), self.num_envs)
+            self.env.unwrapped.episode_length_buf = like(begun, lengths)  # type: ignore[attr-defined]
+        elif self._mode is AutoresetMode.DISABLED:
+            self._cut_after = rng.integers(1, self._first_steps + 1, self.num_envs)
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Steps all worlds; returns observations, and as arrays rewards, terminated, truncated, and the info."""
+        with reporting(self._name, "step"):
+            obs, *outcome, info = self.env.step(self._own(actions))
+            obs = self._flat(obs)
+            rewards, terminated, truncated = self._on_host(actions, obs, *outcome)
+            next_obs = obs
+            if self._mode is AutoresetMode.SAME_STEP and (ended := terminated | truncated).any():
+                next_obs = merged(obs, self._last_obs(info, ended), ended)
+        taken = ~self._ended
+        terminated &= taken
+        truncated = (truncated & taken) | ((self._cut_after == 1) & ~terminated)
+        done = terminated | truncated
+        self._cut_after = np.where(done, 0, np.maximum(self._cut_after - 1, 0))
+        if self._mode is AutoresetMode.NEXT_STEP:
+            self._ended = done
+        self._obs = obs
+        kept: dict[str, Any] = {"repeats": taken.astype(int)}
+        if not taken.all():
+            kept[TAKEN], rewards = taken, np.where(taken, rewards, 0.0)
+        kept |= self._numbers(info, taken, done)
+        return next_obs, rewards, terminated, truncated, kept
+
+    def _last_obs(self, info: Mapping[str, Any], done: np.ndarray) -> Any:
+        """The last observations of the episodes that have ended, where the simulator gives the next ones' first."""
+        last = info.get(FINAL_OBS)
+        if last is None:
+            return self._obs
+        if isinstance(last, np.ndarray) and last.dtype == object:  # Gymnasium's: None for the other worlds
+            flat = self._obs.copy()
+            flat[done] = [gym.spaces.flatten(self.env.single_observation_space, obs) for obs in last[done]]
+            return flat
+        return self._flat(last)
+
+    def _numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
+        """The values of `info_keys` of the episodes that have ended (see envs.episodes.EpisodeInfo)."""
+        found = {}
+        for key, how in self._info_keys.items():
+            value = _number(info, key, self.num_envs)
+            final = _number(info.get(FINAL_INFO, {}), key, self.num_envs)
+            value = np.where(done & ~np.isnan(final), final, value)
+            if how == "sum":
+                self._sums[key] += np.where(taken & ~np.isnan(value), value, 0.0)
+                value = self._sums[key]
+            found[key] = value
+        if not done.any():
+            return {}
+        pairs = np.empty(self.num_envs, object)
+        for world in np.flatnonzero(done):
+            pairs[world] = tuple((k, float(v[world])) for k, v in found.items() if not np.isnan(v[world]))
+        return {EPISODE_INFO: pairs}
+
+    def _own(self, actions: Any) -> Any:
+        """The simulator's own actions, as its own kind of data."""
+        if self._device is None:
+            return self.own_actions.of(host(actions))
+        import torch
+
+        given = torch.as_tensor(actions, dtype=torch.float32, device=self._device)
+        low, high = (like(bound, given) for bound in (self.own_actions.low, self.own_actions.high))
+        return low + (given.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
+
+    def _flat(self, obs: Any) -> Any:
+        """Observations (num_envs, obs_dim), float32: a copy, as the simulator may reuse its memory."""
+        parts = [part.reshape(self.num_envs, -1) for part in columns(self.env.single_observation_space, obs)]
+        if isinstance(parts[0], np.ndarray):
+            flat: Any = np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
+        else:
+            import torch
+
+            self._device = parts[0].device
+            flat = torch.cat([part.float() for part in parts], dim=1).detach()
+            if self.tensors_on is None or torch.empty(0, device=self.tensors_on).device != self._device:
+                flat = host(flat)
+        expected = (self.num_envs, *(self.single_observation_space.shape or ()))
+        if tuple(flat.shape) != expected:
+            raise EnvError(f"env={self._name}: its observations are {tuple(flat.shape)}, its spaces say {expected}")
+        return flat
+
+    def _on_host(self, actions: Any, obs: Any, *outcome: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rewards, float64, terminated and truncated as arrays; from tensors in one copy, with a check of the others.
+
+        Raises:
+            RunError: for an action or an observation, kept as tensor, that is not finite; the loop checks arrays.
+        """
+        rewards, terminated, truncated = outcome
+        if isinstance(obs, np.ndarray):
+            return host(rewards).astype(np.float64), host(terminated) != 0, host(truncated) != 0
+        import torch
+
+        given = torch.as_tensor(actions, device=obs.device)
+        finite = [(values.abs() <= FLOAT32_MAX).all(dim=1) for values in (given, obs)]
+        rows = torch.stack([values.double() for values in (*outcome, *finite)]).cpu().numpy()
+        for what, row in zip(("action", "observation"), rows[3:], strict=True):
+            if not row.all():
+                raise RunError(f"{what}[{int(row.argmin())}] is not finite")
+        return rows[0], rows[1] != 0, rows[2] != 0
+
+    def call(self, name: str) -> tuple[Any, ...]:
+        """What every environment answers, as of Gymnasium's vector environments: `own_actions` or `state_dict`."""
+        return (self.own_actions if name == "own_actions" else self.state_dict(),)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How often all worlds began anew and, if the simulator offers its state, that and everything else.
+
+        Raises:
+            UserError: for a state of other values than tensors and plain ones.
+        """
+        if self.restarts:
+            return {"starts": self._starts}
+        import torch
+
+        state = self.env.unwrapped.state_dict()  # type: ignore[attr-defined]
+        if fault := not_plain(state, "state_dict"):
+            raise UserError(f"env={self._name}: {fault} could not be read back; tensors and plain values can be")
+        arrays = {"obs": self._obs, "ended": self._ended, "cut_after": self._cut_after, **self._sums}
+        return {"starts": self._starts, "env": state, **{k: torch.as_tensor(v).cpu() for k, v in arrays.items()}}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._starts = state["starts"]
+        self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts))
+        if self.restarts:
+            return
+        self.env.unwrapped.load_state_dict(state["env"])  # type: ignore[attr-defined]
+        self._starts = state["starts"]
+        self._obs = state["obs"].to(self._obs.device) if is_tensor(self._obs) else state["obs"].numpy()
+        self._ended, self._cut_after = state["ended"].numpy(), state["cut_after"].numpy()
+        self._sums = {key: state[key].numpy() for key in self._sums}
+
+    def close(self) -> None:
+        """Closes the simulator."""
+        with reporting(self._name, "close"):
+            self.env.close()
+
+
+class OneWorld(gym.Env):
+    """A simulator of one world as an environment, for evaluations of one episode at a time."""
+
+    def __init__(self, simulator: Simulator):
+        self.simulator, self.own_actions = simulator, simulator.own_actions
+        self.observation_space, self.action_space = simulator.single_observation_space, simulator.single_action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return self.simulator.reset(seed=seed, options={"reset_mask": np.ones(1, bool)})[0][0], {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.simulator.step(action[None])
+        of_one = {key: values[0] for key, values in info.items()}
+        return obs[0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), of_one
+
+    def close(self) -> None:
+        self.simulator.close()
+
+
+def _number(info: Mapping[str, Any], key: str, num_envs: int) -> np.ndarray:
+    """A number in the info of every world, (num_envs,), nan where there is none."""
+    values, there = host(info.get(key, np.nan)), host(info.get(f"_{key}", True))
+    if values.dtype.kind not in "biuf" or values.shape not in ((), (num_envs,)):
+        return np.full(num_envs, np.nan)
+    return np.where(there, values, np.nan) * np.ones(num_envs)

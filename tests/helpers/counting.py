@@ -1,0 +1,125 @@
+"""A simulator whose every number is known, in each of Gymnasium's modes, with arrays or tensors."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+LENGTHS = (2, 3, 5, 4)  # of the episodes of world i: LENGTHS[i % 4]
+LOW, HIGH = -1.0, 3.0  # of actions
+
+
+def reward_of(world: int, episode: int, taken: int) -> float:
+    return world + 10.0 * episode + 100.0 * taken
+
+
+def terminates(world: int, episode: int) -> bool:
+    """Whether an episode terminates; others are truncated."""
+    return (world + episode) % 2 == 0
+
+
+class CountingVec(VectorEnv):
+    """Worlds that show their number and their episode's as a pair, and the steps in it; rewards tell all three.
+
+    Args:
+        mode: of AutoresetMode.
+        tensors: whether its data are tensors, whose memory every step overwrites.
+        final: whether it gives last observations in the mode SAME_STEP.
+    """
+
+    def __init__(self, num_envs: int, mode: str = "NextStep", tensors: bool = False, final: bool = True):
+        self.num_envs, self._tensors, self._final = num_envs, tensors, final
+        self.metadata = {"autoreset_mode": AutoresetMode(mode)}
+        self.single_observation_space = gym.spaces.Dict(
+            {
+                "steps": gym.spaces.Box(0, np.inf, (), np.float32),
+                "names": gym.spaces.Box(0, np.inf, (1, 2), np.float64),
+            }
+        )
+        self.single_action_space = gym.spaces.Box(LOW, HIGH, (2, 1), np.float32)
+        self.lengths = np.array([LENGTHS[i % 4] for i in range(num_envs)])
+        self._memory: dict[str, Any] = {}
+        self.seeds: list[int | None] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        which = (options or {}).get("reset_mask")
+        if which is None:
+            self.seeds.append(seed)
+            self.episode, self.taken = np.ones(self.num_envs, int), np.zeros(self.num_envs, int)
+            self.over = np.zeros(self.num_envs, bool)
+        else:
+            assert self.metadata["autoreset_mode"] is AutoresetMode.DISABLED
+            self._begin(which)
+        return self._obs(), {}
+
+    def _begin(self, which: np.ndarray) -> None:
+        self.episode[which] += 1
+        self.taken[which] = 0
+        self.over[which] = False
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        assert isinstance(actions, torch.Tensor) == self._tensors and tuple(actions.shape) == (self.num_envs, 2, 1)
+        self.actions = np.asarray(actions).copy()
+        assert not ((self.actions < LOW) | (self.actions > HIGH)).any()
+        mode, ignored = self.metadata["autoreset_mode"], self.over.copy()
+        assert mode is AutoresetMode.NEXT_STEP or not ignored.any()
+        self._begin(ignored)
+        self.taken += ~ignored
+        worlds = range(self.num_envs)
+        rewards = np.array([reward_of(i, self.episode[i], self.taken[i]) for i in worlds]) * ~ignored
+        done = (self.taken == self.lengths) & ~ignored
+        terminated = done & [terminates(i, self.episode[i]) for i in worlds]
+        info: dict[str, Any] = {"is_success": self._data(terminated), "speed": self._data(self.taken.copy())}
+        if mode is AutoresetMode.SAME_STEP and done.any():
+            if self._final:
+                info["final_obs"] = self._last(done)
+            info |= {"final_info": info.copy(), "speed": self._data(self.taken * ~done)}  # of the new episodes 0
+            self._begin(done)
+        else:
+            self.over = done
+        return self._obs(), self._data(rewards), self._data(terminated), self._data(done & ~terminated), info
+
+    def _last(self, done: np.ndarray) -> Any:
+        obs = self._numbers()
+        if self._tensors:  # one batch, as of simulators on a GPU
+            return {key: torch.tensor(value) for key, value in obs.items()}
+        last = np.full(self.num_envs, None, object)
+        for index in np.flatnonzero(done):
+            last[index] = {key: value[index] for key, value in obs.items()}
+        return last
+
+    def _numbers(self) -> dict[str, np.ndarray]:
+        names = np.stack([np.arange(self.num_envs), self.episode], axis=1).astype(np.float64)
+        return {"steps": self.taken.astype(np.float32), "names": names[:, None]}
+
+    def _obs(self) -> Any:
+        for key, value in self._numbers().items():
+            self._memory.setdefault(key, self._data(value.copy()))[:] = self._data(value)
+        return self._memory
+
+    def _data(self, values: np.ndarray) -> Any:
+        return torch.tensor(values) if self._tensors else values
+
+
+class SavedCountingVec(CountingVec):
+    """It also offers its state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: torch.tensor(getattr(self, name)) for name in ("episode", "taken", "over")}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value.numpy().copy())
+
+
+gym.register("Counting-v0", vector_entry_point=CountingVec)
+gym.register("SavedCounting-v0", vector_entry_point=SavedCountingVec)
+gym.register("NoModeCounting-v0", vector_entry_point="counting:NoMode")
+
+
+class NoMode(CountingVec):
+    def __init__(self, num_envs: int):
+        super().__init__(num_envs)
+        self.metadata = {}

@@ -1,0 +1,226 @@
+"""Simulators of one's own: which rows, returns and logs come of them, in every mode; resumed, and refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import probes
+import pytest
+import torch
+from counting import HIGH, LENGTHS, LOW, CountingVec, reward_of, terminates
+from runs import RUN, assert_same, at_step, go_on, rows, run_until
+
+from envs.simulator import Simulator
+from run.loop import ROW_OF_EACH
+from train import Workspace
+from utils import UserError
+
+GAMMA = 0.5
+SMALL = (*RUN, "agent.discount=0.5", "num_envs=4", "num_eval_episodes=3", "min_buffer_size=30", "updates_per_step=0.2")
+MODES = ["NextStep", "SameStep", "Disabled"]
+KINDS = [(mode, "env_kwargs.tensors=false") for mode in MODES]
+KINDS += [(mode, tensors) for mode in MODES[1:] for tensors in ("env_kwargs.tensors=true", "replay_storage=device")]
+
+
+def counting(mode: str, *more: str, env: str = "Counting-v0") -> tuple[str, ...]:
+    tensors = ("env_kwargs.tensors=true",) if "replay_storage=device" in more else ()
+    return f"env=counting:{env}", f"env_kwargs.mode={mode}", *SMALL, *tensors, *more
+
+
+def expected_row(world: int, episode: int, taken: int, n: int) -> tuple[float, list[float], float]:
+    """Reward, next observation and discount of the row that begins there."""
+    length = LENGTHS[world % 4]
+    stop = min(taken + n, length)
+    reward = sum(GAMMA**k * reward_of(world, episode, taken + k + 1) for k in range(stop - taken))
+    ends = stop == length and terminates(world, episode)
+    return reward, [world, episode, stop], 0.0 if ends else GAMMA ** (stop - taken - 1)
+
+
+def stored(run: Workspace) -> dict[tuple[int, int, int], tuple[float, list[float], float]]:
+    """The rows of a run, by their first observation: world, episode, steps."""
+    buffer = run.replay_buffer
+    batch = buffer.stored(0, buffer.num_added)
+    keys = [tuple(int(value) for value in obs) for obs in batch.obs]
+    assert len(set(keys)) == len(keys)
+    values = zip(batch.reward[:, 0].tolist(), batch.next_obs.tolist(), batch.discount[:, 0].tolist(), strict=True)
+    return dict(zip(keys, values, strict=True))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(("mode", "kind"), KINDS)
+def test_every_row_has_the_observation_behind_it_and_bootstraps_unless_it_terminated(
+    tmp_path: Path, mode: str, kind: str, n: int
+) -> None:
+    run = probes.train(tmp_path, *counting(mode, kind, f"n_step={n}"))
+    found = stored(run)
+    assert found == {key: expected_row(*key, n) for key in found}
+    assert len(found) + run.loop.n_step.num_pending == run.step == 160  # no ignored step is one, or a row
+    for world in range(4):
+        begun = [key[1:] for key in found if key[0] == world]
+        last = max(begun)
+        assert begun == [(e, t) for e in range(1, last[0] + 1) for t in range(LENGTHS[world]) if (e, t) <= last]
+    assert run.agent.num_updates > 10
+    is_on_device = kind.startswith("replay_storage")
+    assert (not run.replay_buffer.rows.any()) == is_on_device  # its rows were never on the host
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_without_last_observations_a_time_out_bootstraps_from_the_one_before(tmp_path: Path, tensors: bool) -> None:
+    kwargs = f"env_kwargs.tensors={tensors}", "env_kwargs.final=false"
+    found = stored(probes.train(tmp_path, *counting("SameStep", *kwargs)))
+    timed_out = 0
+    for (world, episode, taken), row in found.items():
+        reward, next_obs, discount = expected_row(world, episode, taken, 1)
+        if next_obs[2] == LENGTHS[world]:
+            next_obs[2] -= 1
+            timed_out += discount > 0
+        assert row == (reward, next_obs, discount)
+    assert timed_out > 10
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode: str) -> None:
+    run = probes.train(tmp_path, *counting(mode, "info_keys.speed=sum"))
+    returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
+    evaluated = rows(tmp_path / "eval.csv")[-1]
+    assert float(evaluated["episode_reward"]) == run.last_return == np.mean(returns)
+    assert float(evaluated["info_is_success"]) == np.mean([terminates(i, 1) for i in range(3)])
+    assert float(evaluated["info_speed"]) == np.mean([sum(range(1, LENGTHS[i] + 1)) for i in range(3)])
+    whole = [row for row in rows(tmp_path / "train.csv") if row["info_speed"]]
+    by_length = {length: length * (length + 1) / 2 for length in LENGTHS}
+    assert all(float(row["info_speed"]) == by_length[int(row["episode_length"])] for row in whole) and len(whole) > 30
+
+
+def test_of_many_worlds_the_episodes_that_end_together_are_one_row_of_their_means(tmp_path: Path) -> None:
+    num_envs = ROW_OF_EACH + 4
+    few = f"num_envs={num_envs}", f"num_train_steps={7 * num_envs}", "eval_frequency=10_000", "checkpoint_frequency=0"
+    probes.train(tmp_path, *counting("Disabled", *few))
+    logged = rows(tmp_path / "train.csv")
+    expected, done = [], 0
+    for step in range(1, 8):
+        ended = [i for i in range(num_envs) if step % LENGTHS[i % 4] == 0]
+        episodes = [step // LENGTHS[i % 4] for i in ended]
+        returns = [
+            sum(reward_of(i, e, k + 1) for k in range(LENGTHS[i % 4])) for i, e in zip(ended, episodes, strict=True)
+        ]
+        done += len(ended)
+        expected += [(done, np.mean(returns), np.mean([LENGTHS[i % 4] for i in ended]))] if ended else []
+    got = [(int(row["episode"]), float(row["episode_reward"]), float(row["episode_length"])) for row in logged]
+    assert len(logged) == len(expected) + 1  # and those that the run's end cut short
+    np.testing.assert_allclose(got[:-1], expected, rtol=1e-6)
+
+
+def test_the_preset_makes_two_updates_for_every_step_of_all_worlds(tmp_path: Path) -> None:
+    few = "num_envs=8", "num_train_steps=400", "num_seed_steps=80", "agent.batch_size=16"
+    small = *probes.SMALL[:5], *few, "preset=many_worlds", "replay_buffer_capacity=1000", "eval_frequency=1000"
+    run = probes.train(tmp_path, *small, "env=counting:Counting-v0", "env_kwargs.mode=SameStep")
+    assert run.agent.num_updates == 2 * (400 - 80) // 8
+
+
+def killed(folder: Path, *overrides: str) -> Workspace:
+    run_until(folder, 77, *overrides)
+    return go_on(folder)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["NextStep", *(pytest.param(mode, marks=pytest.mark.thorough) for mode in MODES[1:]), "replay_storage=device"],
+)
+def test_with_a_state_of_its_own_it_resumes_to_the_same_bytes(tmp_path: Path, kind: str) -> None:
+    mode = kind if kind in MODES else "SameStep"
+    own = counting(mode, "n_step=3", "info_keys.speed=sum", *([kind] if kind != mode else []), env="SavedCounting-v0")
+    probes.train(tmp_path / "straight", *own)
+    killed(tmp_path / "run", *own)
+    assert_same(tmp_path / "run", tmp_path / "straight")
+
+
+def test_without_one_it_begins_new_episodes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_until(tmp_path, 77, *counting("NextStep", "n_step=3"))
+    seeds: list[Any] = []
+    reset = CountingVec.reset
+
+    def noted(env: CountingVec, **how: Any) -> Any:
+        result = reset(env, **how)
+        env.episode += 10  # to tell them apart
+        seeds.append(how.get("seed"))
+        return env._obs(), result[1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CountingVec, "reset", noted)
+        continued = go_on(tmp_path)
+    assert capsys.readouterr().out.count("a resumed run begins its episodes anew") == 2
+    assert len(set(seeds)) == len(seeds)
+    found = stored(continued)
+    assert found == {key: expected_row(*key, 3) for key in found}
+    assert {key[1] > 10 for key in found} == {True, False}
+    assert continued.step >= 160
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("action_repeat=2",), r"action_repeat=2: env=counting:Counting-v0 is a simulator .* needs action_repeat=1"),
+        (("async_envs=true",), r"async_envs=True: "),
+        (("from_pixels=true",), r"from_pixels"),
+        (("env_wrappers=[{_target_: gymnasium.wrappers.ClipReward, min_reward: 0}]",), r"env_wrappers: ClipReward ca"),
+        (("env=counting:NoModeCounting-v0",), r"metadata\['autoreset_mode'\] is None; .*AutoresetMode\.SAME_STEP"),
+        (("env_kwargs={wrong: 1}",), r"env_kwargs\.wrong=1: .* there are final, max_episode_steps, mode, ten"),
+        (("env_kwargs={mode: Sometimes}",), r"cannot be built .*Sometimes"),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path: Path, overrides: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        probes.workspace(tmp_path, "env=counting:Counting-v0", "num_envs=4", *overrides)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_wrapper_of_vector_environments_goes_around_it(tmp_path: Path) -> None:
+    wrapper = "env_wrappers=[{_target_: gymnasium.wrappers.vector.ClipReward, max_reward: 150}]"
+    found = stored(probes.train(tmp_path, *counting("Disabled", wrapper)))
+    assert max(reward for reward, *_ in found.values()) == 150
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_actions_reach_it_within_its_bounds(tensors: bool) -> None:
+    env = CountingVec(2, "Disabled", tensors)
+    simulator = Simulator(env, "counting", 1)
+    simulator.reset(options={"reset_mask": np.ones(2, bool)})
+    simulator.step(np.array([[-1.0, 1.0], [0.0, 0.5]], np.float32))
+    assert env.actions[:, :, 0].tolist() == [[LOW, HIGH], [1.0, 2.0]]
+
+
+@pytest.mark.parametrize("what", ["action", "observation"])
+def test_tensors_that_are_not_finite_end_the_run(tmp_path: Path, what: str) -> None:
+    run = probes.workspace(tmp_path, *counting("SameStep", "replay_storage=device"))
+    env: Any = run.envs.env  # type: ignore[union-attr]
+
+    def spoil() -> None:
+        if what == "observation":
+            env.taken = np.where(np.arange(4) == 2, np.nan, env.taken)
+        else:
+            for parameter in run.agent.actor.parameters():
+                parameter.data.fill_(torch.nan)
+
+    at_step(run, 100, spoil)
+    with pytest.raises(Exception, match=rf"{what}\[{2 if what == 'observation' else 0}\] is not finite"):
+        run.run()
+    run.close()
+
+
+def test_first_episodes_are_cut_so_that_worlds_do_not_end_together() -> None:
+    env = CountingVec(400, "Disabled")
+    env.lengths[:] = 50
+    simulator = Simulator(env, "counting", 1, first_steps=50)
+    simulator.reset(options={"reset_mask": np.ones(400, bool)})
+    cut = []
+    for _ in range(100):
+        next_obs, _, terminated, truncated, _ = simulator.step(np.zeros((400, 2), np.float32))
+        done = terminated | truncated
+        cut.append(int(done.sum()))
+        assert (
+            truncated[done]
+            == (next_obs[done][:, 2] < 50)
+            | ~np.array([terminates(int(world), int(episode)) for world, episode, _ in next_obs[done]], bool)
+        ).all()
+        simulator.reset(options={"reset_mask": done})
+    assert max(cut) < 30 and sum(cut) == 800  # each world ends twice
