@@ -51,7 +51,9 @@ class Bring(Arm):
     def __init__(self, model: Any, task: Any):
         super().__init__(model, [task._object], task._target)
         self.peg = task._use_peg
-        names = "peg target_peg peg_tip target_peg_tip peg_grasp grasp peg_pinch pinch" if self.peg else "ball target_ball"
+        names = (
+            "peg target_peg peg_tip target_peg_tip peg_grasp grasp peg_pinch pinch" if self.peg else "ball target_ball"
+        )
         sites = [model.site(name).id for name in names.split()]
         self.pairs = sites[::2], sites[1::2]
 
