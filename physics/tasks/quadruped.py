@@ -20,6 +20,7 @@ def sensors_of(model: Any, *kinds: Any) -> list[int]:
 
 class Quadruped(Task):
     """The observation that its tasks share, and an upright torso."""
+
     def __init__(self, model: Any, task: Any):
         del task
         self.torso, (self.angles, self.velocities) = model.body("torso").id, joints(model)
