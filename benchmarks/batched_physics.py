@@ -34,9 +34,9 @@ RESULT = ROOT / "benchmarks" / "results" / "batched_physics.json"
 ENGINES: tuple[Literal["suite", "batched"], ...] = ("suite", "batched")
 TASKS = ("cheetah_run", "walker_run", "hopper_hop", "humanoid_run")
 NUM_ENVS, ROUNDS, STEPS = 64, 15, 4
-RUNS = {  # whole runs, shortened
-    "cheetah_run preset=fast": ["env=cheetah_run", "preset=fast", "num_train_steps=12000"],
-    "dog_run preset=strong": ["env=dog_run", "preset=strong", "num_train_steps=4000", "num_seed_steps=1000"],
+RUNS = {  # whole runs, shortened, with as many episodes of evaluation for each step
+    "cheetah_run preset=fast": ["env=cheetah_run", "preset=fast", "num_train_steps=16000", "num_eval_episodes=6"],
+    "dog_run preset=strong": ["env=dog_run", "preset=strong", "num_train_steps=6000", "num_eval_episodes=2"],
 }
 THREADED = (1, 2, 4, 10, 64)  # worlds
 

@@ -4,10 +4,10 @@ import sys
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-import mujoco
 import numpy as np
 
 Array = Any  # numpy's, or torch's: only operations that both have are used on states
+HINGE = 3  # mjJNT_HINGE of MuJoCo's mjtJoint
 XX, XY, XZ, YX, YY, YZ, ZX, ZY, ZZ = range(9)  # columns of xmat; XZ is the world's x of a body's own z axis
 
 
@@ -48,7 +48,7 @@ def sensors(model: Any, *names: str) -> list[int]:
 
 def joints(model: Any, *names: str) -> tuple[list[int], list[int]]:
     """Returns the places of these hinges and slides in `qpos` and in `qvel`; without names, of all hinges."""
-    found = [model.joint(name).id for name in names] or model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
+    found = [model.joint(name).id for name in names] or model.jnt_type == HINGE
     return model.jnt_qposadr[found].tolist(), model.jnt_dofadr[found].tolist()
 
 

@@ -89,7 +89,7 @@ def why_not_batched(cfg: Settings) -> str:
         "from_pixels=true renders every step": cfg.from_pixels,
         "async_envs=true wants a process for each environment": cfg.async_envs,
         "env_wrappers go around one environment": bool(cfg.env_wrappers),
-        "info_keys are of one environment's info": bool(cfg.info_keys.keys() - AUTO_INFO_KEYS),
+        "info_keys are of one environment's info": cfg.info_keys not in ({}, AUTO_INFO_KEYS),
         "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not cfg.env_kwargs.get(
             "legacy_step", True
         ),

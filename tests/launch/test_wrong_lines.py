@@ -134,6 +134,8 @@ SHAPES = [  # what no machine has the memory, or the time, for
     (f"{P} agent=tqc agent.critic.head.num_quantiles=1000000000", "bytes"),
     (f"{P} num_envs=100000", "num_envs=100000"),
     (f"{P} num_envs=100000 async_envs=true", "num_envs=100000"),
+    (f"{P} physics=batched", "physics=batched: it serves tasks of the Control Suite (env=Pendulum-v1); choose auto"),
+    ("env=cheetah_run physics=batched async_envs=true", "physics=batched: async_envs=true wants a process for each"),
     (f"{P} updates_per_step=1e9", "updates_per_step=1000000000"),
     (f"{P} num_threads=100000", "num_threads=100000"),
     (f"{P} num_eval_episodes=1000000000", "num_eval_episodes"),

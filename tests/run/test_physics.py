@@ -1,6 +1,7 @@
 """`physics=batched`: the bytes of `physics=suite`, resumed runs, and where it cannot serve."""
 
 from pathlib import Path
+from typing import Any
 
 import composed
 import numpy as np
@@ -8,7 +9,7 @@ import probes
 import pytest
 from runs import RUN, assert_same, go_on, run_until
 
-from run.environments import SuiteMaker, env_maker, is_batched
+from run.environments import SuiteMaker, env_maker, is_batched, make_train_envs
 from utils import UserError
 
 SHORT = ("env=hopper_stand", "env_kwargs.time_limit=0.6", *RUN)  # episodes of 30 steps
@@ -23,12 +24,16 @@ def test_it_has_the_bytes_of_the_suite(tmp_path: Path, more: tuple[str, ...]) ->
     assert_same(tmp_path / "batched", tmp_path / "suite")
 
 
-@pytest.mark.parametrize("goes_on_with", ["batched", "suite"])
-def test_a_run_that_was_killed_goes_on_in_mid_episode(tmp_path: Path, goes_on_with: str) -> None:
+@pytest.mark.parametrize("overrides", [["physics=suite"], []])
+def test_a_run_that_was_killed_goes_on_in_mid_episode(tmp_path: Path, overrides: list[str]) -> None:
+    """By either engine, and without the key, as a run of an older version: it is batched then."""
     run = (*SHORT, "num_envs=2", "save_video=false")
-    probes.train(tmp_path / "straight", *run, "physics=batched")
-    run_until(tmp_path / "killed", 110, *run, "physics=batched")
-    go_on(tmp_path / "killed", f"physics={goes_on_with}")
+    probes.train(tmp_path / "straight", *run)
+    run_until(tmp_path / "killed", 110, *run)
+    config = tmp_path / "killed/config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("physics: auto\n", ""), encoding="utf-8")
+    resumed = go_on(tmp_path / "killed", *overrides)
+    assert hasattr(resumed.envs, "_worlds") == (not overrides)
     assert_same(tmp_path / "killed", tmp_path / "straight")
 
 
@@ -53,9 +58,7 @@ def test_worlds_that_are_at_different_steps_are_restored() -> None:
     again.close()
 
 
-def composed_envs() -> "probes.Any":
-    from run.environments import make_train_envs
-
+def composed_envs() -> Any:
     return make_train_envs(composed.settings("env=hopper_hop", "num_envs=2"))
 
 
@@ -67,6 +70,7 @@ def composed_envs() -> "probes.Any":
         (("env=cheetah_run", "async_envs=true"), "async_envs=true wants a process for each environment"),
         (("env=cheetah_run", "agent=drq"), "from_pixels=true renders every step"),
         (("env=cheetah_run", "info_keys.discount=last"), "info_keys are of one environment's info"),
+        (("env=cheetah_run", "info_keys.is_success=sum"), "info_keys are of one environment's info"),
         (("env=cheetah_run", "env_kwargs.legacy_step=false"), "env_kwargs.legacy_step=false"),
         (
             ("env=cheetah_run", "env_wrappers=[{_target_: gymnasium.wrappers.ClipReward, min_reward: 0}]"),
