@@ -64,7 +64,7 @@ def norm(x: Array) -> Array:
 
 
 def in_frame(vectors: Array, xmat: Array) -> Array:
-    """Returns vectors (N, 3) or (N, k, 3) of the world in the frames of bodies (N, 9), rounded as dm_control's products.
+    """Returns vectors (N, 3) or (N, k, 3) of the world in the frames of bodies (N, 9), rounded as dm_control does.
 
     Returns:
         (N, 3) or (N, 3 k).

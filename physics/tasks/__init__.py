@@ -8,7 +8,8 @@ from physics.task import Task
 
 def find(domain: str, task: str) -> type[Task] | None:
     """Returns the class of a task of the suite; None if it has none here."""
-    if find_spec(f"{__name__}.{domain}") is None:
+    module = f"{__name__}.{domain.lower()}"
+    if find_spec(module) is None:
         return None
-    tasks: dict[str, type[Task]] = import_module(f"{__name__}.{domain}").TASKS
+    tasks: dict[str, type[Task]] = import_module(module).TASKS
     return tasks.get(task)

@@ -6,7 +6,7 @@ from physics.task import Array, Task, joints, namespace, norm
 from physics.tolerance import tolerance
 
 CLOSE = 0.01  # m
-ARM = "arm_root arm_shoulder arm_elbow arm_wrist finger fingertip thumb thumbtip".split()
+ARM = ["arm_root", "arm_shoulder", "arm_elbow", "arm_wrist", "finger", "fingertip", "thumb", "thumbtip"]
 
 
 class Arm(Task):
@@ -18,14 +18,13 @@ class Arm(Task):
     """
 
     model_fields = ("body_pos", "body_quat")
+    axes = "xzy"  # the order of a prop's velocities
 
     def __init__(self, model: Any, props: list[str], target: str):
         self.angles, self.speeds = joints(model, *ARM)
         _, self.prop_speeds = joints(model, *(f"{prop}_{axis}" for prop in props for axis in self.axes))
         self.hand, self.target = model.body("hand").id, model.body(target).id
         self.props = [model.body(prop).id for prop in props]
-
-    axes = "xzy"  # the order of a prop's velocities
 
     def observation(self, state: Any) -> tuple[Array, ...]:
         angles, touch = state.qpos[:, self.angles], state.sensordata
