@@ -5,16 +5,18 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from settings.obs_spec import ObsSpec
+
 
 class EnvSpec(NamedTuple):
-    """The shapes of an environment's observations and actions. Observations with more than one axis are images.
+    """The shapes of an environment's observations and actions.
 
     Attributes:
-        obs_shape: (obs_dim,), or (channels, height, width) of an image.
+        obs: what an observation is made of.
         action_shape: (action_dim,); each component of an action is in [-1, 1].
     """
 
-    obs_shape: tuple[int, ...]
+    obs: ObsSpec
     action_shape: tuple[int, ...]
 
     @classmethod
@@ -23,25 +25,29 @@ class EnvSpec(NamedTuple):
 
     @classmethod
     def of_spaces(cls, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> "EnvSpec":
-        return cls(tuple(observation_space.shape or ()), tuple(action_space.shape or ()))
+        obs = getattr(observation_space, "obs_spec", None) or ObsSpec.of_shape(tuple(observation_space.shape or ()))
+        return cls(obs, tuple(action_space.shape or ()))
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        return self.obs.shape
 
     @property
     def obs_dim(self) -> int:
-        return int(np.prod(self.obs_shape))
+        return self.obs.image_bytes + self.obs.vector_dim
 
     @property
     def action_dim(self) -> int:
         return self.action_shape[0]
 
-    @property
-    def is_image(self) -> bool:
-        return len(self.obs_shape) > 1
-
     def agent_arguments(self) -> dict[str, Any]:
-        """Returns the arguments of an agent's constructor that depend on it; `obs_shape` only for images."""
-        images = {"obs_shape": list(self.obs_shape)} if self.is_image else {}
-        return {"obs_dim": self.obs_dim, **images, "action_dim": self.action_dim, "action_range": [-1.0, 1.0]}
+        """Returns the arguments of an agent's constructor that depend on it. Of its `obs`, all but the width."""
+        obs = self.obs
+        parts: dict[str, Any] = {"obs_shape": list(obs.image)} if obs.image else {}
+        parts |= {"vector_dim": obs.vector_dim} if obs.is_mixed else {}
+        parts |= {"obs_groups": list(obs.groups)} if obs.groups else {}
+        return {"obs_dim": self.obs_dim, **parts, "action_dim": self.action_dim, "action_range": [-1.0, 1.0]}
 
     def zero_obs(self) -> np.ndarray:
-        """Returns an observation of zeros: uint8 for images, float32 otherwise."""
-        return np.zeros(self.obs_shape, np.uint8 if self.is_image else np.float32)
+        """Returns an observation of zeros: uint8 with images, float32 otherwise."""
+        return np.zeros(self.obs_shape, self.obs.dtype)

@@ -38,7 +38,6 @@ def test_names_of_either_family(name: str) -> None:
         ),
         ("", "no such task"),
         ("CartPole-v1", "needs a Box"),
-        ("ProbeMixed-v0", r"images beside vectors \(camera, speed\)"),
         ("ProbeCube-v0", r"observations are images \(8, 8, 8\)"),
         ("ProbeSequences-v0", "cannot be flattened"),
     ],

@@ -9,6 +9,7 @@ from agent.toolkit.noise import Noise
 from replay_buffer import Batch
 from run.agents import build_agent
 from run.env_spec import EnvSpec
+from settings.obs_spec import ObsSpec
 
 OBS_DIM, ACTION_DIM = 17, 6
 IMAGE, STACK = (6, 12, 12), 2  # two frames of three channels
@@ -28,7 +29,9 @@ def make_agent(
     torch.manual_seed(0)
     cfg = composed.settings(*overrides)
     from_images = bool(cfg.agent["encoder"]) if images is None else images
-    return build_agent(cfg, EnvSpec(IMAGE if from_images else (obs_dim,), (action_dim,)), torch.device(device))
+    return build_agent(
+        cfg, EnvSpec(ObsSpec.of_shape(IMAGE if from_images else (obs_dim,)), (action_dim,)), torch.device(device)
+    )
 
 
 def make_batch(size: int, images: bool = False) -> Batch:

@@ -186,7 +186,7 @@ def make_buffer(storage: str, device: torch.device = CPU, images: bool = False) 
 
 def buffer_for(agent: Any, storage: str) -> ReplayBuffer:
     """One that holds what the agent sees."""
-    return make_buffer(storage, agent.device, images="obs_shape" in agent.observations.shapes)
+    return make_buffer(storage, agent.device, images=agent.observations.spec.image is not None)
 
 
 def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str, Any]]:

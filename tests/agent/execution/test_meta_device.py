@@ -74,7 +74,7 @@ def train(agent: Any, logger: Logger, updates: int) -> Watched:
     """Updates, with steps of the environment between them."""
     watched = Watched(agent)
     agent.execution = Captured(watched)
-    buffer = make_buffer("device", META, images="obs_shape" in agent.observations.shapes)
+    buffer = make_buffer("device", META, images=agent.observations.spec.image is not None)
     ends = np.array([False, True])
     for step in range(1, updates + 1):
         agent.update(buffer, logger, step)
@@ -125,7 +125,7 @@ def test_a_batch_reaches_the_device_without_a_wait(storage: str, images: bool) -
 @pytest.mark.parametrize("name", QUICK)
 def test_acting_fetches_the_actions_and_nothing_else(name: str) -> None:
     agent = make(*QUICK[name], *delayed(name))
-    images = "obs_shape" in agent.observations.shapes
+    images = agent.observations.spec.image is not None
     obs = np.zeros((3, *IMAGE), np.uint8) if images else np.zeros((3, OBS_DIM), np.float32)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         agent.act(obs)
