@@ -16,6 +16,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,16 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from agent.exported import INPUT, OUTPUT, Greedy, onnx_bytes, torchscript_bytes
+from agent.exported import OUTPUT, Greedy, Inputs, inputs_of, onnx_bytes, torchscript_bytes
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from agent.policy_file import load_policy, plain_policy
 from envs.episodes import EVAL_STREAM, episode_seed
+from envs.observations import ObsSpace
 from files.reading import checksum, read_bytes
 from files.tensors import save_plain
 from files.writing import NewFile, write_text
+from run.env_spec import EnvSpec
 from run.saving import best, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
 from study.runs import read
@@ -68,7 +71,9 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     env = source.make_env(False)
     own_actions = env.get_wrapper_attr("own_actions")
     obs = _observations(env, policy, source)
-    description = _description(source, kind, env)
+    to_inputs = partial(inputs_of, EnvSpec.of(env).obs)
+    example = to_inputs(obs[:8])
+    description = _description(source, kind, env, example)
     env.close()
     output = output or _default_output(source, kind)
     if kind == "policy" and (not policy_bundle.is_bundle(output) or output.resolve() == source.path):
@@ -81,9 +86,9 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
                 save_plain(plain_policy(policy), file)
             else:
                 greedy = Greedy(policy, own_actions)
-                file.write(onnx_bytes(greedy, obs[:8]) if kind == "onnx" else torchscript_bytes(greedy, obs[:8]))
+                file.write((onnx_bytes if kind == "onnx" else torchscript_bytes)(greedy, example))
             file.flush()
-            difference = worst_difference(_load(kind, new.partial, own_actions), policy, obs, own_actions)
+            difference = worst_difference(_load(kind, new.partial, own_actions, to_inputs), policy, obs, own_actions)
             if not difference <= TOLERANCE:
                 raise RunError(f"{output}: its actions are {difference:.1e} from the policy's, more than {TOLERANCE:g}")
             description |= {"worst_difference": difference, "sha256": checksum(new.partial)}
@@ -120,42 +125,51 @@ def _policy_of(source: RunPolicy) -> Policy:
 
 
 def _observations(env: gym.Env, policy: Policy, source: RunPolicy) -> np.ndarray:
-    """Observations of evaluation episodes: (NUM_CHECKED, obs_dim) float32, or (NUM_CHECKED, C, H, W) uint8."""
+    """Observations of evaluation episodes: (NUM_CHECKED, *obs_shape)."""
     observations: list[np.ndarray] = []
     episode, done, obs = 0, True, np.zeros(0)
     while len(observations) < NUM_CHECKED:
         if done:
             obs, _ = env.reset(seed=episode_seed(source.cfg.seed, EVAL_STREAM, source.step, episode))
             episode += 1
-        observations.append(np.asarray(obs, np.float32 if obs.ndim == 1 else np.uint8))
+        observations.append(np.asarray(obs))
         obs, _, terminated, truncated, _ = env.step(policy.act(observations[-1]))
         done = terminated or truncated
     return np.stack(observations)
 
 
-def _description(source: RunPolicy, kind: str, env: gym.Env) -> dict[str, Any]:
+def _description(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> dict[str, Any]:
     cfg, own_actions = source.cfg, env.get_wrapper_attr("own_actions")
-    obs_shape = list(env.observation_space.shape or ())
-    obs_dtype = "float32" if len(obs_shape) == 1 else "uint8"
     action_dtype = "int64" if own_actions.is_discrete else "float32"
+    inputs: list[dict[str, Any]] = [
+        {"name": name, "shape": ["batch", *rows.shape[1:]], "dtype": str(rows.dtype)} for name, rows in example.items()
+    ]
+    if isinstance(space := env.observation_space, ObsSpace) and space.obs_spec.vector_dim:
+        for each in inputs:
+            each |= {"keys": space.keys["image" if each["dtype"] == "uint8" else "vector"]}
+            each |= {"frame_stack": space.obs_spec.frame_stack}
     settings = {"settings": dataclasses.asdict(cfg)} if kind == "policy" else {}
-    return {
-        "format": FORMAT,
-        "kind": kind,
-        "task": cfg.env,
-        "agent": cfg.agent["name"],
-        "step": source.step,
-        "input": {"name": INPUT, "shape": ["batch", *obs_shape], "dtype": obs_dtype},
-        "output": {"name": OUTPUT, "shape": ["batch", *own_actions.low.shape], "dtype": action_dtype},
-        "action_low": own_actions.low.tolist(),
-        "action_high": own_actions.high.tolist(),
-        "action_dtype": str(own_actions.dtype),
-        "action_repeat": cfg.action_repeat,
-        "env_kwargs": dict(cfg.env_kwargs),
-        "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
-        "control_rate_hz": 1 / seconds_per_step(env, 1),
-        "return": source.evaluation if policy_bundle.is_bundle(source.path) else _return_of(source),
-    } | settings
+    return (
+        {
+            "format": FORMAT,
+            "kind": kind,
+            "task": cfg.env,
+            "agent": cfg.agent["name"],
+            "step": source.step,
+            "input": inputs[0],
+            "output": {"name": OUTPUT, "shape": ["batch", *own_actions.low.shape], "dtype": action_dtype},
+            "action_low": own_actions.low.tolist(),
+            "action_high": own_actions.high.tolist(),
+            "action_dtype": str(own_actions.dtype),
+            "action_repeat": cfg.action_repeat,
+            "env_kwargs": dict(cfg.env_kwargs),
+            "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
+            "control_rate_hz": 1 / seconds_per_step(env, 1),
+            "return": source.evaluation if policy_bundle.is_bundle(source.path) else _return_of(source),
+        }
+        | ({"inputs": inputs} if len(inputs) > 1 else {})
+        | settings
+    )
 
 
 def _return_of(source: RunPolicy) -> dict[str, float | None] | None:
@@ -170,7 +184,7 @@ def _return_of(source: RunPolicy) -> dict[str, float | None] | None:
     return {"step": int(step), "mean": mean, "std": stds.get(step)}
 
 
-def _load(kind: str, path: Path, own_actions: Any) -> Act:
+def _load(kind: str, path: Path, own_actions: Any, to_inputs: Callable[[np.ndarray], Inputs]) -> Act:
     """Loads the written file."""
     if kind == "policy":
         policy = load_policy(path)
@@ -183,12 +197,12 @@ def _load(kind: str, path: Path, own_actions: Any) -> Act:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch recommends other formats
             program = torch.jit.load(io.BytesIO(data))
-        return lambda obs: program(torch.from_numpy(obs)).numpy()
+        return lambda obs: program(*map(torch.from_numpy, to_inputs(obs).values())).numpy()
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
     import onnxruntime  # imported late: it is optional
 
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    return lambda obs: session.run([OUTPUT], {INPUT: obs})[0]
+    return lambda obs: session.run([OUTPUT], to_inputs(obs))[0]
 
 
 def worst_difference(act: Act, policy: Policy, obs: np.ndarray, own_actions: Any) -> float:

@@ -15,15 +15,26 @@ import torch
 from torch import nn
 
 from agent.policy import Policy
+from settings.obs_spec import ObsSpec
 
 INPUT, OUTPUT = "obs", "action"
-_ANY_BATCH = {INPUT: {0: torch.export.Dim("batch")}}
+INPUTS_OF_MIXED = ("image", "vector")
+Inputs = dict[str, np.ndarray]  # observations by the name of the graph's input
+
+
+def inputs_of(spec: ObsSpec, obs: np.ndarray) -> Inputs:
+    """The graph's inputs from observations (B, *shape): what the actor sees, images and vectors apart."""
+    seen = spec.of_actor(obs)
+    if not spec.is_mixed:
+        return {INPUT: seen}
+    parts = zip(INPUTS_OF_MIXED, spec.unpack(seen, np.float32), strict=True)
+    return {name: np.ascontiguousarray(part) for name, part in parts if part.size}
 
 
 class Greedy(nn.Module):
     """Maps an environment's observations to greedy actions within the environment's bounds.
 
-    It includes the observation normaliser and the critic, if the policy has them.
+    It includes the observation normaliser and the critic, if the policy has them. Images and vectors are two inputs.
 
     Args:
         policy: acts in [-1, 1], or by integers from 0.
@@ -41,25 +52,30 @@ class Greedy(nn.Module):
         self._shift = 0 if own_actions.is_discrete else own_actions.shift
         self._policy = policy
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """(B, obs_dim) -> (B, *action_shape), float32 or, of discrete actions, int64."""
+    def forward(self, obs: torch.Tensor, vector: torch.Tensor | None = None) -> torch.Tensor:
+        """(B, obs_dim), or images and (B, numbers beside them), -> (B, *action_shape), float32 or, of discrete actions,
+        int64."""
+        actor = self._policy.actor
+        if getattr(actor, "numbers", None) is not None and obs.dim() > 2:
+            features = actor.encoder.convolutions(obs)
+            obs = features if vector is None else torch.cat([features, vector], dim=1)
         action = self._policy.actions([obs])[0]
         return self.lowest + (action.reshape(-1, *self.lowest.shape) + self._shift) * self.halves
 
 
-def onnx_bytes(greedy: Greedy, example: np.ndarray) -> bytes:
+def onnx_bytes(greedy: Greedy, example: Inputs) -> bytes:
     """Returns the contents of an ONNX file that includes the weights.
 
     Args:
-        example: observations (B, obs_dim) to export with.
+        example: inputs to export with, B rows of each.
     """
     with torch.no_grad(), _quiet():
         program = torch.onnx.export(
             greedy.eval(),
-            (torch.from_numpy(example),),
-            input_names=[INPUT],
+            _tensors(example),
+            input_names=list(example),
             output_names=[OUTPUT],
-            dynamic_shapes=_ANY_BATCH,
+            dynamic_shapes=_any_batch(example),
             external_data=False,
             dynamo=True,
             verbose=False,
@@ -68,15 +84,24 @@ def onnx_bytes(greedy: Greedy, example: np.ndarray) -> bytes:
     return program.model_proto.SerializeToString()
 
 
-def torchscript_bytes(greedy: Greedy, example: np.ndarray) -> bytes:
+def torchscript_bytes(greedy: Greedy, example: Inputs) -> bytes:
     """Returns the contents of a TorchScript file that includes the weights; see onnx_bytes."""
-    inputs = torch.from_numpy(example)
+    inputs = _tensors(example)
     with torch.no_grad(), _quiet():
-        plain = torch.export.export(greedy.eval(), (inputs,), dynamic_shapes=_ANY_BATCH).module()
+        plain = torch.export.export(greedy.eval(), inputs, dynamic_shapes=_any_batch(example)).module()
         traced = torch.jit.trace(plain, inputs, check_trace=False)
         program = io.BytesIO()
         torch.jit.save(torch.jit.freeze(traced.eval()), program)
     return program.getvalue()
+
+
+def _tensors(example: Inputs) -> tuple[torch.Tensor, ...]:
+    return tuple(map(torch.from_numpy, example.values()))
+
+
+def _any_batch(example: Inputs) -> Any:
+    batch = torch.export.Dim("batch")
+    return tuple({0: batch} for _ in example)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,10 @@ class ObservationNormaliser(nn.Module, Validated):
         self.register_buffer("scale", torch.ones(obs_dim))
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """(..., obs_dim) -> (..., obs_dim), float32."""
+        """(..., obs_dim) -> (..., obs_dim), float32; also of the first numbers alone, which the actor's group is."""
+        width = obs.shape[-1]
+        if width < len(self.shift):
+            return (obs - self.shift[:width]).mul_(self.scale[:width])
         return (obs - self.shift).mul_(self.scale)
 
     @torch.no_grad()

@@ -1,6 +1,6 @@
-"""Observations as networks take them: vectors, or images with an encoder and augmented views.
+"""Observations as networks take them: vectors, or images with an encoder and augmented views, alone or with vectors.
 
-An algorithm calls the same methods for both; for vectors they return their arguments.
+An algorithm calls the same methods for all; for vectors they return their arguments.
 """
 
 from functools import partial
@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import torch
 
-from agent.networks.encoder import EncoderFactory, FromImages, ImageShape
+from agent.networks.encoder import EncoderFactory, FromImages, FromNumbers
 from agent.toolkit.frozen import frozen_view
 from agent.toolkit.noise import Noise
 from replay_buffer import Batch, WeightedBatch
+from settings.obs_spec import ObsSpec
 from settings.types import Factory, Interface
 from utils import UserError
 
@@ -20,16 +21,26 @@ SHOWN = 4  # rows of a batch that are logged as images
 
 
 class Vectors:
-    """Observations that are vectors of width obs_dim."""
+    """Observations that are vectors."""
 
     num_views = 1
 
-    def __init__(self, obs_dim: int):
-        self.shapes: dict[str, Any] = {"obs_dim": obs_dim}
+    def __init__(self, spec: ObsSpec):
+        self.spec = spec
 
-    def factory(self, network: Factory) -> Factory:
-        """Turns the factory of a network for vectors into one for these observations, called with `shapes`."""
-        return network
+    def factory(self, network: Factory, of_actor: bool) -> tuple[Factory, dict[str, Any]]:
+        """Turns the factory of a network for vectors into one for these observations.
+
+        Args:
+            of_actor: whether the network sees what the actor does; otherwise what critics do.
+
+        Returns:
+            The factory, and the shapes that it is called with.
+        """
+        start, stop = self.spec.seen(of_actor)
+        if self.spec.groups:
+            network = partial(FromNumbers, network=network, start=start)
+        return network, {"obs_dim": stop - start}
 
     def share(self, network: Any, learns_encoder: bool) -> None:
         """Lets a network that was built in this way share the convolutions of its agent."""
@@ -60,12 +71,12 @@ class Vectors:
 
 
 class Images(Vectors):
-    """Observations that are images, uint8, with convolutions that the agent's networks share.
+    """Observations with images, uint8, and convolutions that the agent's networks share.
 
     Args:
         encoder: factory of the encoders (agent.networks.encoder).
         augmentation: factory of the augmentation (agent.augmentation); None is one view, the image itself.
-        obs_shape: (C, H, W).
+        spec: of the observations.
         device: of the networks.
     """
 
@@ -73,18 +84,20 @@ class Images(Vectors):
         self,
         encoder: EncoderFactory,
         augmentation: AugmentationFactory | None,
-        obs_shape: ImageShape,
+        spec: ObsSpec,
         device: torch.device,
     ):
-        self.shapes = {"obs_shape": obs_shape}
+        super().__init__(spec)
         self._encoder = encoder
         self._augment = None if augmentation is None else augmentation()
         self.num_views = 1 if self._augment is None else self._augment.num_views
-        self._learned = encoder(obs_shape=obs_shape).to(device).convolutions
+        self._learned = encoder(obs_shape=spec.image).to(device).convolutions
         self._constant = frozen_view(self._learned)
 
-    def factory(self, network: Factory) -> Factory:
-        return partial(FromImages, encoder=self._encoder, network=network)
+    def factory(self, network: Factory, of_actor: bool) -> tuple[Factory, dict[str, Any]]:
+        start, stop = self.spec.seen(of_actor)
+        numbers: dict[str, Any] = {"start": start, "num_numbers": stop - start} if self.spec.is_mixed else {}
+        return partial(FromImages, encoder=self._encoder, network=network, **numbers), {"obs_shape": self.spec.image}
 
     def share(self, network: Any, learns_encoder: bool) -> None:
         network.encoder.convolutions = self._learned if learns_encoder else frozen_view(self._learned)
@@ -93,14 +106,25 @@ class Images(Vectors):
         if self._augment is None:
             return batch
         count, rows = self.num_views, len(batch.obs)
-        obs, next_obs = (self._augment(images, noise.uniform(2, count, rows)) for images in (batch.obs, batch.next_obs))
+        obs, next_obs = (self._views(o, noise.uniform(2, count, rows)) for o in (batch.obs, batch.next_obs))
         action, reward, discount = (tensor.repeat(count, 1) for tensor in (batch.action, batch.reward, batch.discount))
         views = batch._replace(obs=obs, action=action, reward=reward, next_obs=next_obs, discount=discount)
         return views._replace(weight=views.weight.repeat(count)) if isinstance(views, WeightedBatch) else views
 
+    def _views(self, obs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+        assert self._augment is not None
+        if not self.spec.is_mixed:
+            return self._augment(obs, uniform)
+        images, _ = self.spec.unpack(obs, torch.float32)
+        views = self._augment(images, uniform).flatten(1)
+        return torch.cat([views, obs[:, self.spec.image_bytes :].repeat(self.num_views, 1)], dim=1)
+
     def features(self, obs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            return self._constant(obs)
+            if not self.spec.is_mixed:
+                return self._constant(obs)
+            images, vectors = self.spec.unpack(obs, torch.float32)
+            return torch.cat([self._constant(images), vectors], dim=1)
 
     def first_view(self, obs: torch.Tensor, ends: int = 1) -> torch.Tensor:
         return self.features(obs.unflatten(0, (ends, self.num_views, -1))[:, 0].flatten(0, 1))
@@ -113,12 +137,12 @@ class Images(Vectors):
 
     def shown(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
         """`images`, (SHOWN, num_views, C, H, W), uint8."""
+        obs = self.spec.unpack(obs, torch.float32)[0] if self.spec.is_mixed else obs
         return {"images": obs.unflatten(0, (self.num_views, -1))[:, :SHOWN].transpose(0, 1)}
 
 
 def observations(
-    obs_dim: int,
-    obs_shape: ImageShape | None,
+    spec: ObsSpec,
     device: torch.device,
     encoder: EncoderFactory | None,
     augmentation: AugmentationFactory | None,
@@ -132,18 +156,18 @@ def observations(
     Raises:
         UserError: for images without an encoder or with a normaliser, and for vectors with an encoder or augmentation.
     """
-    if obs_shape is None:
+    if spec.image is None:
         for key, factory in (("encoder", encoder), ("augmentation", augmentation)):
             if factory is not None:
                 raise UserError(
                     f"agent.{key}: it is for images, and this environment gives vectors; from_pixels=true renders it"
                 )
-        return Vectors(obs_dim)
+        return Vectors(spec)
     if encoder is None:
         raise UserError(
-            f"agent.encoder=null: the observations are images {tuple(obs_shape)}; choose agent=drq, or add "
+            f"agent.encoder=null: the observations are images {spec.image}; choose agent=drq, or add "
             "agent/encoder=convolutions agent/augmentation=shift"
         )
     if normalised:
         raise UserError("agent.observation_normaliser: it is for vectors, and these are images; choose none")
-    return Images(encoder, augmentation, obs_shape, device)
+    return Images(encoder, augmentation, spec, device)

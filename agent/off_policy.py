@@ -20,7 +20,8 @@ from agent.toolkit.histograms import HistogramInputs, log_histograms
 from agent.toolkit.noise import DrawnNoise, Noise
 from agent.toolkit.priorities import return_priorities
 from replay_buffer import Batch
-from settings.types import Factory, Interface, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from settings.obs_spec import ObsSpec
+from settings.types import Factory, Interface, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval
 from utils import UserError, require_count
 
 CriticFactory = Annotated[Factory, Interface("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
@@ -40,7 +41,9 @@ class OffPolicyAgent(ActingAgent):
         obs_dim, action_dim: widths of observation and action.
         action_range: (low, high) that actions are clamped to.
         device: of networks and batches.
-        obs_shape: (C, H, W) where observations are images, uint8; None where they are vectors.
+        obs_shape: (C, H, W) where observations are images, uint8, or have some; None where they are vectors.
+        vector_dim: numbers beside the images.
+        obs_groups: which numbers actor and critics see (see ObsSpec.groups); None is all.
         discount: gamma.
         reward_scale: factor on the rewards that the losses see.
         batch_size: B, transitions per update.
@@ -59,6 +62,8 @@ class OffPolicyAgent(ActingAgent):
         action_range: tuple[float, float],
         device: torch.device,
         obs_shape: ImageShape | None = None,
+        vector_dim: NonNegativeInt = 0,
+        obs_groups: tuple[NonNegativeInt, NonNegativeInt] | None = None,
         discount: UnitInterval | Schedule = 0.99,
         reward_scale: float | Schedule = 1.0,
         batch_size: PositiveInt = 256,
@@ -74,7 +79,8 @@ class OffPolicyAgent(ActingAgent):
         super().__init__(actor_average_share)
         self.obs_dim, self.action_dim, self.action_range, self.device = obs_dim, action_dim, action_range, device
         normalised = observation_normaliser is not None
-        self.observations = observations(obs_dim, obs_shape, device, encoder, augmentation, normalised)
+        spec = ObsSpec(obs_shape, vector_dim if obs_shape else obs_dim, groups=obs_groups)
+        self.observations = observations(spec, device, encoder, augmentation, normalised)
         self.batch_size = batch_size
         self.actor_weight_decay, self.critic_weight_decay = actor_weight_decay, critic_weight_decay
         self.schedules = Schedules(discount=discount, reward_scale=reward_scale)
@@ -116,13 +122,19 @@ class OffPolicyAgent(ActingAgent):
 
         Args:
             takes_action: whether the factory is called with `action_dim`.
-            learns_encoder: whether this network's loss trains the convolutions, which are constants in the others.
+            learns_encoder: whether this network's loss trains the convolutions, which are constants in the others. Such
+                a network, and one without actions, sees the critic's group of the observations; others the actor's.
         """
-        factory = self.observations.factory(factory)
-        shapes = self.observations.shapes | ({"action_dim": self.action_dim} if takes_action else {})
+        is_actor = takes_action and not learns_encoder
+        factory, shapes = self.observations.factory(factory, is_actor)
+        shapes |= {"action_dim": self.action_dim} if takes_action else {}
         network = factory(**shapes).to(self.device)
         network.recipe = recipe(factory, **shapes)  # so that a policy can be saved alone
         self.observations.share(network, learns_encoder)
+        if is_actor and self.observations.spec.groups and not getattr(network, "acts_alone", True):
+            raise UserError(
+                "obs_groups: this mixture's greedy actions ask the critic; choose agent=sac, or one component"
+            )
         return network
 
     def due(self, frequency: int, at: UpdateAt = "first") -> bool:

@@ -93,7 +93,8 @@ class Policy:
             held: holds the noise of samples for several steps; None draws it anew in each.
         """
         is_batch = obs.ndim in (2, 4)
-        obs_tensor = self._to_device(torch.as_tensor(obs, dtype=torch.float32 if obs.ndim <= 2 else torch.uint8))
+        is_bytes = obs.ndim > 2 or obs.dtype == np.uint8  # images, alone or with vectors
+        obs_tensor = self._to_device(torch.as_tensor(obs, dtype=torch.uint8 if is_bytes else torch.float32))
         batch = obs_tensor if is_batch else obs_tensor.unsqueeze(0)
         inputs = [batch]
         if sample:

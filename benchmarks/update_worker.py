@@ -61,6 +61,7 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
     from run.execution import choose_execution, set_execution
     from run.machine import resolve_device, set_precision
     from settings import compose
+    from settings.obs_spec import ObsSpec
     from settings.operating_system import keep_freed_memory
     from settings.schema import check
 
@@ -70,15 +71,17 @@ def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
         torch.set_num_threads(cfg.num_threads)
     keep_freed_memory()
     precision = set_precision(cfg.precision, device)
-    image = (3 * cfg.frame_stack, cfg.image_size, cfg.image_size)
+    stack = 3 if cfg.frame_stack == "auto" else cfg.frame_stack
+    image = (3 * stack, cfg.image_size, cfg.image_size)
+    obs_spec = ObsSpec(image, frame_stack=stack) if cfg.from_pixels else ObsSpec(vector_dim=OBS_DIM)
     is_discrete = get_object(cfg.agent["_target_"]).discrete_actions
     action = ((1,), ACTION_DIM) if is_discrete else ((ACTION_DIM,),)
-    agent = build_agent(cfg, EnvSpec(image if cfg.from_pixels else (OBS_DIM,), *action), device)
+    agent = build_agent(cfg, EnvSpec(obs_spec, *action), device)
     agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
     set_execution(agent, choose_execution(cfg.execution, agent, device)[0], device)
     if cfg.from_pixels:
         capacity = cfg.replay_buffer_capacity
-        buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, frame_stack=cfg.frame_stack)
+        buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, obs_spec=obs_spec)
     else:
         make_buffer = instantiate(cfg.replay_buffer, capacity=NUM_STORED, _convert_="all")
         buffer = make_buffer(obs_shape=(OBS_DIM,), action_shape=action[0], device=device)

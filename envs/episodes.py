@@ -9,6 +9,8 @@ import gymnasium as gym
 import numpy as np
 from tqdm import tqdm
 
+from utils import UserError
+
 # Independent streams of seeds: training episodes, evaluation episodes, and the noise of sampled evaluation actions.
 TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
 
@@ -176,10 +178,16 @@ class Recorder(gym.Wrapper):
     Args:
         env: an environment with actions in [-1, 1].
         episodes: the list, which several environments may share.
+
+    Raises:
+        UserError: for images with vectors, which are one array of bytes.
     """
 
     def __init__(self, env: gym.Env, episodes: list[Recording]):
         super().__init__(env)
+        obs_spec = getattr(env.observation_space, "obs_spec", None)
+        if obs_spec is not None and obs_spec.is_mixed:
+            raise UserError("--dataset: the environment gives images with vectors, which cannot be recorded")
         self._episodes = episodes
         self._to_own_action = env.get_wrapper_attr("own_actions").of
 

@@ -12,10 +12,11 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, load_env_creator, parse_env_id
 
 from envs import arguments, opengl
-from envs.adapter import NO_PIXELS, Pixels, Wrap, adapt, wrap
+from envs.adapter import Wrap, adapt, wrap
 from envs.episodes import AUTO_INFO_KEYS
 from envs.errors import FAULTS, error_with_place, exit_reported
 from envs.names import SUITE_TASKS, gymnasium_ids, unknown_task, unregistered
+from envs.observations import NO_PIXELS, Pixels
 from envs.processes import make_train_envs
 from envs.simulator import OneWorld, Simulator
 from settings.signatures import Parameter
@@ -48,7 +49,7 @@ def make_env(
     info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
     human: bool = False,
 ) -> gym.Env:
-    """Makes an environment with flat float32 observations, or images, and float32 actions in [-1, 1].
+    """Makes an environment with observations in one array (settings.obs_spec) and float32 actions in [-1, 1].
 
     Args:
         name: a suite task such as `cheetah_run`, or a Gymnasium id such as `Pendulum-v1`.

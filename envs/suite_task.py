@@ -1,18 +1,21 @@
 """Makes tasks of the DeepMind Control Suite. The only file that imports dm_control as it is imported itself."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from dm_control import suite
 from dm_control.rl.control import Environment, PhysicsError
 
 import dmc2gym
 from envs import arguments
-from envs.adapter import EPISODE_LENGTH, Pixels, Wrap, adapt, stack_frames, wrap
+from envs.adapter import EPISODE_LENGTH, Wrap, adapt, wrap
 from envs.episodes import EpisodeInfo
 from envs.errors import error_with_place
 from envs.names import SUITE_TASKS
+from envs.observations import Keys, Pixels, observe
 from utils import RunError, UserError, one_line
 
 VIDEO_SIZE = 256  # pixels
@@ -49,11 +52,13 @@ def make(
         _require_camera(env, camera, name)
     if pixels.rendered or render:
         _speed_up_rendering(env, max(size, VIDEO_SIZE), multisample=pixels.rendered)
+    keys = () if pixels.groups is None else _keys(env)
     if steps_count:
-        env = adapt(wrap(env, name, wrappers), name, action_repeat, limit, pixels, info_keys)
+        env = adapt(wrap(env, name, wrappers), name, action_repeat, limit, pixels, info_keys, keys)
     else:
         env = EpisodeInfo(env, info_keys)
-        env = stack_frames(env, pixels.stack) if pixels.rendered else env
+        is_plain = not pixels.rendered and pixels.stack in (None, 1) and pixels.groups is None
+        env = env if is_plain else observe(env, name, pixels, keys)
     return VideoFrames(env, VIDEO_SIZE, camera) if pixels.rendered else env
 
 
@@ -84,6 +89,13 @@ def _build(make_task: Callable[..., gym.Env], name: str, kwargs: Mapping[str, An
         shown = ", ".join(f"env_kwargs.{key}={value}" for key, value in kwargs.items())
         raise UserError(f"env={name}: it cannot be built with {shown} ({error_with_place(error)})") from error
     return ReportDivergence(env, name)
+
+
+def _keys(env: gym.Env) -> Keys:
+    """dm_control's keys of the observation, in the order in which it makes one vector of them, and their widths."""
+    task = env.unwrapped._env  # type: ignore[attr-defined]
+    obs = task.task.get_observation(task.physics)
+    return [(key, int(np.size(obs[key]))) for key in (obs if isinstance(obs, OrderedDict) else sorted(obs))]
 
 
 class ReportDivergence(gym.Wrapper):

@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import onnxruntime
 
 FORMAT = "policy-export-1"
 EPISODE_STEPS = 1000  # for tasks without a limit of their own
-MOST_NUMBERS = 2**22  # in an observation
+MOST_NUMBERS, MOST_FRAMES = 2**22, 16  # in an observation
 MOST_JSON_BYTES, MOST_GRAPH_BYTES = 2**20, 2**31
 
 
@@ -36,22 +37,22 @@ class SuiteTask:
 
     limit = EPISODE_STEPS
 
-    def __init__(self, domain: str, task: str, seed: int):
+    def __init__(self, domain: str, task: str, seed: int, keys: list[str]):
         from dm_control import suite
 
-        settings = {"task_kwargs": {"random": seed}, "environment_kwargs": {"flat_observation": True}}
+        settings = {"task_kwargs": {"random": seed}, "environment_kwargs": {"flat_observation": "" in keys}}
         self._env = suite.load(domain, task, **settings)
 
-    def reset(self) -> np.ndarray:
-        return self._flat(self._env.reset())
+    def reset(self) -> Any:
+        return self._env.reset().observation
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool]:
         step = self._env.step(action)
-        return self._flat(step), float(step.reward or 0.0), step.last()
+        return step.observation, float(step.reward or 0.0), step.last()
 
     @staticmethod
-    def _flat(step: Any) -> np.ndarray:
-        return step.observation["observations"].astype(np.float32)
+    def part(obs: Any, key: str) -> np.ndarray:
+        return np.ravel(obs[key or "observations"]).astype(np.float32)
 
 
 class GymnasiumTask:
@@ -64,27 +65,62 @@ class GymnasiumTask:
         self._env = gym.make(name)
         self.limit = self._env.spec.max_episode_steps or EPISODE_STEPS
 
-    def reset(self) -> np.ndarray:
+    def reset(self) -> Any:
         obs, _ = self._env.reset(seed=self._seed)
         self._seed += 1
-        return self._flat(obs)
+        return obs
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool]:
         obs, reward, terminated, truncated, _ = self._env.step(action)
-        return self._flat(obs), float(reward), terminated or truncated
+        return obs, float(reward), terminated or truncated
 
-    def _flat(self, obs: Any) -> np.ndarray:
-        return np.asarray(self._gym.spaces.flatten(self._env.observation_space, obs), np.float32)
+    def part(self, obs: Any, key: str) -> np.ndarray:
+        space = self._env.observation_space
+        for name in filter(None, key.split(".")):
+            index = int(name) if isinstance(space, self._gym.spaces.Tuple) else name
+            space, obs = space[index], obs[index]
+        is_image = space.dtype == np.uint8 and len(space.shape) > 1
+        return obs if is_image else np.asarray(self._gym.spaces.flatten(space, obs), np.float32)
 
 
-def task(name: str, seed: int) -> Any:
+class Frames:
+    """The policy's inputs from the newest observations, by name.
+
+    Args:
+        inputs: of the description: the keys of the environment's dictionary in each, and the frames that are stacked.
+    """
+
+    def __init__(self, inputs: list[dict[str, Any]], env: Any):
+        self._inputs, self._env = inputs, env
+        self._newest: list[deque[np.ndarray]] = [deque(maxlen=each.get("frame_stack", 1)) for each in inputs]
+
+    def add(self, obs: Any, is_first: bool = False) -> None:
+        for each, newest in zip(self._inputs, self._newest, strict=True):
+            parts = [self._env.part(obs, key) for key in each.get("keys", [""])]
+            frame = np.concatenate([channels_first(part) if part.dtype == np.uint8 else part for part in parts])
+            newest.extend([frame] * (newest.maxlen if is_first else 1))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Channels frame by frame, the oldest first; the values of a number side by side."""
+        stacks = [np.concatenate(n) if n[0].ndim == 3 else np.stack(n, axis=1).ravel() for n in self._newest]
+        return {each["name"]: stack[None] for each, stack in zip(self._inputs, stacks, strict=True)}
+
+
+def channels_first(image: np.ndarray) -> np.ndarray:
+    """(height, width), (height, width, channels) or (channels, height, width) -> (channels, height, width)."""
+    if image.ndim == 2:
+        return image[None]
+    return image.transpose(2, 0, 1) if image.shape[2] in (1, 3, 4) and image.shape[2] < image.shape[0] else image
+
+
+def task(name: str, seed: int, keys: list[str]) -> Any:
     os.environ.setdefault("MUJOCO_GL", "disabled")  # nothing is drawn
     try:
         from dm_control import suite
 
         for domain, task_name in suite.ALL_TASKS:
             if name == f"{domain}_{task_name}":
-                return SuiteTask(domain, task_name, seed)
+                return SuiteTask(domain, task_name, seed, keys)
     except ImportError:
         pass  # then only Gymnasium's tasks can be made
     try:
@@ -122,8 +158,14 @@ def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
             "action_dtype": np.dtype(about["action_dtype"]).kind in "fiu",
             "return": about["return"] is None or all(is_number(about["return"][name]) for name in ("step", "mean")),
         }
-        shape = [int(size) for size in about["input"]["shape"][1:]]
-        checks["input"] = 0 <= math.prod(shape) <= MOST_NUMBERS
+        about["inputs"] = about.get("inputs", [about["input"]])
+        empty = {}
+        for each in about["inputs"]:
+            shape = [int(size) for size in each["shape"][1:]]
+            checks["input"] = checks.get("input", True) and 0 <= math.prod(shape) <= MOST_NUMBERS
+            checks["keys"] = all(isinstance(key, str) for key in each.get("keys", []))
+            checks["frame_stack"] = 0 < int(each.get("frame_stack", 1)) <= MOST_FRAMES
+            empty[each["name"]] = (shape, each["dtype"])
         action_shape = np.shape(np.asarray(about["action_low"], np.float64))
     except OSError as error:
         raise RefusedError(f"{error.filename}: {error.strerror}; export.py writes a graph and a .json") from None
@@ -132,14 +174,17 @@ def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
     if not all(checks.values()):
         wrong = ", ".join(name for name, is_right in checks.items() if not is_right)
         raise RefusedError(f"{json_path}: not what export.py writes of {path.name} ({wrong})")
-    if about["input"].get("dtype") != "float32":
-        raise RefusedError(f"{path}: takes images, and this example only handles vectors")
+    if len(about["inputs"]) == 1 and about["input"]["dtype"] != "float32":
+        raise RefusedError(
+            f"{path}: takes images alone, and this example only handles vectors, and images with vectors"
+        )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # enough for one observation
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        actions = session.run([about["output"]["name"]], {about["input"]["name"]: np.zeros((1, *shape), np.float32)})[0]
+        zeros = {name: np.zeros((1, *shape), dtype) for name, (shape, dtype) in empty.items()}
+        actions = session.run([about["output"]["name"]], zeros)[0]
     except Exception as error:  # any exception of onnxruntime
         raise RefusedError(f"{path}: cannot be run ({one_line(error)[:120]})") from None
     if actions.shape[1:] != action_shape:
@@ -151,23 +196,30 @@ def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
 
 def run_episode(about: dict[str, Any], session: Any, env: Any, waits: bool) -> tuple[float, list[float]]:
     """Runs one episode. Returns its return, and the duration of each call of the policy in ms."""
-    name, repeat, dtype = about["input"]["name"], about["action_repeat"], np.dtype(about["action_dtype"])
+    repeat, dtype = about["action_repeat"], np.dtype(about["action_dtype"])
     period_s = repeat / about["control_rate_hz"]
-    obs, total, steps, done, calls_ms = env.reset(), 0.0, 0, False, []
-    if obs.shape != tuple(about["input"]["shape"][1:]):
-        raise RefusedError(
-            f"{about['task']}: its observations are {obs.shape} here, the policy's {about['input']['shape'][1:]}"
-        )
+    total, steps, done, calls_ms = 0.0, 0, False, []
+    frames = Frames(about["inputs"], env)
+    try:
+        frames.add(env.reset(), is_first=True)
+    except (KeyError, IndexError, TypeError) as error:
+        raise RefusedError(f"{about['task']}: its observations have no {one_line(error)}") from None
+    for each, array in zip(about["inputs"], frames.arrays().values(), strict=True):
+        if array.shape[1:] != tuple(each["shape"][1:]):
+            raise RefusedError(
+                f"{about['task']}: its observations are {array.shape[1:]} here, the policy's {each['shape'][1:]}"
+            )
     due_s = time.perf_counter()
     while not done and steps < env.limit:
         began_s = time.perf_counter()
-        action = session.run(None, {name: obs[None]})[0][0].astype(dtype)
+        action = session.run(None, frames.arrays())[0][0].astype(dtype)
         calls_ms.append(1000 * (time.perf_counter() - began_s))
         for _ in range(repeat):
             obs, reward, done = env.step(action)
             total, steps = total + reward, steps + 1
             if done:
                 break
+        frames.add(obs)
         due_s += period_s
         if waits:
             time.sleep(max(0.0, due_s - time.perf_counter()))
@@ -196,7 +248,7 @@ def main() -> int:
         for key in ("env_kwargs", "env_wrappers"):
             if about.get(key):
                 print(f"{name}: trained with {key}={about[key]}, which this example does not know", file=sys.stderr)
-        env = task(name, arguments.seed)
+        env = task(name, arguments.seed, [key for each in about["inputs"] for key in each.get("keys", [""])])
         returns, calls_ms = [], []
         for episode in range(1, arguments.episodes + 1):
             total, taken_ms = run_episode(about, session, env, not arguments.fast)

@@ -1,4 +1,4 @@
-"""Replay buffers of images: every frame is stored once, and a row holds the places of its frames.
+"""Replay buffers of frames, which are images, vectors or both: each is stored once, and a row holds their places.
 
 With stacks of three, a transition has six frames, of which five have been stored before. They are recognised by their
 content among the newest frames, so the buffer needs to know nothing of episodes, several environments or n-step rows.
@@ -14,6 +14,7 @@ from replay.adding import add_each
 from replay.device import DeviceReplayBuffer, Mirror, Staging
 from replay_buffer import Batch, ReplayBuffer, SamplingFactory, WeightedBatch
 from replay_buffer import nbytes as bytes_of_rows
+from settings.obs_spec import ObsSpec
 from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
 from utils import Ring, UserError, require_count
@@ -30,10 +31,11 @@ class FrameBuffer(ReplayBuffer):
     drawn.
 
     Args:
-        obs_shape: of a stack, (C, H, W), uint8.
+        obs_shape: of a stack: (C, H, W), or that of `obs_spec`.
         action_shape, device, seed, with_replacement, sampling: see ReplayBuffer.
         capacity: transitions.
         frame_stack: frames in a stack, of C / frame_stack channels each.
+        obs_spec: what a stack is made of; None is an image of `obs_shape`, a stack of `frame_stack`.
 
     Raises:
         UserError: if the frames would not fit into memory.
@@ -49,10 +51,13 @@ class FrameBuffer(ReplayBuffer):
         seed: NonNegativeInt = 0,
         with_replacement: bool = True,
         sampling: SamplingFactory | None = None,
+        obs_spec: ObsSpec | None = None,
     ):
-        require_memory(obs_shape, action_shape, capacity, frame_stack)
-        self._stack_shape, self._stack = tuple(obs_shape), frame_stack
-        count, width, self._frame_bytes = _sizes(obs_shape, capacity, frame_stack)
+        self._spec = spec = obs_spec or ObsSpec.of_shape(tuple(obs_shape), frame_stack)
+        require_memory(spec, action_shape, capacity)
+        self._stack = spec.frame_stack
+        self._frame_numbers = spec.vector_dim // self._stack  # of a frame's vector, which is before its image
+        count, width, self._frame_bytes = _sizes(spec, capacity)
         self.frames = Ring(count, width)
         self._frame_memory = self.frames.rows.view(np.uint8)[:, : self._frame_bytes]
         self._newest_row = np.full(count, -1)  # place of a frame -> the number of the newest row with it
@@ -60,7 +65,7 @@ class FrameBuffer(ReplayBuffer):
         self._recent: dict[int, int] = {}  # checksum -> number, of the newest frames
         self._first_row = 0  # number of the oldest row that has all of its frames
         self._staged_frames: torch.Tensor | None = None
-        super().__init__((frame_stack,), action_shape, capacity, device, seed, with_replacement, sampling)
+        super().__init__((self._stack,), action_shape, capacity, device, seed, with_replacement, sampling)
 
     def __len__(self) -> int:
         return min(self.num_added - self._first_row, self.capacity)
@@ -75,7 +80,7 @@ class FrameBuffer(ReplayBuffer):
         return {"rows": (max(first, require_count(state["first_row"], "first_row")), stop), "frames": frames}
 
     def add(self, *transition: Any, **named: Any) -> None:
-        """See ReplayBuffer.add; obs and next_obs are stacks (C, H, W), uint8, oldest frame first."""
+        """See ReplayBuffer.add; obs and next_obs are stacks (see ObsSpec)."""
         super().add(*transition, **named)
         newest = self.num_added - 1
         row = newest % self.capacity
@@ -85,8 +90,17 @@ class FrameBuffer(ReplayBuffer):
         add_each(self, *columns)
 
     def _put_obs(self, rows: np.ndarray, start: int, obs: np.ndarray) -> None:
-        frames = np.ascontiguousarray(obs, np.uint8).reshape(self._stack, self._frame_bytes)
+        frames = self._frames_of(np.ascontiguousarray(obs, self._spec.dtype))
         rows.view(np.int32)[:, start : start + self._stack] = [self._place(frame) for frame in frames]
+
+    def _frames_of(self, obs: np.ndarray) -> np.ndarray:
+        """The frames of a stack, (frame_stack, frame_bytes), uint8: a frame's vector, then its image."""
+        spec = self._spec
+        if not spec.vector_dim:
+            return obs.reshape(self._stack, -1)
+        images, vectors = spec.unpack(obs[None], np.float32) if spec.image else (np.zeros(0, np.uint8), obs)
+        by_frame = np.ascontiguousarray(vectors.reshape(-1, self._stack).T).view(np.uint8)
+        return np.concatenate([by_frame, images.reshape(self._stack, -1)], axis=1)
 
     def _place(self, frame: np.ndarray) -> int:
         """The place of a frame in the ring; a frame that is not among the newest is stored first."""
@@ -124,8 +138,21 @@ class FrameBuffer(ReplayBuffer):
     def _join(self, packed: torch.Tensor, frames: torch.Tensor) -> Batch:
         """A batch of packed rows (B, width) and their frames (2 * B * frame_stack, width)."""
         _, action, reward, discount, _ = packed.split(self._widths, dim=1)
-        stacks = frames.view(torch.uint8)[:, : self._frame_bytes].reshape(2, -1, *self._stack_shape)
-        return Batch(stacks[0], action, reward, stacks[1], discount)
+        obs, next_obs = self._stacks(frames).unflatten(0, (2, -1))
+        return Batch(obs, action, reward, next_obs, discount)
+
+    def _stacks(self, frames: torch.Tensor) -> torch.Tensor:
+        """Stacks (N, *obs_shape) of frames (N * frame_stack, width)."""
+        spec, numbers = self._spec, self._frame_numbers
+        count = len(frames) // self._stack
+        vectors = frames[:, :numbers].reshape(count, self._stack, numbers).transpose(1, 2).reshape(count, -1)
+        if not spec.image:
+            return vectors
+        images = frames[:, numbers:].view(torch.uint8)[:, : self._frame_bytes - 4 * numbers]
+        if not numbers:
+            return images.reshape(count, *spec.image)
+        padding = images.new_zeros(count, 4 * spec.vector_at - spec.image_bytes)
+        return torch.cat([images.reshape(count, -1), padding, vectors.view(torch.uint8)], dim=1)
 
     def _draw(self, batch_size: int) -> np.ndarray:
         drawn = super()._draw(batch_size)  # counted from the oldest row
@@ -246,25 +273,26 @@ def _checksum(frame: np.ndarray) -> int:
     return zlib.crc32(frame.data)
 
 
-def _sizes(obs_shape: tuple[int, ...], capacity: int, frame_stack: int) -> tuple[int, int, int]:
+def _sizes(obs: ObsSpec, capacity: int) -> tuple[int, int, int]:
     """The ring's number of frames, and a frame's size in floats and in bytes."""
-    frame_bytes = int(np.prod(obs_shape)) // frame_stack
+    frame_bytes = (obs.image_bytes + 4 * obs.vector_dim) // obs.frame_stack
     return capacity + max(64, capacity // SPARE), -(-frame_bytes // 4), frame_bytes
 
 
-def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, frame_stack: int) -> int:
+def nbytes(obs: ObsSpec, action_shape: tuple[int, ...], capacity: int) -> int:
     """The size of a full buffer, in bytes."""
-    count, width, _ = _sizes(obs_shape, capacity, frame_stack)
+    count, width, _ = _sizes(obs, capacity)
     index_bytes = np.dtype(int).itemsize
-    return count * (4 * width + index_bytes) + bytes_of_rows((frame_stack,), action_shape, capacity)
+    return count * (4 * width + index_bytes) + bytes_of_rows((obs.frame_stack,), action_shape, capacity)
 
 
-def require_memory(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int, frame_stack: int) -> None:
+def require_memory(obs: ObsSpec, action_shape: tuple[int, ...], capacity: int) -> None:
     """Raises UserError if a full buffer exceeds the free memory."""
-    needed, available = nbytes(obs_shape, action_shape, capacity, frame_stack), available_bytes()
+    needed, available = nbytes(obs, action_shape, capacity), available_bytes()
     if needed > available:
         fits = available * capacity // needed
+        frame = f"{obs.image[1]}x{obs.image[2]} pixels" if obs.image else f"{obs.vector_dim // obs.frame_stack} numbers"
         raise UserError(
-            f"replay_buffer_capacity={capacity}: {needed:,} bytes are needed for frames of "
-            f"{'x'.join(map(str, obs_shape[1:]))} pixels, {available:,} are free; {fits} transitions would fit"
+            f"replay_buffer_capacity={capacity}: {needed:,} bytes are needed for frames of {frame}, {available:,} are "
+            f"free; {fits} transitions would fit"
         )

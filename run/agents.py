@@ -52,11 +52,12 @@ def agent_of(
     Raises:
         UserError: if its networks do not fit into the memory, or it does not take images.
     """
-    if "obs_shape" in shapes and "obs_shape" not in parameters(get_object(node["_target_"])):
-        raise UserError(
-            f"agent._target_={node['_target_']}: the observations are images {shapes['obs_shape']}, and its "
-            "constructor takes no obs_shape; choose agent=drq"
-        )
+    for name, what in (("obs_shape", "images"), ("vector_dim", "images with vectors"), ("obs_groups", "in groups")):
+        if name in shapes and name not in parameters(get_object(node["_target_"])):
+            raise UserError(
+                f"agent._target_={node['_target_']}: the observations are {what} {shapes[name]}, and its constructor "
+                f"takes no {name}; choose agent=drq"
+            )
     try:
         with limit or limit_by_memory(device):
             return instantiate(node, _convert_="all")(**shapes, device=device)

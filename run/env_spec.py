@@ -6,18 +6,19 @@ import gymnasium as gym
 import numpy as np
 
 from agent.policy import UniformPolicy
+from settings.obs_spec import ObsSpec
 
 
 class EnvSpec(NamedTuple):
-    """The shapes of an environment's observations and actions. Observations with more than one axis are images.
+    """The shapes of an environment's observations and actions.
 
     Attributes:
-        obs_shape: (obs_dim,), or (channels, height, width) of an image.
+        obs: what an observation is made of.
         action_shape: (action_dim,), each component of an action in [-1, 1]; or (1,), an integer below num_actions.
         num_actions: of discrete actions, 2 or more; None where they are continuous.
     """
 
-    obs_shape: tuple[int, ...]
+    obs: ObsSpec
     action_shape: tuple[int, ...]
     num_actions: int | None = None
 
@@ -27,17 +28,17 @@ class EnvSpec(NamedTuple):
 
     @classmethod
     def of_spaces(cls, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> "EnvSpec":
+        obs = getattr(observation_space, "obs_spec", None) or ObsSpec.of_shape(tuple(observation_space.shape or ()))
         num_actions = int(action_space.nvec[0]) if isinstance(action_space, gym.spaces.MultiDiscrete) else None
-        return cls(tuple(observation_space.shape or ()), tuple(action_space.shape or ()), num_actions)
+        return cls(obs, tuple(action_space.shape or ()), num_actions)
 
     @property
-    def row_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the observation and the action in a replay buffer's rows."""
-        return self.obs_shape, self.action_shape
+    def obs_shape(self) -> tuple[int, ...]:
+        return self.obs.shape
 
     @property
     def obs_dim(self) -> int:
-        return int(np.prod(self.obs_shape))
+        return self.obs.image_bytes + self.obs.vector_dim
 
     @property
     def action_dim(self) -> int:
@@ -49,18 +50,17 @@ class EnvSpec(NamedTuple):
         """The lowest and the highest component of an action."""
         return (0.0, self.num_actions - 1.0) if self.num_actions else (-1.0, 1.0)
 
-    @property
-    def is_image(self) -> bool:
-        return len(self.obs_shape) > 1
-
     def agent_arguments(self) -> dict[str, Any]:
-        """Returns the arguments of an agent's constructor that depend on it; `obs_shape` only for images."""
-        images = {"obs_shape": list(self.obs_shape)} if self.is_image else {}
-        return {"obs_dim": self.obs_dim, **images, "action_dim": self.action_dim, "action_range": [*self.action_range]}
+        """Returns the arguments of an agent's constructor that depend on it. Of its `obs`, all but the width."""
+        obs = self.obs
+        parts: dict[str, Any] = {"obs_shape": list(obs.image)} if obs.image else {}
+        parts |= {"vector_dim": obs.vector_dim} if obs.is_mixed else {}
+        parts |= {"obs_groups": list(obs.groups)} if obs.groups else {}
+        return {"obs_dim": self.obs_dim, **parts, "action_dim": self.action_dim, "action_range": [*self.action_range]}
 
     def zero_obs(self) -> np.ndarray:
-        """Returns an observation of zeros: uint8 for images, float32 otherwise."""
-        return np.zeros(self.obs_shape, np.uint8 if self.is_image else np.float32)
+        """Returns an observation of zeros: uint8 with images, float32 otherwise."""
+        return np.zeros(self.obs_shape, self.obs.dtype)
 
 
 def uniform_policy(spec: EnvSpec, seed: int) -> UniformPolicy:

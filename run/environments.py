@@ -163,7 +163,8 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
     """
     env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films or cfg.from_pixels))
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
-    pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, cfg.frame_stack, camera)
+    stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
+    pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
     make_env: Any = partial(
         env_module.make_env,
         cfg.env,

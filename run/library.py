@@ -133,8 +133,8 @@ def train(
     _require_fit(agent, spec)
     device = getattr(agent, "device", CPU)
     if replay_buffer is None:
-        storage = choose_storage("auto", device, True, num_steps, nbytes(*spec.row_shapes, num_steps))
-        replay_buffer = STORAGES[storage](*spec.row_shapes, num_steps, device, seed)
+        storage = choose_storage("auto", device, True, num_steps, nbytes(spec.obs_shape, spec.action_shape, num_steps))
+        replay_buffer = STORAGES[storage](spec.obs_shape, spec.action_shape, num_steps, device, seed)
     _require_methods("logger", logger, ("log", "log_all", "histograms_due", "dump"))
     _require_methods("evaluator", evaluator, ("evaluate",))
     chosen, _ = choose_execution(execution, agent, device)
@@ -232,7 +232,7 @@ def _name(env: gym.Env) -> str:
 
 def _spec_of(env: gym.Env) -> EnvSpec:
     spec = EnvSpec.of(env)
-    if spec.is_image:
+    if spec.obs.image:
         raise UserError(f"env={_name(env)}: its observations are images, which only train.py can learn from")
     return spec
 

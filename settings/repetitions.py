@@ -9,7 +9,7 @@ from typing import Any
 # the shapes, which come from the task.
 CHANGES_NO_TRAINING_STEP = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.obs_shape", "agent.action_dim"),
-    "agent.action_range",
+    *("agent.vector_dim", "agent.obs_groups*", "agent.action_range"),
     *("device", "num_threads", "execution", "replay_storage", "async_envs", "physics", "env_timeout_s"),
     "num_train_steps",
     *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),

@@ -38,6 +38,7 @@ from utils import UserError, import_failure, one_line
 # Parameters that the code fills in, never YAML.
 SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"} | {
     *("obs_shape", "action_shape"),  # of a replay buffer
+    *("vector_dim", "obs_groups"),  # of an agent
     *("shape", "width", "num_members"),  # of networks and layers, from their actor or critic
 }
 FROM_AGENT = {"init_temperature"}  # a temperature's parameter, from the agent's key of that name
@@ -87,7 +88,7 @@ class Settings:
     action_repeat: PositiveInt
     from_pixels: bool
     image_size: Annotated[int, Ge(8), Le(1024)]
-    frame_stack: Annotated[int, Ge(1), Le(16)]
+    frame_stack: Annotated[int, Ge(1), Le(16)] | Literal["auto"]
     camera_id: Annotated[int, Ge(0)] | Literal["auto"]
     image_pad: NonNegativeInt
     num_envs: Annotated[int, Gt(0), Le(65_536)]
@@ -122,6 +123,7 @@ class Settings:
     best_by: str = BY_RETURN
     physics: Literal["auto", "suite", "batched"] = "auto"
     stagger_steps: NonNegativeInt = 0
+    obs_groups: dict[Literal["actor", "critic"], list[str]] | None = None
 
 
 class UnknownKeyError(UserError):

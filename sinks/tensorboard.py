@@ -18,7 +18,7 @@ from utils import UserError, require_count
 RETURNS = {"eval/episode_reward": "Return/evaluation", "train/episode_reward": "Return/training"}
 # Settings that follow from others: repeated keys of train.yaml, and shapes, which come from the task.
 DERIVED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replacement")} | {
-    f"agent.{name}" for name in ("obs_dim", "obs_shape", "action_dim", "action_range")
+    f"agent.{name}" for name in ("obs_dim", "obs_shape", "vector_dim", "obs_groups", "action_dim", "action_range")
 }
 REPEATS = {"agent.reward_scale": "reward_scale", "agent.augmentation.pad": "image_pad"}  # unless they are set
 

@@ -27,6 +27,7 @@ from logger import Logger
 from replay.frames import FrameBuffer, nbytes
 from run import environments
 from settings import compose
+from settings.obs_spec import ObsSpec
 from settings.schema import check
 
 RESULT = instruments.ROOT / "benchmarks" / "results" / "pixels.json"
@@ -98,7 +99,7 @@ def memory() -> dict[str, float]:
         seconds += time.process_time() - started_s
         obs = next_obs
     used, of_frames = process.memory_info().rss - before, FRAMES * 3 * 64 * 64
-    promised = nbytes((9, 64, 64), (6,), FRAMES, 3)
+    promised = nbytes(ObsSpec((9, 64, 64), frame_stack=3), (6,), FRAMES)
     return {
         "bytes_per_byte_of_a_frame": used / of_frames,
         "when_full": promised / of_frames,

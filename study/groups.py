@@ -15,7 +15,8 @@ from study.statistics import Average
 Values = dict[str, Any]
 FROM_THE_TASK = (
     *("seed", "evaluator.seed", "replay_buffer.seed", "env"),
-    *("agent.obs_dim", "agent.obs_shape", "agent.action_dim", "agent.action_range", "logger.*"),
+    *("agent.obs_dim", "agent.obs_shape", "agent.vector_dim", "agent.obs_groups*", "agent.action_dim"),
+    *("agent.action_range", "logger.*"),
 )
 # Values of keys that the configurations of older runs do not have.
 EARLIER_RUNS: Values = {
@@ -26,7 +27,8 @@ EARLIER_RUNS: Values = {
     "evaluator.sample": False,
     "from_pixels": False,
     "image_size": 84,
-    "frame_stack": 3,
+    "frame_stack": "auto",
+    "obs_groups": None,
     "camera_id": "auto",
     "image_pad": 4,
     "preload": None,

@@ -78,7 +78,7 @@ def test_an_exported_policy_acts_as_the_policy_for_any_batch(tmp_path: Path, nam
     obs = (5 + 3 * np.random.default_rng(1).normal(size=(33, agent.obs_dim))).astype(np.float32)
     contents = onnx_bytes if kind == "onnx" else torchscript_bytes
     own_actions = OwnActions(gym.spaces.Box(LOW, HIGH, dtype=np.float64))
-    (tmp_path / "policy").write_bytes(contents(Greedy(agent.policy, own_actions), obs[:4]))
+    (tmp_path / "policy").write_bytes(contents(Greedy(agent.policy, own_actions), {"obs": obs[:4]}))
     run = runner(kind, tmp_path / "policy")
     in_bounds = LOW + (agent.act(obs).reshape(-1, 2, 3).astype(np.float64) + 1) * (HIGH - LOW) / 2
     assert np.ptp(in_bounds[:, 0, 1]) > 0.1  # they do differ
@@ -343,7 +343,7 @@ def test_a_hostile_export_runs_nothing_and_is_one_line(
 
 def test_checking_a_graph_reports_nothing_to_anybody(pendulum: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
-    export._load("onnx", pendulum / "export/policy.onnx", None)
+    export._load("onnx", pendulum / "export/policy.onnx", None, lambda obs: {"obs": obs})
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
 
 

@@ -9,17 +9,18 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[1]
+SETTINGS = ("settings.obs_spec", "settings.operating_system", "settings.types")
 MAY_IMPORT: dict[str, set[str]] = {
     "utils": set(),
     "files": {"utils"},
     "video": {"files"},
     "dmc2gym": set(),
     "settings": {"files", "utils"},
-    "envs": {"dmc2gym", "settings.signatures", "settings.operating_system", "settings.types", "utils"},
+    "envs": {"dmc2gym", *SETTINGS, "settings.signatures", "utils"},
     "physics": {"envs", "utils"},
     "sinks": {"files", "utils"},
     "replay_buffer": {"settings.validated", "settings.operating_system", "settings.types", "utils"},
-    "agent": {"files", "replay_buffer", "settings.validated", "settings.operating_system", "settings.types", "utils"},
+    "agent": {"files", "replay_buffer", *SETTINGS, "settings.validated", "utils"},
     "replay": {"files", "replay_buffer", "settings", "utils"},
     "logger": {"settings", "sinks", "utils"},
     "study": {"files", "settings", "utils"},

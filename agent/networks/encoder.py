@@ -14,6 +14,7 @@ from torch import nn
 
 from agent.networks.layers import LayerNorm
 from agent.networks.mlp import Linear, initialise
+from settings.obs_spec import ObsSpec
 from settings.types import Factory, Interface, PositiveInt
 from settings.validated import Validated
 from utils import UserError
@@ -101,27 +102,31 @@ class Encoder(nn.Module, Validated):
         return torch.tanh(self.norm(self.linear(features)))
 
 
-class FromImages(nn.Module):
-    """A network for vectors behind an encoder; it takes images, or features of the convolutions, as `obs`.
+class FromNumbers(nn.Module):
+    """A network for vectors that sees some of an observation's numbers (ObsSpec.groups).
 
     Args:
-        obs_shape: (C, H, W).
-        encoder: factory of the encoder.
-        network: factory of an actor, a critic or a value network, called with the encoder's width as `obs_dim`.
+        obs_dim: how many.
+        start: the first one.
+        network: factory of an actor, a critic or a value network.
         shapes: other arguments of that factory.
     """
 
-    def __init__(self, obs_shape: tuple[int, ...], encoder: Factory, network: Factory, **shapes: int):
+    def __init__(self, obs_dim: int, start: int, network: Factory, **shapes: int):
         super().__init__()
-        self.encoder = encoder(obs_shape=tuple(obs_shape))
-        self.network = network(obs_dim=self.encoder.feature_dim, **shapes)
+        self.numbers: slice | None = slice(start, start + obs_dim)
+        self.network = network(obs_dim=obs_dim, **shapes)
+
+    def inputs(self, obs: torch.Tensor) -> torch.Tensor:
+        """What the network takes of observations, (B, obs_dim)."""
+        return obs[:, self.numbers]
 
     def forward(self, obs: torch.Tensor, *action: torch.Tensor) -> Any:
-        return self.network(self.encoder(obs), *action)
+        return self.network(self.inputs(obs), *action)
 
     def outputs(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
         """See agent.critic.CriticEnsemble."""
-        return self.network.outputs(self.encoder(obs), *action)
+        return self.network.outputs(self.inputs(obs), *action)
 
     @property
     def head(self) -> Any:
@@ -137,3 +142,43 @@ class FromImages(nn.Module):
     def noise_dim(self) -> int:
         """An actor's."""
         return self.network.noise_dim
+
+
+class FromImages(FromNumbers):
+    """A network for vectors behind an encoder, with the numbers beside the images that it sees.
+
+    It takes images, images with vectors in bytes (ObsSpec), or features: the convolutions' of the images, then the
+    vectors.
+
+    Args:
+        obs_shape: (C, H, W) of the images.
+        encoder: factory of the encoder.
+        network: factory of an actor, a critic or a value network, called with the width of its input as `obs_dim`.
+        start, num_numbers: the first of those numbers, and how many; None where observations are images alone.
+        shapes: other arguments of the network's factory.
+    """
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        encoder: Factory,
+        network: Factory,
+        start: int = 0,
+        num_numbers: int | None = None,
+        **shapes: int,
+    ):
+        nn.Module.__init__(self)
+        self.obs_spec = ObsSpec.of_shape(tuple(obs_shape))
+        self.numbers = None if num_numbers is None else slice(start, start + num_numbers)
+        self.encoder = encoder(obs_shape=tuple(obs_shape))
+        self.network = network(obs_dim=self.encoder.feature_dim + (num_numbers or 0), **shapes)
+
+    def inputs(self, obs: torch.Tensor) -> torch.Tensor:
+        """The encoder's output and the numbers, (B, obs_dim of the network)."""
+        if self.numbers is None:
+            return self.encoder(obs)
+        if obs.dtype == torch.uint8:
+            images, vectors = self.obs_spec.unpack(obs, torch.float32)
+        else:
+            images, vectors = obs.tensor_split([self.encoder.convolutions.feature_dim], dim=1)
+        return torch.cat([self.encoder(images), vectors[:, self.numbers]], dim=1)

@@ -59,9 +59,9 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
     if has_our_buffer(cfg):
         capacity = cfg.replay_buffer["capacity"]
         num_bytes = (
-            frames.nbytes(*spec.row_shapes, capacity, cfg.frame_stack)
-            if spec.is_image
-            else nbytes(*spec.row_shapes, capacity)
+            frames.nbytes(spec.obs, spec.action_shape, capacity)
+            if spec.obs.has_frames
+            else nbytes(spec.obs_shape, spec.action_shape, capacity)
         )
         with_replacement, uniform = draws_with_replacement(cfg), cfg.replay_buffer.get("sampling") is None
         return device_buffer.choose_storage(cfg.replay_storage, device, with_replacement, capacity, num_bytes, uniform)
@@ -76,17 +76,17 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
 def require_memory(cfg: Settings, spec: EnvSpec) -> None:
     """Raises UserError if a batch, or ReplayBuffer once it is full, would not fit into the memory that is free now."""
     batch_size = cfg.agent.get("batch_size", 0)
-    batch_bytes, available = nbytes(*spec.row_shapes, batch_size), available_bytes()
+    batch_bytes, available = nbytes((spec.obs.width,), spec.action_shape, batch_size), available_bytes()
     if batch_bytes > available:
         raise UserError(
             f"agent.batch_size={batch_size}: a batch needs {batch_bytes:,} bytes, and {available:,} are available"
         )
     if not has_our_buffer(cfg):
         return
-    if spec.is_image:
-        frames.require_memory(*spec.row_shapes, cfg.replay_buffer["capacity"], cfg.frame_stack)
+    if spec.obs.has_frames:
+        frames.require_memory(spec.obs, spec.action_shape, cfg.replay_buffer["capacity"])
     else:
-        require_memory_for_rows(*spec.row_shapes, cfg.replay_buffer["capacity"])
+        require_memory_for_rows(spec.obs_shape, spec.action_shape, cfg.replay_buffer["capacity"])
 
 
 def build_replay_buffer(
@@ -106,16 +106,18 @@ def build_replay_buffer(
     """
     node = dict(cfg.replay_buffer)
     target = node["_target_"]
+    arguments: dict[str, Any] = {"obs_shape": spec.obs_shape, "action_shape": spec.action_shape, "device": device}
+    if storage == "auto" and spec.obs.is_mixed:
+        raise UserError(f"replay_buffer._target_={target}: only replay_buffer.ReplayBuffer stores images with vectors")
     if storage != "auto":
         if not draws_with_replacement(cfg) and agent.batch_size > node["capacity"]:
             raise UserError(
                 f"replay_buffer_capacity={node['capacity']}: at least agent.batch_size={agent.batch_size} is needed "
                 "without replacement"
             )
-        kind = (frames if spec.is_image else device_buffer).STORAGES[storage]
+        kind = (frames if spec.obs.has_frames else device_buffer).STORAGES[storage]
         node["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
-        node |= {"frame_stack": cfg.frame_stack} if spec.is_image else {}
-    arguments = {"obs_shape": spec.obs_shape, "action_shape": spec.action_shape, "device": device}
+        arguments |= {"obs_spec": spec.obs} if spec.obs.has_frames else {}
     make = instantiate(node, _convert_="all")
     try:
         inspect.signature(make).bind(**arguments)

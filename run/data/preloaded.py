@@ -39,8 +39,9 @@ def require(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list[DataSet | Ol
         raise UserError(
             f"offline_updates={cfg.offline_updates}: each counts as a step, and num_train_steps={cfg.num_train_steps}"
         )
-    if cfg.preload and spec.is_image:
-        raise UserError(f"preload={cfg.preload}: vectors can be preloaded, and this run learns from images")
+    if cfg.preload and (spec.obs.has_frames or cfg.obs_groups):
+        kind = "images" if spec.obs.image else "groups of its observations" if cfg.obs_groups else "stacks of vectors"
+        raise UserError(f"preload={cfg.preload}: vectors can be preloaded, and this run learns from {kind}")
     opened = find(cfg, spec, own_actions)
     total = sum(source.num_transitions for source in opened)
     capacity, share = cfg.replay_buffer.get("capacity"), cfg.preload_share

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from files.reading import checksum
 from run.saving import trust
-from run.saving.resume import SHAPES
+from run.saving.resume import of_this_version
 from settings import plain_yaml
 from settings.schema import Settings, check
 from utils import UserError, require_count
@@ -61,8 +61,7 @@ def read(path: Path, trusted: Sequence[str] = ()) -> PolicyBundle:
             "mean": float(about["return"]["mean"]),
             "std": None if about["return"]["std"] is None else float(about["return"]["std"]),
         }
-        for key in SHAPES:
-            settings["agent"].pop(key, None)
+        settings = of_this_version(settings, has_images=about["input"]["dtype"] == "uint8")
     except OSError as error:
         hint = "`export.py <run> --format policy` writes a policy and a JSON beside it"
         raise UserError(f"{error.filename}: {error.strerror}; {hint}") from None

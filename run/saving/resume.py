@@ -43,7 +43,14 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
 }
 # Values that leave the choice to the machine; the saved configuration holds what was chosen, which stays.
 CHOSEN_BY_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
-SHAPES = ("obs_dim", "obs_shape", "action_dim", "action_range")  # saved with the agent, but given by the environment
+SHAPES = (
+    "obs_dim",
+    "obs_shape",
+    "vector_dim",
+    "obs_groups",
+    "action_dim",
+    "action_range",
+)  # saved with the agent, but given by the environment
 
 
 class Continuation(NamedTuple):
@@ -115,9 +122,14 @@ def _saved_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"resume={folder}: no run's folder; there is no config.yaml in it") from None
     if not isinstance(saved, dict) or not isinstance(saved.get("agent"), dict):
         raise UserError(f"{path}: not a run's configuration")
+    return of_this_version(saved, has_images="obs_shape" in saved["agent"])
+
+
+def of_this_version(saved: dict[str, Any], has_images: bool) -> dict[str, Any]:
+    """Removes the shapes from a saved configuration. Where vectors were not stacked yet, `frame_stack` says so."""
     for key in SHAPES:
         saved["agent"].pop(key, None)
-    return saved
+    return saved if "obs_groups" in saved or has_images else saved | {"frame_stack": 1}
 
 
 def _requested(composed: DictConfig | None, overrides: list[str], config_name: str) -> dict[str, Any]:

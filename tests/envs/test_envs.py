@@ -39,7 +39,6 @@ def test_names_of_either_family(name: str) -> None:
         ("", "no such task"),
         ("ProbeTwoChoices-v0", r"actions are MultiDiscrete\(\[2 3\]\), and agents here need a Box or a Discrete"),
         ("ProbeOneChoice-v0", r"its actions, Discrete\(1\), leave no choice"),
-        ("ProbeMixed-v0", r"images beside vectors \(camera, speed\)"),
         ("ProbeCube-v0", r"observations are images \(8, 8, 8\)"),
         ("ProbeSequences-v0", "cannot be flattened"),
     ],

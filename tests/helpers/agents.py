@@ -10,6 +10,7 @@ from agent.toolkit.noise import Noise
 from replay_buffer import Batch
 from run.agents import build_agent
 from run.env_spec import EnvSpec
+from settings.obs_spec import ObsSpec
 
 OBS_DIM, ACTION_DIM = 17, 6
 IMAGE, STACK = (6, 12, 12), 2  # two frames of three channels
@@ -30,7 +31,8 @@ def make_agent(
     cfg = composed.settings(*overrides)
     from_images = bool(cfg.agent["encoder"]) if images is None else images
     action = ((1,), action_dim) if get_object(cfg.agent["_target_"]).discrete_actions else ((action_dim,),)
-    return build_agent(cfg, EnvSpec(IMAGE if from_images else (obs_dim,), *action), torch.device(device))
+    obs = ObsSpec.of_shape(IMAGE if from_images else (obs_dim,))
+    return build_agent(cfg, EnvSpec(obs, *action), torch.device(device))
 
 
 def make_batch(size: int, images: bool = False, discrete: bool = False) -> Batch:

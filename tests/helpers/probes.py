@@ -29,7 +29,8 @@ class Probe(gym.Env):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.taken += 1
-        return self._obs(), self.reward(float(action[0])), self.taken == self.num_steps, False, {}
+        reward = self.reward(float(action[0]))
+        return self._obs(), reward, self.taken == self.num_steps, False, {}
 
     def reward(self, action: float) -> float:
         return 1.0
@@ -205,9 +206,43 @@ class Pairs(Images):
 
 
 class Mixed(Images):
+    """A picture of an odd number of bytes with another beside, and numbers in two places."""
+
     observation_space = gym.spaces.Dict(
-        {"camera": gym.spaces.Box(0, 255, (8, 10, 3), np.uint8), "speed": gym.spaces.Box(-1, 1, (2,))}
+        {
+            "camera": gym.spaces.Box(0, 255, (9, 9, 3), np.uint8),
+            "depth": gym.spaces.Box(0, 255, (9, 9), np.uint8),
+            "speed": gym.spaces.Box(-1, 1, (2,)),
+            "state": gym.spaces.Tuple([gym.spaces.Box(-9, 9, (1,), np.float64), gym.spaces.Discrete(2)]),
+        }
     )
+
+    def _obs(self) -> Any:
+        camera = np.full((9, 9, 3), self.taken, np.uint8)
+        camera[2] = self.number
+        speed = np.array([self.taken / 10, -self.number / 256], np.float32)
+        depth = np.arange(81, dtype=np.uint8).reshape(9, 9) + self.taken
+        state = (np.array([self.taken / 7]), self.taken % 2)
+        return {"camera": camera, "depth": depth.astype(np.uint8), "speed": speed, "state": state}
+
+
+class Privileged(Probe):
+    """Pays the goal that it showed before the step, drawn anew in every step, whatever the action."""
+
+    observation_space = gym.spaces.Dict({key: gym.spaces.Box(-9, 9, (2,)) for key in ("place", "goal", "touch")})
+    num_steps = 5
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        gym.Env.reset(self, seed=seed)
+        self.taken, self.goal = 0, self.np_random.normal(size=2)
+        return self._obs(), {}
+
+    def reward(self, action: float) -> float:
+        paid, self.goal = self.goal[0], self.np_random.normal(size=2)
+        return float(paid)
+
+    def _obs(self) -> Any:
+        return {"place": np.array([self.taken, 1.0]), "goal": self.goal, "touch": np.zeros(2) - self.taken}
 
 
 class Cube(Images):
@@ -278,7 +313,8 @@ for cls in (NeedsSize, Unbuildable):
     gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
 for faulty in (Faulty, FaultyReset, FaultyShape, UnbuildableApart, StuckApart, Paying):
     gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
-for cls in (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences, Choices, TwoChoices, OneChoice):
+PLAIN = (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences, Choices, TwoChoices, OneChoice, Privileged)
+for cls in PLAIN:
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
 for images in (Images, ImageChoices, Planes, Grey, Pairs, Mixed, Cube):
     gym.register(f"Probe{images.__name__}-v0", images, max_episode_steps=100)

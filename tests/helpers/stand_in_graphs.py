@@ -194,7 +194,7 @@ def make_buffer(storage: str, device: torch.device = CPU, images: bool = False, 
 
 def buffer_for(agent: Any, storage: str) -> ReplayBuffer:
     """One that holds what the agent sees."""
-    return make_buffer(storage, agent.device, "obs_shape" in agent.observations.shapes, agent.discrete_actions)
+    return make_buffer(storage, agent.device, agent.observations.spec.image is not None, agent.discrete_actions)
 
 
 def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from replay import frames
 from replay.frames import STORAGES, FrameBuffer, nbytes
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
+from settings.obs_spec import ObsSpec
 from utils import UserError
 
 CPU = torch.device("cpu")
@@ -178,7 +179,7 @@ def test_two_frames_of_one_checksum_are_two(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_memory_is_a_twentieth_more_than_the_frames_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (64, 84):
-        asked = nbytes((9, size, size), (6,), 100_000, 3)
+        asked = nbytes(ObsSpec((9, size, size), frame_stack=3), (6,), 100_000)
         assert 1 < asked / (100_000 * 3 * size * size) <= 1.05
     monkeypatch.setattr(replay_buffer, "available_bytes", lambda: 10**9)
     monkeypatch.setattr(frames, "available_bytes", lambda: 10**9)
@@ -187,3 +188,30 @@ def test_memory_is_a_twentieth_more_than_the_frames_themselves(monkeypatch: pyte
     )
     with pytest.raises(UserError, match=said):
         FrameBuffer((9, 64, 64), (6,), 100_000, CPU, frame_stack=3)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("image", [None, (6, 3, 5)])
+def test_vectors_are_stored_once_and_stacked_too_alone_and_beside_images(storage: str, image: Any) -> None:
+    spec, rng = ObsSpec(image, vector_dim=6, frame_stack=2), np.random.default_rng(0)
+    kind: Any = STORAGES[storage]
+    buffer = kind(spec.shape, (1,), 40, CPU, obs_spec=spec)
+    added: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    images: deque[np.ndarray] = deque(maxlen=2)
+    vectors: deque[np.ndarray] = deque(maxlen=2)
+    obs = np.zeros(0)
+    for step in range(101):
+        images.extend([rng.integers(0, 256, (3, 3, 5), np.uint8)] * (1 if step else 2))
+        vectors.extend([rng.normal(size=3).astype(np.float32)] * (1 if step else 2))
+        vector = np.stack(vectors, axis=1).ravel()
+        next_obs = spec.pack(np.concatenate(images), vector) if image else vector
+        if step:
+            added[step] = obs, next_obs
+            buffer.add(obs, np.full(1, step, np.float32), 0.0, next_obs, False, False)
+        obs = next_obs
+    assert buffer.frames.num_added == 101
+    batch = buffer.sample(900)
+    assert {int(step) for step in batch.action} == set(range(61, 101))
+    assert batch.obs.shape == (900, *spec.shape)
+    for step, *drawn in zip(batch.action[:, 0].tolist(), batch.obs.numpy(), batch.next_obs.numpy(), strict=True):
+        assert [row.tobytes() for row in drawn] == [row.tobytes() for row in added[step]]

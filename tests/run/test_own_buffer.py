@@ -21,10 +21,11 @@ from run.data.buffers import build_replay_buffer
 from run.env_spec import EnvSpec
 from run.saving import resume
 from settings import compose
+from settings.obs_spec import ObsSpec
 from settings.schema import check
 from utils import UserError
 
-SHAPES, CPU = EnvSpec((1,), (1,)), torch.device("cpu")
+SHAPES, CPU = EnvSpec(ObsSpec(vector_dim=1), (1,)), torch.device("cpu")
 RECENT = ("replay_buffer._target_=own_buffers.RecentBuffer", "+replay_buffer.share=0.5", "+replay_buffer.window=9")
 A_LIST = (
     *("replay_buffer._target_=own_buffers.ListBuffer", "~replay_buffer.capacity", "~replay_buffer.with_replacement"),

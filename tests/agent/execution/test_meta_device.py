@@ -143,7 +143,7 @@ def test_a_batch_reaches_the_device_without_a_wait(storage: str, images: bool) -
 @pytest.mark.parametrize("name", QUICK)
 def test_acting_fetches_the_actions_and_nothing_else(name: str) -> None:
     agent = make(*QUICK[name], *delayed(name))
-    images = "obs_shape" in agent.observations.shapes
+    images = agent.observations.spec.image is not None
     obs = np.zeros((3, *IMAGE), np.uint8) if images else np.zeros((3, OBS_DIM), np.float32)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         agent.act(obs)

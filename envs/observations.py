@@ -1,0 +1,283 @@
+"""Observations of any Gymnasium environment as one array: a vector, an image, or both; stacked, and in groups."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import TransformObservation
+from PIL import Image
+
+from settings.obs_spec import ObsSpec
+from utils import UserError
+
+CHANNELS = (1, 3, 4)  # possible numbers of channels in one frame; a stack of frames has more
+IMAGE_STACK = 3  # the default for images
+Groups = Mapping[str, Sequence[str]]
+Keys = Sequence[tuple[str, int]]  # keys of a dictionary of observations, and their widths
+Frame = tuple[np.ndarray | None, np.ndarray | None]  # an image (C, H, W) and a vector
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How observations are made.
+
+    Attributes:
+        rendered: whether an environment without images of its own is rendered instead.
+        size: height and width of rendered frames, in pixels.
+        stack: frames per observation; None is 3 with images and 1 without.
+        camera_id: the camera of a suite task; None is DrQ's (arXiv 2004.13649): 2 for quadruped, else 0.
+        groups: keys that the `actor` and the `critic` see; None is all.
+    """
+
+    rendered: bool = False
+    size: int = 84
+    stack: int | None = None
+    camera_id: int | None = None
+    groups: Groups | None = None
+
+    def camera_of(self, domain: str) -> int:
+        """Returns the camera for a domain of the suite."""
+        return self.camera_id if self.camera_id is not None else 2 if domain == "quadruped" else 0
+
+
+NO_PIXELS = Pixels()
+
+
+class ObsSpace(gym.spaces.Box):
+    """The space of observations that are more than a vector of one frame.
+
+    Attributes:
+        obs_spec: what they are made of.
+        keys: of the actor's `image` and `vector` in the environment's dictionary; "" is an observation as a whole.
+    """
+
+    def __init__(self, obs_spec: ObsSpec, keys: dict[str, list[str]]):
+        self.obs_spec, self.keys = obs_spec, keys
+        low, high = (0, 255) if obs_spec.image else (-np.inf, np.inf)
+        super().__init__(low, high, obs_spec.shape, obs_spec.dtype)
+
+
+class Observed(gym.Wrapper):
+    """Gives observations as an ObsSpec describes them. A reset repeats its frame in the stack.
+
+    Args:
+        space: of the stack.
+        frame_of: makes a frame of an observation of `env`.
+    """
+
+    def __init__(self, env: gym.Env, space: ObsSpace, frame_of: Callable[[Any], Frame]):
+        super().__init__(env)
+        self._spec, self._frame_of = space.obs_spec, frame_of
+        self._frames: deque[Frame] = deque(maxlen=space.obs_spec.frame_stack)
+        self.observation_space = space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._frames.extend([self._frame_of(obs)] * self._spec.frame_stack)
+        return self._stacked(), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._frames.append(self._frame_of(obs))
+        return self._stacked(), reward, terminated, truncated, info
+
+    def _stacked(self) -> np.ndarray:
+        images, vectors = zip(*self._frames, strict=True)
+        if not self._spec.vector_dim:
+            return np.concatenate(images)
+        vector = np.stack(vectors, axis=1).reshape(-1)
+        if not self._spec.image:
+            return vector
+        if not np.isfinite(vector).all():  # which cannot be seen in its bytes
+            raise ValueError("an observation beside an image is not finite")
+        return self._spec.pack(np.concatenate(images), vector)
+
+
+def has_images(space: gym.Space[Any]) -> bool:
+    """Whether observations are images, or contain some."""
+    return any(is_image(leaf) for _, leaf in _leaves(space))
+
+
+def is_image(space: gym.Space[Any]) -> bool:
+    """Whether observations are images: uint8 in two or more dimensions."""
+    return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
+
+
+def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env:
+    """Makes one array of an environment's observations.
+
+    Args:
+        name: the task, for messages.
+        keys: of a vector that was a dictionary.
+
+    Raises:
+        UserError: for images of unlike sizes, and for groups that do not fit the environment.
+    """
+    if pixels.rendered and not has_images(env.observation_space):
+        env = RenderedObservation(env, pixels.size)
+    space = env.observation_space
+    stack = pixels.stack or (IMAGE_STACK if has_images(space) else 1)
+    if not has_images(space) and stack == 1 and pixels.groups is None:
+        box = gym.spaces.Box(-np.inf, np.inf, gym.spaces.flatten_space(space).shape, np.float32)
+        return TransformObservation(env, lambda obs: np.asarray(gym.spaces.flatten(space, obs), np.float32), box)
+    leaves = list(_leaves(space))
+    images = [leaf for leaf in leaves if is_image(leaf[1])]
+    vectors = [leaf for leaf in leaves if not is_image(leaf[1])]
+    widths = [(_dotted(path), gym.spaces.flatdim(leaf)) for path, leaf in vectors]
+    columns, groups = np.arange(sum(width for _, width in widths)), None
+    seen = [key for key, _ in widths]
+    if pixels.groups is not None:
+        is_same = sum(width for _, width in keys) == len(columns)  # no wrapper has changed the vector
+        named = widths if any(path for path, _ in leaves) else keys if is_same else ()
+        images = _images_of_groups(images, named, pixels.groups, name, space)
+        columns, groups = _grouped(named, pixels.groups, stack)
+        of_critic = pixels.groups["critic"]
+        seen = sorted(_keys_in(named, pixels.groups["actor"]), key=lambda key: _is_in(key, of_critic))
+    orders = [_order_of(leaf, name) for _, leaf in images]
+    shapes = {tuple(leaf.shape[axis] for axis in order[-2:]) for (_, leaf), order in zip(images, orders, strict=True)}
+    if len(shapes) > 1:
+        sizes = ", ".join(f"{_dotted(path)} {leaf.shape}" for path, leaf in images)
+        raise UserError(f"env={name}: its images have unlike heights and widths ({sizes}), which cannot be stacked")
+
+    def image_of(obs: Any) -> np.ndarray:
+        transposed = (
+            np.asarray(_at(obs, path), np.uint8).transpose(order)
+            for (path, _), order in zip(images, orders, strict=True)
+        )
+        return np.concatenate([image.reshape(-1, *image.shape[-2:]) for image in transposed])
+
+    def vector_of(obs: Any) -> np.ndarray:
+        flat = [np.asarray(gym.spaces.flatten(leaf, _at(obs, path)), np.float32) for path, leaf in vectors]
+        return np.concatenate(flat)[columns]
+
+    def frame_of(obs: Any) -> Frame:
+        return image_of(obs) if images else None, vector_of(obs) if len(columns) else None
+
+    image = None
+    for height, width in shapes:
+        channels = sum(int(np.prod(leaf.shape)) for _, leaf in images) // (height * width)
+        image = stack * channels, height, width
+    keys_of_parts = {"image": [_dotted(path) for path, _ in images], "vector": seen}
+    return Observed(env, ObsSpace(ObsSpec(image, stack * len(columns), stack, groups), keys_of_parts), frame_of)
+
+
+def _leaves(space: gym.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The spaces inside of dictionaries and tuples, with the keys and indices that lead to them."""
+    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        for key, child in space.items() if isinstance(space, gym.spaces.Dict) else enumerate(space):
+            yield from _leaves(child, (*path, key))
+    else:
+        yield path, space
+
+
+def _at(obs: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        obs = obs[key]
+    return obs
+
+
+def _dotted(path: tuple[Any, ...]) -> str:
+    return ".".join(map(str, path))
+
+
+def _is_in(key: str, group: Sequence[str]) -> bool:
+    return any(key == named or key.startswith(f"{named}.") for named in group)
+
+
+def _keys_in(keys: Keys, group: Sequence[str]) -> list[str]:
+    return [key for key, _ in keys if _is_in(key, group)]
+
+
+def _images_of_groups(images: list[Any], keys: Keys, groups: Groups, name: str, space: gym.Space[Any]) -> list[Any]:
+    """The images that the groups name. Raises UserError for groups that do not fit the environment."""
+    known = [key for key, _ in keys] + [_dotted(path) for path, _ in images]
+    if not any(known):
+        raise UserError(f"obs_groups: env={name} has no dictionary of observations, but {space}")
+    for group in ("actor", "critic"):
+        wrong = [key for key in groups.get(group, ()) if not any(_is_in(one, [key]) for one in known)]
+        if wrong or not groups.get(group):
+            raise UserError(f"obs_groups.{group}={wrong or '[]'}: keys of env={name} go here: {', '.join(known)}")
+    seen = {
+        _dotted(path): [_is_in(_dotted(path), groups[group]) for group in ("actor", "critic")] for path, _ in images
+    }
+    apart = [key for key, (by_actor, by_critic) in seen.items() if by_actor != by_critic]
+    if apart:
+        raise UserError(
+            f"obs_groups: {', '.join(apart)} is an image of one group alone; actor and critic share convolutions, so "
+            "it belongs into both, or into none"
+        )
+    return [(path, leaf) for path, leaf in images if seen[_dotted(path)][0]]
+
+
+def _grouped(keys: Keys, groups: Groups, stack: int) -> tuple[np.ndarray, tuple[int, int] | None]:
+    """The columns of a vector, those of the actor alone first and those of the critic alone last; ObsSpec.groups."""
+    parts: dict[tuple[bool, bool], list[int]] = {(True, False): [], (True, True): [], (False, True): []}
+    start = 0
+    for key, width in keys:
+        seen = _is_in(key, groups["actor"]), _is_in(key, groups["critic"])
+        parts.get(seen, []).extend(range(start, start + width))
+        start += width
+    of_actor, of_both, of_critic = parts.values()
+    bounds = stack * len(of_actor + of_both), stack * len(of_actor)
+    return np.array([*of_actor, *of_both, *of_critic], int), bounds if of_actor or of_critic else None
+
+
+class RenderedObservation(gym.ObservationWrapper):
+    """Replaces observations by the environment's rendered frames, scaled down to (3, size, size), uint8.
+
+    Args:
+        env: an environment that renders `rgb_array`.
+        size: height and width, in pixels.
+    """
+
+    def __init__(self, env: gym.Env, size: int):
+        super().__init__(env)
+        self._size = size
+        self._frame: Any = None
+        self.observation_space = gym.spaces.Box(0, 255, (3, size, size), np.uint8)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        frame: Any = self.env.render()
+        self._frame = frame
+        if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+            is_array = isinstance(frame, np.ndarray)
+            returned = f"{frame.dtype} of shape {frame.shape}" if is_array else type(frame).__name__
+            raise ValueError(f"render gave {returned}, and no picture (height, width, 3) of bytes")
+        small = Image.fromarray(frame).resize((self._size, self._size), Image.Resampling.BOX)
+        return np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1))
+
+    def render(self) -> Any:
+        """Returns the newest frame in its original size, without rendering again."""
+        return self._frame
+
+
+def _order_of(space: gym.spaces.Box, name: str) -> tuple[int, ...]:
+    """The axes of images of any layout in the order (frame,) (channel,) height, width.
+
+    Raises:
+        UserError: if the shape does not tell which dimension holds the channels.
+    """
+    order = _axes_order(space.shape)
+    if order is None:
+        raise UserError(
+            f"env={name}: its observations are images {space.shape}; (height, width), (height, width, channels), "
+            "(channels, height, width) and stacks of these, with 1, 3 or 4 channels, can be learned from"
+        )
+    return order
+
+
+def _axes_order(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes in the order (frame,) (channel,) height, width; None if the shape does not tell."""
+    if len(shape) == 2:
+        return (0, 1)
+    if len(shape) == 4:
+        order = _axes_order(shape[1:])
+        return None if order is None else (0, *(axis + 1 for axis in order))
+    if len(shape) != 3:
+        return None
+    if shape[2] in CHANNELS and shape[2] < shape[0]:
+        return (2, 0, 1)
+    return (0, 1, 2) if shape[0] < shape[2] else None

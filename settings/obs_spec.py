@@ -1,0 +1,95 @@
+"""What an observation is made of: one description for environments, replay buffers and networks."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class ObsSpec:
+    """The parts of an observation, and where they lie in the one array that it is.
+
+    A vector alone is float32 (vector_dim,), an image alone uint8 (C, H, W). Both together are bytes: the image, filled
+    up to whole floats, and then the vector's floats.
+
+    Attributes:
+        image: (C, H, W); None is none. The frames of a stack are channels, the oldest first.
+        vector_dim: numbers in the vector. The values of one number in the frames of a stack lie side by side, the
+            oldest first.
+        frame_stack: newest frames in an observation.
+        groups: (n, m) where the actor sees the first n numbers of the vector alone, and critics those from m on
+            (the key `obs_groups`); None where both see all.
+    """
+
+    image: tuple[int, int, int] | None = None
+    vector_dim: int = 0
+    frame_stack: int = 1
+    groups: tuple[int, int] | None = None
+
+    @classmethod
+    def of_shape(cls, shape: tuple[int, ...], frame_stack: int = 1) -> "ObsSpec":
+        """An image or a vector of this shape."""
+        if len(shape) == 3:
+            return cls((shape[0], shape[1], shape[2]), frame_stack=frame_stack)
+        return cls(vector_dim=shape[0], frame_stack=frame_stack)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there is an image beside a vector."""
+        return self.image is not None and self.vector_dim > 0
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether replay buffers store frames and not observations: images, and stacks of vectors."""
+        return self.image is not None or self.frame_stack > 1
+
+    @property
+    def image_bytes(self) -> int:
+        return math.prod(self.image) if self.image else 0
+
+    @property
+    def vector_at(self) -> int:
+        """Where the vector begins, in floats."""
+        return -(-self.image_bytes // 4)
+
+    @property
+    def width(self) -> int:
+        """The size of an observation, in floats."""
+        return self.vector_at + self.vector_dim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (4 * self.width,) if self.is_mixed else self.image or (self.vector_dim,)
+
+    @property
+    def dtype(self) -> type:
+        return np.uint8 if self.image else np.float32
+
+    def seen(self, by_actor: bool) -> tuple[int, int]:
+        """The numbers [start, stop) of the vector that the actor, or critics, see."""
+        actor_stop, critic_start = self.groups or (self.vector_dim, 0)
+        return (0, actor_stop) if by_actor else (critic_start, self.vector_dim)
+
+    def of_actor(self, obs: Any) -> Any:
+        """Cuts observations (B, *shape) to what the actor sees."""
+        if self.groups is None:
+            return obs
+        return obs[:, : 4 * (self.vector_at + self.groups[0]) if self.image else self.groups[0]]
+
+    def pack(self, image: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        """An observation (4 * width,), uint8, of an image (C, H, W) and a vector (vector_dim,), float32."""
+        packed = np.zeros(4 * self.width, np.uint8)
+        packed[: self.image_bytes] = image.reshape(-1)
+        packed[4 * self.vector_at :] = vector.view(np.uint8)
+        return packed
+
+    def unpack(self, obs: Any, float32: Any) -> tuple[Any, Any]:
+        """Views of images (B, C, H, W) and vectors (B, …) in observations (B, 4 * width), arrays or tensors.
+
+        Args:
+            float32: the dtype, numpy's or torch's.
+        """
+        assert self.image is not None
+        return obs[:, : self.image_bytes].reshape(-1, *self.image), obs[:, 4 * self.vector_at :].view(float32)
