@@ -31,7 +31,7 @@ class SACDiscreteAgent(SlowTargetsAgent):
         self,
         action_dim: PositiveInt,
         target_entropy: float | Literal["auto"] | Schedule = "auto",
-        target_entropy_share: UnitInterval = 0.98,
+        target_entropy_share: UnitInterval = 0.5,
         **slow_targets: Any,
     ):
         entropy = target_entropy_share * math.log(action_dim) if target_entropy == "auto" else target_entropy

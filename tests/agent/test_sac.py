@@ -25,7 +25,8 @@ from agents import (
 
 from agent.crossq import CrossQAgent
 from agent.networks.layers import Dropout
-from agent.sac import SACAgent
+from agent.sac_discrete import SACDiscreteAgent
+from agent.slow_targets import SlowTargetsAgent
 from agent.soft_actor import SoftActorAgent
 from replay_buffer import Batch
 from utils import UserError
@@ -143,7 +144,15 @@ def test_each_optimizer_has_its_own_numbers() -> None:
     assert found == asked
 
 
-@pytest.mark.parametrize(("agent", "name"), [(SoftActorAgent, "sac"), (SACAgent, "sac"), (CrossQAgent, "crossq")])
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        (SoftActorAgent, "sac"),
+        (SlowTargetsAgent, "sac"),
+        (CrossQAgent, "crossq"),
+        (SACDiscreteAgent, "sac_discrete"),
+    ],
+)
 def test_defaults_for_use_as_a_library_are_the_yamls(agent: type, name: str) -> None:
     node = composed.settings(f"agent={name}").agent
     defaults = {
