@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from agent.networks.encoder import FromImages
+from agent.networks.encoder import FromNumbers
 from agent.networks.heads import HeadFactory, ScalarHead
 from agent.networks.mlp import Init, mlp
 from agent.networks.residual import NetworkFactory, build_network
@@ -87,9 +87,9 @@ class RandomSubset(Draws):
         UserError: if the ensemble has fewer members.
     """
 
-    def __init__(self, critic: CriticEnsemble | FromImages, count: int):
-        self._encode = critic.encoder if isinstance(critic, FromImages) else None
-        self._trunk = critic.network.trunk if isinstance(critic, FromImages) else critic.trunk
+    def __init__(self, critic: CriticEnsemble | FromNumbers, count: int):
+        self._inputs = critic.inputs if isinstance(critic, FromNumbers) else None
+        self._trunk = critic.network.trunk if isinstance(critic, FromNumbers) else critic.trunk
         num_critics = next(self._trunk.parameters()).shape[0]
         if count > num_critics:
             raise UserError(f"agent.num_target_critics={count}: agent.critic.num_critics={num_critics} is the most")
@@ -108,7 +108,7 @@ class RandomSubset(Draws):
         """The outputs of the subset, (count, B, …)."""
         tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())
         subset = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
-        return functional_call(self._trunk, subset, (obs if self._encode is None else self._encode(obs), *action))
+        return functional_call(self._trunk, subset, (obs if self._inputs is None else self._inputs(obs), *action))
 
 
 class ValueNetwork(nn.Module, Validated):

@@ -119,23 +119,24 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
     if pixels.rendered and not has_images(env.observation_space):
         env = RenderedObservation(env, pixels.size)
     space = env.observation_space
-    stack = pixels.stack or (IMAGE_STACK if has_images(space) else 1)
-    if not has_images(space) and stack == 1 and pixels.groups is None:
+    if not has_images(space) and pixels.stack in (None, 1) and pixels.groups is None:
         box = gym.spaces.Box(-np.inf, np.inf, gym.spaces.flatten_space(space).shape, np.float32)
         return TransformObservation(env, lambda obs: np.asarray(gym.spaces.flatten(space, obs), np.float32), box)
     leaves = list(_leaves(space))
     images = [leaf for leaf in leaves if is_image(leaf[1])]
     vectors = [leaf for leaf in leaves if not is_image(leaf[1])]
     widths = [(_dotted(path), gym.spaces.flatdim(leaf)) for path, leaf in vectors]
-    columns, groups = np.arange(sum(width for _, width in widths)), None
+    columns, bounds = np.arange(sum(width for _, width in widths)), None
     seen = [key for key, _ in widths]
     if pixels.groups is not None:
         is_same = sum(width for _, width in keys) == len(columns)  # no wrapper has changed the vector
         named = widths if any(path for path, _ in leaves) else keys if is_same else ()
         images = _images_of_groups(images, named, pixels.groups, name, space)
-        columns, groups = _grouped(named, pixels.groups, stack)
+        columns, bounds = _grouped(named, pixels.groups)
         of_critic = pixels.groups["critic"]
         seen = sorted(_keys_in(named, pixels.groups["actor"]), key=lambda key: _is_in(key, of_critic))
+    stack = pixels.stack or (IMAGE_STACK if images else 1)
+    groups = None if bounds is None else (stack * bounds[0], stack * bounds[1])
     orders = [_order_of(leaf, name) for _, leaf in images]
     shapes = {tuple(leaf.shape[axis] for axis in order[-2:]) for (_, leaf), order in zip(images, orders, strict=True)}
     if len(shapes) > 1:
@@ -212,8 +213,8 @@ def _images_of_groups(images: list[Any], keys: Keys, groups: Groups, name: str, 
     return [(path, leaf) for path, leaf in images if seen[_dotted(path)][0]]
 
 
-def _grouped(keys: Keys, groups: Groups, stack: int) -> tuple[np.ndarray, tuple[int, int] | None]:
-    """The columns of a vector, those of the actor alone first and those of the critic alone last; ObsSpec.groups."""
+def _grouped(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | None]:
+    """The columns of a frame's vector, those of the actor alone first, of the critic alone last; ObsSpec.groups."""
     parts: dict[tuple[bool, bool], list[int]] = {(True, False): [], (True, True): [], (False, True): []}
     start = 0
     for key, width in keys:
@@ -221,7 +222,7 @@ def _grouped(keys: Keys, groups: Groups, stack: int) -> tuple[np.ndarray, tuple[
         parts.get(seen, []).extend(range(start, start + width))
         start += width
     of_actor, of_both, of_critic = parts.values()
-    bounds = stack * len(of_actor + of_both), stack * len(of_actor)
+    bounds = len(of_actor + of_both), len(of_actor)
     return np.array([*of_actor, *of_both, *of_critic], int), bounds if of_actor or of_critic else None
 
 

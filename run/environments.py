@@ -89,6 +89,8 @@ def why_not_batched(cfg: Settings) -> str:
         "from_pixels=true renders every step": cfg.from_pixels,
         "async_envs=true wants a process for each environment": cfg.async_envs,
         "env_wrappers go around one environment": bool(cfg.env_wrappers),
+        "frame_stack is of one environment's observations": cfg.frame_stack not in ("auto", 1),
+        "obs_groups are of one environment's observations": bool(cfg.obs_groups),
         "info_keys are of one environment's info": cfg.info_keys not in ({}, AUTO_INFO_KEYS),
         "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not cfg.env_kwargs.get(
             "legacy_step", True

@@ -37,6 +37,7 @@ EARLIER_RUNS: Values = {
     "agent.encoder": None,
     "agent.augmentation": None,
 }
+IMAGE_STACK = 3  # frames, which is what `auto` is with images
 MOST_NAMED_KEYS = 3  # in a label
 ABSENT = "absent"
 
@@ -64,9 +65,16 @@ class Group:
         return statistics.mean([run.returns for run in self.runs])
 
 
+def _values(run: Run) -> Values:
+    values = EARLIER_RUNS | dotted(run.config)
+    if "obs_groups" not in run.config and values["frame_stack"] == IMAGE_STACK:  # which vectors did not heed
+        values["frame_stack"] = "auto"
+    return values
+
+
 def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Groups runs by task, agent and differing settings; sorted by task, then by the first use of their labels."""
-    settings = {run.folder: settings_that_matter(EARLIER_RUNS | dotted(run.config), run.length) for run in runs}
+    settings = {run.folder: settings_that_matter(_values(run), run.length) for run in runs}
     labels: dict[Path, str] = {}
     for agent in dict.fromkeys(run.agent for run in runs):
         peers = [run for run in runs if run.agent == agent]

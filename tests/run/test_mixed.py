@@ -1,6 +1,5 @@
 """Runs from images with vectors, from stacks of vectors, and from groups of observations."""
 
-import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -95,21 +94,19 @@ def test_views_differ_in_their_images_alone(tmp_path: Path) -> None:
         assert torch.equal(network.inputs(batch.obs)[:, -vectors.shape[1] :], vectors)
 
 
-def test_it_is_evaluated_and_exported_with_two_inputs(tmp_path: Path) -> None:
-    probes.train(tmp_path / "run", *RUN, *MIXED, "num_train_steps=80")
+def test_its_policy_is_evaluated_alone_and_cannot_be_recorded(tmp_path: Path) -> None:
+    probes.train(tmp_path / "run", *RUN, *MIXED, "num_train_steps=60")
     packed = export.export(tmp_path / "run", "policy", trusted=("probes",))
-    export.export(tmp_path / "run", trusted=("probes",))
-    export.export(tmp_path / "run", "torchscript", trusted=("probes",))
-    about = json.loads((tmp_path / "run/export/policy.onnx.json").read_text())
-    shapes = [(each["name"], each["shape"][1:], each["dtype"], each["keys"]) for each in about["inputs"]]
-    assert shapes == [
-        ("image", [8, 9, 9], "uint8", ["camera", "depth"]),
-        ("vector", [10], "float32", ["speed", "state.0", "state.1"]),
-    ]
     returns = [evaluate.evaluate(path, 2, trusted=("probes",)) for path in (packed, tmp_path / "run")]
     np.testing.assert_array_equal(*returns)
     with pytest.raises(UserError, match="--dataset: the environment gives images with vectors"):
         evaluate.evaluate(packed, 2, trusted=("probes",), dataset_id="probe/mixed-v0")
+
+
+@pytest.mark.thorough
+def test_its_graph_for_libtorch_acts_as_its_policy(tmp_path: Path) -> None:
+    probes.train(tmp_path, *RUN, *MIXED, "num_train_steps=60")
+    assert export.export(tmp_path, "torchscript", trusted=("probes",)).exists()  # which compares them
 
 
 @pytest.mark.parametrize("stack", [1, 2])
@@ -127,10 +124,16 @@ def test_each_group_sees_its_own_keys(tmp_path: Path, stack: int) -> None:
 
 def test_the_critic_learns_from_what_it_alone_sees_and_the_policy_needs_nothing_of_it(tmp_path: Path) -> None:
     """The reward is the goal, which is drawn anew for every step; without it nobody could tell the values apart."""
-    also = ("agent/observation_normaliser=running", "agent.critic_lr=1e-2", "agent.discount=0", "agent.batch_size=64")
+    also = (
+        "agent/observation_normaliser=running",
+        "agent.critic_lr=1e-2",
+        "agent.discount=0",
+        "agent.batch_size=64",
+        "execution=recorded",
+    )
     env = "env=probes:ProbePrivileged-v0"
     run = probes.train(tmp_path, *RUN, env, "obs_groups={actor: [place], critic: [place, goal]}", *also,
-                       "num_train_steps=600")  # fmt: skip
+                       "num_train_steps=300", "eval_frequency=300")  # fmt: skip
     agent, batch = run.agent, run.replay_buffer.sample(256)
     q = agent.critic(agent.observation_normaliser(batch.obs), batch.action)[0].flatten()
     assert torch.corrcoef(torch.stack([q.detach(), batch.reward.flatten()]))[0, 1] > 0.9
@@ -138,9 +141,6 @@ def test_the_critic_learns_from_what_it_alone_sees_and_the_policy_needs_nothing_
     assert policy.act(np.zeros((5, 2), np.float32)).shape == (5, 1)
     obs = batch.obs.numpy()
     np.testing.assert_array_equal(policy.act(obs), policy.act(np.ascontiguousarray(obs[:, :2])))
-    export.export(tmp_path, trusted=("probes",))
-    about = json.loads((tmp_path / "export/policy.onnx.json").read_text())
-    assert (about["input"]["shape"], about["input"]["keys"]) == (["batch", 2], ["place"])
 
 
 def test_groups_of_a_suites_task_and_of_its_images_are_checked() -> None:
@@ -150,6 +150,8 @@ def test_groups_of_a_suites_task_and_of_its_images_are_checked() -> None:
 
     assert spec("finger_spin", ["position", "touch"], ["position", "touch", "velocity"]).groups == (6, 0)
     assert spec("ProbeMixed-v0", ["camera"], ["camera", "state"]).groups == (0, 0)
+    without_images = spec("ProbeMixed-v0", ["state.0"], ["state", "speed"])
+    assert (without_images.shape, without_images.groups) == ((5,), (1, 0))
     for name, actor, critic, said in (
         (
             "finger_spin",
@@ -175,18 +177,24 @@ def test_numbers_beside_an_image_are_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    "run",
+    ("run", "expected"),
     [
-        MIXED,
-        ("env=finger_spin", "frame_stack=2", "obs_groups={actor: [touch, position], critic: [velocity, position]}"),
+        (MIXED, [("image", [8, 9, 9], ["camera", "depth"]), ("vector", [10], ["speed", "state.0", "state.1"])]),
+        (
+            ("env=finger_spin", "frame_stack=2", "obs_groups={actor: [touch, position], critic: [velocity, position]}"),
+            [("obs", [12], ["touch", "position"])],
+        ),
     ],
 )
-def test_the_example_stacks_and_joins_what_the_exported_policy_takes(tmp_path: Path, run: tuple[str, ...]) -> None:
+def test_the_example_stacks_and_joins_what_the_exported_policy_takes(
+    tmp_path: Path, run: tuple[str, ...], expected: list[Any]
+) -> None:
     trained = probes.train(tmp_path, *RUN, *run, "num_train_steps=60", "num_eval_episodes=1")
     path = export.export(tmp_path, trusted=("probes",))
     example = runpy.run_path(str(Path(export.__file__).parent / "examples/deploy.py"))
     about, session = example["read"](path)
     inputs = about.get("inputs", [about["input"]])
+    assert [(each["name"], each["shape"][1:], each["keys"]) for each in inputs] == expected
     env = example["task"](trained.cfg.env, 7, [key for each in inputs for key in each["keys"]])
     frames, policy = example["Frames"](inputs, env), run_policy.load(tmp_path, "cpu", ("probes",))
     ours = policy.make_env(False)
@@ -196,9 +204,22 @@ def test_the_example_stacks_and_joins_what_the_exported_policy_takes(tmp_path: P
     theirs = env.reset()
     for step in range(4):
         frames.add(theirs, is_first=not step)
-        expected = inputs_of(ours.observation_space.obs_spec, obs[None])  # type: ignore[attr-defined]
+        ours_of = inputs_of(ours.observation_space.obs_spec, obs[None])  # type: ignore[attr-defined]
         for name, array in frames.arrays().items():
-            np.testing.assert_allclose(array, expected[name], rtol=0, atol=1e-4)
+            np.testing.assert_allclose(array, ours_of[name], rtol=0, atol=1e-4)
         action = session.run(None, frames.arrays())[0][0]
         obs, *_ = ours.step(policy.actor.act(obs))
         theirs, _, _ = env.step(action)
+
+
+@pytest.mark.parametrize("run", [("env=ProbeDrawn-v0",), ("env=ProbeImages-v0", "agent=drq", *TINY, "action_repeat=1")])
+def test_a_run_from_before_vectors_were_stacked_goes_on_as_it_was(tmp_path: Path, run: tuple[str, ...]) -> None:
+    run = (*RUN, *run, "num_train_steps=80")
+    probes.train(tmp_path / "straight", *run)
+    run_until(tmp_path / "killed", 61, *run)
+    config = tmp_path / "killed/config.yaml"
+    text = config.read_text()
+    assert "frame_stack: auto\n" in text and "obs_groups: null\n" in text
+    config.write_text(text.replace("frame_stack: auto\n", "frame_stack: 3\n").replace("obs_groups: null\n", ""))
+    go_on(tmp_path / "killed")
+    assert_same(tmp_path / "killed", tmp_path / "straight")
