@@ -10,8 +10,12 @@ import torch
 from counting import HIGH, LENGTHS, LOW, CountingVec, reward_of, terminates
 from runs import RUN, assert_same, at_step, go_on, rows, run_until
 
+import evaluate
+import export
 from envs.simulator import Simulator
+from run.environments import env_maker
 from run.loop import ROW_OF_EACH
+from run.saving import run_policy
 from train import Workspace
 from utils import UserError
 
@@ -89,6 +93,16 @@ def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode:
     whole = [row for row in rows(tmp_path / "train.csv") if row["info_speed"]]
     by_length = {length: length * (length + 1) / 2 for length in LENGTHS}
     assert all(float(row["info_speed"]) == by_length[int(row["episode_length"])] for row in whole) and len(whole) > 30
+
+
+def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path / "run", *counting("SameStep", "info_keys.speed=sum"))
+    returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
+    assert evaluate.evaluate(tmp_path / "run", trusted=["counting"]) == returns
+    assert "is_success: mean 0.3333 over 3 episodes" in capsys.readouterr().out
+    assert export.export(tmp_path / "run", kind="policy", trusted=["counting"]).exists()
+    with pytest.raises(UserError, match="cannot be shown in a window"):
+        env_maker(run_policy.load(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
 
 
 def test_of_many_worlds_the_episodes_that_end_together_are_one_row_of_their_means(tmp_path: Path) -> None:
