@@ -1,5 +1,6 @@
 """Simulators of one's own: which rows, returns and logs come of them, in every mode; resumed, and refused."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from runs import RUN, assert_same, go_on, rows, run_until
 
 import evaluate
 import export
+from envs.make import make_env, make_train_envs
 from envs.simulator import Simulator
 from run.environments import env_maker
 from run.loop import ROW_OF_EACH
@@ -103,6 +105,15 @@ def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.Cap
     assert export.export(tmp_path / "run", kind="policy", trusted=["counting"]).exists()
     with pytest.raises(UserError, match="cannot be shown in a window"):
         env_maker(run_policy.load(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
+
+
+def test_with_a_single_environment_too_that_is_evaluated_and_one_is_trained_in(tmp_path: Path) -> None:
+    both = "env=counting:BothCounting-v0", *SMALL, "num_train_steps=80", "replay_buffer_capacity=99"
+    several, one = (probes.train(tmp_path / str(count), *both, f"num_envs={count}") for count in (4, 1))
+    assert isinstance(several.envs, Simulator) and not isinstance(one.envs, Simulator)
+    assert {world for world, *_ in stored(several)} == {0, 1, 2, 3}
+    expected = sum(reward_of(0, 1, k + 1) for k in range(LENGTHS[0]))  # of the first world in every episode
+    assert several.last_return == one.last_return == expected
 
 
 def test_of_many_worlds_the_episodes_that_end_together_are_one_row_of_their_means(tmp_path: Path) -> None:
@@ -236,3 +247,29 @@ def test_first_episodes_are_cut_so_that_worlds_do_not_end_together() -> None:
         ).all()
         simulator.reset(options={"reset_mask": done})
     assert max(cut) < 30 and sum(cut) == 800  # each world ends twice
+
+
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_so_are_those_of_single_environments_and_resumed_in_the_middle(asynchronous: bool) -> None:
+    def lengths(envs: Any, steps: int) -> list[list[int]]:
+        ended: list[list[int]] = [[] for _ in range(8)]
+        for step in range(steps):
+            _, _, terminated, truncated, _ = envs.step(np.zeros((8, 1), np.float32))
+            for index in np.flatnonzero(terminated | truncated):
+                ended[index].append(step + 1)
+            if (terminated | truncated).any():
+                envs.reset(options={"reset_mask": terminated | truncated})
+        return ended
+
+    make, every = partial(make_env, "Pendulum-v1", 1, 2), {"reset_mask": np.ones(8, bool)}
+    envs, again = (make_train_envs(make, 5, 8, asynchronous, first_steps=200) for _ in range(2))
+    envs.reset(options=every)
+    lengths(envs, 1)
+    again.reset(options=every | {"states": envs.call("state_dict")})
+    found, resumed = lengths(envs, 200), lengths(again, 200)
+    assert found == resumed
+    firsts = [ends[0] for ends in found]
+    assert len(set(firsts)) > 4 and all(end <= 100 for end in firsts)
+    assert all(second - first == 100 for first, second, *_ in found)
+    for each in (envs, again):
+        each.close()
