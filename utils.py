@@ -90,9 +90,10 @@ def set_seed_everywhere(seed: int) -> None:
 
 
 def require_finite(what: str, values: Any) -> None:
-    """Raises RunError for an element that is not a finite float32, with its index; tensors: see envs/simulator.py."""
-    if not isinstance(values, np.ndarray):
+    """Raises RunError for an element that is not a finite float32, with its index."""
+    if getattr(values, "is_cuda", False):  # a simulator's, which has checked them (envs/simulator.py)
         return
+    values = np.asarray(values)
     finite = np.abs(values) <= FLOAT32_MAX  # false for nan
     if not finite.all():
         where = np.argwhere(~finite)[0]

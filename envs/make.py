@@ -66,6 +66,8 @@ def make_env(
         UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
     if is_simulator(name):
+        if human:
+            raise UserError(f"env={name}: a simulator of many worlds cannot be shown in a window")
         return OneWorld(make_simulator(name, 1, seed, kwargs, wrappers, info_keys))
     if name not in SUITE_TASKS:
         draws_itself = human and not pixels.rendered  # observations from pixels need the pictures

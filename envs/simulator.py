@@ -29,7 +29,7 @@ class Simulator:
       Gymnasium's or as one batch. Where there is none, a time-out's row bootstraps from the observation before the
       action, as rsl_rl's PPO does: an error of one step, while the next episode's observation is of another state.
     - NEXT_STEP: it resets worlds in the step after an episode's end and ignores their actions. `info[TAKEN]` is false
-      for these worlds; they count no step and give no row.
+      for these worlds: they count no step and give no row, and to an agent's `observe` they are steps of reward 0.
 
     Without `state_dict` and `load_state_dict` of the simulator's own, a resumed run begins new episodes.
 
@@ -79,6 +79,7 @@ class Simulator:
         self.restarts = not all(hasattr(env.unwrapped, method) for method in ("state_dict", "load_state_dict"))
         self.tensors_on: Any = None
         self._device: Any = None  # of the simulator's tensors
+        self._bounds: tuple[Any, Any] | None = None  # of actions, on it
         self._obs: Any = None  # the newest ones, (num_envs, obs_dim)
         self._ended = np.zeros(self.num_envs, bool)  # NEXT_STEP: the worlds that the next step resets
         self._sums = {key: np.zeros(self.num_envs) for key, how in info_keys.items() if how == "sum"}
@@ -165,6 +166,8 @@ class Simulator:
         """The values of `info_keys` of the episodes that have ended (see envs.episodes.EpisodeInfo)."""
         found = {}
         for key, how in self._info_keys.items():
+            if how == "last" and not done.any():
+                continue
             value = _number(info, key, self.num_envs)
             final = _number(info.get(FINAL_INFO, {}), key, self.num_envs)
             value = np.where(done & ~np.isnan(final), final, value)
@@ -186,7 +189,9 @@ class Simulator:
         import torch
 
         given = torch.as_tensor(actions, dtype=torch.float32, device=self._device)
-        low, high = (like(bound, given) for bound in (self.own_actions.low, self.own_actions.high))
+        if self._bounds is None:
+            self._bounds = like(self.own_actions.low, given), like(self.own_actions.high, given)
+        low, high = self._bounds
         return low + (given.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
 
     def _flat(self, obs: Any) -> Any:
@@ -210,7 +215,7 @@ class Simulator:
         """Rewards, float64, terminated and truncated as arrays; from tensors in one copy, with a check of the others.
 
         Raises:
-            RunError: for an action or an observation, kept as tensor, that is not finite; the loop checks arrays.
+            RunError: for an action or an observation, kept as a tensor, that is not finite.
         """
         rewards, terminated, truncated = outcome
         if isinstance(obs, np.ndarray):

@@ -122,7 +122,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         make_n_step = partial(buffers.build_n_step, cfg)
         data = Preloaded(cfg, spec, device, replay_buffer, own_actions, make_n_step)
         agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-        may_step_in_thread = execution == "recorded" and machine.has_free_core(device)
+        may_step_in_thread = execution == "recorded" and machine.has_free_core(device) and not hasattr(envs, "restarts")
         replaces = buffers.draws_with_replacement(cfg)
         used = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
         used |= {

@@ -119,6 +119,29 @@ gym.register("SavedCounting-v0", vector_entry_point=SavedCountingVec)
 gym.register("NoModeCounting-v0", vector_entry_point="counting:NoMode")
 
 
+class OneCounting(gym.Env):
+    """The first world alone."""
+
+    def __init__(self) -> None:
+        self._vec = CountingVec(1, "Disabled")
+        self.observation_space, self.action_space = self._vec.single_observation_space, self._vec.single_action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._first(self._vec.reset()[0]), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, _ = self._vec.step(action[None])
+        return self._first(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+    @staticmethod
+    def _first(obs: Any) -> Any:
+        return {key: value[0].copy() for key, value in obs.items()}
+
+
+gym.register("BothCounting-v0", OneCounting, vector_entry_point=SavedCountingVec)
+
+
 class NoMode(CountingVec):
     def __init__(self, num_envs: int):
         super().__init__(num_envs)

@@ -1,5 +1,6 @@
 """Simulators of one's own: which rows, returns and logs come of them, in every mode; resumed, and refused."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,17 @@ import probes
 import pytest
 import torch
 from counting import HIGH, LENGTHS, LOW, CountingVec, reward_of, terminates
-from runs import RUN, assert_same, at_step, go_on, rows, run_until
+from runs import RUN, assert_same, go_on, rows, run_until
 
+import evaluate
+import export
+from envs.make import make_env, make_train_envs
 from envs.simulator import Simulator
+from run.environments import env_maker
 from run.loop import ROW_OF_EACH
+from run.saving import run_policy
 from train import Workspace
-from utils import UserError
+from utils import RunError, UserError
 
 GAMMA = 0.5
 SMALL = (*RUN, "agent.discount=0.5", "num_envs=4", "num_eval_episodes=3", "min_buffer_size=30", "updates_per_step=0.2")
@@ -89,6 +95,25 @@ def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode:
     whole = [row for row in rows(tmp_path / "train.csv") if row["info_speed"]]
     by_length = {length: length * (length + 1) / 2 for length in LENGTHS}
     assert all(float(row["info_speed"]) == by_length[int(row["episode_length"])] for row in whole) and len(whole) > 30
+
+
+def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path / "run", *counting("SameStep", "info_keys.speed=sum"))
+    returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
+    assert evaluate.evaluate(tmp_path / "run", trusted=["counting"]) == returns
+    assert "is_success: mean 0.3333 over 3 episodes" in capsys.readouterr().out
+    assert export.export(tmp_path / "run", kind="policy", trusted=["counting"]).exists()
+    with pytest.raises(UserError, match="cannot be shown in a window"):
+        env_maker(run_policy.load(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
+
+
+def test_with_a_single_environment_too_that_is_evaluated_and_one_is_trained_in(tmp_path: Path) -> None:
+    both = "env=counting:BothCounting-v0", *SMALL, "num_train_steps=80", "replay_buffer_capacity=99"
+    several, one = (probes.train(tmp_path / str(count), *both, f"num_envs={count}") for count in (4, 1))
+    assert isinstance(several.envs, Simulator) and not isinstance(one.envs, Simulator)
+    assert {world for world, *_ in stored(several)} == {0, 1, 2, 3}
+    expected = sum(reward_of(0, 1, k + 1) for k in range(LENGTHS[0]))  # of the first world in every episode
+    assert several.last_return == one.last_return == expected
 
 
 def test_of_many_worlds_the_episodes_that_end_together_are_one_row_of_their_means(tmp_path: Path) -> None:
@@ -190,21 +215,19 @@ def test_actions_reach_it_within_its_bounds(tensors: bool) -> None:
 
 
 @pytest.mark.parametrize("what", ["action", "observation"])
-def test_tensors_that_are_not_finite_end_the_run(tmp_path: Path, what: str) -> None:
-    run = probes.workspace(tmp_path, *counting("SameStep", "replay_storage=device"))
-    env: Any = run.envs.env  # type: ignore[union-attr]
-
-    def spoil() -> None:
-        if what == "observation":
-            env.taken = np.where(np.arange(4) == 2, np.nan, env.taken)
-        else:
-            for parameter in run.agent.actor.parameters():
-                parameter.data.fill_(torch.nan)
-
-    at_step(run, 100, spoil)
-    with pytest.raises(Exception, match=rf"{what}\[{2 if what == 'observation' else 0}\] is not finite"):
-        run.run()
-    run.close()
+def test_tensors_that_are_not_finite_end_the_run(what: str) -> None:
+    env = CountingVec(4, "SameStep", tensors=True)
+    simulator = Simulator(env, "counting", 1)
+    simulator.tensors_on = torch.device("cpu")
+    simulator.reset(options={"reset_mask": np.ones(4, bool)})
+    actions = torch.zeros(4, 2)
+    simulator.step(actions)
+    if what == "action":
+        actions[2] = torch.nan
+    else:
+        env.taken = np.where(np.arange(4) == 2, np.nan, env.taken)
+    with pytest.raises(RunError, match=rf"^{what}\[2\] is not finite$"):
+        simulator.step(actions)
 
 
 def test_first_episodes_are_cut_so_that_worlds_do_not_end_together() -> None:
@@ -224,3 +247,29 @@ def test_first_episodes_are_cut_so_that_worlds_do_not_end_together() -> None:
         ).all()
         simulator.reset(options={"reset_mask": done})
     assert max(cut) < 30 and sum(cut) == 800  # each world ends twice
+
+
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_so_are_those_of_single_environments_and_resumed_in_the_middle(asynchronous: bool) -> None:
+    def lengths(envs: Any, steps: int) -> list[list[int]]:
+        ended: list[list[int]] = [[] for _ in range(8)]
+        for step in range(steps):
+            _, _, terminated, truncated, _ = envs.step(np.zeros((8, 1), np.float32))
+            for index in np.flatnonzero(terminated | truncated):
+                ended[index].append(step + 1)
+            if (terminated | truncated).any():
+                envs.reset(options={"reset_mask": terminated | truncated})
+        return ended
+
+    make, every = partial(make_env, "Pendulum-v1", 1, 2), {"reset_mask": np.ones(8, bool)}
+    envs, again = (make_train_envs(make, 5, 8, asynchronous, first_steps=200) for _ in range(2))
+    envs.reset(options=every)
+    lengths(envs, 1)
+    again.reset(options=every | {"states": envs.call("state_dict")})
+    found, resumed = lengths(envs, 200), lengths(again, 200)
+    assert found == resumed
+    firsts = [ends[0] for ends in found]
+    assert len(set(firsts)) > 4 and all(end <= 100 for end in firsts)
+    assert all(second - first == 100 for first, second, *_ in found)
+    for each in (envs, again):
+        each.close()
