@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-import mujoco
-
 from physics.task import ZX, ZZ, Array, Task, in_frame, joints, namespace, norm, sensors
 from physics.tolerance import tolerance
 
@@ -25,6 +23,8 @@ class Stand(Task):
         self.touch = sensors(model, "palm_L", "palm_R", "sole_L", "sole_R")
         self.inertial = sensors(model, "accelerometer", "velocimeter", "gyro")
         self.forces = sensors(model, "foot_L", "foot_R", "hand_L", "hand_R")
+        import mujoco  # late, since it chooses an OpenGL
+
         mujoco.mj_kinematics(model, pose := mujoco.MjData(model))
         self.heights = (pose.xpos[self.high, 2] * STAND_FRACTION).tolist()
         self.weight = -model.opt.gravity[2] * model.body_subtreemass[self.torso]
