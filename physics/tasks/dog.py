@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-import mujoco
-
 from physics.task import ZX, ZZ, Array, Task, in_frame, joints, namespace, norm, sensors
 from physics.tolerance import tolerance
 
@@ -23,8 +21,10 @@ class Stand(Task):
         self.torso, (self.angles, self.velocities) = self.high[0], joints(model)
         self.velocity = sensors(model, "torso_linvel")
         self.touch = sensors(model, "palm_L", "palm_R", "sole_L", "sole_R")
-        self.inertial = sensors(model, "accelerometer", "velocimeter", "gyro")
-        self.forces = sensors(model, "foot_L", "foot_R", "hand_L", "hand_R")
+        inertial, forces = ("accelerometer", "velocimeter", "gyro"), ("foot_L", "foot_R", "hand_L", "hand_R")
+        self.read = sensors(model, *inertial, *forces) + self.touch
+        import mujoco  # late, since it chooses an OpenGL
+
         mujoco.mj_kinematics(model, pose := mujoco.MjData(model))
         self.heights = (pose.xpos[self.high, 2] * STAND_FRACTION).tolist()
         self.weight = -model.opt.gravity[2] * model.body_subtreemass[self.torso]
@@ -41,18 +41,19 @@ class Stand(Task):
             state.xpos[:, self.high, 2],
             axes.reshape(len(axes), -1),
             self.moves(state),
-            read[:, [*self.inertial, *self.forces, *self.touch]],
+            read[:, self.read],
             state.act,
         )
 
     def reward(self, state: Any) -> Array:
-        product = 1.0
-        for body, height in zip(self.high, self.heights, strict=True):
-            product = product * tolerance(state.xpos[:, body, 2], (height, math.inf), height)
-        for body in self.upright:
-            product = product * tolerance(state.xmat[:, body, ZZ], (UPRIGHT, math.inf), UPRIGHT + 1, "linear", 0)
+        torso, pelvis = (
+            tolerance(state.xpos[:, body, 2], (height, math.inf), height)
+            for body, height in zip(self.high, self.heights, strict=True)
+        )
+        upright = tolerance(state.xmat[:, self.upright, ZZ].T, (UPRIGHT, math.inf), UPRIGHT + 1, "linear", 0)
         touch = state.sensordata[:, self.touch].sum(1)
-        return product * tolerance(touch, (self.weight, math.inf), self.weight, "linear", 0.9)
+        carried = tolerance(touch, (self.weight, math.inf), self.weight, "linear", 0.9)
+        return torso * pelvis * upright[0] * upright[1] * upright[2] * carried
 
 
 class Move(Stand):

@@ -10,7 +10,9 @@ ARM = ["arm_root", "arm_shoulder", "arm_elbow", "arm_wrist", "finger", "fingerti
 
 
 class Arm(Task):
-    """The observation of the arm, of props and of a target, which each start places anew.
+    """The observation of the arm and, if dm_control's task is fully observable, of props and of a target.
+
+    Each start places the target anew.
 
     Args:
         props: names of bodies that the arm may move, in a plane.
@@ -19,8 +21,10 @@ class Arm(Task):
 
     model_fields = ("body_pos", "body_quat")
     axes = "xzy"  # the order of a prop's velocities
+    target_turns = True
 
-    def __init__(self, model: Any, props: list[str], target: str):
+    def __init__(self, model: Any, task: Any, props: list[str], target: str):
+        self.sees = task._fully_observable
         self.angles, self.speeds = joints(model, *ARM)
         _, self.prop_speeds = joints(model, *(f"{prop}_{axis}" for prop in props for axis in self.axes))
         self.hand, self.target = model.body("hand").id, model.body(target).id
@@ -29,14 +33,18 @@ class Arm(Task):
     def observation(self, state: Any) -> tuple[Array, ...]:
         angles, touch = state.qpos[:, self.angles], state.sensordata
         xp = namespace(angles)
+        circle = xp.stack([xp.sin(angles), xp.cos(angles)], 2).reshape(len(angles), -1)
+        arm = circle, state.qvel[:, self.speeds], xp.log1p(touch)
+        if not self.sees:
+            return arm
+        place, turn = self.poses(state, self.target)
         return (
-            xp.stack([xp.sin(angles), xp.cos(angles)], 2).reshape(len(angles), -1),
-            state.qvel[:, self.speeds],
-            xp.log1p(touch),
+            *arm,
             *self.poses(state, self.hand),
             *(part for prop in self.props for part in self.poses(state, prop)),
             state.qvel[:, self.prop_speeds],
-            *self.poses(state, self.target),
+            place,
+            *([turn] if self.target_turns else []),
         )
 
     def poses(self, state: Any, body: int) -> tuple[Array, Array]:
@@ -48,7 +56,7 @@ class Bring(Arm):
     """The prop at the target; or, if it is a peg, a hand that holds it."""
 
     def __init__(self, model: Any, task: Any):
-        super().__init__(model, [task._object], task._target)
+        super().__init__(model, task, [task._object], task._target)
         self.peg = task._use_peg
         names = (
             "peg target_peg peg_tip target_peg_tip peg_grasp grasp peg_pinch pinch" if self.peg else "ball target_ball"

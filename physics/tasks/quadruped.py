@@ -3,19 +3,10 @@
 import math
 from typing import Any
 
-import mujoco
-import numpy as np
-
 from physics.task import ZZ, Array, Task, in_frame, joints, namespace, norm, sensors
 from physics.tolerance import tolerance
 
-SENSOR = mujoco.mjtSensor
-
-
-def sensors_of(model: Any, *kinds: Any) -> list[int]:
-    """Returns the places of all sensors of these kinds in `sensordata`, in the model's order."""
-    found = np.flatnonzero(np.isin(model.sensor_type, [int(kind) for kind in kinds]))
-    return sensors(model, *(model.sensor(index).name for index in found))
+TOES = ("front_left", "front_right", "back_right", "back_left")
 
 
 class Quadruped(Task):
@@ -25,8 +16,8 @@ class Quadruped(Task):
         del task
         self.torso, (self.angles, self.velocities) = model.body("torso").id, joints(model)
         self.velocity = sensors(model, "velocimeter")
-        self.imu = sensors_of(model, SENSOR.mjSENS_GYRO, SENSOR.mjSENS_ACCELEROMETER)
-        self.forces = sensors_of(model, SENSOR.mjSENS_FORCE, SENSOR.mjSENS_TORQUE)
+        self.imu = sensors(model, "imu_accel", "imu_gyro")
+        self.forces = sensors(model, *(f"{kind}_toe_{toe}" for kind in ("force", "torque") for toe in TOES))
 
     def observation(self, state: Any) -> tuple[Array, ...]:
         read = state.sensordata

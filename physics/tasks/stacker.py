@@ -11,15 +11,12 @@ from physics.tolerance import tolerance
 class Stack(Arm):
     """A box at the target and the hand away from it."""
 
-    axes = "xyz"
+    axes, target_turns = "xyz", False
 
     def __init__(self, model: Any, task: Any):
-        super().__init__(model, task._box_names, "target")
+        super().__init__(model, task, task._box_names, "target")
         self.sites = [model.site(name).id for name in [*task._box_names, "grasp"]]
         self.target_site, self.size = model.site("target").id, model.geom("target").size[0]
-
-    def observation(self, state: Any) -> tuple[Array, ...]:
-        return super().observation(state)[:-1]  # the target does not turn
 
     def reward(self, state: Any) -> Array:
         distances = norm(state.site_xpos[:, self.sites] - state.site_xpos[:, None, self.target_site])

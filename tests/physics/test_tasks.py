@@ -80,6 +80,18 @@ def test_an_action_that_is_held_ends_with_the_episode() -> None:
         each.close()
 
 
+@pytest.mark.parametrize("name", ["manipulator_bring_peg", "stacker_stack_2"])
+def test_an_arm_may_not_see_what_it_moves(name: str) -> None:
+    env, blind = make_env(name, 1), {"fully_observable": False}
+    make_task = find(*SUITE_TASKS[name])
+    assert make_task is not None
+    worlds = Worlds(make_env(name, 1, kwargs=blind), make_task, name, COUNT)
+    assert differences(worlds, worlds._env, 3) == set()
+    assert worlds.spaces[0].shape < env.observation_space.shape
+    for each in (env, worlds):
+        each.close()
+
+
 class OfTorch:
     """The state of worlds in tensors."""
 
