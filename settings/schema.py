@@ -11,15 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from hydra.utils import instantiate
 
 from settings.keys import walk
-from settings.signatures import (
-    alternatives,
-    fit,
-    interface_of,
-    nearest,
-    parameters,
-    require_interface,
-    schedule_values,
-)
+from settings.signatures import alternatives, fit, interface_of, nearest, parameters, require_interface, schedule_values
 from settings.types import (
     EnvWrapper,
     Execution,

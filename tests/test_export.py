@@ -94,7 +94,7 @@ def test_discrete_actions_are_exported_as_the_environments_own_integers(tmp_path
     obs = np.random.default_rng(1).normal(size=(33, agent.obs_dim)).astype(np.float32)
     contents = onnx_bytes if kind == "onnx" else torchscript_bytes
     greedy = Greedy(agent.policy, OwnActions(gym.spaces.Discrete(6, start=-2)))
-    (tmp_path / "policy").write_bytes(contents(greedy, obs[:4]))
+    (tmp_path / "policy").write_bytes(contents(greedy, {"obs": obs[:4]}))
     actions = runner(kind, tmp_path / "policy")(obs)
     assert actions.dtype == np.int64 and len(set(actions.tolist())) > 1
     np.testing.assert_array_equal(actions, agent.act(obs)[:, 0] - 2)
