@@ -27,7 +27,6 @@ from agent.crossq import CrossQAgent
 from agent.networks.layers import Dropout
 from agent.sac_discrete import SACDiscreteAgent
 from agent.slow_targets import SlowTargetsAgent
-from agent.slow_targets import SlowTargetsAgent
 from agent.soft_actor import SoftActorAgent
 from replay_buffer import Batch
 from utils import UserError
