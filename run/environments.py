@@ -91,6 +91,8 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
     pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
     nodes = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
     wrappers = [_wrapper(node) for node in nodes]
+    if cfg.action_bounds is not None:
+        wrappers.append(partial(env_module.BoundedActions, bounds=cfg.action_bounds))
     return partial(
         env_module.make_env,
         cfg.env,

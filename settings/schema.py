@@ -122,6 +122,7 @@ class Settings:
     info_keys: dict[str, Literal["last", "sum"]] = field(default_factory=lambda: {"is_success": "last"})
     best_by: str = BY_RETURN
     obs_groups: dict[Literal["actor", "critic"], list[str]] | None = None
+    action_bounds: PositiveFloat | list[PositiveFloat] | None = None
 
 
 class UnknownKeyError(UserError):
