@@ -10,9 +10,9 @@ import numpy as np
 from absl import logging as absl_logging
 from gymnasium.wrappers import TimeLimit, TransformObservation
 
-from dmc2gym.wrappers import STATE, ActionRepeat, rescale_actions
+from dmc2gym.wrappers import STATE, UNBOUNDED, ActionRepeat, rescale_actions
 
-__all__ = ["ActionRepeat", "load", "make", "rescale_actions"]
+__all__ = ["UNBOUNDED", "ActionRepeat", "load", "make", "rescale_actions"]
 
 _FLAT = "observations"  # dm_control's key of the flat observation
 

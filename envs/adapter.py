@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 import dmc2gym
 from envs.episodes import AUTO_INFO_KEYS, EpisodeInfo
@@ -68,6 +69,32 @@ def _has_time_limit(env: gym.Env) -> bool:
             return True
         env = env.env
     return False
+
+
+class BoundedActions(gym.Wrapper):
+    """Sets the bounds that an environment's actions lack.
+
+    Args:
+        bounds: b for -b to b, or one for each component of an action.
+
+    Raises:
+        UserError: for bounds of another number, or if no bound is missing.
+    """
+
+    def __init__(self, env: gym.Env, bounds: float | Sequence[float]):
+        super().__init__(env)
+        space, given = env.action_space, np.array(bounds)
+        shape = space.shape or ()
+        if not isinstance(space, gym.spaces.Box) or given.size not in (1, int(np.prod(shape))):
+            raise UserError(
+                f"action_bounds={bounds}: one number, or as many as the actions have: {one_line(str(space))}"
+            )
+        limits = np.broadcast_to(given if given.size == 1 else given.reshape(shape), shape)
+        low = np.where(space.low <= -dmc2gym.UNBOUNDED, -limits, space.low)
+        high = np.where(space.high >= dmc2gym.UNBOUNDED, limits, space.high)
+        if np.array_equal(low, space.low) and np.array_equal(high, space.high):
+            raise UserError(f"action_bounds={bounds}: the environment sets all bounds itself: {one_line(str(space))}")
+        self.action_space = gym.spaces.Box(low, high, dtype=space.dtype)
 
 
 def wrap(env: Any, name: str, wrappers: Sequence[Wrap], kind: type = gym.Env) -> Any:

@@ -12,7 +12,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, load_env_creator, parse_env_id
 
 from envs import arguments, opengl
-from envs.adapter import Wrap, adapt, wrap
+from envs.adapter import BoundedActions, Wrap, adapt, wrap
 from envs.episodes import AUTO_INFO_KEYS
 from envs.errors import FAULTS, error_with_place, exit_reported
 from envs.names import SUITE_TASKS, gymnasium_ids, unknown_task, unregistered
@@ -31,7 +31,7 @@ except ModuleNotFoundError as error:  # Gymnasium's tasks work without dm_contro
         raise
     suite_task = None  # type: ignore[assignment]
 
-__all__ = ["SUITE_TASKS", "Pixels", "make_env", "make_simulator", "make_train_envs", "needs_opengl"]
+__all__ = ["SUITE_TASKS", "BoundedActions", "Pixels", "make_env", "make_simulator", "make_train_envs", "needs_opengl"]
 
 INSTALL_SUITE = "pip install --no-deps dm_control==1.0.50"  # requirements.txt has its other requirements
 NO_KWARGS: Mapping[str, Any] = {}

@@ -37,6 +37,9 @@ class FrameBuffer(ReplayBuffer):
         frame_stack: frames in a stack, of C / frame_stack channels each.
         obs_spec: what a stack is made of; None is an image of `obs_shape`, a stack of `frame_stack`.
 
+    Attributes:
+        obs_spec: what a stack is made of.
+
     Raises:
         UserError: if the frames would not fit into memory.
     """
@@ -53,7 +56,7 @@ class FrameBuffer(ReplayBuffer):
         sampling: SamplingFactory | None = None,
         obs_spec: ObsSpec | None = None,
     ):
-        self._spec = spec = obs_spec or ObsSpec.of_shape(tuple(obs_shape), frame_stack)
+        self.obs_spec = spec = obs_spec or ObsSpec.of_shape(tuple(obs_shape), frame_stack)
         require_memory(spec, action_shape, capacity)
         self._stack = spec.frame_stack
         self._frame_numbers = spec.vector_dim // self._stack  # of a frame's vector, which is before its image
@@ -90,12 +93,12 @@ class FrameBuffer(ReplayBuffer):
         add_each(self, *columns)
 
     def _put_obs(self, rows: np.ndarray, start: int, obs: np.ndarray) -> None:
-        frames = self._frames_of(np.ascontiguousarray(obs, self._spec.dtype))
+        frames = self._frames_of(np.ascontiguousarray(obs, self.obs_spec.dtype))
         rows.view(np.int32)[:, start : start + self._stack] = [self._place(frame) for frame in frames]
 
     def _frames_of(self, obs: np.ndarray) -> np.ndarray:
         """The frames of a stack, (frame_stack, frame_bytes), uint8: a frame's vector, then its image."""
-        spec = self._spec
+        spec = self.obs_spec
         if not spec.vector_dim:
             return obs.reshape(self._stack, -1)
         images, vectors = spec.unpack(obs[None], np.float32) if spec.image else (np.zeros(0, np.uint8), obs)
@@ -143,7 +146,7 @@ class FrameBuffer(ReplayBuffer):
 
     def _stacks(self, frames: torch.Tensor) -> torch.Tensor:
         """Stacks (N, *obs_shape) of frames (N * frame_stack, width)."""
-        spec, numbers = self._spec, self._frame_numbers
+        spec, numbers = self.obs_spec, self._frame_numbers
         count = len(frames) // self._stack
         vectors = frames[:, :numbers].reshape(count, self._stack, numbers).transpose(1, 2).reshape(count, -1)
         if not spec.image:

@@ -167,6 +167,9 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
     stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
     pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
+    common = _common(cfg, place)
+    if cfg.action_bounds is not None:
+        common["wrappers"].append(partial(env_module.BoundedActions, bounds=cfg.action_bounds))
     make_env: Any = partial(
         env_module.make_env,
         cfg.env,
@@ -174,7 +177,7 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
         cfg.action_repeat,
         pixels=pixels,
         human=human,
-        **_common(cfg, place),
+        **common,
     )
     if env_module.is_simulator(cfg.env):
         make_env.worlds = _simulator_maker(cfg, env_module, place)
@@ -191,6 +194,7 @@ def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
         ("async_envs", cfg.async_envs, False),
         ("from_pixels", cfg.from_pixels, False),
         ("action_repeat", cfg.action_repeat, 1),
+        ("action_bounds", cfg.action_bounds, None),
     ):
         if value != needed:
             raise UserError(f"{key}={value}: env={cfg.env} is a simulator of many worlds, which needs {key}={needed}")

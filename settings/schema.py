@@ -116,6 +116,7 @@ class Settings:
     physics: Literal["auto", "suite", "batched"] = "auto"
     stagger_steps: NonNegativeInt = 0
     obs_groups: dict[Literal["actor", "critic"], list[str]] | None = None
+    action_bounds: PositiveFloat | list[PositiveFloat] | None = None
 
 
 class UnknownKeyError(UserError):

@@ -29,6 +29,7 @@ EARLIER_RUNS: Values = {
     "image_size": 84,
     "frame_stack": "auto",
     "obs_groups": None,
+    "action_bounds": None,
     "camera_id": "auto",
     "image_pad": 4,
     "preload": None,

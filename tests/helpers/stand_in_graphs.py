@@ -157,7 +157,7 @@ def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     for _ in range(count):
         if isinstance(buffer, FrameBuffer):
-            obs, next_obs = random.integers(0, 256, (2, *IMAGE), np.uint8)
+            obs, next_obs = random.integers(0, 256, (2, *buffer.obs_spec.shape), np.uint8)
         else:
             obs, next_obs = random.standard_normal((2, OBS_DIM), np.float32)
         discrete = getattr(buffer, "_widths", (0, ACTION_DIM))[1] == 1

@@ -165,6 +165,12 @@ ENVIRONMENTS = [  # of one's own, which cannot be built (tests/helpers/probes.py
         "obs_groups.critic=['speed']: keys of env=",
     ),
     ("env=ProbePrivileged-v0 'obs_groups={actor: [place]}'", "obs_groups.critic"),
+    ("env=Pendulum-v1 action_bounds=3", "action_bounds=3.0: the environment sets all bounds itself: Box(-2.0, 2.0"),
+    (
+        "env=ProbeTuples-v0 action_bounds=[1,2,3]",
+        "action_bounds=[1.0, 2.0, 3.0]: one number, or as many as the actions have",
+    ),
+    ("env=ProbeTuples-v0 action_bounds=-1", "action_bounds"),
     ("obs_groups=[position]", "obs_groups=['position']"),
     ("agent=drq env=Pendulum-v1 from_pixels=false", "this environment gives vectors; from_pixels=true renders it"),
     ("agent=drq env=ProbeFaulty-v0", "from_pixels=true: env=ProbeFaulty-v0: its reset raised"),

@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import composed
 import numpy as np
 import probes
 import pytest
@@ -17,6 +18,7 @@ from agent.exported import inputs_of
 from agent.policy_file import load_policy
 from envs.make import Pixels, make_env
 from replay import frames
+from run import environments
 from run.saving import run_policy
 from utils import EnvError, UserError
 
@@ -223,3 +225,13 @@ def test_a_run_from_before_vectors_were_stacked_goes_on_as_it_was(tmp_path: Path
     config.write_text(text.replace("frame_stack: auto\n", "frame_stack: 3\n").replace("obs_groups: null\n", ""))
     go_on(tmp_path / "killed")
     assert_same(tmp_path / "killed", tmp_path / "straight")
+
+
+def test_missing_bounds_of_actions_are_those_that_are_given() -> None:
+    """Of a matrix of actions from (-2, 0) to (2, infinity)."""
+    for bounds, high in ((5.0, 5.0), ([7.0, 3.0], 3.0)):
+        cfg = composed.settings("env=ProbeTuples-v0", f"action_bounds={bounds}")
+        env = environments.env_maker(cfg, "training")(False)
+        env.reset(seed=1)
+        env.step(np.array([1.0, 1.0], np.float32))
+        np.testing.assert_allclose(env.unwrapped.last_action, [[2.0], [high]])  # type: ignore[attr-defined]

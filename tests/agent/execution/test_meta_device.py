@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import composed
 import numpy as np
 import pytest
 import torch
-from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, make_agent
+from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, make_agent
 from meta_device import META, Operations, RefusedError, on_device, stand_in
 from parts import PAGE, overrides, table
 from stand_in_graphs import buffer_for, delayed, fill, make_buffer
@@ -19,7 +20,11 @@ from stand_in_graphs import buffer_for, delayed, fill, make_buffer
 from agent.execution.captured import Captured, Update
 from agent.execution.eager import Result
 from logger import Logger
+from replay import frames
 from replay.n_step import NStep
+from run.agents import build_agent
+from run.env_spec import EnvSpec
+from settings.obs_spec import ObsSpec
 
 NAMES = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("[!_]*.yaml"))
 VECTORS = {name: overrides(name) for name in NAMES if not name.startswith("drq")}
@@ -71,11 +76,11 @@ def make(*overrides: str) -> Any:
     return agent
 
 
-def train(agent: Any, logger: Logger, updates: int) -> Watched:
+def train(agent: Any, logger: Logger, updates: int, buffer: Any = None) -> Watched:
     """Updates, with steps of the environment between them."""
     watched = Watched(agent)
     agent.execution = Captured(watched)
-    buffer = buffer_for(agent, "device")
+    buffer = buffer or buffer_for(agent, "device")
     ends = np.array([False, True])
     for step in range(1, updates + 1):
         agent.update(buffer, logger, step)
@@ -104,6 +109,16 @@ def check_updates(logger: Logger, *overrides: str) -> None:
 def test_updates_wait_for_nothing_and_stay_on_the_device(name: str, tmp_path: Path) -> None:
     """In float32 and, as far as Python has a part in it, under autocast."""
     check_updates(Logger(tmp_path, {}), *(QUICK | SLOW)[name], *delayed(name))
+
+
+def test_images_with_vectors_in_groups_wait_for_nothing(tmp_path: Path) -> None:
+    spec = ObsSpec(IMAGE, vector_dim=6, frame_stack=STACK, groups=(4, 2))
+    agent = build_agent(composed.settings("agent=drq", *SMALL, *TINY), EnvSpec(spec, (ACTION_DIM,)), META)
+    buffer: Any = frames.STORAGES["device"](spec.shape, (ACTION_DIM,), 60, META, obs_spec=spec)
+    with on_device(host_too=True):
+        fill(buffer, 40, seed=0)
+    for first, *others in train(agent, Logger(tmp_path, {}), 4, buffer).runs.values():
+        assert all(run.calls == first.calls for run in others)
 
 
 @pytest.mark.parametrize("n", [1, 3])
