@@ -98,8 +98,9 @@ def evaluations(task: str) -> dict[str, Any]:
     cfg = settings_of(f"env={task}", "preset=fast", "save_video=false", "device=cpu")
     with contextlib.closing(build.build(cfg)) as parts:
         made = {engine: make_evaluator(replace(cfg, physics=engine), Path(), False) for engine in ENGINES}
-        seconds = in_turns({name: partial(each.evaluate, parts.agent, 0) for name, each in made.items()}, 5)
-    return {"seconds": {name: round(each["wall"], 3) for name, each in seconds.items()}, "ratio": ratios(seconds)}
+        seconds = in_turns({name: partial(each.evaluate, parts.agent, 0) for name, each in made.items()}, 3)
+    shown = {name: {clock: round(s, 3) for clock, s in each.items()} for name, each in seconds.items()}
+    return {"seconds": shown, "ratio": ratios(seconds)}
 
 
 def whole_runs(overrides: list[str]) -> dict[str, Any]:
