@@ -19,7 +19,7 @@ from utils import RunError
 
 MEASURED = 20  # steps
 WORTH_S = 0.0001  # work that a thread is woken for
-CHEAP_S = 0.00002  # worlds whose step takes less gain nothing from threads, which then mostly wait for Python's lock
+CHEAP_S = 0.00004  # worlds whose step takes less gain nothing from threads, which then mostly wait for Python's lock
 LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit: decisions in an episode
 
 

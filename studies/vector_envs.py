@@ -25,7 +25,7 @@ NUM_STEPS, ROUNDS = 4800, 3
 OVERRIDES = [
     *("env=humanoid_run", f"num_train_steps={NUM_STEPS}", "agent.batch_size=256", "updates_per_step=0.0625"),
     *("agent.actor.hidden_dim=256", "agent.critic.hidden_dim=256", "num_threads=1", "checkpoint_frequency=0"),
-    *("save_video=false", "save_figure=false", "num_eval_episodes=1"),
+    *("save_video=false", "save_figure=false", "num_eval_episodes=1", "physics=suite"),
 ]
 
 
