@@ -29,8 +29,7 @@ from utils import UserError, import_failure, one_line
 
 # Parameters that the code fills in, never YAML.
 SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"} | {
-    *("obs_shape", "action_shape"),  # of a replay buffer
-    *("vector_dim", "obs_groups"),  # of an agent
+    *("obs_shape", "action_shape", "vector_dim", "obs_groups"),  # of a replay buffer or an agent
     *("shape", "width", "num_members"),  # of networks and layers, from their actor or critic
 }
 FROM_AGENT = {"init_temperature"}  # a temperature's parameter, from the agent's key of that name
