@@ -184,9 +184,7 @@ class _SourceWriter(DispatchMode):
         arguments += [f"{key}={self._argument(value, types[key])}" for key, value in kwargs.items()]
         if function in _TAKES_A_NUMBER:
             arguments[1] = self._number(args, arguments[1])
-        if (
-            function is _aten.view.dtype
-        ):  # TorchScript takes a dtype for a number, and that for a size, unless it is named
+        if function is _aten.view.dtype:  # whose dtype TorchScript would take for a size, unless it is named
             arguments[1] = f"dtype={arguments[1]}"
         return f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
 
