@@ -25,6 +25,7 @@ FOLDERS = {  # in the order of the page; the sentence of a folder without an __i
     "study": "",
     "examples": "The algorithm on one page, the framework as a library, and a policy without torch.",
 }
+TASKS = ROOT / "physics" / "tasks"  # one file a domain, which its name says
 WORDS_OF_A_STATEMENT = 4
 HEAD = """\
 # Files
@@ -63,7 +64,7 @@ def page() -> str:
         folder = ROOT / name
         nested = sorted({path.parent for path in folder.rglob("*.py")}) if name else []
         rooms |= {folder: sentence} | {
-            room: "" for room in nested if room != folder and "__pycache__" not in room.parts
+            room: "" for room in nested if room not in (folder, TASKS) and "__pycache__" not in room.parts
         }
     return "\n".join([HEAD, *(room_text(room, sentence) for room, sentence in rooms.items())])
 
