@@ -25,7 +25,7 @@ FOLDERS = {  # in the order of the page; the sentence of a folder without an __i
     "study": "",
     "examples": "The algorithm on one page, the framework as a library, and a policy without torch.",
 }
-ALIKE = {"physics/tasks"}  # folders whose files are all of one kind, and are not listed
+TASKS = ROOT / "physics" / "tasks"  # one file a domain, which its name says
 WORDS_OF_A_STATEMENT = 4
 HEAD = """\
 # Files
@@ -64,7 +64,7 @@ def page() -> str:
         folder = ROOT / name
         nested = sorted({path.parent for path in folder.rglob("*.py")}) if name else []
         rooms |= {folder: sentence} | {
-            room: "" for room in nested if room != folder and "__pycache__" not in room.parts
+            room: "" for room in nested if room not in (folder, TASKS) and "__pycache__" not in room.parts
         }
     return "\n".join([HEAD, *(room_text(room, sentence) for room, sentence in rooms.items())])
 
@@ -73,7 +73,7 @@ def room_text(folder: Path, sentence: str) -> str:
     """Returns the section of one folder: its own sentence, then one line per file."""
     name = folder.relative_to(ROOT).as_posix()
     package = folder / "__init__.py"
-    files = [path for path in sorted(folder.glob("*.py")) if path != package and name not in ALIKE]
+    files = [path for path in sorted(folder.glob("*.py")) if path != package]
     lines = [f"## {'The root' if folder == ROOT else name + '/'}\n", sentence or first_sentence(package), ""]
     lines += [f"- [{file.name}](../{file.relative_to(ROOT).as_posix()}): {first_sentence(file)}" for file in files]
     return "\n".join(lines) + "\n"

@@ -59,7 +59,7 @@ class Worlds:
     """
 
     def __init__(self, env: gym.Env, make_task: type[Task], name: str, count: int, threads: int = 1):
-        self._env, self._name, self.count = env, name, count
+        self._env, self._name, self.count, self._threads = env, name, count, min(threads, count)
         self.spaces: tuple[Any, Any] = (env.observation_space, env.action_space)
         self.unwrapped, self.metadata = env.unwrapped, env.metadata
         self.own_actions = env.get_wrapper_attr("own_actions")
@@ -73,7 +73,7 @@ class Worlds:
         self._task = make_task(self._model, self._host.task)
         self._worlds = [mujoco.MjData(self._model) for _ in range(count)]
         fields = self._task.model_fields  # of a thread's model, which has those of the world that it steps
-        self._models = [self._model, *(copy(self._model) if fields else self._model for _ in range(threads - 1))]
+        self._models = [self._model, *(copy(self._model) if fields else self._model for _ in range(1, self._threads))]
         self._fields = [[getattr(model, name) for name in fields] for model in self._models]
         self._own_fields: list[list[np.ndarray]] = [[] for _ in range(count)]  # by world
         self._state = State(self._worlds)
@@ -81,8 +81,7 @@ class Worlds:
         self._warnings = State([data.warning for data in self._worlds])
         self._steps = [0] * count  # of the episode
         self._in_env: int | None = None  # the world whose state the environment has
-        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 and count > 1 else None
-        self._threads = threads
+        self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
         self._first_s: list[float] = []  # of the first steps, by one thread: a world's time
 
     def reset(self, index: int, seed: int) -> np.ndarray:

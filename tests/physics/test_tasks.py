@@ -163,19 +163,18 @@ def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -
         worlds.close()
 
 
-def test_frames_are_those_of_dm_control(opengl: None) -> None:
-    name = "swimmer_swimmer6"  # each start moves its target
+@pytest.mark.parametrize("name", ["swimmer_swimmer6", "walker_stand"])  # starts move its target; rewards colour it
+def test_frames_are_those_of_dm_control(opengl: None, name: str) -> None:
     env, worlds = make_env(name, 1, render=True), worlds_of(name, 2, render=True)
     for episode in range(2):
         env.reset(seed=episode)
         worlds.reset(0, episode)
         frames = [(env.render(), worlds.render())]
         worlds.reset(1, 77)
-        for _ in range(2):
-            action = np.full((2, 5), 0.5, np.float32)
-            env.step(action[0])
-            worlds.step(action)
-            frames.append((env.render(), worlds.render()))
+        action = np.full((2, *worlds.spaces[1].shape), 0.5, np.float32)
+        env.step(action[0])
+        worlds.step(action)
+        frames.append((env.render(), worlds.render()))
         for frame, got in frames:
             np.testing.assert_array_equal(got, frame)
         assert not np.array_equal(frames[0][0], frames[-1][0])
