@@ -118,7 +118,8 @@ class NStep(Validated):
         self._obs, self._counts = None, np.zeros(len(pending), int)
         for env, steps in enumerate(pending):
             for k, (obs, action, reward) in enumerate(reversed(steps)):
-                o, a = _array(obs), np.array(action, np.float32)
+                o, a = _array(obs), np.array(action)
+                a = a if a.dtype.kind == "i" else a.astype(np.float32)  # discrete actions are integers
                 if self._obs is None:
                     self._begin(np.stack([o] * len(pending)), np.stack([a] * len(pending)))
                 self._newest = -1

@@ -29,7 +29,7 @@ def own(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("pattern", "names"),
     [
-        ("glob(s*)", "sac sac_2018 sac_v simba"),
+        ("glob(s*)", "sac sac_2018 sac_discrete sac_v simba"),
         ("glob([s*,t*],exclude=[*_*,tqc])", "sac simba td3"),
         ("glob(m*)", "mine"),
         ("glob([m*,t*],exclude=*c)", "mine td3"),
@@ -60,7 +60,7 @@ def test_the_command_sweeps_a_pattern_and_checks_each(
     with monkeypatch.context() as patched:
         patched.setattr(preflight, "check_runs", check)
         sweep_arguments("-m", "agent=glob(s*)", *QUICK, "hydra.sweep.dir=sw")
-    assert checked == ["sac", "sac_2018", "sac_v", "simba"]
+    assert checked == ["sac", "sac_2018", "sac_discrete", "sac_v", "simba"]
     with pytest.raises(UserError, match=r"agent\.alpha_lr: unknown key|agent\.alpha_lr=0\.001"):
         sweep_arguments("-m", "agent=glob(*d*)", "agent.alpha_lr=1e-3", *QUICK)
 
@@ -82,7 +82,7 @@ def test_hydra_sweeps_the_same_choices(
     [
         ("agent=mine2", "agent=mine2: no such choice; there are "),
         ("agent=3", "the name of a choice goes here; there are "),
-        ("preset=owns", "preset=owns: no such choice; there are cpu, dmc_benchmark, fast, lunar_lander, own, "),
+        ("preset=owns", "lunar_lander_discrete, many_worlds, own, pendulum"),
         ("agent.batchsize=3", "did you mean agent.batch_size"),
     ],
 )

@@ -36,7 +36,7 @@ from utils import UserError
         ("agent.obs_dim=3", "comes from the environment"),
         ("+agent.critic.action_dim=3", "comes from the environment"),
         ("agent=sca", "agent=sca: no such choice; there are "),
-        ("preset=fsat", "there are cpu"),
+        ("preset=fsat", "there are cartpole, cpu"),
         ("preset=[cpu,nope]", "preset=nope"),
         ("agent.critic=5", "a group of keys"),
         ("logger.sinks.csv=3", "a group of keys"),
@@ -158,7 +158,7 @@ def test_showing_the_configuration_checks_it_and_creates_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="there are cpu"):
+    with pytest.raises(UserError, match="there are cartpole, cpu"):
         read(["--cfg", "job", "preset=foo"])
     assert read(["--cfg", "job"])[1:] == (None, None)
     assert list(tmp_path.iterdir()) == []

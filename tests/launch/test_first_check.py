@@ -25,7 +25,7 @@ WRONG = {
     "agent.actor_lrr=1": "agent.actor_lrr: unknown key; did you mean agent.actor_lr or agent.actor_q?",
     "evaluator.nope=1": "evaluator.nope: unknown key",
     "agent=sacc": "agent=sacc: no such choice; there are ",
-    "preset=fasst": "preset=fasst: no such choice; there are cpu",
+    "preset=fasst": "preset=fasst: no such choice; there are cartpole, cpu",
     "env=cheetah_rum": "env=cheetah_rum: no such task in the suite or in Gymnasium; did you mean cheetah_run",
     "env=HalfCheeta-v5": "did you mean HalfCheetah-v5",
     "env=Pendulum-v7": "did you mean Pendulum-v1",

@@ -245,7 +245,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "other observations": (("env=Pendulum-v1", f"preload={ID}"), "its observations have 2 numbers, env=Pendulum-v1 3"),
     "other actions": (
         ("env=MountainCarContinuous-v0", "preload=made/wide-v0"),
-        r"within \[-3.0\] to \[3.0\], those of",
+        r"within \[-3.0\] to \[3.0\] \(Box\), those of",
     ),
     "held longer": (
         (ENV, f"preload={ID}", "action_repeat=2"),
