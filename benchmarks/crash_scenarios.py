@@ -20,6 +20,8 @@ TRAININGS: dict[str, list[str]] = {  # by overrides
     "four_processes": [PENDULUM, "num_envs=4", "async_envs=true", "checkpoint_frequency=30"],
     "ring": [PENDULUM, "replay_buffer_capacity=170", "sample_with_replacement=false", "update_every=7"],
     "prioritized": [PENDULUM, "replay_buffer=prioritized", "replay_buffer_capacity=170", "num_envs=2"],
+    "discrete": ["env=CartPole-v1", "agent=sac_discrete", "n_step=3", "num_envs=2", "checkpoint_frequency=30"],
+    "stacked": [PENDULUM, "frame_stack=3", "n_step=2", "replay_buffer_capacity=170"],
     "followers": [
         *(PENDULUM, "num_envs=3", "n_step=3", "agent/observation_normaliser=running", "checkpoint_frequency=30"),
         *("agent/reward_normaliser=returns", "agent/exploration=held", "agent.critic_weight_decay=0.01"),
@@ -30,6 +32,13 @@ TRAININGS: dict[str, list[str]] = {  # by overrides
         *("agent.encoder.strides=[2,1]", "agent.encoder.channels=4", "log_frequency=200", "action_repeat=4"),
     ],
     "background": [PENDULUM, "num_train_steps=900", "eval_in_background=true"],
+    "worlds": [
+        "env=cartpole_swingup",
+        "num_envs=3",
+        "num_train_steps=3300",
+        "checkpoint_frequency=130",
+        "stagger_steps=300",
+    ],
     "reacher_easy": ["env=reacher_easy", "num_train_steps=1100", "action_repeat=2", "num_eval_episodes=1"],
 }
 
