@@ -43,7 +43,8 @@ class Run:
     def is_writing(self) -> bool:
         """Returns whether there is half a checkpoint, being written or left by a killed process."""
         folder = self.folder / checkpoint.FOLDER
-        return any(folder.glob(".step_*")) or any(folder.glob("*/.*"))
+        lasting = [folder / name for name in (checkpoint.BUFFER, checkpoint.PRELOADED, "best")]  # old step_* may vanish
+        return any(folder.glob(".step_*")) or any(path for each in lasting for path in each.glob(".*"))
 
     def last_output(self) -> str:
         return last_output(self._log)
