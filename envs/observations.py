@@ -127,14 +127,14 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
     vectors = [leaf for leaf in leaves if not is_image(leaf[1])]
     widths = [(_dotted(path), gym.spaces.flatdim(leaf)) for path, leaf in vectors]
     columns, bounds = np.arange(sum(width for _, width in widths)), None
-    seen = [key for key, _ in widths]
+    vector_keys = [key for key, _ in widths]
     if pixels.groups is not None:
         is_same = sum(width for _, width in keys) == len(columns)  # no wrapper has changed the vector
         named = widths if any(path for path, _ in leaves) else keys if is_same else ()
         images = _images_of_groups(images, named, pixels.groups, name, space)
         columns, bounds = _grouped(named, pixels.groups)
         of_critic = pixels.groups["critic"]
-        seen = sorted(_keys_in(named, pixels.groups["actor"]), key=lambda key: _is_in(key, of_critic))
+        vector_keys = sorted(_keys_in(named, pixels.groups["actor"]), key=lambda key: _is_in(key, of_critic))
     stack = pixels.stack or (IMAGE_STACK if images else 1)
     groups = None if bounds is None else (stack * bounds[0], stack * bounds[1])
     orders = [_order_of(leaf, name) for _, leaf in images]
@@ -161,7 +161,7 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
     for height, width in shapes:
         channels = sum(int(np.prod(leaf.shape)) for _, leaf in images) // (height * width)
         image = stack * channels, height, width
-    keys_of_parts = {"image": [_dotted(path) for path, _ in images], "vector": seen}
+    keys_of_parts = {"image": [_dotted(path) for path, _ in images], "vector": vector_keys}
     return Observed(env, ObsSpace(ObsSpec(image, stack * len(columns), stack, groups), keys_of_parts), frame_of)
 
 
@@ -201,16 +201,16 @@ def _images_of_groups(images: list[Any], keys: Keys, groups: Groups, name: str, 
         wrong = [key for key in groups.get(group, ()) if not any(_is_in(one, [key]) for one in known)]
         if wrong or not groups.get(group):
             raise UserError(f"obs_groups.{group}={wrong or '[]'}: keys of env={name} go here: {', '.join(known)}")
-    seen = {
+    in_groups = {
         _dotted(path): [_is_in(_dotted(path), groups[group]) for group in ("actor", "critic")] for path, _ in images
     }
-    apart = [key for key, (by_actor, by_critic) in seen.items() if by_actor != by_critic]
+    apart = [key for key, (by_actor, by_critic) in in_groups.items() if by_actor != by_critic]
     if apart:
         raise UserError(
             f"obs_groups: {', '.join(apart)} is an image of one group alone; actor and critic share convolutions, so "
             "it belongs into both, or into none"
         )
-    return [(path, leaf) for path, leaf in images if seen[_dotted(path)][0]]
+    return [(path, leaf) for path, leaf in images if in_groups[_dotted(path)][0]]
 
 
 def _grouped(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | None]:
@@ -218,8 +218,8 @@ def _grouped(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | 
     parts: dict[tuple[bool, bool], list[int]] = {(True, False): [], (True, True): [], (False, True): []}
     start = 0
     for key, width in keys:
-        seen = _is_in(key, groups["actor"]), _is_in(key, groups["critic"])
-        parts.get(seen, []).extend(range(start, start + width))
+        in_groups = _is_in(key, groups["actor"]), _is_in(key, groups["critic"])
+        parts.get(in_groups, []).extend(range(start, start + width))
         start += width
     of_actor, of_both, of_critic = parts.values()
     bounds = len(of_actor + of_both), len(of_actor)

@@ -15,7 +15,7 @@ from utils import UserError
 SHORT = ("env=hopper_stand", "env_kwargs.time_limit=0.6", *RUN)  # episodes of 30 steps
 
 
-@pytest.mark.parametrize("more", [(), ("num_envs=3", "action_repeat=4")])
+@pytest.mark.parametrize("more", [(), ("num_envs=3", "action_repeat=4", "stagger_steps=8")])
 def test_it_has_the_bytes_of_the_suite(tmp_path: Path, more: tuple[str, ...]) -> None:
     run = (*SHORT, *more, "num_eval_episodes=12")  # more than are evaluated at once
     suite = probes.train(tmp_path / "suite", *run, "physics=suite")
@@ -69,6 +69,11 @@ def composed_envs() -> Any:
         (("env=lqr_lqr_2_1",), "it does not serve this task"),
         (("env=cheetah_run", "async_envs=true"), "async_envs=true wants a process for each environment"),
         (("env=cheetah_run", "agent=drq"), "from_pixels=true renders every step"),
+        (("env=cheetah_run", "frame_stack=2"), "frame_stack is of one environment's observations"),
+        (
+            ("env=cheetah_run", "obs_groups={actor: [position], critic: [velocity]}"),
+            "obs_groups are of one environment",
+        ),
         (("env=cheetah_run", "info_keys.discount=last"), "info_keys are of one environment's info"),
         (("env=cheetah_run", "info_keys.is_success=sum"), "info_keys are of one environment's info"),
         (("env=cheetah_run", "env_kwargs.legacy_step=false"), "env_kwargs.legacy_step=false"),
