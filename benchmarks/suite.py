@@ -3,9 +3,10 @@
     python benchmarks/suite.py [--tasks …] [--seeds 1 2 3] [--report]
 
 One run per core, as many at a time as there are cores. An interrupted study continues where it was, also within a run.
-A finished run is four lines of benchmarks/results/suite/returns.csv (evaluations of ten episodes, seconds of training)
-and is not repeated unless the preset has changed. The policy of each task's median seed is saved in policies/. --report
-only writes means.csv, tasks.csv and docs/img/suite.png.
+A finished run is four lines of benchmarks/results/suite/returns.csv (evaluations of fifty episodes, seconds of
+training) and is not repeated unless the preset has changed. The policy of each task's median seed is saved in
+policies/. --report only writes means.csv, tasks.csv and docs/img/suite.png. The tables also have the results of the
+preset before its actor was averaged (evaluations of ten episodes).
 """
 
 import csv
@@ -32,7 +33,8 @@ FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "suite", ROOT / "benchmarks" / "
 RETURNS = Records(RESULTS / "returns.csv", ("task", "seed", "settings"))
 FIGURE = ROOT / "docs" / "img" / "suite.png"
 REFERENCES = ROOT / "benchmarks" / "references" / "suite_28.csv"
-PRESET, STEPS = "strong", 100_000
+PRESET, STEPS, EPISODES = "strong", 100_000, 50
+BEFORE = "00de66c4"  # the settings of the preset before its actor was averaged
 SMALL = ("agent.critic.hidden_dim=256", "agent.actor.hidden_dim=256", "agent.batch_size=256")
 ARITHMETIC: dict[str, tuple[str, ...]] = {
     "ours": (f"preset={PRESET}",),
@@ -41,7 +43,14 @@ ARITHMETIC: dict[str, tuple[str, ...]] = {
     "XQC": ("agent=xqc",),
 }
 PLAIN = ("SAC (SimBa repo)", "SAC (SimbaV2 repo)")
-SHOWN = {"SAC (SimBa repo)": "#8d99ae", "XQC": "#2a9d8f", "SimbaV2 (2)": "#30638e", "BRO (10)": "#edae49"}
+SHOWN = {
+    "SAC (SimBa repo)": "#8d99ae",
+    "XQC": "#2a9d8f",
+    "SimbaV2 (2)": "#30638e",
+    "BRO (10)": "#edae49",
+    "FoG": "#9b5de5",
+    "DR.Q": "#606c38",
+}
 OURS = "#d1495b"
 
 Published = dict[str, dict[str, dict[int, float]]]  # method -> task -> step -> mean return
@@ -66,14 +75,15 @@ def settings() -> str:
     return digest(yaml.safe_load((ROOT / "config" / "preset" / f"{PRESET}.yaml").read_text(encoding="utf-8")))
 
 
-def recorded() -> dict[tuple[str, int], Curve]:
-    """Returns the recorded runs that were made with the preset's present settings, by task and seed."""
-    return {(task, int(seed)): run for (task, seed, digest_), run in RETURNS.read().items() if digest_ == settings()}
+def recorded(made_with: str = "") -> dict[tuple[str, int], Curve]:
+    """Returns the runs that were made with these settings, by default the preset's present ones, by task and seed."""
+    wanted = made_with or settings()
+    return {(task, int(seed)): run for (task, seed, digest_), run in RETURNS.read().items() if digest_ == wanted}
 
 
 def job(task: str, seed: int) -> Job:
-    overrides = (f"preset={PRESET}", f"num_train_steps={STEPS}", f"eval_frequency={STEPS // 4}")
-    return ours(FOLDER / f"{task}_s{seed}", task, seed, overrides, checkpoint_frequency=20_000)
+    lengths = (f"num_train_steps={STEPS}", f"eval_frequency={STEPS // 4}", f"num_eval_episodes={EPISODES}")
+    return ours(FOLDER / f"{task}_s{seed}", task, seed, (f"preset={PRESET}", *lengths), checkpoint_frequency=20_000)
 
 
 def keep_median(task: str) -> None:
@@ -96,36 +106,59 @@ def interquartile_mean(values: Sequence[float]) -> float:
     return float(of_scores([[value] for value in values]).value[-1])
 
 
-def means(title: str, tasks: Sequence[str], ours_: Returns, others: Published) -> list[list[str]]:
-    """Returns rows of means, intervals and interquartile means over tasks after half and after all of the steps."""
+def best_of_run(points: dict[int, float]) -> float:
+    return max(points.values())
+
+
+def our_means(name: str, tasks: Sequence[str], returns: Returns) -> list[str]:
+    """Returns a row of our means over tasks: after half and all of the steps, with an interval, and of the best."""
+    final = [[seeds[s][STEPS] for s in sorted(seeds)] for seeds in (returns[task] for task in tasks)]
+    half = mean(mean(points[STEPS // 2] for points in returns[task].values()) for task in tasks)
+    best = mean(mean(map(best_of_run, returns[task].values())) for task in tasks)
+    random = np.random.default_rng(0)
+    resampled = [np.mean([random.choice(values, len(values)).mean() for values in final]) for _ in range(2000)]
+    interval = ["", ""]
+    if all(len(values) > 1 for values in final):  # one seed has no interval
+        interval = [f"{bound:.0f}" for bound in np.percentile(resampled, [2.5, 97.5])]
+    middle = of_scores(final).value[-1]
+    return [name, f"{half:.0f}", f"{mean(map(mean, final)):.0f}", *interval, f"{middle:.0f}", f"{best:.0f}"]
+
+
+def means(title: str, tasks: Sequence[str], of_ours: dict[str, Returns], others: Published) -> list[list[str]]:
+    """Returns rows of means, intervals and interquartile means over tasks, ours and published.
+
+    Args:
+        of_ours: our returns by the row's name. Those that lack a task have no row.
+    """
     rows: list[list[str]] = []
-    if all(task in ours_ for task in tasks):
-        final = [[seeds[s][STEPS] for s in sorted(seeds)] for seeds in (ours_[task] for task in tasks)]
-        half = mean(mean(points[STEPS // 2] for points in ours_[task].values()) for task in tasks)
-        random = np.random.default_rng(0)
-        resampled = [np.mean([random.choice(values, len(values)).mean() for values in final]) for _ in range(2000)]
-        interval = ["", ""]
-        if all(len(values) > 1 for values in final):  # one seed has no interval
-            interval = [f"{bound:.0f}" for bound in np.percentile(resampled, [2.5, 97.5])]
-        middle = of_scores(final).value[-1]
-        rows.append([title, "ours", f"{half:.0f}", f"{mean(map(mean, final)):.0f}", *interval, f"{middle:.0f}"])
+    for name, returns in of_ours.items():
+        if all(task in returns for task in tasks):
+            rows.append([title, *our_means(name, tasks, returns)])
     for method, of_task in others.items():
         if all(STEPS in of_task.get(task, {}) for task in tasks):
             final_means = [of_task[task][STEPS] for task in tasks]
             half = float(np.mean([of_task[task].get(STEPS // 2, np.nan) for task in tasks]))
             middle = interquartile_mean(final_means)
-            rows.append([title, method, f"{half:.0f}", f"{mean(final_means):.0f}", "", "", f"{middle:.0f}"])
+            rows.append([title, method, f"{half:.0f}", f"{mean(final_means):.0f}", "", "", f"{middle:.0f}", ""])
     return rows
 
 
-def by_task(tasks: Sequence[str], ours_: Returns, others: Published) -> list[list[str]]:
-    """Returns a row per task: our seeds, their mean and standard deviation, and the published means."""
+def our_cells(seeds: dict[int, dict[int, float]]) -> list[str]:
+    """Returns the number of seeds, the mean and standard deviation of their last returns, the mean of their best."""
+    final = [points[STEPS] for points in seeds.values()]
+    if not final:
+        return ["0", "", "", ""]
+    spread = f"{np.std(final, ddof=1):.0f}" if len(final) > 1 else ""
+    return [str(len(final)), f"{mean(final):.0f}", spread, f"{mean(map(best_of_run, seeds.values())):.0f}"]
+
+
+def by_task(tasks: Sequence[str], ours_: Returns, before: Returns, others: Published) -> list[list[str]]:
+    """Returns a row per task: our returns, those before the actor was averaged, and the published means."""
     rows: list[list[str]] = []
     for task in tasks:
-        final = [points[STEPS] for points in ours_.get(task, {}).values()]
-        cells = [f"{mean(final):.0f}" if final else "", f"{np.std(final, ddof=1):.0f}" if len(final) > 1 else ""]
         published_finals = [others[method].get(task, {}).get(STEPS) for method in SHOWN]
-        rows.append([task, str(len(final)), *cells, *("" if v is None else f"{v:.0f}" for v in published_finals)])
+        cells = [*our_cells(ours_.get(task, {})), *our_cells(before.get(task, {}))[1:]]
+        rows.append([task, *cells, *("" if v is None else f"{v:.0f}" for v in published_finals)])
     return rows
 
 
@@ -202,10 +235,13 @@ def report() -> None:
         f"{len(common) + len(sparse)}, with {' and '.join(sparse)}": [*common, *sparse],
     }
     parts |= {f"{len(hard)} hard": hard}
-    rows = [row for title, tasks in parts.items() for row in means(title, tasks, returns, others)]
-    names = [f"mean_{STEPS // 2}", f"mean_{STEPS}", "low", "high", "interquartile_mean"]
+    before = of_tasks(recorded(BEFORE))
+    of_ours = {"ours": returns, "ours, before": before}
+    rows = [row for title, tasks in parts.items() for row in means(title, tasks, of_ours, others)]
+    names = [f"mean_{STEPS // 2}", f"mean_{STEPS}", "low", "high", "interquartile_mean", "best_of_four"]
     write("means.csv", ["tasks", "method", *names], rows)
-    write("tasks.csv", ["task", "seeds", "ours", "std", *SHOWN], by_task([*easy, *hard], returns, others))
+    columns = [f"{column}{part}" for part in ("", "_before") for column in ("ours", "std", "best")]
+    write("tasks.csv", ["task", "seeds", *columns, *SHOWN], by_task([*easy, *hard], returns, before, others))
     print(*(", ".join(row) for row in rows), below_plain_sac(returns, others), arithmetic(), sep="\n")
     seconds = [run.seconds[-1] for run in runs.values()]
     if seconds:
