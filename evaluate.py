@@ -13,13 +13,12 @@ the evaluation during training at that step. Neither the replay buffer nor a GPU
 
 import argparse
 import contextlib
-import itertools
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import gymnasium as gym
 import numpy as np
@@ -29,39 +28,33 @@ from envs import opengl
 from envs.episodes import Recorder, Recording
 from run.data import minari_writer
 from run.evaluation import window
-from run.evaluation.evaluator import Evaluator
+from run.evaluation.evaluator import Evaluator, Progress
 from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
 from utils import EnvError, OneLineParser, RunError, UserError, one_line, resolved
 
 
-class _Reported(gym.Wrapper):
-    """Prints the return of each episode when it ends, above a bar that counts steps.
+class _ProgressBar(Progress):
+    """Prints the return of each episode when it ends, above a bar that counts steps."""
 
-    Args:
-        env: one of those that the episodes are divided among.
-        numbers: numbers of the episodes, in the order in which they begin; shared by all environments.
-        bar: counts the steps of all environments.
-    """
+    def __init__(self, num_episodes: int):
+        self._bar: tqdm[NoReturn] = tqdm(
+            desc=f"{num_episodes} episodes",
+            unit=" steps",
+            dynamic_ncols=True,
+            leave=False,
+            disable=not sys.stderr.isatty(),
+        )
 
-    def __init__(self, env: gym.Env, numbers: Iterator[int], bar: "tqdm[NoReturn]"):
-        super().__init__(env)
-        self._numbers = numbers
-        self._bar = bar
+    def stepped(self, steps: int) -> None:
+        self._bar.update(steps)
 
-    def reset(self, **kwargs: Any) -> Any:
-        self._number, self._return, self._length = next(self._numbers), 0.0, 0
-        return super().reset(**kwargs)
+    def ended(self, episode: int, value: float, length: int) -> None:
+        tqdm.write(f"episode {episode + 1}: return {value:.4f}, {length} steps")
+        sys.stdout.flush()
 
-    def step(self, action: Any) -> Any:
-        result = _, reward, terminated, truncated, info = super().step(action)
-        self._return += float(reward)
-        self._length += info["repeats"]
-        self._bar.update(info["repeats"])
-        if terminated or truncated:
-            tqdm.write(f"episode {self._number}: return {self._return:.4f}, {self._length} steps")
-            sys.stdout.flush()
-        return result
+    def close(self) -> None:
+        self._bar.close()
 
 
 def evaluate(
@@ -109,18 +102,13 @@ def evaluate(
     began_ns = time.time_ns()
 
     count = num_episodes or cfg.num_eval_episodes
-    bar = tqdm(
-        desc=f"{count} episodes", unit=" steps", dynamic_ncols=True, leave=False, disable=not sys.stderr.isatty()
-    )
-    numbers = itertools.count(1)
+    make_env = policy.make_env
+    if dataset_id is not None:  # whose rows are those of single environments
 
-    def make_env(renders: bool) -> gym.Env:
-        env = policy.make_env(renders)
-        return _Reported(env if dataset_id is None else Recorder(env, recordings), numbers, bar)
+        def make_env(renders: bool) -> gym.Env:
+            return Recorder(policy.make_env(renders), recordings)
 
-    if dataset_id is None and hasattr(policy.make_env, "worlds"):
-        make_env.worlds = policy.make_env.worlds  # type: ignore[attr-defined]
-
+    progress = _ProgressBar(count)
     evaluator = Evaluator(
         make_env,
         cfg.seed if seed is None else seed,
@@ -128,13 +116,14 @@ def evaluate(
         (lambda step: film) if film is not None else None,
         cfg.action_repeat,
         sample=sample,
+        progress=progress,
     )
     try:
         evaluation = evaluator.evaluate(policy.actor, policy.step)
         returns = evaluation.returns
     finally:
         evaluator.close()
-        bar.close()
+        progress.close()
     print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     for key, values in evaluation.infos.items():
         print(f"{key}: mean {np.mean(values):.4f} over {len(values)} episodes")

@@ -15,8 +15,9 @@ from same_run import timeless
 
 import evaluate
 from agent.policy_file import load_policy
+from physics.worlds import Worlds
 from run.saving.checkpoint import Checkpoint
-from utils import UserError
+from utils import RunError, UserError
 
 
 def test_a_policy_trained_elsewhere_acts_here(tmp_path: Path) -> None:
@@ -105,15 +106,18 @@ def test_a_path_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
         evaluate.evaluate(tmp_path)
 
 
+@pytest.mark.parametrize(("physics", "where"), [("suite", (Environment, "step")), ("batched", (Worlds, "step"))])
 def test_physics_that_diverge_are_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    physics: str, where: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    probes.train(tmp_path, "env=cartpole_balance", *RUN, "num_train_steps=40")
+    probes.train(tmp_path, "env=cartpole_balance", *RUN, "num_train_steps=40", f"physics={physics}")
 
     def diverge(*_: Any) -> Any:
-        raise PhysicsError("Physics state is invalid.")
+        if physics == "suite":
+            raise PhysicsError("Physics state is invalid.")
+        raise RunError("env=cartpole_balance: Physics state is invalid.")
 
-    monkeypatch.setattr(Environment, "step", diverge)
+    monkeypatch.setattr(*where, diverge)
     monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path), "--no-video"])
     assert evaluate.main() == 3
     assert capsys.readouterr().err == "evaluate.py: env=cartpole_balance: Physics state is invalid.\n"

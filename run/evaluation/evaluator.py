@@ -78,6 +78,16 @@ class Apart:
             env.close()
 
 
+class Progress:
+    """Is told how an evaluation goes on, and does nothing with it."""
+
+    def stepped(self, steps: int) -> None:
+        """So many environment steps were made."""
+
+    def ended(self, episode: int, value: float, length: int) -> None:
+        """This episode, counted from 0, ended with this return after so many environment steps."""
+
+
 class Evaluator(Validated):
     """Runs evaluation episodes.
 
@@ -94,6 +104,7 @@ class Evaluator(Validated):
         action_repeat: environment steps that each action is held for; sets the speed of the video.
         max_envs: number of environments at most; with more episodes, each runs several of them.
         sample: sample the actions, with random numbers that are a function of (run seed, s); otherwise they are greedy.
+        progress: is told of steps and of the ends of episodes.
     """
 
     def __init__(
@@ -105,8 +116,10 @@ class Evaluator(Validated):
         action_repeat: PositiveInt = 1,
         max_envs: PositiveInt = 10,
         sample: bool = False,
+        progress: Progress | None = None,
     ):
         self._seed = seed
+        self._progress = progress or Progress()
         self._num_episodes = num_episodes
         self._sample = sample
         self._video_path = video_path
@@ -169,8 +182,10 @@ class Evaluator(Validated):
                     lengths[episode] += repeats
                     if film and episode == 0:
                         film.record(self._envs)
+                    self._progress.stepped(repeats)
                     if terminated or truncated:
                         infos[episode] = dict(info)
+                        self._progress.ended(episode, returns[episode], lengths[episode])
                         del running[index]
                         if waiting:
                             start_episode(index)
@@ -191,8 +206,10 @@ class Evaluator(Validated):
             returns += np.where(running, rewards, 0.0)
             lengths += np.where(running, info["repeats"], 0)
             done = terminated | truncated
+            self._progress.stepped(int(info["repeats"][running].sum()))
             for index in np.flatnonzero(running & done):
                 infos[index] = dict(info[EPISODE_INFO][index])
+                self._progress.ended(int(index), float(returns[index]), int(lengths[index]))
             running &= ~done
             obs, _ = worlds.reset(options={"reset_mask": done})
         return Evaluation(returns.tolist(), lengths.tolist(), _by_key(infos))

@@ -5,9 +5,12 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import pytest
 import torch
+from counting import CountingVec
 
-from run.evaluation.evaluator import Evaluator
+from envs.simulator import Simulator
+from run.evaluation.evaluator import Evaluator, Progress
 
 
 class Seeded(gym.Env):
@@ -31,7 +34,8 @@ class Seeded(gym.Env):
 class Still:
     training = True
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
         self.batches: list[int] = []
         self.threads: set[int] = set()
 
@@ -42,7 +46,7 @@ class Still:
         assert not sample and not self.training
         self.batches.append(len(obs))
         self.threads.add(torch.get_num_threads())
-        return np.zeros((len(obs), 1), np.float32)
+        return np.zeros((len(obs), self.width), np.float32)
 
 
 def evaluate(num_episodes: int, step: int = 100, max_envs: int = 10) -> tuple[Any, Still, list[int]]:
@@ -101,3 +105,35 @@ def test_only_the_first_environment_is_asked_to_render(tmp_path: Path) -> None:
 
     Evaluator(make_env, 1, 3, lambda step: tmp_path / f"{step}.mp4")
     assert asked == [True, False, False]
+
+
+class Heard(Progress):
+    def __init__(self) -> None:
+        self.steps, self.episodes = 0, dict[int, tuple[float, int]]()
+
+    def stepped(self, steps: int) -> None:
+        self.steps += steps
+
+    def ended(self, episode: int, value: float, length: int) -> None:
+        self.episodes[episode] = value, length
+
+
+class Counted:
+    """Makes a simulator for evaluations."""
+
+    def worlds(self, count: int) -> Simulator:
+        return Simulator(CountingVec(count, "Disabled"), "counting", 3)
+
+
+def make_seeded(render: bool) -> gym.Env:
+    env = Seeded()
+    env.seeds = []
+    return env
+
+
+@pytest.mark.parametrize("make_env", [make_seeded, Counted()], ids=["single", "simulator"])
+def test_progress_is_told_of_each_episode(make_env: Any) -> None:
+    heard = Heard()
+    result = Evaluator(make_env, 1, 5, None, max_envs=2, progress=heard).evaluate(Still(2), 100)
+    assert heard.episodes == dict(enumerate(zip(result.returns, result.lengths, strict=True)))
+    assert heard.steps == sum(result.lengths)
