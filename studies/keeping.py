@@ -2,12 +2,13 @@
 
     python studies/keeping.py [--candidates …] [--tasks …] [--seeds 11] [--report]
 
-Every candidate is a list of overrides on top of the preset. A run is evaluated every 12 500 steps with twenty episodes;
-its evaluations are lines of benchmarks/results/keeping.csv, and what is there is not run again, unless the candidate
-has other settings by now. A candidate that trains as the preset does until FORK goes on from the checkpoint that the
-preset's own run has there: the same bytes as from the start, at three eighths of the time. Its evaluations until then
-are the preset's. Averaging does not change the training: with --newest, the newest weights of an averaged run,
-evaluated at its checkpoints, stand for the preset's own run. The other tasks of the suite are not looked at here. With
+Every candidate is a list of overrides on top of the preset as it was before its actor was averaged. A run is evaluated
+every 12 500 steps with fifty episodes (the first rows: with twenty); its evaluations are lines of
+benchmarks/results/keeping.csv, and what is there is not run again, unless the candidate has other settings by now. A
+candidate that trains as another does until FORK goes on from the checkpoint that the other's run has there: the same
+bytes as from the start, at three eighths of the time. Its evaluations until then are the other's. Averaging does not
+change the training: with --newest, the newest weights of an averaged run, evaluated at its checkpoints, stand for the
+preset's own run. The other tasks of the suite are not looked at here. With
 --report nothing is run: a table of what is there, of the last evaluation, the best, and the part of the best that the
 last one is.
 """
@@ -50,40 +51,49 @@ SLOW = (
     *(f"agent.{part}_lr=3e-4" for part in ("alpha", "actor", "critic")),
     "agent.critic_tau=0.005",
 )
-LATE: dict[str, tuple[str, ...]] = {  # the preset until FORK
+AVERAGE = "average, 0.0005"
+CANDIDATES: dict[str, tuple[str, ...]] = {
+    BASE: (),
     "rates fall to a tenth": rates(1e-4),
     "rates fall to a half": rates(5e-4),
-}
-WHOLE: dict[str, tuple[str, ...]] = {
-    BASE: (),
     "unit lengths, slow targets, rates of 3e-4": SLOW,
     "weight decay of critics, 1e-2": ("agent.critic_weight_decay=1e-2",),
     "average, 0.0005": ("agent.actor_average_share=0.0005",),
     "average, 0.001": ("agent.actor_average_share=0.001",),
     "average, 0.0005, fading rows": ("agent.actor_average_share=0.0005", "replay_buffer=fading"),
     "average, 0.0005, unit lengths, slow targets, rates of 3e-4": ("agent.actor_average_share=0.0005", *SLOW),
+    "average, 0.0005, slow targets": ("agent.actor_average_share=0.0005", "agent.critic_tau=0.005"),
     "average, 0.0005, weight decay of critics, 1e-2": (
         "agent.actor_average_share=0.0005",
         "agent.critic_weight_decay=1e-2",
     ),
+    "average, 0.0005, targets of the minimum": (
+        "agent.actor_average_share=0.0005",
+        "agent.critic.head.target_q=min",
+    ),
     "average, 0.0005, rates fall to a tenth": ("agent.actor_average_share=0.0005", *rates(1e-4)),
     "average, 0.001, rates fall to a tenth": ("agent.actor_average_share=0.001", *rates(1e-4)),
 }
-CANDIDATES = {BASE: WHOLE[BASE], **LATE, **WHOLE}
+LATE = {  # candidate: the one that it trains as until FORK
+    "rates fall to a tenth": BASE,
+    "rates fall to a half": BASE,
+    "average, 0.0005, rates fall to a tenth": AVERAGE,
+    "average, 0.001, rates fall to a tenth": "average, 0.001",
+}
 
 Key = tuple[str, str, int]  # candidate, task, seed
 
 
 def job(candidate: str, task: str, seed: int) -> Job:
     name = "".join(letter if letter.isalnum() else "_" for letter in candidate)
-    overrides = ["preset=strong", *CANDIDATES[candidate], f"num_train_steps={STEPS}", f"eval_frequency={EVERY}"]
-    overrides.append("num_eval_episodes=20")
+    overrides = ["preset=strong", "agent.actor_average_share=0", *CANDIDATES[candidate]]
+    overrides += [f"num_train_steps={STEPS}", f"eval_frequency={EVERY}", "num_eval_episodes=50"]
     return ours(FOLDER / f"{name}__{task}_s{seed}", task, seed, overrides, EVERY, STEPS // EVERY)
 
 
 def settings(candidate: str) -> str:
     """A digest of what the candidate sets."""
-    return digest([CANDIDATES.get(candidate), suite.settings()])
+    return digest([CANDIDATES.get(candidate), suite.BEFORE])
 
 
 def found() -> dict[Key, Curve]:
@@ -96,8 +106,8 @@ def found() -> dict[Key, Curve]:
 
 
 def fork(candidate: str, task: str, seed: int) -> None:
-    """Makes the candidate's folder from that of the preset's run, as it was at FORK, if it is there."""
-    target, source = job(candidate, task, seed), job(BASE, task, seed)
+    """Makes the candidate's folder from that of the run that it shares, as it was at FORK, if it is there."""
+    target, source = job(candidate, task, seed), job(LATE[candidate], task, seed)
     is_begun = target.folder.exists() and recorded(target) == made_by(target)
     if is_begun or not (source.folder / "checkpoints" / f"step_{FORK}").exists():
         return
@@ -167,7 +177,7 @@ def main() -> None:
     parser = options(__doc__, TASKS, (11,))
     parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     parser.add_argument("--report", action="store_true")
-    parser.add_argument("--newest", choices=WHOLE, help="an averaged candidate, whose runs also give the preset's")
+    parser.add_argument("--newest", choices=CANDIDATES, help="an averaged candidate, whose runs also give the preset's")
     args = parser.parse_args()
     if args.newest:
         records = found()
@@ -181,8 +191,8 @@ def main() -> None:
             for seed, candidate, task in product(args.seeds, args.candidates, args.tasks)
             if (candidate, task, seed) not in records
         ]
-        run([key for key in missing if key[0] == BASE])  # the others may go on from there
-        run([key for key in missing if key[0] != BASE])
+        run([key for key in missing if key[0] not in LATE])  # the others may go on from there
+        run([key for key in missing if key[0] in LATE])
     report(args.candidates, args.tasks, args.seeds)
 
 

@@ -7,7 +7,8 @@ A candidate is a list of overrides. Its score on a task is the mean of its retur
 steps; the table also has the seconds of training. The other tasks of the suite are not used here; benchmarks/suite.py
 runs them with the chosen settings. A finished run is four lines of benchmarks/results/strong.csv and is not repeated
 unless its candidate's settings have changed. --ablation removes one part of preset=strong at a time, with 50 000 steps
-and three seeds; the runs of the whole preset are those of benchmarks/suite.py. --report only prints the table.
+and three seeds; the runs of the whole preset are those of benchmarks/suite.py. All are without the average of the
+actor's weights, which came later. --report only prints the table.
 """
 
 import re
@@ -84,14 +85,14 @@ def folder(candidate: str, task: str, seed: int, steps: int) -> str:
 
 def job(candidate: str, task: str, seed: int, steps: int) -> Job:
     lengths = [f"num_train_steps={steps}", f"eval_frequency={steps // 4}"]
-    overrides = [*EVERYTHING[candidate], *lengths]
+    overrides = [*EVERYTHING[candidate], *lengths, "agent.actor_average_share=0"]
     return ours(FOLDER / folder(candidate, task, seed, steps), task, seed, overrides, checkpoint_frequency=10_000)
 
 
 def settings(candidate: str) -> str:
     """Returns a digest of the candidate's settings."""
     overrides = EVERYTHING.get(candidate)
-    return digest([overrides, suite.settings()] if candidate in WITHOUT else overrides)
+    return digest([overrides, suite.BEFORE] if candidate in WITHOUT else overrides)
 
 
 def recorded(steps: int) -> dict[Key, Curve]:
@@ -155,7 +156,7 @@ def main() -> None:
         for candidate in args.candidates
     }
     if args.ablation:
-        whole = suite.recorded()
+        whole = suite.recorded(suite.BEFORE)
         rows = {WHOLE: {task: [whole[task, s] for s in args.seeds if (task, s) in whole] for task in args.tasks}} | rows
     print_table(rows, args.tasks, args.steps)
 
