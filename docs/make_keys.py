@@ -31,8 +31,8 @@ These are the keys of `agent=sac`. The [other agents](../config/agent) name only
 ([AGENTS.md](AGENTS.md)). A key with a slash chooses a file: `agent/temperature=fixed`.
 """
 PRESET_HEAD = """\
-`preset=cpu` sets several keys at once. `preset=[cpu,tune]` merges two; where both set a key, the later one wins. What
-you set on the command line wins over both. Each file says more.
+`preset=[cpu,tune]` merges two; where both set a key, the later one wins. What you set on the command line wins over
+both. Each file says more.
 """
 
 
@@ -64,7 +64,8 @@ def page() -> str:
 
 
 def _section(table: Table, level: str = "##") -> str:
-    rows = [f"| `{key.name}` | {_cell(key.default)} | {_cell(key.explanation)} |" for key in table.keys if not key.name.startswith(HIDDEN)]
+    keys = (key for key in table.keys if not key.name.startswith(HIDDEN))
+    rows = [f"| `{key.name}` | {_cell(key.default)} | {_cell(key.explanation)} |" for key in keys]
     return "\n".join([f"{level} {table.title}\n", "| key | default | |", "| --- | --- | --- |", *rows, ""])
 
 
