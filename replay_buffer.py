@@ -38,11 +38,11 @@ class Batch(NamedTuple):
 
     @property
     def index(self) -> torch.Tensor | None:  # type: ignore[override]
-        """None. A WeightedBatch has row numbers (B,)."""
+        """None. A WeightedBatch has the places of its rows (B,)."""
         return None
 
     def weighted(self, weight: np.ndarray, index: np.ndarray) -> "WeightedBatch":
-        """The same rows with importance weights (B,) and row numbers (B,), copied to their device."""
+        """The same rows with importance weights (B,) and their places (B,), copied to their device."""
         weights = torch.tensor(weight, dtype=torch.float32, device=self.reward.device)
         return WeightedBatch(*self, weights, torch.tensor(index, dtype=torch.int64, device=self.reward.device))
 
@@ -52,7 +52,7 @@ class WeightedBatch(NamedTuple):
 
     Attributes:
         weight: (B,), float32: factors on the rows' losses.
-        index: (B,), int64: row numbers, for `update_priorities`.
+        index: (B,), int64: places of the rows, for `update_priorities`.
     """
 
     obs: torch.Tensor

@@ -232,6 +232,11 @@ class OffPolicyAgent(ActingAgent):
         plan = self._rehearsal.plan
         return DrawnNoise(plan, plan.draw(self.device, self.policy.generator))
 
+    @property
+    def rehearsed(self) -> bool:
+        """Whether this process has rehearsed an update, after which `pattern` is complete."""
+        return self._rehearsal is not None
+
     def compute_update(self, batch: Batch, noise: Noise) -> Result:
         """Everything that an update does on the device: prepares the batch and runs `update_step`."""
         prepared = self._prepare(batch, noise)

@@ -20,7 +20,7 @@ FOLDERS = {  # in the order of the page; the sentence of a folder without an __i
     "replay": "",
     "run": "",
     "launch": "",
-    "hydra_plugins": "Makes our sweeper known to Hydra.",
+    "hydra_plugins": "The package in which Hydra looks for sweepers.",
     "sinks": "",
     "study": "",
     "examples": "The algorithm on one page, the framework as a library, and a policy without torch.",

@@ -14,6 +14,7 @@ from settings.keys import Table, header, tables  # noqa: E402
 
 PAGE = ROOT / "docs" / "KEYS.md"
 TRAIN, AGENT = ROOT / "config" / "train.yaml", ROOT / "config" / "agent" / "sac.yaml"
+HIDDEN = "hydra.job"  # how Hydra names and logs a job
 PRESETS = ROOT / "config" / "preset"
 
 HEAD = """\
@@ -22,7 +23,6 @@ HEAD = """\
 `python docs/make_keys.py` makes this page from [config/train.yaml](../config/train.yaml) and
 [config/agent/sac.yaml](../config/agent/sac.yaml).
 
-Any key can be set on the command line: `python train.py env=walker_walk agent.batch_size=256`.
 `python train.py --cfg job` prints every key with the value that a run would use. A default such as *= num_train_steps*
 follows that key. *Step*, *decision*, *transition* and *update* are defined in [WORDS.md](WORDS.md).
 """
@@ -31,8 +31,8 @@ These are the keys of `agent=sac`. The [other agents](../config/agent) name only
 ([AGENTS.md](AGENTS.md)). A key with a slash chooses a file: `agent/temperature=fixed`.
 """
 PRESET_HEAD = """\
-`preset=cpu` sets several keys at once. `preset=[cpu,tune]` merges two; where both set a key, the later one wins. What
-you set on the command line wins over both. Each file says more.
+`preset=[cpu,tune]` merges two; where both set a key, the later one wins. What you set on the command line wins over
+both. Each file says more.
 """
 
 
@@ -64,7 +64,8 @@ def page() -> str:
 
 
 def _section(table: Table, level: str = "##") -> str:
-    rows = [f"| `{key.name}` | {_cell(key.default)} | {_cell(key.explanation)} |" for key in table.keys]
+    keys = (key for key in table.keys if not key.name.startswith(HIDDEN))
+    rows = [f"| `{key.name}` | {_cell(key.default)} | {_cell(key.explanation)} |" for key in keys]
     return "\n".join([f"{level} {table.title}\n", "| key | default | |", "| --- | --- | --- |", *rows, ""])
 
 

@@ -1,4 +1,4 @@
-"""The one door to files: everything that opens, writes, renames or loads a file is here.
+"""File access: everything that opens, writes, renames or loads a file is here.
 
 - reading.py: no link followed, regular files only, none larger than its kind may be
 - tensors.py: the same for files of torch

@@ -1,7 +1,4 @@
-"""Hydra's way to launch/tuning.py: it takes sweepers from the package `hydra_plugins` only.
-
-It imports that package at every start, so Optuna is not imported here.
-"""
+"""Hydra's entry to launch/tuning.py. Hydra imports this package at every start, so Optuna is not imported here."""
 
 from typing import Any
 

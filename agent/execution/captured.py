@@ -92,11 +92,11 @@ class Captured:
             batch = replay_buffer.staged()
             return agent.compute_update(batch, agent.draw_noise(batch))
 
-        # Warm up, then capture. The pattern is empty until an update has called `due`.
+        # Warm up, then capture.
         key = replay_buffer, variant(agent)
         if key not in self._graphs:
-            if not self._enabled or not agent.pattern or self._warm_ups[key] < WARM_UPS:
-                self._warm_ups[key] += 1
+            if not self._enabled or not agent.rehearsed or self._warm_ups[key] < WARM_UPS:
+                self._warm_ups[key] += agent.rehearsed  # the first update, which is rehearsed, warms no variant up
                 return self._backend.warm_up(update)
             self._graphs[key] = self._capture(agent, update, replay_buffer.generators)
 

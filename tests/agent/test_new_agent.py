@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from agents import SMALL, make_agent
-from parts import network, norm
+from parts import PARTS, network, norm
 from stand_in_graphs import FROM_IMAGES, assert_same, learned, train
 
 from agent import api
@@ -33,7 +33,10 @@ def overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...
     return "agent=my_agent", *SMALL, compose.searching([tmp_path])
 
 
-@pytest.mark.parametrize("parts", [(), FROM_IMAGES], ids=["vectors", "images"])
+HEAD_AND_DROPOUT = (*PARTS["categorical head"], *PARTS["dropout in the actor"])
+
+
+@pytest.mark.parametrize("parts", [(), FROM_IMAGES, HEAD_AND_DROPOUT], ids=["vectors", "images", "parts"])
 def test_it_trains_recorded_as_eager(overrides: tuple[str, ...], parts: tuple[str, ...]) -> None:
     eager, recorded = (make_agent(*overrides, *parts) for _ in range(2))
     set_execution(recorded, "recorded", torch.device("cpu"))

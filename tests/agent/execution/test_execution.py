@@ -26,6 +26,7 @@ from stand_in_graphs import (
 from agent.execution.captured import WARM_UPS, Captured
 from agent.execution.recorded import Recorded
 from agent.networks import BatchNorm
+from agent.off_policy import OffPolicyAgent
 from run import execution
 from run.execution import choose_execution, set_execution
 from utils import UserError
@@ -60,6 +61,15 @@ def test_each_pattern_of_what_is_due_has_a_graph_of_its_own() -> None:
     assert_same(train(captured, "device", 40), train(eager, "device", 40))
     assert_same(learned(captured), learned(eager))
     assert graphs.captures == 4  # both, either, neither
+
+
+def test_an_agent_that_never_asks_what_is_due_has_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OffPolicyAgent, "due", lambda *_: True)
+    agent = make_agent(*SMALL)
+    graphs = StandInGraphs(agent)
+    agent.execution = Captured(graphs)
+    train(agent, "host", 10)
+    assert (graphs.captures, graphs.replays) == (1, 10 - 1 - WARM_UPS)
 
 
 def test_graphs_go_on_from_a_state_that_was_loaded() -> None:

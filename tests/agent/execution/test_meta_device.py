@@ -60,9 +60,10 @@ class Watched:
 
     def warm_up(self, update: Update) -> Result:
         pattern = tuple(self.agent.pattern.items())
-        with on_device(host_too=not pattern) as operations:  # no graph holds the first update, which is rehearsed
+        rehearsed = self.agent.rehearsed
+        with on_device(host_too=not rehearsed) as operations:  # no graph holds the first update, which is rehearsed
             result = update()
-        if pattern:
+        if rehearsed:
             self.runs.setdefault(pattern, []).append(operations)
         return result
 
