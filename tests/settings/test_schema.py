@@ -50,13 +50,12 @@ def _slow(agent: str, preset: str | None) -> bool:
 def test_every_yaml_composes_and_checks(agent: str, preset: str | None) -> None:
     overrides = [f"agent={agent}"] + ([f"preset={preset}"] if preset else [])
     has_temperature = _has_temperature(agent)
-    sets_temperature = preset in ("cpu", "fast", "strong", "lunar_lander", "tune", "cartpole")
+    sets_temperature = preset in ("cpu", "fast", "strong", "lunar_lander", "tune", "cartpole", "lunar_lander_discrete")
     distributional = agent in ("tqc", "xqc", "flash_sac")
     if (
         (sets_temperature and not has_temperature)
         or (distributional and preset == "strong")  # its critics' head is of values
         or (agent == "sac_discrete" and preset == "lunar_lander")  # its actor has a standard deviation
-        or (agent != "sac_discrete" and preset == "lunar_lander_discrete")
     ):
         with pytest.raises(UserError, match=f"preset[=/]{preset}"):
             compose.checked(compose.compose_config("train", overrides), overrides)
