@@ -12,8 +12,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from envs.episodes import TRAIN_STREAM, episode_seed
+from physics.indices import Indices
 from physics.opened import Opened
-from physics.task import Array, Task
+from physics.task import Task
 
 # Arrays of MjData that the start of an episode fills; mujoco-warp computes no places of what is fixed to the world.
 STARTED = ("qpos", "qvel", "act", "qacc_warmstart", "geom_xpos", "site_xpos")
@@ -70,6 +71,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
             self._warp_model = mujoco_warp.put_model(self._model, dict.fromkeys(fields, count))
             self._warp_data = mujoco_warp.put_data(self._model, self._data, count, njmax=num_rows)
         self._state: Any = Views(self._warp_data)
+        self._indices = Indices(device)
         self._rows = {name: getattr(self._state, name) for name in STARTED}
         self._rows |= {name: warp.to_torch(getattr(self._warp_model, name)) for name in fields}
         self._of_host = [getattr(self._model if name in fields else self._data, name) for name in self._rows]
@@ -103,12 +105,10 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         self._state.ctrl.copy_(torch.as_tensor(actions))
         self._advance()
         self._steps += 1
-        obs = torch.cat(self._task.observation(self._state), 1)
         truncated = self._steps == self._limit
-        return obs, self._reward(), torch.zeros_like(truncated), truncated, {}
-
-    def _reward(self) -> Array:
-        return self._task.reward(self._state)
+        with self._indices:
+            obs, rewards = torch.cat(self._task.observation(self._state), 1), self._task.reward(self._state)
+        return obs, rewards, torch.zeros_like(truncated), truncated, {}
 
     def _looking(self) -> None:
         """As mj_step1, and sensors of accelerations stay what the step before left: mujoco_warp.step1 sets them to 0."""
@@ -133,10 +133,15 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
 
     def _prepared(self, work: Callable[[], None]) -> Callable[[], None]:
         """What does this work on the device; on a GPU it is compiled and captured now, before anything begins."""
+
+        def done() -> None:
+            with warp.ScopedDevice(str(self._device)):
+                work()
+
         if self._device.type != "cuda":
-            return work
+            return done
+        done()
         with warp.ScopedDevice(str(self._device)):
-            work()
             with warp.ScopedCapture() as capture:
                 work()
             warp.synchronize_device()
