@@ -1,4 +1,4 @@
-"""Lists of indices on a device: torch would send each again in every step, and wait for the copy."""
+"""Indices, sent to a device once."""
 
 from typing import Any
 
@@ -8,6 +8,8 @@ from torch.overrides import TorchFunctionMode
 
 class Indices(TorchFunctionMode):
     """A context in which tensors are indexed by lists and tuples that were sent to the device once.
+
+    Torch would send each again in every step, and wait for the copy.
 
     Args:
         device: of the tensors.

@@ -1,4 +1,4 @@
-"""An environment of the suite, opened: what begins episodes, and what an engine needs to go on by itself."""
+"""What engines take from dm_control's environment."""
 
 import math
 import sys

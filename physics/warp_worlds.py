@@ -1,4 +1,4 @@
-"""N worlds of one task of the suite on a GPU, or on a CPU for tests, stepped by mujoco-warp (`physics=warp`)."""
+"""Worlds stepped by mujoco-warp, on a GPU or, for tests, on a CPU."""
 
 from collections.abc import Callable
 from typing import Any

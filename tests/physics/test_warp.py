@@ -98,20 +98,21 @@ def test_its_worlds_follow_those_of_batched(make_pair: Any, task: str, device: s
 def test_each_step_from_the_same_state_is_that_of_batched(make_pair: Any, task: str, device: str) -> None:
     """Contacts amplify what was rounded, so each step begins at the same state.
 
-    Seldom a capsule stands steeply on the floor, where mujoco-warp chooses other directions for the pyramid of friction.
-    The hopper feels the floor: a sensor of accelerations, which mujoco-warp leaves to its user to keep.
+    Where a capsule stands steeply on the floor, mujoco-warp chooses other directions for the pyramid of friction. The
+    hopper feels the floor by sensors of the step before, which mujoco_warp.step1 would set to 0.
     """
     pair = make_pair(device, f"env={task}", f"num_envs={COUNT}")
     assert pair.reset(EVERYONE).max() == 0
-    apart, felt = [], 0.0
+    apart, felt = [], []
     for _ in range(DECISIONS):
         pair.give()
         obs_apart, rewards_apart, _ = pair.step()
         apart.append(obs_apart)
+        felt.append(pair.batched._obs[:, -1] > 0)
         assert rewards_apart.max() < CLOSE
-        felt += pair.batched._obs[:, -1].sum()
-    assert (np.array(apart) < CLOSE).mean() > 0.95
-    assert task != "hopper_stand" or felt > 1
+    are_close, touches = np.array(apart) < CLOSE, np.array(felt)
+    assert are_close.mean() > 0.9 and np.median(apart) < CLOSE / 10
+    assert task != "hopper_stand" or (touches.sum() > 10 and are_close[touches].mean() > 0.8)
 
 
 @pytest.mark.parametrize("device", DEVICES)
