@@ -111,7 +111,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         return obs, rewards, torch.zeros_like(truncated), truncated, {}
 
     def _looking(self) -> None:
-        """As mj_step1, and sensors of accelerations stay what the step before left: mujoco_warp.step1 sets them to 0."""
+        """As mj_step1. Sensors of accelerations stay as they are, which mujoco_warp.step1 sets to 0."""
         model, data = self._warp_model, self._warp_data
         mujoco_warp.fwd_position(model, data)
         mujoco_warp.sensor_pos(model, data)
