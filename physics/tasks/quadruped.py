@@ -51,8 +51,6 @@ class Move(Quadruped):
 class Fetch(Quadruped):
     """First nearness to the ball, then nearness of the ball to the target."""
 
-    on_device = False
-
     def __init__(self, model: Any, task: Any):
         super().__init__(model, task)
         self.ball, self.target = model.body("ball").id, model.site("target").id
