@@ -4,8 +4,9 @@ dm_control begins every episode, so starts are its own to the bit. After that it
 worlds is MuJoCo's step of each, in threads, and one call of numpy functions for all observations and all rewards. They
 repeat dm_control's numbers to the last bit.
 
-worlds.py: the worlds. state.py: MuJoCo's arrays of all worlds. training.py: the vector environment of a run.
-task.py: what a task is. tolerance.py: dm_control's soft indicator, for arrays. tasks/: one file a domain.
+opened.py: what engines take from dm_control. worlds.py: the worlds. state.py: MuJoCo's arrays of all worlds.
+training.py: the vector environment of a run; of `physics=warp`, warp_worlds.py and indices.py. task.py: what a task is.
+tolerance.py: dm_control's soft indicator, for arrays. tasks/: one file a domain.
 
 To add a task, write `tasks/<domain>.py` with a subclass of Task and `TASKS`, a dictionary from the task's name in the
 suite to the class. The constructor finds indices by name, `observation` and `reward` are array operations on them:

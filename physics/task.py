@@ -20,9 +20,11 @@ class Task(ABC):
 
     Attributes:
         model_fields: arrays of the model that the start of an episode writes; every world then has its own.
+        on_device: whether mujoco-warp serves it, too.
     """
 
     model_fields: ClassVar[tuple[str, ...]] = ()
+    on_device: ClassVar[bool] = True
 
     def __init__(self, model: Any, task: Any):
         del model, task

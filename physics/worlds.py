@@ -1,7 +1,5 @@
 """N worlds of one task of the suite, stepped together."""
 
-import math
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +11,7 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 
+from physics.opened import Opened
 from physics.state import State
 from physics.task import Task
 from utils import RunError
@@ -20,7 +19,6 @@ from utils import RunError
 MEASURED = 20  # steps
 WORTH_S = 0.0001  # work that a thread is woken for
 CHEAP_S = 0.00004  # worlds whose step takes less gain nothing from threads, which then mostly wait for Python's lock
-LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit: decisions in an episode
 
 
 class Steps(NamedTuple):
@@ -40,7 +38,7 @@ class Steps(NamedTuple):
     repeats: np.ndarray
 
 
-class Worlds:
+class Worlds(Opened):
     """N worlds of one task of the suite. Each gives the numbers of an environment of its own, to the last bit.
 
     Args:
@@ -54,23 +52,14 @@ class Worlds:
     Attributes:
         count: N.
         spaces: of the observations and actions of one world.
-        own_actions: the map to the task's own actions (see dmc2gym.wrappers.OwnActions).
         unwrapped, metadata: the environment's.
     """
 
     def __init__(self, env: gym.Env, make_task: type[Task], name: str, count: int, threads: int = 1):
-        self._env, self._name, self.count, self._threads = env, name, count, min(threads, count)
+        super().__init__(env, make_task)
+        self._name, self.count, self._threads = name, count, min(threads, count)
         self.spaces: tuple[Any, Any] = (env.observation_space, env.action_space)
         self.unwrapped, self.metadata = env.unwrapped, env.metadata
-        self.own_actions = env.get_wrapper_attr("own_actions")
-        self._repeat: int = env.get_wrapper_attr("repeat")
-        self._host = env.unwrapped._env  # type: ignore[attr-defined]  # dm_control's environment
-        decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
-        self._limit: int = min(math.ceil(min(self._host._step_limit, sys.maxsize)), decisions * self._repeat)
-        self._model, self._data = self._host.physics.model.ptr, self._host.physics.data.ptr
-        self._sub_steps: int = self._host._n_sub_steps
-        self._runge_kutta = self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
-        self._task = make_task(self._model, self._host.task)
         self._worlds = [mujoco.MjData(self._model) for _ in range(count)]
         fields = self._task.model_fields  # of a thread's model, which has those of the world that it steps
         self._models = [self._model, *(copy(self._model) if fields else self._model for _ in range(1, self._threads))]

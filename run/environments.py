@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, get_args
 
 import gymnasium as gym
@@ -10,6 +11,7 @@ from hydra.utils import instantiate
 
 from envs.episodes import AUTO_INFO_KEYS
 from envs.names import SUITE_TASKS
+from envs.simulator import Simulator
 from physics import tasks
 from run import machine
 from run.env_spec import EnvSpec
@@ -83,6 +85,7 @@ def may_step_elsewhere(cfg: Settings) -> bool:
 
 def why_not_batched(cfg: Settings) -> str:
     """Why worlds side by side (see physics/) cannot serve these settings; "" if they can."""
+    is_warp = cfg.physics == "warp"
     obstacles = {
         "it serves tasks of the Control Suite": cfg.env not in SUITE_TASKS,
         "it does not serve this task": cfg.env in SUITE_TASKS and not tasks.find(*SUITE_TASKS[cfg.env]),
@@ -95,6 +98,9 @@ def why_not_batched(cfg: Settings) -> str:
         "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not cfg.env_kwargs.get(
             "legacy_step", True
         ),
+        f"action_repeat={cfg.action_repeat} holds actions": is_warp and cfg.action_repeat != 1,
+        f"of its tasks it serves {', '.join(tasks.on_device())}": is_warp and cfg.env not in tasks.on_device(),
+        "mujoco-warp is missing; pip install -e '.[warp]'": is_warp and find_spec("mujoco_warp") is None,
     }
     return next((reason for reason, applies in obstacles.items() if applies), "")
 
@@ -103,11 +109,11 @@ def is_batched(cfg: Settings) -> bool:
     """Resolves `physics`.
 
     Raises:
-        UserError: where `batched` is asked for and cannot serve.
+        UserError: where `batched` or `warp` is asked for and cannot serve.
     """
     reason = why_not_batched(cfg)
-    if cfg.physics == "batched" and reason:
-        raise UserError(f"physics=batched: {reason} (env={cfg.env}); choose auto or suite")
+    if cfg.physics in ("batched", "warp") and reason:
+        raise UserError(f"physics={cfg.physics}: {reason} (env={cfg.env}); choose auto or suite")
     return cfg.physics != "suite" and not reason
 
 
@@ -128,11 +134,18 @@ class SuiteMaker:
 
     def together(self, count: int, render: bool, threads: int | None = None) -> Any:
         """Returns physics.worlds.Worlds, of which the first may be rendered; None leaves the threads to the machine."""
-        env, make_task = self.make_env(render), tasks.find(*SUITE_TASKS[self.name])
-        assert make_task is not None
+        env, make_task = self.make_env(render), tasks.of(self.name)
         from physics.worlds import Worlds  # imports mujoco, as the environment did after the choice of an OpenGL
 
         return Worlds(env, make_task, self.name, count, threads or machine.threads_for_physics())
+
+    def on_device(self, cfg: Settings) -> Any:
+        """Returns the run's training environments as tensors on its device: physics.warp_worlds.WarpWorlds."""
+        env, make_task = self.make_env(False), tasks.of(self.name)
+        from physics.warp_worlds import WarpWorlds
+
+        worlds = WarpWorlds(env, make_task, cfg.num_envs, cfg.seed, machine.resolve_device(cfg.device))
+        return Simulator(worlds, self.name, cfg.seed, first_steps=cfg.stagger_steps)
 
 
 def make_train_envs(cfg: Settings) -> Any:
@@ -147,6 +160,8 @@ def make_train_envs(cfg: Settings) -> Any:
         return _simulator_maker(cfg, env_module, "training")(cfg.num_envs, first_steps=cfg.stagger_steps)
     make_env = env_maker(cfg, "training")
     if isinstance(make_env, SuiteMaker):
+        if cfg.physics == "warp":
+            return make_env.on_device(cfg)
         from physics.training import TrainingWorlds
 
         return TrainingWorlds(make_env.together(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)

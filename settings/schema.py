@@ -112,7 +112,7 @@ class Settings:
     # Later than the format of checkpoints, so a saved configuration may lack them.
     info_keys: dict[str, Literal["last", "sum"]] = field(default_factory=lambda: {"is_success": "last"})
     best_by: str = BY_RETURN
-    physics: Literal["auto", "suite", "batched"] = "auto"
+    physics: Literal["auto", "suite", "batched", "warp"] = "auto"
     stagger_steps: NonNegativeInt = 0
     obs_groups: dict[Literal["actor", "critic"], list[str]] | None = None
     action_bounds: PositiveFloat | list[PositiveFloat] | None = None

@@ -14,6 +14,8 @@ BITE_MARGIN = 2  # m
 class Stand(Task):
     """High and upright, with its weight on its feet."""
 
+    on_device = False
+
     def __init__(self, model: Any, task: Any):
         del task
         self.high = [model.body(name).id for name in ("torso", "pelvis")]

@@ -8,6 +8,7 @@ class HumanoidCMU(Humanoid):
     """As the humanoid, whose torso is a thorax here; its y axis points up."""
 
     torso_name, limb_names, up = "thorax", ("lhand", "lfoot", "rhand", "rfoot"), ZY
+    on_device = False
 
 
 TASKS = dict.fromkeys(["stand", "walk", "run"], HumanoidCMU)

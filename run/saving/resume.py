@@ -101,7 +101,7 @@ def continuation(
             trusted = (*trusted, *(value or ()))
         if value == saved_values.get(key) or value == CHOSEN_BY_MACHINE.get(key, ...):
             continue
-        if key not in MAY_CHANGE:
+        if key not in MAY_CHANGE or (key == "physics" and "warp" in (value, saved_values.get(key))):
             raise UserError(
                 f"resume={folder}: {key}={value} would change the run, which has {key}={saved_values.get(key)}; "
                 f"leave it out, or start another run (what may change: {', '.join(MAY_CHANGE)})"

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 from dm_control.rl.control import PhysicsError
+from meta_device import META, on_device
 
 from envs.make import make_env
 from envs.names import SUITE_TASKS
+from physics.indices import Indices
 from physics.state import State
 from physics.tasks import find
 from physics.worlds import Steps, Worlds
@@ -95,11 +97,12 @@ def test_an_arm_may_not_see_what_it_moves(name: str) -> None:
 class OfTorch:
     """The state of worlds in tensors."""
 
-    def __init__(self, state: State):
-        self._state = state
+    def __init__(self, state: State, device: torch.device | None = None):
+        self._state, self._device = state, device
 
     def __getattr__(self, name: str) -> torch.Tensor:
-        return torch.tensor(getattr(self._state, name))
+        value = self.__dict__[name] = torch.tensor(getattr(self._state, name), device=self._device)
+        return value
 
 
 def test_observations_and_rewards_of_any_state_are_those_of_dm_control(worlds: Worlds) -> None:
@@ -138,6 +141,17 @@ def test_observations_and_rewards_of_any_state_are_those_of_dm_control(worlds: W
         if len(rewards) > 1:
             return
     pytest.fail(f"only rewards of {rewards}")
+
+
+def test_on_a_gpu_nothing_is_waited_for(worlds: Worlds) -> None:
+    tensors, indices = OfTorch(worlds._state, META), Indices(META)
+    task: Any = worlds._task
+    with indices:  # which are sent
+        expected = [part.shape for part in (*task.observation(tensors), task.reward(tensors))]
+    with on_device(), indices:
+        parts = *task.observation(tensors), task.reward(tensors)
+    assert [part.shape for part in parts] == expected
+    assert {part.device for part in parts} == {META}
 
 
 def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
