@@ -42,7 +42,7 @@ test: $(VENV)/dev.stamp
 cluster-test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m cluster
 
-thorough: $(VENV)/dev.stamp
+thorough: $(VENV)/warp.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m thorough
 
 format: $(VENV)/dev.stamp
@@ -98,6 +98,11 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt requirements.txt | $(BIN)/pyth
 	$(PIP) -r requirements.txt -e '.[dev]' -c constraints.txt
 	@$(SUITE)
 	@touch $@ $(VENV)/train.stamp
+
+# Apart from the others: it is large, and only thorough tests use it.
+$(VENV)/warp.stamp: $(VENV)/dev.stamp
+	$(PIP) -e '.[warp]' -c constraints.txt
+	@touch $@
 
 .venv-bench/stamp: pyproject.toml constraints.txt requirements.txt
 	@$(PYTHON) -m venv .venv-bench
