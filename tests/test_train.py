@@ -55,10 +55,11 @@ def test_the_actor_finds_the_action_that_pays(tmp_path: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes_and_evaluation_changes_none(tmp_path: Path) -> None:
-    run = ("env=reacher_easy", "num_train_steps=1200", "num_seed_steps=1000")
+    # Episodes of 50 steps.
+    run = ("env=reacher_easy", "env_kwargs.time_limit=1", "num_train_steps=300", "num_seed_steps=100")
     probes.train(tmp_path / "a", *run)
     probes.train(tmp_path / "b", *run)
-    probes.train(tmp_path / "c", *run, "eval_frequency=550", "num_eval_episodes=3")
+    probes.train(tmp_path / "c", *run, "eval_frequency=130", "num_eval_episodes=3")
     probes.train(tmp_path / "d", *run, "seed=2")
     first = timeless(tmp_path / "a/train.csv")
     assert first == timeless(tmp_path / "b/train.csv")
