@@ -108,7 +108,7 @@ def test_a_path_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
 def test_physics_that_diverge_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    probes.train(tmp_path, "env=cartpole_balance", *RUN, "num_train_steps=40")
+    probes.train(tmp_path, "env=cartpole_balance", "env_kwargs.time_limit=0.2", *RUN, "num_train_steps=40")
 
     def diverge(*_: Any) -> Any:
         raise PhysicsError("Physics state is invalid.")
@@ -120,11 +120,10 @@ def test_physics_that_diverge_are_one_line(
 
 
 def test_a_run_may_be_called_as_its_parts_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path / "best/best", "env=Pendulum-v1", *RUN, "num_train_steps=60", "eval_frequency=40")
     for name in ("best", "checkpoints"):
-        run = tmp_path / name / "best"
-        run.parent.mkdir()
-        probes.train(run, "env=Pendulum-v1", *RUN, "num_train_steps=60", "eval_frequency=40")
-        evaluate.evaluate(run, num_episodes=1)
+        (tmp_path / "best").rename(tmp_path / name)
+        evaluate.evaluate(tmp_path / name / "best", num_episodes=1)
         assert f"{name}/best/checkpoints/step_60: mean" in capsys.readouterr().out
 
 

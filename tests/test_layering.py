@@ -124,7 +124,9 @@ def test_only_tests_benchmarks_and_studies_import_the_entry() -> None:
 
 def test_agents_know_torch_and_nothing_of_the_framework_around_them() -> None:
     others = {
-        module: names - SOURCES.keys() - AGENTS_IMPORT for module, names in all_imports().items() if room(module) == "agent"
+        module: names - SOURCES.keys() - AGENTS_IMPORT
+        for module, names in all_imports().items()
+        if room(module) == "agent"
     }
     assert len(others) > 20 and {module: names for module, names in others.items() if names} == {}
 
@@ -141,7 +143,9 @@ def test_what_is_imported_is_pinned() -> None:
     lines = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.txt", "constraints.txt"))
     pinned = {distribution(name) for name in re.findall(r"^([\w.-]+)(?:\[\w+\])?==", lines, re.M)}
     owners = packages_distributions()
-    others = set().union(*(names for module, names in all_imports().items() if room(module) not in ABOVE)) - SOURCES.keys()
+    others = (
+        set().union(*(names for module, names in all_imports().items() if room(module) not in ABOVE)) - SOURCES.keys()
+    )
     loose = {
         name
         for name in others - set(sys.stdlib_module_names)
