@@ -15,7 +15,7 @@ import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, make_agent
 from meta_device import META, Operations, RefusedError, on_device, stand_in
 from parts import PAGE, overrides, table
-from stand_in_graphs import FLAT, buffer_for, delayed, fill, make_buffer
+from stand_in_graphs import buffer_for, delayed, fill, make_buffer
 
 from agent.execution.captured import Captured, Update
 from agent.execution.eager import Result
@@ -108,8 +108,7 @@ def check_updates(logger: Logger, *overrides: str) -> None:
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.thorough) for name in SLOW)])
 def test_updates_wait_for_nothing_and_stay_on_the_device(name: str, tmp_path: Path) -> None:
     """In float32 and, as far as Python has a part in it, under autocast."""
-    depth = () if name == "sac" else FLAT  # one that has a second hidden layer says it for all
-    check_updates(Logger(tmp_path, {}), *(QUICK | SLOW)[name], *delayed(name), *depth)
+    check_updates(Logger(tmp_path, {}), *(QUICK | SLOW)[name], *delayed(name))
 
 
 def test_images_with_vectors_in_groups_wait_for_nothing(tmp_path: Path) -> None:
