@@ -64,7 +64,7 @@ def test_the_best_policy_plays_its_episodes_again(
 
 
 def test_evaluate_films_an_episode(tmp_path: Path) -> None:
-    probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_train_steps=40")
+    probes.train(tmp_path, "env=Pendulum-v1", "env_kwargs.max_episode_steps=20", *RUN, "num_train_steps=40")
     evaluate.evaluate(tmp_path, num_episodes=1, device="cpu", film=tmp_path / "film.mp4")
     assert (tmp_path / "film.mp4").stat().st_size > 1000
 
