@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 import sys
@@ -77,6 +78,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield opened
     opened.quit()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what there is by now stays, so that looking for garbage need not look at it
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """A process that is killed loses nothing that it has written; only a machine does. Started processes do wait."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

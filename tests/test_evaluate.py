@@ -65,7 +65,7 @@ def test_the_best_policy_plays_its_episodes_again(
 
 
 def test_evaluate_films_an_episode(tmp_path: Path) -> None:
-    probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_train_steps=40")
+    probes.train(tmp_path, "env=Pendulum-v1", "env_kwargs.max_episode_steps=20", *RUN, "num_train_steps=40")
     evaluate.evaluate(tmp_path, num_episodes=1, device="cpu", film=tmp_path / "film.mp4")
     assert (tmp_path / "film.mp4").stat().st_size > 1000
 
@@ -110,7 +110,8 @@ def test_a_path_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
 def test_physics_that_diverge_are_one_line(
     physics: str, where: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    probes.train(tmp_path, "env=cartpole_balance", *RUN, "num_train_steps=40", f"physics={physics}")
+    short = (*RUN, "num_train_steps=40", f"physics={physics}", "env_kwargs.time_limit=0.2")
+    probes.train(tmp_path, "env=cartpole_balance", *short)
 
     def diverge(*_: Any) -> Any:
         if physics == "suite":
@@ -124,11 +125,10 @@ def test_physics_that_diverge_are_one_line(
 
 
 def test_a_run_may_be_called_as_its_parts_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes.train(tmp_path / "best/best", "env=Pendulum-v1", *RUN, "num_train_steps=60", "eval_frequency=40")
     for name in ("best", "checkpoints"):
-        run = tmp_path / name / "best"
-        run.parent.mkdir()
-        probes.train(run, "env=Pendulum-v1", *RUN, "num_train_steps=60", "eval_frequency=40")
-        evaluate.evaluate(run, num_episodes=1)
+        (tmp_path / "best").rename(tmp_path / name)
+        evaluate.evaluate(tmp_path / name / "best", num_episodes=1)
         assert f"{name}/best/checkpoints/step_60: mean" in capsys.readouterr().out
 
 

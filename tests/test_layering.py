@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -67,7 +68,9 @@ def imported(module: str) -> set[str]:
     return {name if name in SOURCES else room(name) for name in found} - {module}
 
 
-IMPORTED = {module: imported(module) for module in SOURCES}
+@cache
+def all_imports() -> dict[str, set[str]]:
+    return {module: imported(module) for module in SOURCES}
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
@@ -90,7 +93,7 @@ def wrong(allowed: dict[str, set[str]]) -> list[str]:
     """Imports from one room of the project into another that the table does not have."""
     return [
         f"{SOURCES[module].relative_to(ROOT)} imports {name}"
-        for module, names in IMPORTED.items()
+        for module, names in all_imports().items()
         if room(module) not in ABOVE
         for name in sorted(names)
         if room(name) in allowed.keys() | ABOVE and room(name) != room(module)
@@ -107,21 +110,23 @@ def test_every_folder_imports_only_what_the_table_says() -> None:
 
 def test_nothing_is_imported_in_a_circle() -> None:
     assert circles(MAY_IMPORT | {"agent": {"files", "replay_buffer", "settings", "utils"}}) == []
-    assert circles(IMPORTED) == []
+    assert circles(all_imports()) == []
     rooms: dict[str, set[str]] = {room(module): set() for module in SOURCES}
-    for module, names in IMPORTED.items():
+    for module, names in all_imports().items():
         rooms[room(module)] |= {room(name) for name in names} - {room(module)}
     assert circles(rooms) == []
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
 
 
 def test_only_tests_benchmarks_and_studies_import_the_entry() -> None:
-    assert {room(module) for module, names in IMPORTED.items() if "train" in names} <= ABOVE
+    assert {room(module) for module, names in all_imports().items() if "train" in names} <= ABOVE
 
 
 def test_agents_know_torch_and_nothing_of_the_framework_around_them() -> None:
     others = {
-        module: names - SOURCES.keys() - AGENTS_IMPORT for module, names in IMPORTED.items() if room(module) == "agent"
+        module: names - SOURCES.keys() - AGENTS_IMPORT
+        for module, names in all_imports().items()
+        if room(module) == "agent"
     }
     assert len(others) > 20 and {module: names for module, names in others.items() if names} == {}
 
@@ -130,7 +135,7 @@ def test_no_algorithm_is_imported_by_another_or_by_what_they_share() -> None:
     files = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in ROOT.glob("config/agent/*.yaml")]
     algorithms = {file["_target_"].rpartition(".")[0] for file in files if "_target_" in file}
     assert {"agent.sac", "agent.sac_v", "agent.crossq"} <= algorithms
-    importing = {module: names & algorithms for module, names in IMPORTED.items() if room(module) == "agent"}
+    importing = {module: names & algorithms for module, names in all_imports().items() if room(module) == "agent"}
     assert {module: names for module, names in importing.items() if names} == {}
 
 
@@ -138,7 +143,9 @@ def test_what_is_imported_is_pinned() -> None:
     lines = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.txt", "constraints.txt"))
     pinned = {distribution(name) for name in re.findall(r"^([\w.-]+)(?:\[\w+\])?==", lines, re.M)}
     owners = {"warp": ["warp-lang"]} | packages_distributions()  # which only thorough tests install
-    others = set().union(*(names for module, names in IMPORTED.items() if room(module) not in ABOVE)) - SOURCES.keys()
+    others = (
+        set().union(*(names for module, names in all_imports().items() if room(module) not in ABOVE)) - SOURCES.keys()
+    )
     loose = {
         name
         for name in others - set(sys.stdlib_module_names)
@@ -154,7 +161,7 @@ def distribution(name: str) -> str:
 def test_tests_import_helpers_and_no_other_tests() -> None:
     files = [path.stem for module, path in SOURCES.items() if room(module) == "tests"]
     assert len(files) == len(set(files)), "tests are imported by their bare names"
-    found = {module: {name for name in names if "test_" in name} for module, names in IMPORTED.items()}
+    found = {module: {name for name in names if "test_" in name} for module, names in all_imports().items()}
     assert {module: names for module, names in found.items() if names} == {}
 
 

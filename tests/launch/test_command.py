@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from composed import settings
 from lines import prepared_folder, sweep_arguments
 from runs import ONE_THREAD, ROOT, SILENT, run_command
 
@@ -24,15 +25,40 @@ from utils import UserError
         ("env=CartPole-v1", "actions are discrete, and agent=sac is for continuous ones; choose agent=sac_discrete"),
         ("agent=sac_discrete", "actions are continuous, and agent=sac_discrete is for discrete ones; choose agent=sac"),
         ("env=", "no such task"),
+        ("agent.params.batch_size=3", "called agent.batch_size here"),
+        ("double_q_critic.params.hidden_dim=3", "called agent.critic.hidden_dim here"),
+        ("diag_gaussian_actor.params.log_std_bounds=[-1,1]", "called agent.actor.log_std_bounds here"),
+        ("agent.class=x", "called agent._target_ here"),
+        ("env=HalfCheetah-v2", "HalfCheetah-v"),
+        ("seed_policy=nowhere.pt", "not a policy that can be read"),
+        ("agent.init_temperature={_target_: agent.schedule.Linear, start: 1, final: 0, steps: 9}", "temperature=fixed"),
+        ("device=cuda:77", "NVIDIA GPU"),
+        ("replay_buffer_capacity=10_000_000_000_000", "bytes are needed"),
+        ("execution=captured", "CUDA graphs need a GPU"),
+        ("replay_storage=pinned", "choose auto or host"),
+        ("hydra.run.dir=/dev/null/x", "cannot be created"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_would_be_right(
+    argument: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        prepared_folder(argument)
+    text = str(caught.value)
+    assert message in text
+    assert "\n" not in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
         ("batch_size=3", "did you mean agent.batch_size"),
         ("agent.batchsize=3", "did you mean agent.batch_size"),
         ("+batchh=3", "did you mean agent.batch_size"),
         ("+agent.batchh=3", "did you mean agent.batch_size"),
         ("pre=cpu", "did you mean preset"),
-        ("agent.params.batch_size=3", "called agent.batch_size here"),
-        ("double_q_critic.params.hidden_dim=3", "called agent.critic.hidden_dim here"),
-        ("diag_gaussian_actor.params.log_std_bounds=[-1,1]", "called agent.actor.log_std_bounds here"),
-        ("agent.class=x", "called agent._target_ here"),
         ("agent.obs_dim=3", "comes from the environment"),
         ("+agent.critic.action_dim=3", "comes from the environment"),
         ("agent=sca", "agent=sca: no such choice; there are "),
@@ -59,9 +85,6 @@ from utils import UserError
         ("agent.critic_betas=[0.9,1.0]", "less than 1"),
         ("reward_scale=nan", "finite"),
         ("seed=4294967296", "less than 4294967296"),
-        ("env=HalfCheetah-v2", "HalfCheetah-v"),
-        ("seed_policy=nowhere.pt", "not a policy that can be read"),
-        ("agent.init_temperature={_target_: agent.schedule.Linear, start: 1, final: 0, steps: 9}", "temperature=fixed"),
         ("reward_scale={_target_: agent.schedule.Piecewise, points: []}", "at least 1 item"),
         ("reward_scale={_target_: agent.schedule.Linear, start: 1, final: 0, steps: 0}", "greater than 0"),
         ("agent._target_=agent.policy", "cannot be imported"),
@@ -69,11 +92,7 @@ from utils import UserError
         ("logger.sinks.csv._partial_=false", "_partial_: true"),
         ("evaluator._partial_=false", "_partial_: true"),
         ("agent.temperature=fixed", "agent/temperature=<name>"),
-        ("device=cuda:77", "NVIDIA GPU"),
-        ("replay_buffer_capacity=10_000_000_000_000", "bytes are needed"),
         ("execution=fast", "should be 'auto', 'eager'"),
-        ("execution=captured", "CUDA graphs need a GPU"),
-        ("replay_storage=pinned", "choose auto or host"),
         ("agent.exploration=held", "a group of keys goes here"),
         ("agent.critic_weight_decay=-1", "greater than or equal to 0"),
         ("agent.critic_weight_decy=1", "did you mean agent.critic_weight_decay"),
@@ -86,19 +105,13 @@ from utils import UserError
         ("~agent.critic", "is missing"),
         ("seed", "reads key=value"),
         ("experiment=${nowhere}", "nowhere"),
-        ("hydra.run.dir=/dev/null/x", "cannot be created"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_would_be_right(
-    argument: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_wrong_value_is_one_line_that_says_what_would_be_right(argument: str, message: str) -> None:
+    """Of a mistake that is found before anything is built; the command is tried with such in test_wrong_lines.py."""
     with pytest.raises(UserError) as caught:
-        prepared_folder(argument)
-    text = str(caught.value)
-    assert message in text
-    assert "\n" not in text
-    assert list(tmp_path.iterdir()) == []
+        settings(argument)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

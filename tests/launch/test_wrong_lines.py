@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from composed import settings
 from runs import ROOT
 
 from launch import command, job
+from utils import UserError
 
 P = "env=Pendulum-v1 save_video=false"  # quick to build
 LINEAR = "{_target_: agent.schedule.Linear, start: 1, final: 2, steps: 3}"
@@ -62,9 +64,6 @@ PARTS = [  # classes that there are, where another kind of class goes
         ("agent.actor.network", LINEAR_PART, "._target_=agent.schedule.Linear", "a network goes here"),
         ("agent.critic.network", part(f"{N}.ScalarHead"), f"._target_={N}.ScalarHead", "a network goes here"),
         ("agent.critic.network", part(f"{N}.mlp"), f"._target_={N}.mlp", "a network goes here, and this does not take"),
-        ("agent.actor.network", part(f"{N}.PreNormBlock", norm=part(f"{N}.RMSNorm")), "=PreNormBlock", "a network"),
-        ("agent.critic.network", part(f"{N}.PreNormBlock", norm=part(f"{N}.RMSNorm")), "=PreNormBlock", "a network"),
-        ("agent.critic.network", part(f"{N}.Residual", block=part(f"{N}.NormedMLP")), "=Residual", "a network goes"),
         (
             "agent.critic.head",
             LINEAR_PART,
@@ -92,7 +91,6 @@ PARTS = [  # classes that there are, where another kind of class goes
         ),
         ("evaluator", part("logger.Logger"), "._target_=logger.Logger", "an evaluator goes here"),
         ("agent._target_", "logger.Logger", "=logger.Logger", "an agent goes here"),
-        ("replay_buffer", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "it has to take obs_shape"),
         *(
             (f"agent.{key}", part(name), f"._target_={name}", said)
             for key, name, said in (
@@ -105,12 +103,26 @@ PARTS = [  # classes that there are, where another kind of class goes
 ]
 
 PARTS += [
-    (f"{P} 'agent.actor={part('agent.critic.CriticEnsemble', hidden_dim=8, hidden_depth=2)}'", "it cannot be built ("),
     (
         f"{P} agent=tqc agent.critic.head._target_={N}.CategoricalHead",
         f"{N}.CategoricalHead has bounds, loss_weight, num_bins; agent.critic.head=",
     ),
     (f"{P} agent=sac_v 'agent.value={ACTOR}'", "a value network goes here, and this needs action_dim"),
+]
+
+BUILT = [  # found when the parts are built
+    (f"{P} '{key}={node}'", f"{key}{named}: {said}")
+    for key, node, named, said in (
+        ("agent.actor.network", part(f"{N}.PreNormBlock", norm=part(f"{N}.RMSNorm")), "=PreNormBlock", "a network"),
+        ("agent.critic.network", part(f"{N}.PreNormBlock", norm=part(f"{N}.RMSNorm")), "=PreNormBlock", "a network"),
+        ("agent.critic.network", part(f"{N}.Residual", block=part(f"{N}.NormedMLP")), "=Residual", "a network goes"),
+        ("replay_buffer", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "it has to take obs_shape"),
+    )
+]
+BUILT += [
+    (f"{P} 'agent.actor={part('agent.critic.CriticEnsemble', hidden_dim=8, hidden_depth=2)}'", "it cannot be built ("),
+    (f"{P} device=tpu", "device"),
+    (f"{P} device=meta", "device"),
 ]
 
 SHAPES = [  # what no machine has the memory, or the time, for
@@ -277,7 +289,7 @@ TYPES = [
         *(("num_train_steps", "1e400"), ("num_train_steps", "-1"), ("num_envs", "0"), ("num_envs", "true")),
         *(("async_envs", "maybe"), ("env_timeout_s", "0"), ("env_timeout_s", "nan"), ("grace_s", "-1")),
         *(("eval_frequency", "0"), ("num_eval_episodes", "0"), ("keep_checkpoints", "0"), ("log_frequency", "-1")),
-        *(("checkpoint_frequency", "often"), ("save_replay_buffer", "7"), ("device", "tpu"), ("device", "meta")),
+        *(("checkpoint_frequency", "often"), ("save_replay_buffer", "7")),
         *(("precision", "fp8"), ("execution", "3"), ("replay_storage", "disk"), ("num_threads", "0")),
         *(("replay_buffer_capacity", "0"), ("replay_buffer_capacity", "none"), ("update_every", "0")),
         *(("updates_per_step", "0"), ("updates_per_step", "-1"), ("updates_per_step", "inf")),
@@ -292,9 +304,13 @@ TYPES = [
 ]
 
 
-ALL = NODES + PARTS + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS + TYPES
+VALUES = NODES + PARTS + TYPES
+ALL = VALUES + BUILT + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS
 # A third of a second each: here are some of every kind, and `make thorough` has the rest.
-LINES = [pytest.param(*case, marks=() if index % 3 == 0 else pytest.mark.thorough) for index, case in enumerate(ALL)]
+LINES = [
+    pytest.param(*case, marks=() if index % (9 if case in VALUES else 3) == 0 else pytest.mark.thorough)
+    for index, case in enumerate(ALL)
+]
 LIMIT_S = 120  # for what would take for ever; any of them takes under a second
 
 
@@ -328,3 +344,10 @@ def test_a_wrong_command_line(
     assert said.err.count("\n") == 1 and message in said.err, said.err
     assert said.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("line", "message"), VALUES)
+def test_a_wrong_value(line: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        settings(*shlex.split(line))
+    assert message in str(caught.value) and "\n" not in str(caught.value)

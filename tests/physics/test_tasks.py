@@ -106,41 +106,63 @@ class OfTorch:
 
 
 def test_observations_and_rewards_of_any_state_are_those_of_dm_control(worlds: Worlds) -> None:
-    """Near the pose of the model's file, where rewards are high, and further and further away from it.
+    """Near the pose of the model's file, where rewards are high, and further and further away from it; at last, ever
+    closer to where the reward changes.
 
-    Where rewards are few, until there are some: otherwise the states would show nothing.
+    Where rewards are few, until one world has had two of them: otherwise the states would show nothing.
     """
     host: Any = worlds.unwrapped._env  # type: ignore[attr-defined]
-    physics, task, random, rewards = host.physics, worlds._task, np.random.default_rng(0), set()
+    physics, task, random = host.physics, worlds._task, np.random.default_rng(0)
+    nq, nv, nu = physics.model.nq, physics.model.nv, physics.model.nu
+
+    def check(states: dict[int, np.ndarray]) -> list[float]:
+        """Puts worlds into states, and compares; returns dm_control's rewards."""
+        expected = []
+        for index, state in states.items():
+            worlds._give(index)
+            *parts, nearness = np.split(state, np.cumsum([nq, nv, nu]))
+            physics.data.qpos[:], physics.data.qvel[:], physics.data.ctrl[:] = parts
+            with suppress(PhysicsError):  # of too many contacts
+                physics.forward()
+            for positions in (physics.data.xpos, physics.data.geom_xpos, physics.data.site_xpos):
+                positions *= nearness  # of everything to the origin: hands to targets
+            obs = np.concatenate([np.ravel(part) for part in host.task.get_observation(physics).values()])
+            expected.append((obs, host.task.get_reward(physics)))
+            worlds._take(index)
+        worlds._state.choose(list(states))
+        np.testing.assert_array_equal(
+            np.concatenate(task.observation(worlds._state), axis=1), [obs for obs, _ in expected]
+        )
+        rewards = [reward for _, reward in expected]
+        assert task.reward(worlds._state).tolist() == rewards
+        return rewards
+
     for episode in range(1000):
+        seen: list[dict[float, np.ndarray]] = [{} for _ in range(COUNT)]  # a state for each reward, by world
         for index in range(COUNT):
             worlds.reset(index, episode + 1000 * index)
         for spread in np.geomspace(0.001, 3, 20):
-            expected = []
+            states = {}
             for index in range(COUNT):
-                worlds._give(index)
-                physics.data.qpos[:] = physics.model.qpos0 + spread * random.standard_normal(physics.model.nq)
-                physics.data.qvel[:] = 5 * spread * random.standard_normal(physics.model.nv)
-                physics.data.ctrl[:] = random.uniform(-1, 1, physics.model.nu)
-                with suppress(PhysicsError):  # of too many contacts
-                    physics.forward()
-                nearness = random.uniform() ** 2  # of everything to the origin: hands to targets
-                for positions in (physics.data.xpos, physics.data.geom_xpos, physics.data.site_xpos):
-                    positions *= nearness
-                obs = np.concatenate([np.ravel(part) for part in host.task.get_observation(physics).values()])
-                expected.append((obs, host.task.get_reward(physics)))
-                worlds._take(index)
-            worlds._state.choose(range(COUNT))
-            got_obs = np.concatenate(task.observation(worlds._state), axis=1)
-            np.testing.assert_array_equal(got_obs, [obs for obs, _ in expected])
-            assert task.reward(worlds._state).tolist() == [reward for _, reward in expected]
-            rewards |= {reward for _, reward in expected}
-        tensors = OfTorch(worlds._state)
-        torch.testing.assert_close(torch.cat(task.observation(tensors), 1), torch.tensor(got_obs))
-        assert task.reward(tensors).tolist() == pytest.approx([reward for _, reward in expected])
-        if len(rewards) > 1:
+                qpos = physics.model.qpos0 + spread * random.standard_normal(nq)
+                qvel, ctrl = 5 * spread * random.standard_normal(nv), random.uniform(-1, 1, nu)
+                states[index] = np.concatenate([qpos, qvel, ctrl, [random.uniform() ** 2]])
+            rewards = check(states)
+            for index, reward in enumerate(rewards):
+                seen[index].setdefault(reward, states[index])
+        tensors, state = OfTorch(worlds._state), worlds._state
+        torch.testing.assert_close(
+            torch.cat(task.observation(tensors), 1), torch.tensor(np.concatenate(task.observation(state), axis=1))
+        )
+        assert task.reward(tensors).tolist() == pytest.approx(rewards)
+        index = max(range(COUNT), key=lambda index: len(seen[index]))
+        if len(seen[index]) > 1:
+            (low, here), (_, there) = list(seen[index].items())[:2]
+            for _ in range(12):
+                middle = (here + there) / 2
+                here, there = (middle, there) if check({index: middle}) == [low] else (here, middle)
             return
-    pytest.fail(f"only rewards of {rewards}")
+    pytest.fail("no world had two rewards")
 
 
 def test_on_a_gpu_nothing_is_waited_for(worlds: Worlds) -> None:

@@ -1,7 +1,6 @@
 """Replay buffers, n-step rows and their files against plain lists, whatever is added, saved, killed and restored."""
 
 import copy
-import os
 import shutil
 import tempfile
 from contextlib import suppress
@@ -195,7 +194,6 @@ class Runs(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("num_examples", [15, pytest.param(150, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("has_images", [False, True])
-def test_a_run_holds_what_lists_hold(has_images: bool, num_examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a killed process loses nothing that it has written
+def test_a_run_holds_what_lists_hold(has_images: bool, num_examples: int) -> None:
     examples = settings(max_examples=num_examples, stateful_step_count=40)
     run_state_machine_as_test(partial(Runs, has_images), settings=examples)

@@ -155,7 +155,8 @@ def test_values_that_are_known(tmp_path: Path, env: str, n: int, value: float) -
         "agent.critic_lr=1e-2",
         "agent.init_temperature=0",
         "agent.temperature.form=direct",
-        "agent.critic_tau=0.1",
+        "agent.critic_tau=0.2",
+        "num_train_steps=400",
     )
     run = probes.train(
         tmp_path,

@@ -24,8 +24,8 @@ from run.stopping import Stopped
 from utils import UserError
 
 RUN = (
-    *("env=probes:ProbeDrawn-v0", "num_train_steps=400", "num_seed_steps=40", "num_threads=1", "log_save_tb=true"),
-    *("eval_frequency=100", "checkpoint_frequency=30"),
+    *("env=probes:ProbeDrawn-v0", "num_train_steps=200", "num_seed_steps=40", "num_threads=1", "log_save_tb=true"),
+    *("eval_frequency=50", "checkpoint_frequency=30"),
 )
 FOREGROUND, BACKGROUND = (*RUN, "eval_in_background=false"), (*RUN, "eval_in_background=true")
 
@@ -76,7 +76,7 @@ def test_training_does_not_wait_for_the_process_to_start(
 
     monkeypatch.setattr(BackgroundEvaluator, "_start", held_up)
     run = probes.workspace(tmp_path / "run", *BACKGROUND)
-    at_step(run, 150, may_start.set)  # the first evaluation is that of step 100
+    at_step(run, 75, may_start.set)  # the first evaluation is that of step 50
     run.run()
     run.close()
     assert was_told == [True]
@@ -97,7 +97,7 @@ def test_training_goes_on_meanwhile_and_waits_for_the_previous_evaluation(
     monkeypatch.setattr(BackgroundEvaluator, "wait", later)
     run.run()
     run.close()
-    assert waited == [200, 300, 400, 400]
+    assert waited == [100, 150, 200, 200]
     assert_same(tmp_path / "run", straight)
 
 
@@ -107,7 +107,7 @@ def test_a_run_killed_during_an_evaluation_ends_in_the_same_bytes(
     with monkeypatch.context() as patched:
         patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)  # which never answers
         dying = probes.workspace(tmp_path / "run", *BACKGROUND)
-        die_in(dying, 139)
+        die_in(dying, 79)
     assert not (tmp_path / "run/eval.csv").exists()
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", straight)
@@ -118,7 +118,7 @@ def test_a_pending_evaluation_can_be_made_in_the_foreground(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)
-        die_in(probes.workspace(tmp_path / "run", *BACKGROUND), 139)
+        die_in(probes.workspace(tmp_path / "run", *BACKGROUND), 79)
     go_on(tmp_path / "run", "eval_in_background=false")
     assert_same(tmp_path / "run", straight)
 
@@ -147,7 +147,7 @@ def test_if_the_process_dies_or_hangs_its_evaluation_is_repeated_here(
     begin = BackgroundEvaluator.begin
 
     def begun(self: BackgroundEvaluator, step: int, weights: dict[str, Any]) -> None:
-        if step == 200:
+        if step == 100:
             self._timeout_s = timeout_s
             os.kill(self._process.pid, number)
         begin(self, step, weights)
@@ -156,7 +156,7 @@ def test_if_the_process_dies_or_hangs_its_evaluation_is_repeated_here(
     run.run()
     run.close()
     assert_same(tmp_path / "run", straight)
-    assert f"The evaluation at step 200 is repeated, and from now on training waits for evaluations: {said}" in _said(
+    assert f"The evaluation at step 100 is repeated, and from now on training waits for evaluations: {said}" in _said(
         capsys
     )
     assert none_is_left(processes[0])
@@ -171,16 +171,16 @@ def test_a_run_that_may_be_pruned_waits_and_ends_with_the_row_that_decides(
     def decide(step: int) -> bool:
         asked.append(step)
         assert (run.step, rows(tmp_path / "run/eval.csv")[-1]["step"]) == (step, str(step))
-        return step == 200
+        return step == 100
 
     run.evaluations.prune = decide
     last_return = run.run()
     run.close()
-    assert (asked, run.step, processes) == ([100, 200], 200, [])
+    assert (asked, run.step, processes) == ([50, 100], 100, [])
     columns = [name for name in rows(straight / "eval.csv")[0] if name != "duration"]
     two, all_four = (rows(folder / "eval.csv") for folder in (tmp_path / "run", straight))
     assert [[row[name] for name in columns] for row in two] == [[row[name] for name in columns] for row in all_four[:2]]
-    assert run_folder.finished(tmp_path / "run") == (200, last_return) and run_folder.was_pruned(tmp_path / "run")
+    assert run_folder.finished(tmp_path / "run") == (100, last_return) and run_folder.was_pruned(tmp_path / "run")
     assert not run_folder.was_pruned(straight)
 
 
@@ -194,7 +194,7 @@ def test_an_error_in_the_process_is_reported_and_the_run_goes_on(
 ) -> None:
     """An environment that only this process has registered."""
     run = probes.train(tmp_path / "run", *BACKGROUND[1:], "env=ProbeDrawn-v0")
-    assert run.step == 400
+    assert run.step == 200
     assert (
         "is repeated, and from now on training waits for evaluations: UserError: env=ProbeDrawn-v0: no such"
         in _said(capsys)
@@ -202,16 +202,16 @@ def test_an_error_in_the_process_is_reported_and_the_run_goes_on(
     assert (tmp_path / "run/eval.csv").read_text().count("\n") == 5
 
 
-@pytest.mark.parametrize("at", [150, 200], ids=["while it trains", "while it waits"])
+@pytest.mark.parametrize("at", [75, 100], ids=["while it trains", "while it waits"])
 def test_a_signal_ends_both_processes_and_nothing_is_lost(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch, processes: list[int], at: int
 ) -> None:
     run = probes.workspace(tmp_path / "run", *BACKGROUND)
     with monkeypatch.context() as patched:
         patched.setattr(BackgroundEvaluator, "has_answered", False)
-        if at == 200:
+        if at == 100:
             patched.setattr(BackgroundEvaluator, "_ask", lambda *_: None)  # it never answers, so the next one waits
-            at_step(run, 199, lambda: threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start())
+            at_step(run, 99, lambda: threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start())
         else:
             at_step(run, at, lambda: os.kill(os.getpid(), signal.SIGTERM))
         with pytest.raises(Stopped):  # before the grace period ends this process
@@ -336,5 +336,5 @@ def die_then(dying: Any) -> None:
     def die() -> None:
         raise Killed
 
-    at_step(dying, 100, die)
+    at_step(dying, 50, die)
     dying.run()

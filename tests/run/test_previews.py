@@ -10,12 +10,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 @pytest.mark.parametrize("in_background", [False, True])
 def test_each_evaluation_has_its_video(opengl: None, tmp_path: Path, in_background: bool) -> None:
-    run = ("env=Pendulum-v1", "num_train_steps=400", "eval_frequency=200", "num_eval_episodes=1", "save_video=true")
+    run = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=20", "num_train_steps=40", "eval_frequency=20")
+    run += ("num_eval_episodes=1", "save_video=true")
     probes.train(tmp_path, *run, f"eval_in_background={in_background}", "log_save_tb=true")
     events = EventAccumulator(str(tmp_path / "tb"), size_guidance={"images": 0})
     events.Reload()
     videos = events.Images("eval/video")
-    assert [video.step for video in videos] == [200, 400]
+    assert [video.step for video in videos] == [20, 40]
     assert all(video.encoded_image_string[:4] == b"GIF8" and video.width <= 160 for video in videos)
 
 

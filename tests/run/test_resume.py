@@ -23,15 +23,16 @@ from run.saving import folder as run_folder
 from train import Workspace
 from utils import UserError
 
+PENDULUM = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=50")
 FLAT = ("agent.critic.hidden_depth=1", "agent.actor.hidden_depth=1")  # a deeper one takes longer to record
 CASES = {
     "sac": ("env=ProbeTimeLimit-v0", "execution=auto", "log_save_tb=true", "log_frequency=50", "log_every_steps=20"),
-    "sac_v": ("env=Pendulum-v1", "agent=sac_v", "agent.value.hidden_dim=16"),
-    "sac_2018": ("env=Pendulum-v1", "agent=sac_2018", "agent.value.hidden_dim=16"),
-    "crossq": ("env=Pendulum-v1", "execution=auto", "agent=crossq", "agent.critic.network.norm.renorm_after=50", *FLAT),
-    "flash_sac": ("env=Pendulum-v1", "execution=auto", "agent=flash_sac", *FLAT),
+    "sac_v": (*PENDULUM, "agent=sac_v", "agent.value.hidden_dim=16"),
+    "sac_2018": (*PENDULUM, "agent=sac_2018", "agent.value.hidden_dim=16"),
+    "crossq": (*PENDULUM, "execution=auto", "agent=crossq", "agent.critic.network.norm.renorm_after=50", *FLAT),
+    "flash_sac": (*PENDULUM, "execution=auto", "agent=flash_sac", *FLAT),
     "droq": (
-        "env=Pendulum-v1",
+        *PENDULUM,
         "execution=auto",
         "agent=droq",
         "updates_per_step=1",
@@ -39,13 +40,13 @@ CASES = {
         "agent.num_target_critics=1",
         *FLAT,
     ),
-    "td3": ("env=Pendulum-v1", "execution=auto", "agent=td3"),
+    "td3": (*PENDULUM, "execution=auto", "agent=td3"),
     "choices": ("env=probes:ProbeChoices-v0", "execution=auto", "agent=sac_discrete", "num_envs=2", "n_step=3"),
-    "ring": ("env=Pendulum-v1", "replay_buffer_capacity=50", "sample_with_replacement=false", "update_every=7"),
+    "ring": (*PENDULUM, "replay_buffer_capacity=50", "sample_with_replacement=false", "update_every=7"),
     "fraction": ("env=ProbeTimeLimit-v0", "updates_per_step=0.3", "agent.actor_update_frequency=3"),
-    "held": ("env=cartpole_balance", "action_repeat=3", "num_eval_episodes=1"),
+    "held": ("env=cartpole_balance", "env_kwargs.time_limit=1", "action_repeat=3", "num_eval_episodes=1"),
     "four": ("env=probes:ProbeDrawn-v0", "num_envs=4"),
-    "agent_first": ("env=Pendulum-v1", "seed_policy=agent", "agent/temperature=exponential"),
+    "agent_first": (*PENDULUM, "seed_policy=agent", "agent/temperature=exponential"),
     "followers": (
         *("env=probes:ProbeDrawn-v0", "execution=auto", "num_envs=2", "n_step=3"),
         *FLAT,
@@ -56,7 +57,7 @@ CASES = {
         *("env=ProbeImages-v0", "agent=drq", *TINY, "execution=auto", "replay_buffer_capacity=60", *FLAT),
         *("frame_stack=2", "action_repeat=1", "log_save_tb=true", "log_frequency=50"),
     ),
-    "bursts": ("env=Pendulum-v1", "min_buffer_size=55", "update_every=20"),
+    "bursts": (*PENDULUM, "min_buffer_size=55", "update_every=20"),
 }
 
 
