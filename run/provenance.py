@@ -15,7 +15,7 @@ import torch
 
 from files.reading import read_json
 from files.writing import write_text
-from settings.operating_system import processor_name
+from settings.operating_system import of_processor
 
 FILE = "provenance.json"
 PACKAGES = ("torch", "numpy", "mujoco", "dm_control", "gymnasium")
@@ -48,7 +48,7 @@ class Provenance:
             # torch itself names its build, such as +cpu, which its metadata may lack.
             "packages": {name: _version(name) for name in PACKAGES} | {"torch": str(torch.__version__)},
             "system": platform.platform(),
-            "processor": processor_name(),
+            "processor": of_processor("model name") or platform.machine(),
             "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
             "threads": torch.get_num_threads(),
         }

@@ -31,10 +31,8 @@ def require_posix() -> None:
 
 
 def usable_cpus() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # macOS does not pin processes to cores
+    """Returns the number of cores that this process may use; macOS does not pin processes to cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def signals(*names: str) -> tuple[signal.Signals, ...]:
@@ -102,18 +100,9 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_MMAP_THRESHOLD, 2**25)  # the most it accepts
 
 
-def processor_vendor() -> str:
-    """Returns the processor's vendor as Linux names it, such as GenuineIntel; "" if that is not known."""
-    return _of_processor("vendor_id")
-
-
-def processor_name() -> str:
-    """Returns the processor's model where Linux names it, otherwise its architecture, such as arm64."""
-    return _of_processor("model name") or platform.machine()
-
-
 @cache
-def _of_processor(name: str) -> str:
+def of_processor(name: str) -> str:
+    """Returns what Linux says of the processor, such as its `vendor_id`; "" on another system."""
     if not _CPUINFO.exists():
         return ""
     lines = (line.partition(":") for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines())

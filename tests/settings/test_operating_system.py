@@ -27,7 +27,7 @@ def as_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operating_system.platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(operating_system.ctypes, "CDLL", None)  # neither prctl nor mallopt
     monkeypatch.setattr(operating_system, "_CPUINFO", Path("/nowhere"))
-    operating_system._of_processor.cache_clear()
+    operating_system.of_processor.cache_clear()
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def without_fcntl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("as_macos")
 def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert operating_system.usable_cpus() == (os.cpu_count() or 1)
-    assert operating_system.processor_vendor() == ""
+    assert operating_system.of_processor("vendor_id") == ""
     monkeypatch.setenv("ENDS_WITH_PROCESS", str(os.getppid()))
     own_process.end_with_parent()
     overrides = ("eval_in_background=true", "num_train_steps=60", "eval_frequency=30", "agent.batch_size=4")
