@@ -1,7 +1,6 @@
 """Splits the command line by kind of argument: this project's own keys, Hydra's options and the overrides."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -48,8 +47,10 @@ def parse_line(argv: list[str]) -> CommandLine:
     Raises:
         UserError: for a key or an option that is wrong, or that does not go with another one.
     """
-    argv, trusted = _take(argv, "trust", trust.names)
-    argv, without = _take(argv, damaged.KEY, damaged.names)
+    argv, packages = _take(argv, "trust")
+    trusted = tuple(name for text in packages for name in trust.names(text))
+    argv, parts = _take(argv, damaged.KEY)
+    without = tuple(name for text in parts for name in damaged.names(text))
     argv, resume = take_resume([as_folder(argument) for argument in argv])
     if trusted and not resume:
         raise UserError(f"trust={','.join(trusted)}: it goes with resume=; a new run may name any class")
@@ -59,11 +60,10 @@ def parse_line(argv: list[str]) -> CommandLine:
     return CommandLine(argv, resume, trusted, without, _options(argv))
 
 
-def _take(argv: list[str], key: str, names: Callable[[str], tuple[str, ...]]) -> tuple[list[str], tuple[str, ...]]:
-    """Takes every `key=` off the command line; returns the other arguments, and the names in all of its values."""
+def _take(argv: list[str], key: str) -> tuple[list[str], list[str]]:
+    """Takes every `key=` off the command line; returns the other arguments, and its values."""
     values = [argument.partition("=")[2] for argument in argv if argument.startswith(f"{key}=")]
-    rest = [argument for argument in argv if not argument.startswith(f"{key}=")]
-    return rest, tuple(name for value in values for name in names(value))
+    return [argument for argument in argv if not argument.startswith(f"{key}=")], values
 
 
 def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
@@ -75,8 +75,7 @@ def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
     Raises:
         UserError: for two of them, an empty one, or a folder together with what only a new run can have.
     """
-    values = [argument.partition("=")[2] for argument in argv if argument.startswith("resume=")]
-    rest = [argument for argument in argv if not argument.startswith("resume=")]
+    rest, values = _take(argv, "resume")
     if not values:
         return rest, None
     if len(values) > 1 or not values[0]:
