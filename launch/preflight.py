@@ -87,7 +87,7 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
 def check_runs(runs: list[Settings]) -> None:
     """Builds the parts of each run, with one environment, and throws them away."""
     # OpenGL is chosen once, for all of them, before dm_control is imported.
-    machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video or cfg.from_pixels) for cfg in runs))
+    machine.import_envs(any(cfg.save_video or cfg.from_pixels for cfg in runs), *(cfg.env for cfg in runs))
     checked: set[str] = set()  # data sets, which are read through once
     for cfg in runs:
         _require_wandb(cfg)

@@ -32,7 +32,7 @@ from replay_buffer import nbytes
 from run import machine
 from run.agents import require_kind
 from run.data.buffers import BUFFER_METHODS, GRAPH_METHODS
-from run.env_spec import EnvSpec, uniform_policy
+from run.env_spec import EnvSpec
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
@@ -171,9 +171,10 @@ def train(
             saved_step = progress.step
             checkpoint(saved_step)
 
-    seed_policy = uniform_policy(spec, seed)
     batches: Any = SimpleNamespace(batches=replay_buffer, offline=replay_buffer)
-    parts = LoopParts(envs, agent, seed_policy, NStep(1), replay_buffer, batches, may_step_in_thread=False)
+    parts = LoopParts(
+        envs, agent, spec.uniform_policy(seed), NStep(1), replay_buffer, batches, may_step_in_thread=False
+    )
     Loop(parts, logger, progress, evaluations, stopping, save_once).run()
     return TrainResult(progress.step, progress.episode, progress.last_return, replay_buffer)
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from replay_buffer import ReplayBuffer
-from run.build import Outputs, Parts
+from run.build import Parts
 from run.data import sources
 from run.evaluation.evaluations import Evaluations
 from run.progress import Progress
@@ -33,8 +33,7 @@ class SavedRun:
     `load_state_dict`, except perhaps the evaluator; a state is tensors and plain values, nested.
 
     Args:
-        cfg, work_dir: settings and folder of the run.
-        parts, outputs, progress, evaluations: what the run consists of.
+        own_evaluator: an evaluator of the user's own class, which may have a state; None for the project's.
 
     Attributes:
         is_saved: whether the run writes checkpoints.
@@ -45,7 +44,8 @@ class SavedRun:
         cfg: Settings,
         work_dir: Path,
         parts: Parts,
-        outputs: Outputs,
+        logger: Any,
+        own_evaluator: Any,
         progress: Progress,
         evaluations: Evaluations,
     ):
@@ -56,13 +56,13 @@ class SavedRun:
         self._replay_buffer = parts.replay_buffer
         self._preloaded = parts.data
         self._progress = progress
-        self._logger = outputs.logger
+        self._logger = logger
         self._envs = EnvEpisodes(parts.envs)
         self._parts: dict[str, Any] = {"progress": progress, "envs": self._envs, "n_step": parts.n_step}
         if parts.seed_policy is not parts.agent:
             self._parts["seed_policy"] = parts.seed_policy
-        if hasattr(outputs.own_evaluator, "state_dict"):
-            self._parts["evaluator"] = outputs.own_evaluator
+        if hasattr(own_evaluator, "state_dict"):
+            self._parts["evaluator"] = own_evaluator
         self._parts["evaluations"] = evaluations
         if cfg.preload and cfg.preload_share:
             self._parts["preloaded"] = parts.data
@@ -96,19 +96,19 @@ class SavedRun:
             return
         # A checkpoint must not replace a good one with weights that have diverged.
         require_finite_losses(self._logger.peek())
-        states = {"agent": self._agent.state_dict(), "run": self._state_dict()}
-        diverged = non_finite(states["agent"], "agent")
-        if diverged:
+        agent, buffer, saves_rows = self._agent.state_dict(), self._replay_buffer, self._cfg.save_replay_buffer
+        if diverged := non_finite(agent, "agent"):
             raise RunError(f"{diverged} is not finite")
-        segmented, preloaded = None, None
-        if self._cfg.save_replay_buffer:
-            preloaded = self._preloaded.buffer
-            if isinstance(self._replay_buffer, ReplayBuffer):
-                segmented = self._replay_buffer
-            else:
-                states["replay_buffer"] = self._own_buffer_state()
+        has_segments = isinstance(buffer, ReplayBuffer)
+        state = {name: part.state_dict() for name, part in self._parts.items()}
+        state["logger"] = self._logger.state_dict()
+        state["replay_buffer"] = buffer.state_dict() if has_segments else {"num_added": buffer.num_added}
+        states = {"agent": agent, "run": state}
+        if saves_rows and not has_segments:
+            states["replay_buffer"] = self._own_buffer_state()
+        rows = buffer if saves_rows and has_segments else None
         try:
-            self._writer.save(step, states, self._save_policy, segmented, preloaded)
+            self._writer.save(step, states, self._save_policy, rows, self._preloaded.buffer if saves_rows else None)
         except OSError as error:
             if last_step is None or not self._work_dir.is_dir():
                 raise
@@ -123,17 +123,10 @@ class SavedRun:
             with contextlib.suppress(UserError):
                 self._agent.save_policy(path)
 
-    def _state_dict(self) -> dict[str, Any]:
-        buffer = self._replay_buffer
-        counters = buffer.state_dict() if isinstance(buffer, ReplayBuffer) else {"num_added": buffer.num_added}
-        state = {name: part.state_dict() for name, part in self._parts.items()}
-        return state | {"logger": self._logger.state_dict(), "replay_buffer": counters}
-
     def _own_buffer_state(self) -> dict[str, Any]:
         """Returns the state of a replay buffer that is no ReplayBuffer; checked now, as loading would be too late."""
         state = self._replay_buffer.state_dict()
-        fault = not_plain(state, "state")
-        if fault:
+        if fault := not_plain(state, "state"):
             raise UserError(
                 f"replay_buffer._target_={self._cfg.replay_buffer['_target_']}: {fault} of its state_dict could not be "
                 "read back from a checkpoint; tensors, numbers, strings, lists and dictionaries can be"
@@ -190,10 +183,9 @@ class SavedRun:
     def _newest(self, without: Collection[str]) -> tuple[Checkpoint, list[Path]]:
         """Finds the checkpoint to continue from; its replay buffer may be damaged only if `without` says so."""
         needs_buffer = damaged.REPLAY_BUFFER not in without
+        asked: Any = {"buffer": needs_buffer, "identity": self._identity}
         try:
-            return checkpoint.newest_intact(
-                self._work_dir, "agent", "run", buffer=needs_buffer, identity=self._identity
-            )
+            return checkpoint.newest_intact(self._work_dir, "agent", "run", **asked)
         except AllDamagedError as error:
             if error.without_buffer is None:
                 raise
@@ -267,11 +259,7 @@ class SavedRun:
         return 0
 
     def _collect_before_updates(self, num_preloaded: int) -> None:
-        """Delays the updates until there are new transitions in place of those that were not saved, or are lost.
-
-        Args:
-            num_preloaded: transitions in the replay buffer already.
-        """
+        """Delays the updates until there are new transitions in place of those that were not saved, or are lost."""
         cfg, progress = self._cfg, self._progress
         num_collected = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
         progress.updates_from = min(num_collected + num_preloaded, self._replay_buffer.capacity)
