@@ -36,10 +36,6 @@ class CommandLine(NamedTuple):
         folder = self.options.config_dir
         return [*self.options.overrides, *([searching([Path(folder).resolve()])] if folder else [])]
 
-    @property
-    def config_name(self) -> str:
-        return self.options.config_name or "train"
-
 
 def parse_line(argv: list[str]) -> CommandLine:
     """Splits a command line.
@@ -106,6 +102,7 @@ def _options(argv: list[str]) -> Any:
         )
     if options.config_name == "":
         raise UserError("--config-name=: the name of a configuration goes here")
+    options.config_name = options.config_name or "train"
     commands = [name for name in _COMMANDS if getattr(options, name)]
     if len(commands) > 1:
         raise UserError(" ".join(f"--{name.replace('_', '-')}" for name in commands) + ": only one of them at a time")

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import parent_process
 from typing import Any, get_args
 
 import gymnasium as gym
@@ -14,6 +15,7 @@ from physics import tasks
 from run import machine
 from run.env_spec import EnvSpec
 from run.evaluation.evaluator import MakeEnv
+from settings.operating_system import usable_cpus
 from settings.schema import ONLY_IN, Place, Settings
 from utils import EnvError, UserError
 
@@ -118,7 +120,8 @@ class SuiteMaker:
         assert make_task is not None
         from physics.worlds import Worlds  # imports mujoco, as the environment did after the choice of an OpenGL
 
-        return Worlds(env, make_task, self.name, count, threads or machine.threads_for_physics())
+        is_helper = machine.PARENT in os.environ or parent_process() is not None  # beside other processes that compute
+        return Worlds(env, make_task, self.name, count, threads or (1 if is_helper else usable_cpus()))
 
 
 def make_train_envs(cfg: Settings) -> Any:

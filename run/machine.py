@@ -2,7 +2,6 @@
 
 import os
 import time
-from multiprocessing import parent_process
 from typing import Any
 
 import torch
@@ -114,11 +113,6 @@ def has_free_core(device: torch.device) -> bool:
     if device.type == "cuda":
         return True
     return PARENT not in os.environ and usable_cpus() > torch.get_num_threads()
-
-
-def threads_for_physics() -> int:
-    """Returns how many threads may step worlds side by side: one in a process beside others that compute."""
-    return 1 if PARENT in os.environ or parent_process() is not None else usable_cpus()
 
 
 def import_envs(films: bool, *tasks: str) -> tuple[Any, bool]:

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from files.reading import read_text
-from settings import hydra_patch, resolvers  # noqa: F401  (registers them)
+from settings import hydra_patch, resolvers  # noqa: F401  (which patch Hydra, and register functions)
 from settings.keys import walk
 from settings.operating_system import usable_cpus
 from settings.schema import SUPPLIED, Settings, UnknownKeyError, check
@@ -35,8 +35,6 @@ EXTRAS = {  # extras of pyproject.toml, by the launcher's configuration that the
     "hydra/launcher/submitit_local": "slurm",
     "hydra/launcher/ray": "ray",
 }
-
-hydra_patch.install()
 
 
 def plain(config: DictConfig, resolve: bool = True) -> dict[str, Any]:

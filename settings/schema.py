@@ -195,7 +195,7 @@ def _check_call(target: Any, values: dict[str, Any], path: str, interface: Inter
             checked[key] = _check_value(known[key].hint, value, path + key)
 
     for key, parameter in known.items():
-        if key in values or not parameter.required:
+        if key in values or parameter.default is not inspect.Parameter.empty:
             continue
         if key not in supplied and key not in FROM_AGENT:
             raise UserError(f"{path}{key} is missing; it has no default")

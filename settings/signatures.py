@@ -24,10 +24,6 @@ class Parameter(NamedTuple):
     default: Any
     by_position: bool
 
-    @property
-    def required(self) -> bool:
-        return self.default is inspect.Parameter.empty
-
 
 def parameters(target: Any, with_hints: bool = True) -> dict[str, Parameter]:
     """Returns the parameters that a class or a function can be called with.

@@ -19,11 +19,7 @@ from utils import require_count
 
 
 class PrunedError(Exception):
-    """Ends a run early because other trials of its study did better.
-
-    Args:
-        step: the step of the evaluation after which the run ends.
-    """
+    """Ends a run early, after the evaluation at a step, because other trials of its study did better."""
 
     def __init__(self, step: int):
         super().__init__(f"pruned at step {step}")
@@ -103,10 +99,7 @@ class Evaluations:
     def evaluate(self, is_last: bool = False) -> None:
         """Makes or begins the evaluation that is due, once the previous one has finished.
 
-        If a signal interrupts it, the evaluation stays due.
-
-        Args:
-            is_last: whether nothing is left to do meanwhile, so that the result is waited for.
+        If a signal interrupts it, the evaluation stays due. The result of the last one is waited for.
         """
         if self._make_evaluator is None or not self.finish():
             return
@@ -143,7 +136,7 @@ class Evaluations:
             else:
                 if result is None:
                     return False
-                self._log(result.evaluation, result.seconds, self._pending)
+                self._log(*result, self._pending)
                 self._pending = None
         if self._pending is not None and self._evaluate_here(self._pending):
             self._pending = None

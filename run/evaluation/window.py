@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import glfw
 import gymnasium as gym
@@ -47,25 +47,6 @@ class WatchedEpisode:
     complete: bool
 
 
-class Window(Protocol):
-    """A window that shows an environment."""
-
-    def is_open(self) -> bool:
-        """Whether the user has not closed it."""
-
-    def begin(self) -> None:
-        """Called after each reset, which may have changed more than the state."""
-
-    def draw(self, caption: dict[str, str]) -> None:
-        """Shows the environment's state, and the caption's names and values."""
-
-    def pressed(self) -> list[str]:
-        """Returns PAUSE and RESET for the keys pressed since the last call."""
-
-    def close(self) -> None:
-        """Closes it."""
-
-
 class MujocoWindow:
     """MuJoCo's viewer; its left and right panels open with Tab and Shift+Tab, its help with F1.
 
@@ -96,17 +77,21 @@ class MujocoWindow:
                 self._viewer.cam.fixedcamid = 0
 
     def is_open(self) -> bool:
+        """Whether the user has not closed it."""
         return bool(self._viewer.is_running())
 
     def begin(self) -> None:
+        """Called after each reset, which may have changed more than the state."""
         for index in range(self._num_terrains):
             self._viewer.update_hfield(index)
 
     def draw(self, caption: dict[str, str]) -> None:
+        """Shows the environment's state, and the caption's names and values."""
         self._viewer.set_texts((None, None, "\n".join(caption), "\n".join(caption.values())))
         self._viewer.sync()
 
     def pressed(self) -> list[str]:
+        """Returns PAUSE and RESET for the keys pressed since the last call."""
         keys, self._keys[:] = list(self._keys), []
         if keys:  # the viewer resets the simulation itself on Backspace, when it is synchronised: now, not later
             self._viewer.sync()
@@ -157,6 +142,9 @@ class HumanWindow:
                 self._open = False
             elif event.key in keys:
                 self._pressed.append(keys[event.key])
+
+
+Window = MujocoWindow | HumanWindow
 
 
 def require_display() -> None:
@@ -214,11 +202,8 @@ def watch(
     """Shows episodes one after the other until the window is closed. They begin as those of an evaluation do.
 
     Args:
-        policy: what acts.
         env, window: from `open_window`.
-        seed: the seed of the episodes.
         num_episodes: after as many episodes it ends; None goes on.
-        sample: whether actions are sampled or greedy.
 
     Yields:
         Each episode, as it ends.

@@ -1,6 +1,5 @@
 """Collects and restores the state of a run's parts. Checkpoints hold it, and a resumed run begins with it."""
 
-import contextlib
 import random
 import shlex
 import sys
@@ -107,8 +106,9 @@ class SavedRun:
         if saves_rows and not has_segments:
             states["replay_buffer"] = self._own_buffer_state()
         rows = buffer if saves_rows and has_segments else None
+        save_policy = getattr(self._agent, "save_policy", lambda path: None)
         try:
-            self._writer.save(step, states, self._save_policy, rows, self._preloaded.buffer if saves_rows else None)
+            self._writer.save(step, states, save_policy, rows, self._preloaded.buffer if saves_rows else None)
         except OSError as error:
             if last_step is None or not self._work_dir.is_dir():
                 raise
@@ -116,12 +116,6 @@ class SavedRun:
             print(message, file=sys.stderr, flush=True)
             if is_last:
                 raise RunError("the end of the run is not saved") from error
-
-    def _save_policy(self, path: Path) -> None:
-        """Writes the policy alone, if the agent has one and its networks can be saved alone."""
-        if hasattr(self._agent, "save_policy"):
-            with contextlib.suppress(UserError):
-                self._agent.save_policy(path)
 
     def _own_buffer_state(self) -> dict[str, Any]:
         """Returns the state of a replay buffer that is no ReplayBuffer; checked now, as loading would be too late."""
