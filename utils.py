@@ -40,7 +40,7 @@ def print_error(error: Exception, command: str = "") -> int:
     Returns:
         The exit code: 2 for a mistake of the user, 3 for a fault.
     """
-    print(f"{command or Path(sys.argv[0]).name}: {one_line(error)}", file=sys.stderr)
+    print(f"{command or Path(sys.argv[0]).name}: {error}", file=sys.stderr)
     if isinstance(error, EnvError):
         print(error.trace, end="", file=sys.stderr)
     return 2 if isinstance(error, UserError) else 3

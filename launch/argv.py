@@ -38,11 +38,7 @@ class CommandLine(NamedTuple):
 
 
 def parse_line(argv: list[str]) -> CommandLine:
-    """Splits a command line.
-
-    Raises:
-        UserError: for a key or an option that is wrong, or that does not go with another one.
-    """
+    """Splits a command line; refuses keys and options that are wrong, or that do not go together."""
     argv, packages = _take(argv, "trust")
     trusted = tuple(name for text in packages for name in trust.names(text))
     argv, parts = _take(argv, damaged.KEY)
@@ -67,9 +63,6 @@ def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
 
     Returns:
         The other arguments, and what to resume: a run's folder, `auto`, or None.
-
-    Raises:
-        UserError: for two of them, an empty one, or a folder together with what only a new run can have.
     """
     rest, values = _take(argv, "resume")
     if not values:
@@ -96,10 +89,8 @@ def _options(argv: list[str]) -> Any:
     options = parser.parse_args([argument for argument in argv if argument != "--tasks"])
     options.tasks = "--tasks" in argv
     if options.config_path:
-        raise UserError(
-            f"--config-path={options.config_path}: the configuration is this project's; "
-            "--config-dir=<folder> adds one of your own"
-        )
+        hint = "the configuration is this project's; --config-dir=<folder> adds one of your own"
+        raise UserError(f"--config-path={options.config_path}: {hint}")
     if options.config_name == "":
         raise UserError("--config-name=: the name of a configuration goes here")
     options.config_name = options.config_name or "train"
@@ -109,10 +100,8 @@ def _options(argv: list[str]) -> Any:
     if (options.package or options.resolve) and not options.cfg:
         raise UserError(f"--{'package' if options.package else 'resolve'}: it goes with --cfg, which prints settings")
     if options.experimental_rerun:
-        raise UserError(
-            f"--experimental-rerun={options.experimental_rerun}: it would run whatever code that file holds; "
-            "resume=<folder> continues a run"
-        )
+        hint = "it would run whatever code that file holds; resume=<folder> continues a run"
+        raise UserError(f"--experimental-rerun={options.experimental_rerun}: {hint}")
     if options.config_dir is not None and not (options.config_dir and Path(options.config_dir).is_dir()):
         raise UserError(f"--config-dir={options.config_dir}: there is no such folder")
     if options.shell_completion and sum(text.partition("=")[0] in _COMPLETIONS for text in options.overrides) != 1:

@@ -53,9 +53,6 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
 
     Returns:
         The arguments for Hydra, and the sweep's folder.
-
-    Raises:
-        UserError: at the first mistake; nothing is created then.
     """
     runs, line = request.runs, request.line
     assert runs is not None

@@ -90,11 +90,7 @@ class LaunchRequest(NamedTuple):
 
 
 def read(argv: list[str]) -> LaunchRequest:
-    """Reads a command line.
-
-    Raises:
-        UserError: at the first mistake in a key, a choice or a task's name.
-    """
+    """Reads a command line; raises UserError at the first mistake in a key, a choice or a task's name."""
     line = parse_line(argv)
     options = line.options
     if options.tasks or options.help or options.hydra_help or options.shell_completion:
@@ -157,11 +153,7 @@ def _runs(line: CommandLine) -> Runs | None:
 
 
 def output_folder(config: DictConfig, key: str) -> Path:
-    """The folder of a run, or of a sweep, by its key.
-
-    Raises:
-        UserError: for an empty name, or a folder that is no place for runs.
-    """
+    """The folder of a run, or of a sweep, by its key; refuses an empty name, and one that is no place for runs."""
     try:
         folder = OmegaConf.select(config, key)
     except OmegaConfBaseException as error:

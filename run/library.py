@@ -58,7 +58,7 @@ class TrainResult:
         steps: environment steps, summed over the environments.
         episodes: number of finished episodes.
         last_return: mean return of the last evaluation; nan without an evaluator.
-        replay_buffer: the replay buffer, for a later call.
+        replay_buffer: for a later call.
     """
 
     steps: int

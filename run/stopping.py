@@ -17,12 +17,7 @@ _UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expect
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the run after its state was saved. Like Ctrl-C, it also ends a sweep.
-
-    Args:
-        message: one line.
-        exit_code: the exit code of the process.
-    """
+    """A signal ended the run after its state was saved. Like Ctrl-C, it also ends a sweep."""
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
@@ -40,14 +35,14 @@ class Interrupted(BaseException):
 class Stopping:
     """As a context manager, handles the signals that ask a run to stop.
 
-    Ctrl-C, SIGTERM and SIGUSR1 (SIGUSR2 under submitit) set `asked`; the loop then saves the run and returns. The
-    process exits at once on a second Ctrl-C, and if the run is not saved within the grace period.
+    Ctrl-C, SIGTERM and SIGUSR1 (SIGUSR2 under submitit) set `signal_number`; the loop then saves the run and returns.
+    The process exits at once on a second Ctrl-C, and if the run is not saved within the grace period.
 
     Args:
         grace_s: the grace period, in seconds after a cluster's signal.
 
     Attributes:
-        asked: the signal that was received; None so far.
+        signal_number: the signal that was received; None so far.
     """
 
     def __init__(self, grace_s: float):

@@ -183,8 +183,6 @@ def nearest(key: str, known: Iterable[str], path: str = "", otherwise: str = "")
     """Suggests similar keys, compared as a whole, else by their last part; or says where all keys are listed.
 
     Args:
-        key: the unknown key.
-        known: the valid keys.
         path: put in front of each suggestion.
         otherwise: the text if no key is similar.
     """

@@ -53,12 +53,9 @@ class WandbSink(Sink):
 
     Args:
         log_dir: the run's folder, whose name becomes the name of the run.
-        project: the project in Weights & Biases.
         entity: the team; None is the user's own account.
         mode: `offline` writes into the run's folder, for `wandb sync`; None is the value of WANDB_MODE, or online.
         group: runs of one group lie together, such as the seeds of a study; None is no group.
-        tags: words to filter runs by.
-        notes: a description of the run.
 
     Raises:
         UserError: if the package is missing, or Weights & Biases returns an error.

@@ -33,7 +33,6 @@ class Study:
         profiles: performance profiles, if all tasks are the suite's.
         improvements: the probability of improvement of each pair of labels.
         references: published curves by task, up to the last step of the runs.
-        notes: remarks for the reader, one line each.
     """
 
     runs: tuple[Run, ...]

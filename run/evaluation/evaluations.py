@@ -31,8 +31,7 @@ class Pending:
     """An evaluation without a result yet.
 
     Attributes:
-        step: the environment step after which it was due.
-        episode: number of finished training episodes then.
+        step, episode: environment steps and finished training episodes when it was due.
         weights: the policy's weights then (see Policy.weights); None for the agent as it is now.
     """
 
@@ -50,8 +49,6 @@ class Evaluations:
     Args:
         agent: has a `policy` if there is a `background`.
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
-        logger, progress, stopping: the run's.
-        background: runs evaluations in the background; None runs all of them in this process.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
         keep_best: saves the best policy so far (see run/saving/best.py), given policy, step and mean return.
         best_by: what it is the best by: `return`, or a key of `info_keys`.

@@ -24,8 +24,7 @@ class Evaluation:
     """The result of an evaluation.
 
     Attributes:
-        returns: the undiscounted return of each episode.
-        lengths: the number of environment steps of each episode.
+        returns, lengths: the undiscounted return and the environment steps of each episode.
         infos: by key of `info_keys`, the values of the episodes that have one (see envs.episodes.EpisodeInfo).
         preview: small frames of the first episode's video (T, H, W, 3), uint8; None if it was not filmed.
         preview_fps: frames of the preview per simulated second.
@@ -88,11 +87,9 @@ class Evaluator(Validated):
         make_env: builds an environment; only the first one, which is filmed, may be asked to render. If it has a method
             `together`, that builds them all (see run.environments.SuiteMaker); with `worlds` it has a simulator (see
             envs/simulator.py) of so many worlds, of which each runs one episode.
-        seed: the run's seed.
-        num_episodes: number of episodes per evaluation.
         video_path: from an evaluation's step, the path of the video of its first episode; None films nothing.
         action_repeat: environment steps that each action is held for; sets the speed of the video.
-        max_envs: number of environments at most; with more episodes, each runs several of them.
+        max_envs: with more episodes, each environment runs several of them.
         sample: sample the actions, with random numbers that are a function of (run seed, s); otherwise they are greedy.
     """
 

@@ -23,7 +23,6 @@ def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = 
     """Creates an output folder for one run or sweep; if its name is taken, `_2`, `_3`, … is appended.
 
     Args:
-        key: the configuration key that names it, for errors.
         may_exist: use the folder even if it exists. A run in it is still never overwritten.
         may_continue: the folder may hold a run.
 

@@ -82,9 +82,6 @@ class SavedRun:
     def save(self, is_last: bool = False) -> None:
         """Writes a checkpoint, unless this step has one. If that fails, the run goes on with the previous one.
 
-        Args:
-            is_last: whether the run ends after it.
-
         Raises:
             RunError: if a loss or a weight is not finite, or the last checkpoint cannot be written.
             UserError: if the replay buffer's state could not be read back.
