@@ -9,15 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic.errors import PydanticUserError
 
-from settings.signatures import (
-    Parameter,
-    alternatives,
-    fit,
-    function_parameters,
-    nearest,
-    parameters,
-    require_schedule,
-)
+from settings.signatures import Parameter, alternatives, fit, function_parameters, nearest, parameters, require_schedule
 from settings.types import Schedule
 from utils import UserError, leaves, one_line
 
