@@ -44,7 +44,7 @@ def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
         config=config,
         job_dir_key="hydra.run.dir",
         job_subdir_key=None,
-        hydra_context=HydraContext(config_loader=compose.loader(), callbacks=callbacks),
+        hydra_context=HydraContext(config_loader=None, callbacks=callbacks),  # type: ignore[arg-type]  # not used here
     )
     callbacks.on_run_end(config=config, config_name=name, job_return=result)
     if result.status is JobStatus.FAILED:

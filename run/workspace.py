@@ -110,7 +110,7 @@ class Workspace:
         self._obs = self.saved.restore(without, trusted) if resume else None  # (num_envs, *obs_shape)
         if not resume:
             parts.data.fill(parts.agent)
-        self.provenance = Provenance(work_dir, parts.device, self.step)
+        self.provenance = Provenance(work_dir, parts.device, self.progress.step)
         write_text(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
             self.logger.log_settings(parts.used)

@@ -118,10 +118,11 @@ class CheckpointWriter:
 
     def _remove_unlisted_rows(self) -> None:
         """Deletes the files of rows that no checkpoint lists any more."""
-        listed = list(self._segments)
+        listed = list(self._segments)  # of the newest checkpoint, which need not be read
         for path in checkpoint.newest_first(self._folder.parent):
-            with contextlib.suppress(BrokenError, UserError):
-                listed += Checkpoint(path).segments
+            if self.last_step is None or path != self.path(self.last_step):
+                with contextlib.suppress(BrokenError, UserError):
+                    listed += Checkpoint(path).segments
         on_disk.remove_unlisted(self._folder / BUFFER, listed)
 
 
