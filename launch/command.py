@@ -68,11 +68,7 @@ def _do(request: LaunchRequest) -> None:
 
 
 def run_sweep(folder: Path) -> None:
-    """Runs a sweep to its end.
-
-    Raises:
-        RunError: if a run failed; the message has a line for each.
-    """
+    """Runs a sweep to its end; raises RunError if a run failed; the message has a line for each."""
     paths = [str(CONFIG_DIR.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for workers that start elsewhere
     before = run_folder.failures(folder)

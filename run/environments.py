@@ -167,11 +167,7 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
 
 
 def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
-    """What makes a simulator, given its number of worlds.
-
-    Raises:
-        UserError: for keys that change single environments.
-    """
+    """What makes a simulator, given its number of worlds; raises UserError for keys that change single environments."""
     for key, value, needed in (
         ("async_envs", cfg.async_envs, False),
         ("from_pixels", cfg.from_pixels, False),

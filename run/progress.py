@@ -48,6 +48,10 @@ class Plan:
         print(f"No update is to be expected within {self.num_train_steps} steps: {why}.", flush=True)
 
 
+COUNTS = ("step", "episode", "bursts", "updates_made", "updates_from", "last_eval_step")
+RESULTS = ("evaluation_due", "last_return", "best_return", "best_score", "solved_step")
+
+
 class Progress:
     """A run's counters, and its unfinished training episodes.
 
@@ -74,8 +78,8 @@ class Progress:
         self.episode_reward = np.zeros(plan.num_envs)
         self.episode_length = np.zeros(plan.num_envs, int)
         self._episode_started_s = np.zeros(plan.num_envs)
-        self._bursts = 0
-        self._updates_made = 0
+        self.bursts = 0
+        self.updates_made = 0
         self.updates_from = updates_from
         self.evaluation_due = False
         self.checkpoint_due = False
@@ -134,11 +138,11 @@ class Progress:
         Fractions add up over the bursts.
         """
         every = self.plan.update_every
-        self._bursts += num_transitions // every - (num_transitions - self.plan.num_envs) // every
-        made_before = self._updates_made
+        self.bursts += num_transitions // every - (num_transitions - self.plan.num_envs) // every
+        made_before = self.updates_made
         # The sum over all bursts is rounded down, not each burst; 1e-9 is for sums that floats put just below a number.
-        self._updates_made = math.floor(self._bursts * every * self.plan.updates_per_step + 1e-9)
-        return self._updates_made - made_before
+        self.updates_made = math.floor(self.bursts * every * self.plan.updates_per_step + 1e-9)
+        return self.updates_made - made_before
 
     def evaluation_begun(self) -> None:
         """Notes that the evaluation at this step has begun, so that it is no longer due."""
@@ -165,38 +169,23 @@ class Progress:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns plain values; of an episode its age, and not when it began, as another process has another clock."""
-        return {
-            "step": self.step,
-            "episode": self.episode,
+        return {name: getattr(self, name) for name in (*COUNTS, *RESULTS)} | {
             "episode_reward": self.episode_reward.tolist(),
             "episode_length": self.episode_length.tolist(),
             "episode_age_s": (time.perf_counter() - self._episode_started_s).tolist(),
-            "bursts": self._bursts,
-            "updates_made": self._updates_made,
-            "updates_from": self.updates_from,
             "evaluations": self._evaluations.state_dict(),
-            "evaluation_due": self.evaluation_due,
-            "last_eval_step": self.last_eval_step,
-            "last_return": self.last_return,
-            "best_return": self.best_return,
-            "best_score": self.best_score,
-            "solved_step": self.solved_step,
             "checkpoints": self._checkpoints.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state. Raises ValueError if it is not one that `state_dict` returned."""
-        names = ("step", "episode", "bursts", "updates_made", "updates_from", "last_eval_step")
-        counts = {name: require_count(state[name], name) for name in names}
-        self.step, self.episode = counts["step"], counts["episode"]
+        for name in COUNTS:
+            setattr(self, name, require_count(state[name], name))
         self.episode_reward = self._of_each(state, "episode_reward", float)
         self.episode_length = self._of_each(state, "episode_length", int)
         self._episode_started_s = time.perf_counter() - self._of_each(state, "episode_age_s", float)
-        self._bursts, self._updates_made = counts["bursts"], counts["updates_made"]
-        self.updates_from = counts["updates_from"]
         self._evaluations.load_state_dict(state["evaluations"])
         self.evaluation_due = bool(state["evaluation_due"])
-        self.last_eval_step = counts["last_eval_step"]
         self.last_return = float(state["last_return"])
         best_return, solved_step = state["best_return"], state["solved_step"]
         self.best_return = None if best_return is None else float(best_return)

@@ -131,11 +131,7 @@ def loader(overrides: Sequence[str] = ()) -> ConfigLoader:
 
 
 def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
-    """Composes a configuration, including Hydra's own node.
-
-    Raises:
-        UserError: for an unknown key, choice or file.
-    """
+    """Composes a configuration, including Hydra's own node; raises UserError for an unknown key, choice or file."""
     with _own_hydra():
         try:
             _require_choices(overrides)

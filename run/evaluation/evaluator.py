@@ -38,16 +38,24 @@ class Evaluation:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Gives torch one thread.
+def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]:
+    """Within it, an agent acts as in the evaluation at a step, on one thread.
 
     With another number of threads, matmuls round differently, and evaluations in this process, in the background and by
     `evaluate.py` have to give the same numbers. Batches of ten rows would gain nothing from more threads.
+
+    Args:
+        sample_seed: the run's seed, of which the random numbers of sampled actions are a function; None if actions are
+            greedy.
     """
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with ExitStack() as stack:
+            stack.enter_context(eval_mode(agent))
+            if sample_seed is not None and hasattr(agent, "sampling"):
+                stack.enter_context(agent.sampling(episode_seed(sample_seed, EVAL_ACTIONS_STREAM, step)))
+            yield
     finally:
         torch.set_num_threads(num_threads)
 
@@ -125,11 +133,7 @@ class Evaluator(Validated):
                 that training does not use, it also has `sampling(seed)` (see agent.Agent).
             step: environment steps of training so far.
         """
-        with ExitStack() as stack:
-            stack.enter_context(one_thread())
-            stack.enter_context(eval_mode(agent))
-            if self._sample and hasattr(agent, "sampling"):
-                stack.enter_context(agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step)))
+        with evaluating(agent, step, self._seed if self._sample else None):
             if self._worlds is not None:
                 return self._first_episodes(agent, self._worlds, episode_seed(self._seed, EVAL_STREAM, step, 0))
             return self._episodes(agent, step)

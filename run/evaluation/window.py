@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -16,11 +15,11 @@ from typing import Any
 import glfw
 import gymnasium as gym
 
-from envs.episodes import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
+from envs.episodes import EVAL_STREAM, episode_seed
 from run.environments import env_maker
-from run.evaluation.evaluator import one_thread
+from run.evaluation.evaluator import evaluating
 from run.saving.run_policy import RunPolicy
-from utils import UserError, eval_mode, one_line, require_finite
+from utils import UserError, one_line, require_finite
 from video import seconds_per_step
 
 KEYS = "Space pauses, Backspace starts the next episode, closing the window ends"
@@ -178,11 +177,7 @@ def _simulation_of(env: gym.Env) -> tuple[Any, Any] | None:
 
 
 def open_window(policy: RunPolicy) -> tuple[gym.Env, Window]:
-    """Makes an environment of a policy's run, and a window that shows it.
-
-    Raises:
-        UserError: where no window can be opened.
-    """
+    """Makes an environment of a policy's run, and a window that shows it, if one can be opened."""
     require_display()
     env = policy.make_env(False)
     simulation = _simulation_of(env)
@@ -208,16 +203,11 @@ def watch(
     Yields:
         Each episode, as it ends.
     """
-    actor, step = policy.actor, policy.step
-    with ExitStack() as stack:
-        stack.enter_context(one_thread())
-        stack.enter_context(eval_mode(actor))
-        if sample and hasattr(actor, "sampling"):
-            stack.enter_context(actor.sampling(episode_seed(seed, EVAL_ACTIONS_STREAM, step)))
+    with evaluating(policy.actor, policy.step, seed if sample else None):
         for index in count() if num_episodes is None else range(num_episodes):
             if not window.is_open():
                 return
-            obs, _ = env.reset(seed=episode_seed(seed, EVAL_STREAM, step, index))
+            obs, _ = env.reset(seed=episode_seed(seed, EVAL_STREAM, policy.step, index))
             window.begin()
             yield _show_episode(policy, env, window, obs, index + 1, sample)
 
