@@ -126,6 +126,11 @@ class Workspace:
         """The evaluator of this process."""
         return self.evaluations.evaluator
 
+    @property
+    def last_return(self) -> float:
+        """The mean return of the newest evaluation."""
+        return self.progress.last_return
+
     def run(self) -> float:
         """Trains to the end, or until it is pruned; returns the mean return of the final evaluation."""
         try:
