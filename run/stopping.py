@@ -9,8 +9,6 @@ from os import _exit  # the original, while envs.errors replaces os._exit
 from types import FrameType
 from typing import Any, TypeVar
 
-from settings.operating_system import signals
-
 EXIT_INTERRUPTED, EXIT_SAVED = 130, 75  # 75 is EX_TEMPFAIL: run the same command again
 Result = TypeVar("Result")
 _UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expects SIGTERM to be ignored
@@ -53,9 +51,9 @@ class Stopping:
         self.signal_number: int | None = None
 
     def __enter__(self) -> "Stopping":
-        cluster_signals = signals("SIGUSR2") if _UNDER_SUBMITIT in os.environ else signals("SIGTERM", "SIGUSR1")
+        of_cluster = (signal.SIGUSR2,) if _UNDER_SUBMITIT in os.environ else (signal.SIGTERM, signal.SIGUSR1)
         if threading.current_thread() is threading.main_thread():  # Python handles no signals in other threads
-            self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *cluster_signals)}
+            self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *of_cluster)}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +101,7 @@ class Stopping:
         """
         assert self.signal_number is not None
         handler = self._previous.get(self.signal_number)
-        if self.signal_number in signals("SIGUSR2") and callable(handler):
+        if self.signal_number == signal.SIGUSR2 and callable(handler):
             print(message, flush=True)
             try:
                 handler(self.signal_number, None)

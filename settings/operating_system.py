@@ -1,7 +1,7 @@
 """What differs between operating systems: CPUs, signals, processes, memory.
 
-Linux has all of them, macOS most, Windows too few to train on. The rest of the project uses these only through this
-file: a function whose feature is missing does nothing or says so.
+Linux has all of them, macOS most, and Windows, which `require_posix` refuses, too few to train on. A function whose
+feature is missing on macOS does nothing or says so.
 """
 
 import contextlib
@@ -35,15 +35,10 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def signals(*names: str) -> tuple[signal.Signals, ...]:
-    """Returns those of the named signals that this system has."""
-    return tuple(signal.Signals[name] for name in names if hasattr(signal, name))
-
-
 def ignore_stop_signals() -> None:
     """Ignores Ctrl-C and a cluster's warning in a helper process: the training process handles them, still needs the
     helper's results, and ends it."""
-    for number in signals("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -69,16 +64,8 @@ def process_context(preload: list[str]) -> BaseContext:
     Args:
         preload: modules that the fork server imports once for all processes.
     """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
     multiprocessing.set_forkserver_preload(preload)
     return multiprocessing.get_context("forkserver")
-
-
-def lower_priority(by: int) -> None:
-    """Adds `by` to the nice value of this process, so that other processes run first."""
-    if hasattr(os, "nice"):
-        os.nice(by)
 
 
 def terminate_with_parent() -> None:

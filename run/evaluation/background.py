@@ -26,11 +26,11 @@ from agent.policy import Policy
 from run import machine
 from run.environments import env_maker
 from run.evaluation.evaluator import Evaluation
-from settings.operating_system import ignore_stop_signals, interrupt_blocked, lower_priority, process_context
+from settings.operating_system import ignore_stop_signals, interrupt_blocked, process_context
 from settings.schema import Settings
 from utils import one_line, set_seed_everywhere
 
-NICE = 10  # the process's priority: training goes first if both want the same core
+NICE = 10  # added to the process's nice value: training goes first if both want the same core
 BEAT_S = 1.0  # time between two signs of life
 START_S = 10.0  # time for the process to start; one that takes longer is left to exit with the run's process
 EvalResult = tuple[Evaluation, float]  # and the seconds that it took
@@ -178,7 +178,7 @@ def serve(connection: Connection, pickled_task: bytes) -> None:
     """
     ignore_stop_signals()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    lower_priority(NICE)
+    os.nice(NICE)
     os.environ.setdefault("LP_NUM_THREADS", "0")  # Mesa's: rendering without a GPU leaves the other cores alone
     torch.set_num_threads(1)
     task: EvalTask = pickle.loads(pickled_task)

@@ -1,9 +1,7 @@
 """Training works without the features that some operating systems lack."""
 
 import importlib
-import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,6 @@ import evaluate
 from files import locks
 from launch import first_check, own_process
 from run.saving import folder as run_folder
-from run.stopping import Stopping
 from settings import operating_system
 
 
@@ -55,22 +52,6 @@ def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatc
 def test_without_file_locks_a_run_goes_on_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_folder.Lock(tmp_path).release()
     assert "nothing keeps a second process out of it (this system has no file locks)" in capsys.readouterr().out
-
-
-def test_a_signal_that_the_system_lacks_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(signal, "SIGUSR1")
-    before = signal.getsignal(signal.SIGTERM)
-    with Stopping(grace_s=1.0):
-        assert signal.getsignal(signal.SIGTERM) != before
-    assert signal.getsignal(signal.SIGTERM) == before
-    monkeypatch.delattr(signal, "SIGUSR2")
-    assert operating_system.signals("SIGTERM", "SIGUSR1", "SIGUSR2") == (signal.SIGTERM,)
-
-
-def test_processes_are_spawned_where_there_is_no_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert operating_system.process_context(["envs.make"]).get_start_method() in ("forkserver", "spawn")
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    assert operating_system.process_context(["envs.make"]).get_start_method() == "spawn"
 
 
 def test_windows_is_told_of_wsl_in_one_line(
