@@ -73,7 +73,6 @@ class EnvError(RunError):
     """An exception in the code of an environment, whose traceback is printed too.
 
     Args:
-        message: one line.
         trace: the traceback, if the code ran in another process; otherwise the `__cause__` has it.
     """
 

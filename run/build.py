@@ -36,8 +36,6 @@ class Parts(LoopParts):
     """What a run is made of, before it has a folder.
 
     Attributes:
-        data: the replay buffer's rows, and the data that the run begins with.
-        device: of the agent.
         films: whether evaluations are filmed.
         updates_from: transitions in the replay buffer before the first update.
         identity: what its checkpoints must have in common with it.

@@ -77,9 +77,6 @@ def shapes(env: gym.Env, device: str = "auto") -> dict[str, Any]:
 
     Returns:
         `obs_dim`, `action_dim`, `action_range` and `device`.
-
-    Raises:
-        UserError: if an agent cannot use its observations or actions, or the device does not exist.
     """
     return _spec_of(adapt(env, _name(env))).agent_arguments() | {"device": machine.resolve_device(device)}
 

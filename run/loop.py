@@ -26,11 +26,8 @@ class LoopParts:
     """What the loop works with.
 
     Attributes:
-        envs: for training, stepped together (see envs/processes.py).
-        agent: acts and learns.
         seed_policy: acts for the first `num_seed_steps`.
         n_step: makes the replay buffer's rows of the steps.
-        replay_buffer: stores transitions.
         data: what updates draw batches from.
         may_step_in_thread: whether the environments may step while updates run.
     """

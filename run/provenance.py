@@ -26,9 +26,6 @@ class Provenance:
     """The entry of this process, written when it begins and again when it ends; a killed one has no end.
 
     Entries of earlier processes stay. A disk that cannot be written does not end a run.
-
-    Args:
-        step: environment steps of the run so far.
     """
 
     def __init__(self, folder: Path, device: torch.device, step: int):

@@ -59,11 +59,8 @@ def interrupt_blocked() -> Iterator[None]:
 
 
 def process_context(preload: list[str]) -> BaseContext:
-    """Returns a multiprocessing context that does not fork this process, which has threads and may use a GPU.
-
-    Args:
-        preload: modules that the fork server imports once for all processes.
-    """
+    """Returns a multiprocessing context that does not fork this process, which has threads and may use a GPU; its fork
+    server imports the modules `preload` once for all processes."""
     multiprocessing.set_forkserver_preload(preload)
     return multiprocessing.get_context("forkserver")
 

@@ -174,7 +174,6 @@ def serve(connection: Connection, pickled_task: bytes) -> None:
 
     Args:
         connection: receives pickled (step, weights); sends an EvalResult or a LostError, and before it signs of life.
-        pickled_task: an EvalTask.
     """
     ignore_stop_signals()
     threading.Thread(target=_exit_with_parent, daemon=True).start()

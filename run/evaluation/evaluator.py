@@ -131,7 +131,6 @@ class Evaluator(Validated):
         Args:
             agent: has `act(obs, sample)` for a batch of observations, and `train(bool)`. To sample from random numbers
                 that training does not use, it also has `sampling(seed)` (see agent.Agent).
-            step: environment steps of training so far.
         """
         with evaluating(agent, step, self._seed if self._sample else None):
             if self._worlds is not None:

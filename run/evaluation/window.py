@@ -31,14 +31,7 @@ CLOSING_S = 10.0  # for MuJoCo's viewer to draw its last frame, at most
 
 @dataclass(frozen=True)
 class WatchedEpisode:
-    """One episode that was shown.
-
-    Attributes:
-        number: counted from 1.
-        value: its undiscounted return, of the steps that were shown.
-        length: environment steps.
-        complete: whether it ended by itself, and not by a key or a closed window.
-    """
+    """One episode that was shown, its return and its environment steps; `complete` if it ended by itself."""
 
     number: int
     value: float

@@ -128,9 +128,6 @@ def _requested(composed: DictConfig | None, overrides: list[str], config_name: s
     """Returns the values that the overrides set, by dotted key.
 
     A key whose value is an interpolation is left out: it follows another key, which is included.
-
-    Args:
-        composed: the configuration with the overrides; None without any.
     """
     if composed is None:
         return {}
