@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -31,7 +30,7 @@ from run.evaluation import window
 from run.evaluation.evaluator import Evaluator, Progress
 from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
-from utils import EnvError, OneLineParser, RunError, UserError, one_line, resolved
+from utils import OneLineParser, RunError, UserError, print_error, resolved
 
 
 class _ProgressBar(Progress):
@@ -70,14 +69,9 @@ def evaluate(
     """Evaluates the policy of a checkpoint.
 
     Args:
-        path: the folder of a run (its newest complete checkpoint is used) or a checkpoint in it; `checkpoints/best` is
-            the policy of the best evaluation. Or the file of a policy (see run/saving/policy_bundle.py).
-        num_episodes: the number of episodes; None is the run's num_eval_episodes.
-        seed: the seed of the episodes; None is the run's seed.
-        device: as the key of that name.
+        path, device, trusted: see run.saving.run_policy.load.
+        num_episodes, seed, sample: None is the run's num_eval_episodes, seed, and eval_sample.
         film: the file for the video of the first episode; None films nothing.
-        trusted: packages, besides this project's, whose classes the run's configuration may name.
-        sample: whether actions are sampled or greedy; None is the run's eval_sample.
         dataset_id: the id of a data set to write the episodes to; None writes none.
 
     Returns:
@@ -109,15 +103,9 @@ def evaluate(
             return Recorder(policy.make_env(renders), recordings)
 
     progress = _ProgressBar(count)
-    evaluator = Evaluator(
-        make_env,
-        cfg.seed if seed is None else seed,
-        count,
-        (lambda step: film) if film is not None else None,
-        cfg.action_repeat,
-        sample=sample,
-        progress=progress,
-    )
+    seed = cfg.seed if seed is None else seed
+    video_path = None if film is None else lambda step: film
+    evaluator = Evaluator(make_env, seed, count, video_path, cfg.action_repeat, sample=sample, progress=progress)
     try:
         evaluation = evaluator.evaluate(policy.actor, policy.step)
         returns = evaluation.returns
@@ -142,33 +130,23 @@ def view(
     trusted: Sequence[str] = (),
     sample: bool | None = None,
 ) -> list[float]:
-    """Shows the policy of a checkpoint live in a window.
+    """Shows the policy of a checkpoint live in a window; arguments and errors as for `evaluate`.
 
     Args:
-        num_episodes: the number of episodes; None shows them until the window is closed.
-        path, seed, device, trusted, sample: as for `evaluate`.
+        num_episodes: None shows episodes until the window is closed.
 
     Returns:
         The returns of the complete episodes.
-
-    Raises:
-        UserError: if no window can be opened, or there is no complete checkpoint, or it does not fit.
     """
     window.require_display()
     policy = run_policy.load(path, device, trusted)
-    cfg = policy.cfg
+    seed = policy.cfg.seed if seed is None else seed
+    sample = policy.cfg.eval_sample if sample is None else sample
     env, opened = window.open_window(policy)
     print(f"{window.KEYS}.", flush=True)
     returns = []
     try:
-        for episode in window.watch(
-            policy,
-            env,
-            opened,
-            cfg.seed if seed is None else seed,
-            num_episodes,
-            cfg.eval_sample if sample is None else sample,
-        ):
+        for episode in window.watch(policy, env, opened, seed, num_episodes, sample):
             ending = "" if episode.complete else ", not complete"
             line = f"episode {episode.number}: return {episode.value:.4f}, {episode.length} steps{ending}"
             print(line, flush=True)
@@ -233,24 +211,13 @@ def main() -> int:
         require_posix()
         require_sensible(arguments)
         trusted = [name for given in arguments.trust for name in trust.names(given)]
+        number, seed, device, sample = arguments.episodes, arguments.seed, arguments.device, arguments.sample
         if arguments.view:
-            view(path, arguments.episodes, arguments.seed, arguments.device, trusted, arguments.sample)
-            return 0
-        evaluate(
-            path,
-            arguments.episodes,
-            arguments.seed,
-            arguments.device,
-            film,
-            trusted,
-            arguments.sample,
-            arguments.dataset,
-        )
+            view(path, number, seed, device, trusted, sample)
+        else:
+            evaluate(path, number, seed, device, film, trusted, sample, arguments.dataset)
     except (UserError, RunError) as error:
-        print(f"evaluate.py: {one_line(error)}", file=sys.stderr)
-        if isinstance(error, EnvError) and error.__cause__:
-            traceback.print_exception(error.__cause__)  # for the author of the environment
-        return 2 if isinstance(error, UserError) else 3
+        return print_error(error)
     return 0
 
 

@@ -37,7 +37,7 @@ from run.env_spec import EnvSpec
 from run.saving import best, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
 from study.runs import read
-from utils import OneLineParser, RunError, UserError, one_line
+from utils import OneLineParser, RunError, UserError, print_error
 from video import seconds_per_step
 
 FORMAT = "policy-export-1"
@@ -54,7 +54,6 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     Args:
         path: the folder of a run, a checkpoint in it, or its `checkpoints/best`; or the file of a policy.
         kind: onnx, torchscript or policy.
-        trusted: packages, besides this project's, whose classes the run's configuration may name.
         output: the file; None is a file in the run's folder.
 
     Returns:
@@ -64,8 +63,9 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
         UserError: for a policy that cannot be exported, or a file that cannot be written.
         RunError: if the actions of the file differ from the policy's.
     """
-    if kind == "onnx":
-        _require_packages()
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if kind == "onnx" and missing:
+        raise UserError(f"--format onnx: {', '.join(missing)} missing; pip install -e '.[export]'")
     source = run_policy.load(path, "cpu", trusted)
     policy = _policy_of(source)
     env = source.make_env(False)
@@ -109,12 +109,6 @@ def _default_output(source: RunPolicy, kind: str) -> Path:
     return source.folder / "export" / f"{name}.{suffix}"
 
 
-def _require_packages() -> None:
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f"--format onnx: {', '.join(missing)} missing; pip install -e '.[export]'")
-
-
 def _policy_of(source: RunPolicy) -> Policy:
     actor = source.actor
     if isinstance(actor, Policy):
@@ -148,28 +142,25 @@ def _description(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) ->
         for each in inputs:
             each |= {"keys": space.keys["image" if each["dtype"] == "uint8" else "vector"]}
             each |= {"frame_stack": space.obs_spec.frame_stack}
-    settings = {"settings": dataclasses.asdict(cfg)} if kind == "policy" else {}
-    return (
-        {
-            "format": FORMAT,
-            "kind": kind,
-            "task": cfg.env,
-            "agent": cfg.agent["name"],
-            "step": source.step,
-            "input": inputs[0],
-            "output": {"name": OUTPUT, "shape": ["batch", *own_actions.low.shape], "dtype": action_dtype},
-            "action_low": own_actions.low.tolist(),
-            "action_high": own_actions.high.tolist(),
-            "action_dtype": str(own_actions.dtype),
-            "action_repeat": cfg.action_repeat,
-            "env_kwargs": dict(cfg.env_kwargs),
-            "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
-            "control_rate_hz": 1 / seconds_per_step(env, 1),
-            "return": source.evaluation if policy_bundle.is_bundle(source.path) else _return_of(source),
-        }
-        | ({"inputs": inputs} if len(inputs) > 1 else {})
-        | settings
-    )
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "task": cfg.env,
+        "agent": cfg.agent["name"],
+        "step": source.step,
+        "input": inputs[0],
+        "output": {"name": OUTPUT, "shape": ["batch", *own_actions.low.shape], "dtype": action_dtype},
+        "action_low": own_actions.low.tolist(),
+        "action_high": own_actions.high.tolist(),
+        "action_dtype": str(own_actions.dtype),
+        "action_repeat": cfg.action_repeat,
+        "env_kwargs": dict(cfg.env_kwargs),
+        "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
+        "control_rate_hz": 1 / seconds_per_step(env, 1),
+        "return": source.evaluation if policy_bundle.is_bundle(source.path) else _return_of(source),
+        **({"inputs": inputs} if len(inputs) > 1 else {}),
+        **({"settings": dataclasses.asdict(cfg)} if kind == "policy" else {}),
+    }
 
 
 def _return_of(source: RunPolicy) -> dict[str, float | None] | None:
@@ -187,11 +178,8 @@ def _return_of(source: RunPolicy) -> dict[str, float | None] | None:
 def _load(kind: str, path: Path, own_actions: Any, to_inputs: Callable[[np.ndarray], Inputs]) -> Act:
     """Loads the written file."""
     if kind == "policy":
-        policy = load_policy(path)
-        return lambda obs: (
-            own_actions.low
-            + (policy.act(obs).reshape(-1, *own_actions.low.shape) + own_actions.shift) * own_actions.half
-        )
+        policy, low, shift, half = load_policy(path), own_actions.low, own_actions.shift, own_actions.half
+        return lambda obs: low + (policy.act(obs).reshape(-1, *low.shape) + shift) * half
     data = read_bytes(path)  # both libraries read paths as UTF-8, whatever the locale
     if kind == "torchscript":
         with warnings.catch_warnings():
@@ -240,8 +228,7 @@ def main() -> int:
         trusted = [name for given in arguments.trust for name in trust.names(given)]
         export(path, arguments.format, trusted, arguments.output)
     except (UserError, RunError) as error:
-        print(f"export.py: {one_line(error)}", file=sys.stderr)
-        return 2 if isinstance(error, UserError) else 3
+        return print_error(error)
     return 0
 
 

@@ -11,7 +11,7 @@ from settings.keys import dotted
 from settings.types import Factory, Interface, NonNegativeInt
 from settings.validated import Validated
 from sinks.sink import GROUPS, Row, Sink, group_of
-from utils import Every, require_count
+from utils import Every, require_count, to_np
 
 SinkFactory = Annotated[Factory, Interface("a sink", ("log_dir",), ("dump", "close"))]
 
@@ -38,7 +38,7 @@ def fetch(meters: dict[str, Meter]) -> Row:
     return {key: totals[key] if meter.count == 1 else totals[key] / meter.count for key, meter in meters.items()}
 
 
-def _restored_meter(total: Any, count: Any, key: str) -> Meter:
+def _restored_meter(key: str, total: Any, count: Any) -> Meter:
     """A meter from a saved state, which may be damaged or forged."""
     if not isinstance(total, int | float | torch.Tensor):
         raise ValueError(f"a meter's sum is {type(total).__name__}")
@@ -126,7 +126,6 @@ class Logger(Validated):
 
         Args:
             key: such as `train_critic/q1_fc0`.
-            module: an object with `weight` and perhaps `bias`.
             member: the index in an ensemble's parameters; None if the layer is not an ensemble.
         """
         for name, suffix in (("weight", "w"), ("bias", "b")):
@@ -143,9 +142,7 @@ class Logger(Validated):
         frequency = self._frequency if log_frequency is None else log_frequency
         if frequency != 1 and not self._crossed(key, step, frequency):
             return
-        values = (
-            histogram.detach().float().cpu().numpy() if isinstance(histogram, torch.Tensor) else np.asarray(histogram)
-        )
+        values = to_np(histogram.float()) if isinstance(histogram, torch.Tensor) else np.asarray(histogram)
         for sink in self.sinks.values():
             sink.histogram(key, values.reshape(-1), step)
 
@@ -156,7 +153,7 @@ class Logger(Validated):
 
     def log_image(self, key: str, image: Any, step: int) -> None:
         """Logs an image (H, W, 3), uint8."""
-        values = image.cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image, np.uint8)
+        values = to_np(image) if isinstance(image, torch.Tensor) else np.asarray(image, np.uint8)
         for sink in self.sinks.values():
             sink.image(key, values, step)
 
@@ -212,19 +209,13 @@ class Logger(Validated):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the meters since the last dump, the steps of the frequencies, and where each sink's log ends."""
-
-        def plain(meters: dict[str, Meter]) -> dict[str, tuple[Any, int]]:
-            return {key: (meter.total, meter.count) for key, meter in meters.items()}
-
-        def steps(due: dict[str, Every]) -> dict[str, tuple[int, int]]:
-            return {key: (every.frequency, every.last_step) for key, every in due.items()}
-
+        meters, fine, due, fine_due = self._meters, self._fine_meters, self._due, self._fine_due
         return {
-            "meters": plain(self._meters),
+            "meters": {key: (meter.total, meter.count) for key, meter in meters.items()},
             "bundles": [(list(keys), bundle.total, bundle.count) for keys, bundle in self._bundles.items()],
-            "fine_meters": plain(self._fine_meters),
-            "due": steps(self._due),
-            "fine_due": steps(self._fine_due),
+            "fine_meters": {key: (meter.total, meter.count) for key, meter in fine.items()},
+            "due": {key: (every.frequency, every.last_step) for key, every in due.items()},
+            "fine_due": {key: (every.frequency, every.last_step) for key, every in fine_due.items()},
             "histograms_due": self._histograms_due.state_dict(),
             "sinks": {name: sink.state_dict() for name, sink in self.sinks.items()},
         }
@@ -239,13 +230,9 @@ class Logger(Validated):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state. The sinks, which cut back their files, are restored last."""
-
-        def meters(plain: dict[str, tuple[Any, int]]) -> dict[str, Meter]:
-            return {key: _restored_meter(total, count, key) for key, (total, count) in plain.items()}
-
-        self._meters = meters(state["meters"])
-        self._bundles = {tuple(keys): _restored_meter(total, count, "count") for keys, total, count in state["bundles"]}
-        self._fine_meters = meters(state["fine_meters"])
+        self._meters = {key: _restored_meter(key, *saved) for key, saved in state["meters"].items()}
+        self._bundles = {tuple(keys): _restored_meter("count", *saved) for keys, *saved in state["bundles"]}
+        self._fine_meters = {key: _restored_meter(key, *saved) for key, saved in state["fine_meters"].items()}
         for name, restored in (("due", self._due), ("fine_due", self._fine_due)):
             restored.clear()
             for key, (frequency, last_step) in state[name].items():

@@ -9,17 +9,14 @@ from pathlib import Path
 from files.writing import make_folder, write_text
 from study import figures, report, runs, summary, tables
 from study.figures import draw_run
-from utils import OneLineParser, UserError
+from utils import OneLineParser, UserError, print_error
 
 __all__ = ["draw_run"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = OneLineParser(
-        prog="plot.py",
-        description="Draws the curves of one run, or a study of several runs grouped by task, agent and configuration.",
-    )
+    parser = OneLineParser(prog="plot.py", description="Draws the curves of one run, or a study of several runs.")
     parser.add_argument("paths", nargs="+", help="run folders, sweeps, folders of them, or patterns in quotes")
     parser.add_argument("--reference", action="store_true", help="add published results")
     parser.add_argument("--report", action="store_true", help="also write report.html: curves, tables, videos")
@@ -29,8 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for path in draw(args.paths, args.reference, args.report, args.out):
             print(path)
     except UserError as error:
-        print(f"plot.py: {error}", file=sys.stderr)
-        return 2
+        return print_error(error, parser.prog)
     return 0
 
 

@@ -32,9 +32,18 @@ def one_line(message: BaseException | str) -> str:
     return " ".join(str(message).split())
 
 
-def print_error(error: Exception) -> None:
-    """Prints how a command ends: one line on standard error, which begins with the command's name."""
-    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+def print_error(error: Exception, command: str = "") -> int:
+    """Prints how a command ends: one line on standard error, which begins with the command's name.
+
+    The traceback of an environment's own exception follows, for the author of the environment.
+
+    Returns:
+        The exit code: 2 for a mistake of the user, 3 for a fault.
+    """
+    print(f"{command or Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+    if isinstance(error, EnvError):
+        print(error.trace, end="", file=sys.stderr)
+    return 2 if isinstance(error, UserError) else 3
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -64,7 +73,6 @@ class EnvError(RunError):
     """An exception in the code of an environment, whose traceback is printed too.
 
     Args:
-        message: one line.
         trace: the traceback, if the code ran in another process; otherwise the `__cause__` has it.
     """
 

@@ -12,8 +12,6 @@ from crash_scenarios import SMALL
 from same_bytes import same
 from same_run import result
 
-from launch.command import EXIT_STOPPED
-
 MOST_STARTS = 30
 
 
@@ -51,7 +49,7 @@ class Sweep:
                 code = self._kill(process, folder, chance, outcome)
             if code == 0:
                 break
-            if code not in (-signal.SIGKILL, EXIT_STOPPED):  # 3: the run that was killed is reported
+            if code not in (-signal.SIGKILL, 3):  # 3: the run that was killed is reported
                 outcome.faults.append(f"exit code {code}: {last_output(folder.with_suffix('.txt'))}")
                 kill_group(process)
                 return folder

@@ -13,7 +13,7 @@ import math
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 MOST_BYTES = {  # the largest file of a kind, by name or suffix
     ".yaml": 2**20,  # a run's settings have 200 values
@@ -25,6 +25,7 @@ MOST_BYTES = {  # the largest file of a kind, by name or suffix
 }
 MOST_OTHER_BYTES = 2**33  # weights
 NO_LIMIT = math.inf  # for what is read in pieces
+Content = TypeVar("Content", list[Any], dict[str, Any])
 
 
 def open_file(path: str | Path, most_bytes: float | None = None, inside: int = 1) -> io.BufferedReader:
@@ -106,6 +107,15 @@ def read_json(path: Path, inside: int = 1) -> Any:
         return json.loads(read_bytes(path, inside=inside), parse_float=bounded, parse_constant=bounded)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def json_or(path: Path, default: Content) -> Content:
+    """Reads a JSON file that may be missing, damaged or forged: the default unless it holds a value of that type."""
+    try:
+        content = read_json(path)
+    except (OSError, ValueError):
+        return default
+    return content if isinstance(content, type(default)) else default
 
 
 def read_csv(path: Path, inside: int = 1) -> list[dict[str, str]]:

@@ -1,7 +1,6 @@
 """Splits the command line by kind of argument: this project's own keys, Hydra's options and the overrides."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -37,19 +36,13 @@ class CommandLine(NamedTuple):
         folder = self.options.config_dir
         return [*self.options.overrides, *([searching([Path(folder).resolve()])] if folder else [])]
 
-    @property
-    def config_name(self) -> str:
-        return self.options.config_name or "train"
-
 
 def parse_line(argv: list[str]) -> CommandLine:
-    """Splits a command line.
-
-    Raises:
-        UserError: for a key or an option that is wrong, or that does not go with another one.
-    """
-    argv, trusted = _take(argv, "trust", trust.names)
-    argv, without = _take(argv, damaged.KEY, damaged.names)
+    """Splits a command line; refuses keys and options that are wrong, or that do not go together."""
+    argv, packages = _take(argv, "trust")
+    trusted = tuple(name for text in packages for name in trust.names(text))
+    argv, parts = _take(argv, damaged.KEY)
+    without = tuple(name for text in parts for name in damaged.names(text))
     argv, resume = take_resume([as_folder(argument) for argument in argv])
     if trusted and not resume:
         raise UserError(f"trust={','.join(trusted)}: it goes with resume=; a new run may name any class")
@@ -59,11 +52,10 @@ def parse_line(argv: list[str]) -> CommandLine:
     return CommandLine(argv, resume, trusted, without, _options(argv))
 
 
-def _take(argv: list[str], key: str, names: Callable[[str], tuple[str, ...]]) -> tuple[list[str], tuple[str, ...]]:
-    """Takes every `key=` off the command line; returns the other arguments, and the names in all of its values."""
+def _take(argv: list[str], key: str) -> tuple[list[str], list[str]]:
+    """Takes every `key=` off the command line; returns the other arguments, and its values."""
     values = [argument.partition("=")[2] for argument in argv if argument.startswith(f"{key}=")]
-    rest = [argument for argument in argv if not argument.startswith(f"{key}=")]
-    return rest, tuple(name for value in values for name in names(value))
+    return [argument for argument in argv if not argument.startswith(f"{key}=")], values
 
 
 def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
@@ -71,12 +63,8 @@ def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
 
     Returns:
         The other arguments, and what to resume: a run's folder, `auto`, or None.
-
-    Raises:
-        UserError: for two of them, an empty one, or a folder together with what only a new run can have.
     """
-    values = [argument.partition("=")[2] for argument in argv if argument.startswith("resume=")]
-    rest = [argument for argument in argv if not argument.startswith("resume=")]
+    rest, values = _take(argv, "resume")
     if not values:
         return rest, None
     if len(values) > 1 or not values[0]:
@@ -101,22 +89,19 @@ def _options(argv: list[str]) -> Any:
     options = parser.parse_args([argument for argument in argv if argument != "--tasks"])
     options.tasks = "--tasks" in argv
     if options.config_path:
-        raise UserError(
-            f"--config-path={options.config_path}: the configuration is this project's; "
-            "--config-dir=<folder> adds one of your own"
-        )
+        hint = "the configuration is this project's; --config-dir=<folder> adds one of your own"
+        raise UserError(f"--config-path={options.config_path}: {hint}")
     if options.config_name == "":
         raise UserError("--config-name=: the name of a configuration goes here")
+    options.config_name = options.config_name or "train"
     commands = [name for name in _COMMANDS if getattr(options, name)]
     if len(commands) > 1:
         raise UserError(" ".join(f"--{name.replace('_', '-')}" for name in commands) + ": only one of them at a time")
     if (options.package or options.resolve) and not options.cfg:
         raise UserError(f"--{'package' if options.package else 'resolve'}: it goes with --cfg, which prints settings")
     if options.experimental_rerun:
-        raise UserError(
-            f"--experimental-rerun={options.experimental_rerun}: it would run whatever code that file holds; "
-            "resume=<folder> continues a run"
-        )
+        hint = "it would run whatever code that file holds; resume=<folder> continues a run"
+        raise UserError(f"--experimental-rerun={options.experimental_rerun}: {hint}")
     if options.config_dir is not None and not (options.config_dir and Path(options.config_dir).is_dir()):
         raise UserError(f"--config-dir={options.config_dir}: there is no such folder")
     if options.shell_completion and sum(text.partition("=")[0] in _COMPLETIONS for text in options.overrides) != 1:

@@ -11,14 +11,12 @@ from omegaconf import DictConfig
 
 from envs.errors import error_with_place
 from launch import job, own_process, preflight, sweep_report, usage
-from launch.first_check import EXIT_INTERRUPTED, EXIT_USER_ERROR, NOT_BEGUN, end_first_handler
+from launch.first_check import NOT_BEGUN, end_first_handler
 from launch.request import LaunchRequest, read
 from run.saving import folder as run_folder
-from run.stopping import Stopped
+from run.stopping import EXIT_INTERRUPTED, Stopped
 from settings.compose import AUTO, CONFIG_DIR, folders_of
-from utils import EnvError, RunError, UserError, one_line, print_error
-
-EXIT_STOPPED = 3
+from utils import RunError, UserError, one_line, print_error
 
 
 @hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="train")
@@ -28,14 +26,7 @@ def hydra_main(config: DictConfig) -> float:
 
 
 def main(request: LaunchRequest | None = None) -> int:
-    """Does what the command line asks for.
-
-    Args:
-        request: the command line as it was read; None reads it.
-
-    Returns:
-        The exit code.
-    """
+    """Does what the command line asks for, which None reads; returns the exit code."""
     own_process.end_with_parent()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
     try:
@@ -43,15 +34,11 @@ def main(request: LaunchRequest | None = None) -> int:
         request = request or read(sys.argv[1:])
         _do(request)
     except (UserError, RunError) as error:
-        print_error(error)
-        if isinstance(error, EnvError):
-            print(error.trace, end="", file=sys.stderr)
-        return EXIT_USER_ERROR if isinstance(error, UserError) else EXIT_STOPPED
+        return print_error(error)
     except SystemExit as error:
         if request is None or not (request.runs or request.continued):  # after help or --version
             raise
-        print_error(RunError(f"{error_with_place(error)}; it would have ended the process without a message"))
-        return EXIT_STOPPED
+        return print_error(RunError(f"{error_with_place(error)}; it would have ended the process without a message"))
     except Stopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
         return stopped.exit_code
@@ -81,11 +68,7 @@ def _do(request: LaunchRequest) -> None:
 
 
 def run_sweep(folder: Path) -> None:
-    """Runs a sweep to its end.
-
-    Raises:
-        RunError: if a run failed; the message has a line for each.
-    """
+    """Runs a sweep to its end; raises RunError if a run failed; the message has a line for each."""
     paths = [str(CONFIG_DIR.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for workers that start elsewhere
     before = run_folder.failures(folder)

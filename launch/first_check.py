@@ -7,10 +7,10 @@ import sys
 from types import FrameType
 
 from launch.request import LaunchRequest, read
+from run.stopping import EXIT_INTERRUPTED
 from settings.operating_system import require_posix
 from utils import UserError, print_error
 
-EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
 NOT_BEGUN = "interrupted before training began"
 
 
@@ -27,16 +27,11 @@ def end_first_handler() -> None:
 
 
 def look(argv: list[str]) -> LaunchRequest:
-    """Reads a command line, and ends the process with one line if there is a mistake in a key, a choice or a task.
-
-    Raises:
-        SystemExit: after that line.
-    """
+    """Reads a command line, and ends the process with one line if there is a mistake in a key, a choice or a task."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
     try:
         require_posix()
         return read(argv)
     except UserError as error:
-        print_error(error)
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(print_error(error))

@@ -44,7 +44,7 @@ def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
         config=config,
         job_dir_key="hydra.run.dir",
         job_subdir_key=None,
-        hydra_context=HydraContext(config_loader=compose.loader(), callbacks=callbacks),
+        hydra_context=HydraContext(config_loader=None, callbacks=callbacks),  # type: ignore[arg-type]  # not used here
     )
     callbacks.on_run_end(config=config, config_name=name, job_return=result)
     if result.status is JobStatus.FAILED:
@@ -53,9 +53,6 @@ def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
 
 def run_in_sweep(config: DictConfig) -> float:
     """Hydra's job: one run of a sweep, in the folder that Hydra made.
-
-    Args:
-        config: as Hydra composed it.
 
     Returns:
         The mean return of the final evaluation; nan for a run that failed.
@@ -106,17 +103,12 @@ def continue_run(
     trusted: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> float:
-    """Continues the run in a folder, unless it is finished.
+    """Continues the run in a folder, unless it is finished; returns the mean return of the final evaluation.
 
     Args:
-        folder: the run's.
-        overrides: of its configuration.
-        config_name: of the configuration that they are overrides of.
-        trusted: packages and paths that its saved configuration may name.
+        overrides: of the configuration `config_name`.
+        trusted: packages and paths that the saved configuration may name.
         without: damaged parts to continue without (see run/saving/damaged.py).
-
-    Returns:
-        The mean return of the final evaluation.
 
     Raises:
         UserError: if there is nothing to continue, or an override would change what the run means.
@@ -127,11 +119,7 @@ def continue_run(
 
 
 def _already_finished(cfg: Settings, folder: Path, pruned_too: bool = False) -> float | None:
-    """The final return of a run that has nothing left to do, printed in a line; None for any other.
-
-    Args:
-        pruned_too: whether a pruned run is finished.
-    """
+    """The final return of a run that has nothing left to do, printed in a line; None for any other."""
     finished = run_folder.finished(folder, cfg.num_train_steps, pruned_too)
     if finished is None:
         return None

@@ -14,16 +14,10 @@ TUNING = "hydra_plugins.tuning.TuningSweeper"
 
 
 def require(launcher: dict[str, Any]) -> None:
-    """Looks for the cluster that a launcher's configuration speaks of.
-
-    Raises:
-        UserError: if it cannot be reached from here.
-    """
+    """Raises UserError if the cluster that a launcher's configuration speaks of cannot be reached from here."""
     if launcher["_target_"] == SLURM and not shutil.which("sbatch"):
-        raise UserError(
-            "hydra/launcher=slurm: there is no sbatch here; start it on a machine of the cluster, "
-            "or try hydra/launcher=slurm_local"
-        )
+        hint = "start it on a machine of the cluster, or try hydra/launcher=slurm_local"
+        raise UserError(f"hydra/launcher=slurm: there is no sbatch here; {hint}")
     if launcher["_target_"] == RAY:
         _require_ray(launcher["ray"]["init"])
 

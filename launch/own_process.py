@@ -20,8 +20,7 @@ TAIL_BYTES = 2**20  # of what a failed run wrote, in which its reason is looked 
 def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
     """Runs `python train.py <arguments>` to its end; what it writes goes to `console.txt` in the folder.
 
-    Args:
-        environment: variables, on top of this process's.
+    The variables of `environment` are added to this process's.
 
     Raises:
         RunError: with the last line it wrote, or the signal that killed it.

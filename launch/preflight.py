@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,11 +31,7 @@ class PreparedRun(NamedTuple):
 
 
 def prepare_run(request: LaunchRequest) -> PreparedRun:
-    """Checks one run by building its parts, and then claims its folder.
-
-    Raises:
-        UserError: at the first mistake; nothing is created then.
-    """
+    """Checks one run by building its parts, and then claims its folder; creates nothing if there is a mistake."""
     assert request.runs is not None
     (cfg,) = request.runs.settings()
     _require_wandb(cfg)
@@ -58,9 +53,6 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
 
     Returns:
         The arguments for Hydra, and the sweep's folder.
-
-    Raises:
-        UserError: at the first mistake; nothing is created then.
     """
     runs, line = request.runs, request.line
     assert runs is not None
@@ -90,33 +82,20 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
 
 
 def check_runs(runs: list[Settings]) -> None:
-    """Builds the parts of each run, with one environment, and throws them away.
-
-    Raises:
-        UserError: for what cannot be built here.
-    """
+    """Builds the parts of each run, with one environment, and throws them away."""
     # OpenGL is chosen once, for all of them, before dm_control is imported.
-    machine.import_envs(any(machine.wants_opengl(cfg.env, cfg.save_video or cfg.from_pixels) for cfg in runs))
+    machine.import_envs(any(cfg.save_video or cfg.from_pixels for cfg in runs), *(cfg.env for cfg in runs))
     checked: set[str] = set()  # data sets, which are read through once
     for cfg in runs:
         _require_wandb(cfg)
         environments.is_batched(cfg)  # raises an error for async_envs, which is left out below
-        with (
-            _same_threads(),
-            contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts,
-        ):
+        num_threads = torch.get_num_threads()  # which building sets to the run's
+        with contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts:
             for source in parts.data.sources():
                 if source.label not in checked:
                     source.check()
                 checked.add(source.label)
-
-
-@contextlib.contextmanager
-def _same_threads() -> Iterator[None]:
-    """Within it, `num_threads` of a run that is only checked may be set."""
-    num_threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(num_threads)
+        torch.set_num_threads(num_threads)
 
 
 def _require_wandb(cfg: Settings) -> None:
@@ -138,19 +117,14 @@ def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple
 
 def _fixed_keys(runs: Runs, folder: Path, is_trusting: bool) -> list[str]:
     """The keys that no subfolder is named by: those that are the same in all runs, in those of an earlier sweep too."""
-    swept = _names_before(folder) | {o.key_or_group for o in runs.parsed if o.is_sweep_override()}
-    keys = [*(override.key_or_group for override in runs.parsed), "resume", *(["trust"] if is_trusting else [])]
-    return [key for key in keys if key not in swept]
-
-
-def _names_before(folder: Path) -> set[str]:
-    """The keys that the subfolders of an earlier sweep in this folder are named by."""
-    path = folder / "multirun.yaml"
-    if not path.exists():
-        return set()
-    before = plain_yaml.load(path)
-    try:
-        keys = {override.key_or_group for override in parse(list(before["hydra"]["overrides"]["task"]))}
-        return keys - set(before["hydra"]["job"]["config"]["override_dirname"]["exclude_keys"])
-    except (KeyError, TypeError):
-        raise UserError(f"{path}: not what a sweep writes") from None
+    swept = {override.key_or_group for override in runs.parsed if override.is_sweep_override()}
+    path = folder / "multirun.yaml"  # of an earlier sweep
+    if path.exists():
+        before = plain_yaml.load(path)
+        try:
+            keys = {override.key_or_group for override in parse(list(before["hydra"]["overrides"]["task"]))}
+            swept |= keys - set(before["hydra"]["job"]["config"]["override_dirname"]["exclude_keys"])
+        except (KeyError, TypeError):
+            raise UserError(f"{path}: not what a sweep writes") from None
+    named = [*(override.key_or_group for override in runs.parsed), "resume", *(["trust"] if is_trusting else [])]
+    return [key for key in named if key not in swept]

@@ -24,13 +24,7 @@ _VARIABLE = "TUNING_TRIAL"  # how a pool tells the process of a run which trial 
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial that may be pruned.
-
-    Attributes:
-        sweep: folder of the study.
-        number: the trial's, in the study.
-        pruner: configuration of the pruner, a class of Optuna's.
-    """
+    """A trial that may be pruned: the folder of its study, its number there, and the configuration of the pruner."""
 
     sweep: str
     number: int
@@ -83,9 +77,6 @@ def evaluations(run: Path, eval_frequency: int) -> dict[int, float]:
     """The mean returns in a run's eval.csv, by the step at which each evaluation was due.
 
     It is made up to a loop's step later: an action may be held for several environment steps.
-
-    Raises:
-        RunError: if the file is damaged.
     """
     path = run / "eval.csv"
     returns: dict[int, float] = {}

@@ -39,7 +39,7 @@ def label(experiment: str, overrides: Iterable[str]) -> str:
 
 
 class Continued(NamedTuple):
-    """A run to continue: its folder, overrides of its configuration, and the configuration's name."""
+    """A run to continue, overrides of its configuration, and the configuration's name."""
 
     folder: Path
     overrides: list[str]
@@ -90,11 +90,7 @@ class LaunchRequest(NamedTuple):
 
 
 def read(argv: list[str]) -> LaunchRequest:
-    """Reads a command line.
-
-    Raises:
-        UserError: at the first mistake in a key, a choice or a task's name.
-    """
+    """Reads a command line; raises UserError at the first mistake in a key, a choice or a task's name."""
     line = parse_line(argv)
     options = line.options
     if options.tasks or options.help or options.hydra_help or options.shell_completion:
@@ -102,7 +98,10 @@ def read(argv: list[str]) -> LaunchRequest:
     if line.resume not in (None, AUTO):
         return LaunchRequest(line, Continued(Path(line.resume), line.argv, "train"), None)
     continued = _begun(line) if line.resume else None
-    return LaunchRequest(line, continued, None if continued else _runs(line))
+    runs = None if continued else _runs(line)
+    for config in runs.configs if runs else ():
+        names.require_known(str(plain(config)["env"]))
+    return LaunchRequest(line, continued, runs)
 
 
 def _begun(line: CommandLine) -> Continued | None:
@@ -110,11 +109,13 @@ def _begun(line: CommandLine) -> Continued | None:
     overrides = line.overrides
     if line.options.multirun or not any(override.key_or_group == "hydra.run.dir" for override in parse(overrides)):
         return None
-    config = compose_config(line.config_name, overrides)
+    config = compose_config(line.options.config_name, overrides)
     folder = output_folder(config, "hydra.run.dir")
     if str(config.hydra.mode) == "RunMode.MULTIRUN" or not any(folder.glob("checkpoints/step_*")):
         return None
-    return Continued(folder, [text for text in overrides if not text.startswith("hydra.run.")], line.config_name)
+    return Continued(
+        folder, [text for text in overrides if not text.startswith("hydra.run.")], line.options.config_name
+    )
 
 
 def _runs(line: CommandLine) -> Runs | None:
@@ -126,15 +127,15 @@ def _runs(line: CommandLine) -> Runs | None:
         if moved:
             raise UserError(f"{override.key_or_group}: that is called {moved} here")
     if line.options.cfg or line.options.info:
-        compose_config(line.config_name, base)  # for its error, if it has one
+        compose_config(line.options.config_name, base)  # for its error, if it has one
         return None
     overrides = variants(parsed, base)[:1]
-    config = compose_config(line.config_name, overrides[0])
+    config = compose_config(line.options.config_name, overrides[0])
     sweeping = line.options.multirun or str(config.hydra.mode) == "RunMode.MULTIRUN"
     if not sweeping:
         if any(override.is_sweep_override() for override in parsed):
-            compose_config(line.config_name, base)  # for its error
-        return _known(Runs(parsed, False, False, {}, config, [config], overrides))
+            compose_config(line.options.config_name, base)  # for its error
+        return Runs(parsed, False, False, {}, config, [config], overrides)
     base = with_params(config.hydra.sweeper.get("params"), base)
     every = parse(base)
     ranges = {o.get_key_element(): str(o.input_line).partition("=")[2] for o in every if o.is_sweep_override()}
@@ -147,23 +148,12 @@ def _runs(line: CommandLine) -> Runs | None:
             install = "pip install -e '.[optuna]'"
             raise UserError(f"hydra/sweeper=tuning: Optuna 5 is not installed; {install}") from None
         tuning.require(config, every)
-    configs = [compose_config(line.config_name, each) for each in overrides]
-    return _known(Runs(parsed, True, tunes, ranges, config, configs, overrides))
-
-
-def _known(runs: Runs) -> Runs:
-    """The same runs; raises UserError for a task's name that is not known."""
-    for config in runs.configs:
-        names.require_known(str(plain(config)["env"]))
-    return runs
+    configs = [compose_config(line.options.config_name, each) for each in overrides]
+    return Runs(parsed, True, tunes, ranges, config, configs, overrides)
 
 
 def output_folder(config: DictConfig, key: str) -> Path:
-    """The folder of a run, or of a sweep, by its key.
-
-    Raises:
-        UserError: for an empty name, or a folder that is no place for runs.
-    """
+    """The folder of a run, or of a sweep, by its key; refuses an empty name, and one that is no place for runs."""
     try:
         folder = OmegaConf.select(config, key)
     except OmegaConfBaseException as error:

@@ -22,12 +22,7 @@ class SeededTPE(Validated, BaseSampler):
     a seed that depends on the trial's number and the value's key.
 
     A single generator would start again with the process, so a study that was stopped would draw the values of its
-    first trials a second time.
-
-    Args:
-        seed: of the study.
-        n_startup_trials: random trials before TPE has data to learn from.
-        options: further arguments of TPESampler.
+    first trials a second time. The other arguments are TPESampler's.
     """
 
     def __init__(self, seed: NonNegativeInt, n_startup_trials: NonNegativeInt = 10, **options: Any):
@@ -40,30 +35,23 @@ class SeededTPE(Validated, BaseSampler):
         return TPESampler(seed=int(entropy.generate_state(1)[0]), **self._options)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """The distributions of the values that are drawn together, by name."""
         self._sampler = self._seeded(trial.number, "")  # draws the values in the next call
         return self._sampler.infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The values of one trial that are drawn together."""
         return self._sampler.sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """One value of one trial."""
         sampler = self._seeded(trial.number, param_name)
         return sampler.sample_independent(study, trial, param_name, param_distribution)
 
 
 def search_space(overrides: Iterable[Override]) -> dict[str, BaseDistribution]:
-    """What is searched, by key.
-
-    Raises:
-        UserError: for a range that cannot be searched.
-    """
+    """What is searched, by key; raises UserError for a range that cannot be searched."""
     space = {}
     for override in overrides:
         if override.is_sweep_override():

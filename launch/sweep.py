@@ -31,8 +31,6 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
     """One run of a sweep. What goes wrong in it is written into its folder, and ends nothing else.
 
     Args:
-        work: does the run.
-        folder: the run's.
         overrides: what tells it from the others, for the report.
 
     Returns:
@@ -63,9 +61,6 @@ def in_own_process(
     arguments: list[str], folder: Path, cfg: Settings, launcher: str, sweep: Path, environment: dict[str, str]
 ) -> float:
     """The command `python train.py <arguments>` as one run of a pool, in the folder that it has there.
-
-    Args:
-        environment: variables for its process.
 
     Raises:
         RunError: with the last line it wrote, or the signal that killed it.

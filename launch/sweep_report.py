@@ -33,9 +33,8 @@ class RunStatus:
     """What the folder of a run says.
 
     Attributes:
-        name: of the folder.
         state: running, finished, pruned or failed.
-        step, total_steps: environment steps so far, and the run's length; 0 if it is not known.
+        total_steps: the run's length; 0 if it is not known.
         last_return: mean return of the newest evaluation; nan before the first.
     """
 
@@ -57,9 +56,8 @@ class RunStatus:
         return min(self.step / self.total_steps, 1.0) if self.total_steps else 0.0
 
     def line(self) -> str:
-        where = (
-            f"step {self.step} of {self.total_steps}" if self.state == "running" and self.total_steps else self.state
-        )
+        is_under_way = self.state == "running" and self.total_steps
+        where = f"step {self.step} of {self.total_steps}" if is_under_way else self.state
         result = "" if math.isnan(self.last_return) else f", return {self.last_return:.1f}"
         return f"  {self.name}: {where}{result}"
 
@@ -68,8 +66,6 @@ class SweepReport:
     """Follows the runs of a sweep.
 
     Args:
-        folder: the sweep's.
-        num_runs: the number of its runs.
         of_study: whether they are trials, of which those that an earlier start has finished do not begin again.
     """
 
@@ -97,7 +93,12 @@ class SweepReport:
 
     def _status(self, path: Path) -> RunStatus:
         run = path.parents[1]
-        return _status(run, str(run.relative_to(self._folder)))
+        name, total_steps = str(run.relative_to(self._folder)), _total_steps(run)
+        if (finished := run_folder.finished(run)) is not None:
+            state = "pruned" if run_folder.was_pruned(run) else "finished"
+            return RunStatus(name, state, finished[0], total_steps, finished[1])
+        state = "failed" if (run / run_folder.FAILED).exists() else "running"
+        return RunStatus(name, state, _last_row(run / "train.csv")[0], total_steps, _last_row(run / "eval.csv")[1])
 
     def is_over(self, runs: list[RunStatus]) -> bool:
         return sum(run.is_done for run in runs) == self._num_runs
@@ -120,18 +121,6 @@ class SweepReport:
             left = self._num_runs - len(done) - sum(run.share for run in runs if not run.is_done)
             phrases.append(f"about {_duration(left / made * elapsed_s)} left")
         return ", ".join(phrases)
-
-
-def _status(run: Path, name: str) -> RunStatus:
-    finished = run_folder.finished(run)
-    total_steps = _total_steps(run)
-    if finished is not None:
-        state = "pruned" if run_folder.was_pruned(run) else "finished"
-        return RunStatus(name, state, finished[0], total_steps, finished[1])
-    failed = (run / run_folder.FAILED).exists()
-    step, _ = _last_row(run / "train.csv")
-    _, last_return = _last_row(run / "eval.csv")
-    return RunStatus(name, "failed" if failed else "running", step, total_steps, last_return)
 
 
 def _total_steps(run: Path) -> int:
@@ -176,11 +165,7 @@ def text(report: SweepReport, runs: list[RunStatus], listed: list[RunStatus]) ->
 
 @contextlib.contextmanager
 def reported(folder: Path, num_runs: int, of_study: bool = False) -> Iterator[None]:
-    """Reports the sweep in a folder within the block: whenever a run begins or ends, once a minute, and at the end.
-
-    Args:
-        num_runs, of_study: see SweepReport.
-    """
+    """Reports the sweep in a folder within the block: whenever a run begins or ends, once a minute, and at the end."""
     report, ended = SweepReport(folder, num_runs, of_study), threading.Event()
 
     def follow() -> None:
@@ -189,33 +174,26 @@ def reported(folder: Path, num_runs: int, of_study: bool = False) -> Iterator[No
         while not ended.wait(POLL_S):
             runs = report.runs()
             now = {run.name: run.state for run in runs}
-            if now == states and time.monotonic() - reported_s < REPORT_S:
+            is_early = now == states and time.monotonic() - reported_s < REPORT_S
+            if is_early or report.is_over(runs):  # after which the last report follows at once
                 continue
-            if report.is_over(runs):  # the last report follows at once
-                continue
-            # Those that run, and those that ended since the last report.
-            tqdm.write(
-                text(report, runs, [run for run in runs if not run.is_done or states.get(run.name) != run.state])
-            )
+            listed = [run for run in runs if not run.is_done or states.get(run.name) != run.state]  # or ended since
+            tqdm.write(text(report, runs, listed))
             states, reported_s = now, time.monotonic()
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
+    failure = None
     try:
         yield
-    except RunError:
-        _conclude(report, ended, thread)
-        raise
-    except BaseException:  # Ctrl-C: nothing is to be said but that
+    except RunError as error:
+        failure = error
+    finally:
         ended.set()
-        raise
-    _conclude(report, ended, thread)
-    tqdm.write(f"Folder:  {folder}\nCompare: python plot.py {shlex.quote(str(folder))} --report")
-
-
-def _conclude(report: SweepReport, ended: threading.Event, thread: threading.Thread) -> None:
-    ended.set()
-    thread.join()
+    thread.join()  # not after Ctrl-C, where nothing is to be said but that
     runs = report.runs()
     tqdm.write(text(report, runs, runs))
     sys.stdout.flush()
+    if failure:
+        raise failure
+    tqdm.write(f"Folder:  {folder}\nCompare: python plot.py {shlex.quote(str(folder))} --report")

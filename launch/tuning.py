@@ -13,7 +13,6 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler
-from optuna.storages import RDBStorage
 from optuna.study import Study
 from optuna.trial import TrialState
 
@@ -76,8 +75,6 @@ def open_study(
     The folder is this process's until it ends.
 
     Args:
-        folder: the sweep's.
-        direction: `hydra.sweeper.direction`.
         searched: what is searched, by key, as Hydra reads it.
         settings: those of one run, resolved.
         may_continue: whether a study that is there may go on (`resume=auto`).
@@ -120,10 +117,6 @@ def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
 
     The folder of a trial is named by its values, so an interrupted run continues from its checkpoint.
 
-    Args:
-        config: of the sweep, with Hydra's node.
-        arguments: the overrides of the command line.
-
     Raises:
         RunError: if no trial was completed.
     """
@@ -140,7 +133,10 @@ def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
             pruner=_pruner(sweeper),
             load_if_exists=True,
         )
-        _put_back(storage, study)
+        study_id = storage.get_study_id_from_name(study.study_name)
+        for cut_off in study.get_trials(states=[TrialState.RUNNING]):  # which are queued again
+            trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, cut_off.number)
+            storage.set_trial_state_values(trial_id, TrialState.WAITING)
         while (done := sum(trial.state.is_finished() for trial in study.trials)) < n_trials:
             # Batches end at multiples of n_jobs, so a study that is killed within a batch continues with the same ones.
             trials = [study.ask(space) for _ in range(min(n_jobs - done % n_jobs, n_trials - done))]
@@ -149,14 +145,6 @@ def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
             for trial, job in zip(trials, jobs, strict=True):
                 _tell(study, trial, job)
         _conclude(study, folder)
-
-
-def _put_back(storage: RDBStorage, study: Study) -> None:
-    """Puts interrupted trials back into the queue of the study."""
-    study_id = storage.get_study_id_from_name(study.study_name)
-    for trial in study.get_trials(states=[TrialState.RUNNING]):
-        trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
-        storage.set_trial_state_values(trial_id, TrialState.WAITING)
 
 
 def _override(override: Override, values: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from run import machine
 from settings import compose
 from settings.compose import CONFIG_DIR
-from settings.keys import Key, Table, header, tables
+from settings.keys import Key, header, tables
 
 COMMANDS = """\
 Trains an agent.
@@ -30,24 +30,13 @@ NAME_WIDTH, WIDTH = 34, 120
 
 def help_text(folders: list[Path]) -> str:
     """The commands, and the keys by group with their explanations; the choices are those in the folders."""
-    parts = [COMMANDS]
-    parts += [_section(table.title, table.keys) for table in tables(CONFIG_DIR / "train.yaml")]
-    parts += [_section(f"{_agent_title(table)} (of agent=sac)", table.keys) for table in _agent_tables()]
-    parts += [_section(f"{group}=...", _choices(group, folders)) for group in ("agent", "preset")]
-    return "\n".join(parts)
-
-
-def _agent_tables() -> list[Table]:
-    return tables(CONFIG_DIR / "agent" / "sac.yaml", "agent")
-
-
-def _agent_title(table: Table) -> str:
-    return f"The agent: {table.title}"
-
-
-def _choices(group: str, folders: list[Path]) -> list[Key]:
-    paths = compose.choices(group, folders)
-    return [Key(path.stem, "", header(path).partition(". ")[0].rstrip(".")) for path in paths]
+    sections = {table.title: table.keys for table in tables(CONFIG_DIR / "train.yaml")}
+    for table in tables(CONFIG_DIR / "agent" / "sac.yaml", "agent"):
+        sections[f"The agent: {table.title} (of agent=sac)"] = table.keys
+    for group in ("agent", "preset"):
+        paths = compose.choices(group, folders)
+        sections[f"{group}=..."] = [Key(path.stem, "", header(path).partition(". ")[0].rstrip(".")) for path in paths]
+    return "\n".join([COMMANDS, *(_section(title, keys) for title, keys in sections.items())])
 
 
 def _section(title: str, keys: list[Key]) -> str:
@@ -64,10 +53,12 @@ def _section(title: str, keys: list[Key]) -> str:
 
 
 def tasks_text() -> str:
-    """The suite's tasks, and the Gymnasium ids with continuous actions are Gymnasium's to list."""
+    """The suite's tasks, and the ids that Gymnasium lists."""
     env_module, _ = machine.import_envs(False)
-    named = textwrap.fill(", ".join(env_module.SUITE_TASKS), WIDTH, break_on_hyphens=False, break_long_words=False)
-    ids = textwrap.fill(", ".join(env_module.gymnasium_ids()), WIDTH, break_on_hyphens=False, break_long_words=False)
+    named, ids = (
+        textwrap.fill(", ".join(names), WIDTH, break_on_hyphens=False, break_long_words=False)
+        for names in (env_module.SUITE_TASKS, env_module.gymnasium_ids())
+    )
     return (
         f"env=<task> of the DeepMind Control Suite:\n{named}\n\n"
         f"env=<id> of Gymnasium; those with continuous actions can be trained on:\n{ids}\n\n"

@@ -44,9 +44,7 @@ def agent_of(
     """The agent that a checked node describes.
 
     Args:
-        node: with the agent's class in `_target_`.
         shapes: the arguments that come from the environment (EnvSpec.agent_arguments).
-        device: where its networks go.
         limit: of its weights; None limits them by the memory.
 
     Raises:
@@ -71,8 +69,7 @@ def agent_of(
 def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
     """As `build_agent`; a copy of the agent has acted once, so parts that do not fit together are found.
 
-    Raises:
-        UserError: as `build_agent`; with the place in the code for any other exception.
+    Any other exception becomes a UserError with the place in the code.
     """
     verb = "be built"
     try:

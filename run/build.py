@@ -1,38 +1,34 @@
 """A run's parts from its settings: the same for a run that begins, one that continues, and a check before either."""
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import get_object, instantiate
 
 from agent.off_policy import OffPolicyAgent, takes_tensors
 from agent.policy import Policy
 from agent.policy_file import load_policy
 from envs.simulator import Simulator
-from files.reading import read_bytes
-from files.writing import write_bytes
 from replay.n_step import NStep
 from run import environments, machine
 from run.agents import build_acting_agent, identity_of
 from run.data import buffers, sources
 from run.data.preloaded import Preloaded
-from run.env_spec import EnvSpec, uniform_policy
-from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evaluator
-from run.evaluation.evaluator import Evaluator
+from run.env_spec import EnvSpec
+from run.evaluation.background import BackgroundEvaluator, EvalTask
 from run.execution import choose_execution, set_execution
 from run.loop import LoopParts
 from run.saving import checkpoint
 from settings.keys import dotted
 from settings.operating_system import keep_freed_memory
 from settings.repetitions import name_of_group
-from settings.schema import Settings
+from settings.schema import ONLY_IN, Settings
 from utils import UserError, one_line, set_seed_everywhere
 
 SEED_POLICY = "seed_policy.pt"  # in the run's folder
+STEPS_WORTH_A_PROCESS = 10_000  # a shorter run gains nothing from evaluating in the background
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +36,6 @@ class Parts(LoopParts):
     """What a run is made of, before it has a folder.
 
     Attributes:
-        data: the replay buffer's rows, and the data that the run begins with.
-        device: of the agent.
         films: whether evaluations are filmed.
         updates_from: transitions in the replay buffer before the first update.
         identity: what its checkpoints must have in common with it.
@@ -69,29 +63,11 @@ class Parts(LoopParts):
         self.envs.close()
 
 
-@dataclasses.dataclass(frozen=True)
-class Outputs:
-    """What a run does in its folder, besides training and checkpoints.
-
-    Attributes:
-        logger: writes train.csv, eval.csv and the rest.
-        own_evaluator: an evaluator of the user's own class; None for the project's, which is built when it is needed.
-        make_evaluator: returns the evaluator of this process.
-        background: evaluates in another process; None if training waits for evaluations.
-    """
-
-    logger: Any
-    own_evaluator: Any
-    make_evaluator: Callable[[], Any]
-    background: BackgroundEvaluator | None
-
-
 def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
     """Builds a run's parts. Their order decides which random numbers a seed gives to whom.
 
     Args:
-        cfg: the run's settings.
-        work_dir: its folder, if it continues.
+        work_dir: the run's folder, if it continues.
 
     Raises:
         UserError: if a part cannot be built here.
@@ -124,13 +100,20 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
         may_step_in_thread = execution == "recorded" and machine.has_free_core(device) and not hasattr(envs, "restarts")
         replaces = buffers.draws_with_replacement(cfg)
-        used = {"device": str(device), "num_threads": torch.get_num_threads(), "precision": precision}
-        used |= {
+        chosen = {
+            "device": str(device),
+            "num_threads": torch.get_num_threads(),
+            "precision": precision,
             "execution": execution,
             "replay_storage": storage,
             "async_envs": environments.in_processes(cfg),
-            "logger": _logger_node(cfg),
         }
+        notes = [*machine.notes(cfg, device, renders), *([why_eager] if why_eager else [])]
+        if getattr(envs, "restarts", False) and cfg.checkpoint_frequency:
+            lacks = "it has no state_dict and load_state_dict, so a resumed run begins its episodes anew"
+            notes.append(f"env={cfg.env}: {lacks}")
+        # With wrappers, rewards are not those of the task that goes by that name.
+        is_as_registered = all(node.get(ONLY_IN) == "training" for node in cfg.env_wrappers)
         return Parts(
             envs=envs,
             agent=agent,
@@ -143,30 +126,20 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
             films=cfg.save_video and renders,
             updates_from=max(cfg.min_buffer_size, 1 if replaces else agent.batch_size),
             identity=identity_of(cfg, spec),
-            used=_used(cfg, spec, used),
-            solved_from=env_module.reward_threshold(cfg.env) if environments.is_as_registered(cfg) else None,
-            notes=[*machine.notes(cfg, device, renders), *filter(None, [why_eager, environments.restarts(cfg, envs)])],
+            used=_used(cfg, spec, chosen),
+            solved_from=env_module.reward_threshold(cfg.env) if is_as_registered else None,
+            notes=notes,
         )
     except BaseException:
         envs.close()
         raise
 
 
-def open_outputs(cfg: Settings, parts: Parts, work_dir: Path) -> Outputs:
-    """Builds what needs the run's folder."""
-    keep_seed_policy(cfg, work_dir)
-    logger = instantiate(parts.used["logger"], _convert_="all")(log_dir=work_dir)
-    make = partial(make_evaluator, cfg, work_dir, parts.films)
-    own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
-    background = _background(cfg, parts, work_dir, own_evaluator)
-    return Outputs(logger, own_evaluator, (lambda: own_evaluator) if own_evaluator else make, background)
-
-
-def _background(cfg: Settings, parts: Parts, work_dir: Path, own_evaluator: Any) -> BackgroundEvaluator | None:
+def background_evaluator(cfg: Settings, parts: Parts, work_dir: Path, own_evaluator: Any) -> BackgroundEvaluator | None:
     """Evaluates in another process, where that is wanted; where it is not possible, a line says why."""
     agent, device = parts.agent, parts.device
-    is_auto = cfg.eval_in_background == "auto"
-    if not (machine.has_time_for_background(cfg, device) if is_auto else cfg.eval_in_background):
+    pays = machine.has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
+    if not (pays if cfg.eval_in_background == "auto" else cfg.eval_in_background):
         return None
     if own_evaluator is not None:
         obstacle = f"evaluator._target_={cfg.evaluator['_target_']} may want more than a policy"
@@ -188,27 +161,17 @@ def build_seed_policy(cfg: Settings, agent: Any, spec: EnvSpec, device: torch.de
 
     Args:
         work_dir: of a run that continues: its copy of that file is read, and nothing outside of the folder.
-
-    Raises:
-        UserError: for a file that holds no policy of these shapes, or a copy that is missing.
     """
     if cfg.seed_policy == "agent":
         return agent
     if cfg.seed_policy == "uniform":
-        return uniform_policy(spec, cfg.seed)
+        return spec.uniform_policy(cfg.seed)
     path = work_dir / SEED_POLICY if work_dir else Path(cfg.seed_policy)
     if work_dir and not path.exists():
         raise UserError(f"{path}: missing; it was a copy of seed_policy={cfg.seed_policy}, so copy that to this place")
     policy = load_policy(path, str(device), cfg.seed)
     require_fit(policy, spec, f"seed_policy={path}", cfg.env)
     return policy
-
-
-def keep_seed_policy(cfg: Settings, work_dir: Path) -> None:
-    """Copies the file of a seed policy into the run's folder, if it is not there."""
-    copied = work_dir / SEED_POLICY
-    if cfg.seed_policy not in ("agent", "uniform") and not copied.exists():
-        write_bytes(copied, read_bytes(Path(cfg.seed_policy), inside=0))
 
 
 def require_fit(policy: Policy, spec: EnvSpec, said: str, env: str) -> None:
@@ -223,20 +186,14 @@ def require_fit(policy: Policy, spec: EnvSpec, said: str, env: str) -> None:
         raise UserError(f"{said}: saved for an environment of other shapes than {env}")
 
 
-def _logger_node(cfg: Settings) -> dict[str, Any]:
-    """The logger's settings, without the sinks that are switched off, and with a group for Weights & Biases."""
-    switched_off = {} if cfg.log_save_tb else {"tensorboard": None}
-    switched_off |= {} if cfg.log_save_wandb else {"wandb": None}
-    sinks = cfg.logger["sinks"] | switched_off
-    wandb = sinks.get("wandb")
-    if wandb and wandb.get("group", "") is None:
-        sinks["wandb"] = wandb | {"group": name_of_group(dotted(dataclasses.asdict(cfg)))}
-    return cfg.logger | {"sinks": sinks}
-
-
 def _used(cfg: Settings, spec: EnvSpec, chosen: dict[str, Any]) -> dict[str, Any]:
-    """The settings with what was chosen here, and absolute names of files."""
+    """The settings with what was chosen here, absolute names of files, and the sinks that are on."""
     used = dataclasses.asdict(cfg) | chosen
+    is_off = {"tensorboard": not cfg.log_save_tb, "wandb": not cfg.log_save_wandb}
+    sinks = used["logger"]["sinks"]
+    sinks |= {name: None for name, off in is_off.items() if off}
+    if sinks.get("wandb") and sinks["wandb"].get("group", "") is None:
+        sinks["wandb"]["group"] = name_of_group(dotted(dataclasses.asdict(cfg)))
     used["agent"] = {"name": cfg.agent["name"], **spec.agent_arguments(), **used["agent"]}
     if cfg.seed_policy not in ("agent", "uniform"):
         used["seed_policy"] = str(Path(cfg.seed_policy).resolve())

@@ -58,11 +58,10 @@ class EnvSpec(NamedTuple):
         parts |= {"obs_groups": list(obs.groups)} if obs.groups else {}
         return {"obs_dim": self.obs_dim, **parts, "action_dim": self.action_dim, "action_range": [*self.action_range]}
 
+    def uniform_policy(self, seed: int) -> UniformPolicy:
+        """The policy that draws from all actions alike."""
+        return UniformPolicy(self.action_dim, self.action_range, seed, self.num_actions is not None)
+
     def zero_obs(self) -> np.ndarray:
         """Returns an observation of zeros: uint8 with images, float32 otherwise."""
         return np.zeros(self.obs_shape, self.obs.dtype)
-
-
-def uniform_policy(spec: EnvSpec, seed: int) -> UniformPolicy:
-    """The policy that draws from all actions alike."""
-    return UniformPolicy(spec.action_dim, spec.action_range, seed, spec.num_actions is not None)

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from multiprocessing import parent_process
 from typing import Any, get_args
 
 import gymnasium as gym
@@ -16,6 +17,7 @@ from physics import tasks
 from run import machine
 from run.env_spec import EnvSpec
 from run.evaluation.evaluator import MakeEnv
+from settings.operating_system import usable_cpus
 from settings.schema import ONLY_IN, Place, Settings
 from utils import EnvError, UserError
 
@@ -25,16 +27,13 @@ PLACES: tuple[Place, ...] = get_args(Place)
 def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
     """Chooses an OpenGL and then imports the environments.
 
-    Args:
-        films: whether videos are wanted.
-
     Returns:
         The module `envs.make`, and whether the run's environment can be rendered.
 
     Raises:
         UserError: for a run from pixels where nothing renders.
     """
-    env_module, has_opengl = machine.import_envs(machine.wants_opengl(cfg.env, films or cfg.from_pixels))
+    env_module, has_opengl = machine.import_envs(films or cfg.from_pixels, cfg.env)
     renders = not env_module.is_simulator(cfg.env) and (has_opengl or not env_module.needs_opengl(cfg.env))
     if cfg.from_pixels and not renders:
         raise UserError(
@@ -83,9 +82,13 @@ def may_step_elsewhere(cfg: Settings) -> bool:
     return not cfg.from_pixels or in_processes(cfg) or in_software
 
 
-def why_not_batched(cfg: Settings) -> str:
-    """Why worlds side by side (see physics/) cannot serve these settings; "" if they can."""
-    is_warp = cfg.physics == "warp"
+def is_batched(cfg: Settings) -> bool:
+    """Resolves `physics`: whether worlds side by side (see physics/) serve these settings.
+
+    Raises:
+        UserError: where `batched` or `warp` is asked for and cannot serve.
+    """
+    is_warp, legacy_step = cfg.physics == "warp", cfg.env_kwargs.get("legacy_step", True)
     obstacles = {
         "it serves tasks of the Control Suite": cfg.env not in SUITE_TASKS,
         "it does not serve this task": cfg.env in SUITE_TASKS and not tasks.find(*SUITE_TASKS[cfg.env]),
@@ -95,23 +98,12 @@ def why_not_batched(cfg: Settings) -> str:
         "frame_stack is of one environment's observations": cfg.frame_stack not in ("auto", 1),
         "obs_groups are of one environment's observations": bool(cfg.obs_groups),
         "info_keys are of one environment's info": cfg.info_keys not in ({}, AUTO_INFO_KEYS),
-        "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not cfg.env_kwargs.get(
-            "legacy_step", True
-        ),
+        "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not legacy_step,
         f"action_repeat={cfg.action_repeat} holds actions": is_warp and cfg.action_repeat != 1,
         f"of its tasks it serves {', '.join(tasks.on_device())}": is_warp and cfg.env not in tasks.on_device(),
         "mujoco-warp is missing; pip install -e '.[warp]'": is_warp and find_spec("mujoco_warp") is None,
     }
-    return next((reason for reason, applies in obstacles.items() if applies), "")
-
-
-def is_batched(cfg: Settings) -> bool:
-    """Resolves `physics`.
-
-    Raises:
-        UserError: where `batched` or `warp` is asked for and cannot serve.
-    """
-    reason = why_not_batched(cfg)
+    reason = next((reason for reason, applies in obstacles.items() if applies), "")
     if cfg.physics in ("batched", "warp") and reason:
         raise UserError(f"physics={cfg.physics}: {reason} (env={cfg.env}); choose auto or suite")
     return cfg.physics != "suite" and not reason
@@ -119,12 +111,7 @@ def is_batched(cfg: Settings) -> bool:
 
 @dataclass(frozen=True)
 class SuiteMaker:
-    """Makes environments of a task of the suite: one, or worlds side by side.
-
-    Attributes:
-        make_env: makes one.
-        name: the task's.
-    """
+    """Makes environments of a task of the suite: one by `make_env`, or worlds side by side."""
 
     make_env: MakeEnv
     name: str
@@ -137,7 +124,8 @@ class SuiteMaker:
         env, make_task = self.make_env(render), tasks.of(self.name)
         from physics.worlds import Worlds  # imports mujoco, as the environment did after the choice of an OpenGL
 
-        return Worlds(env, make_task, self.name, count, threads or machine.threads_for_physics())
+        is_helper = machine.PARENT in os.environ or parent_process() is not None  # beside other processes that compute
+        return Worlds(env, make_task, self.name, count, threads or (1 if is_helper else usable_cpus()))
 
     def on_device(self, cfg: Settings) -> Any:
         """Returns the run's training environments as tensors on its device: physics.warp_worlds.WarpWorlds."""
@@ -155,7 +143,7 @@ def make_train_envs(cfg: Settings) -> Any:
     Raises:
         UserError: if they cannot be made, or keys do not go with a simulator.
     """
-    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, cfg.from_pixels))
+    env_module, _ = machine.import_envs(cfg.from_pixels, cfg.env)
     if env_module.is_simulator(cfg.env, cfg.num_envs):
         return _simulator_maker(cfg, env_module, "training")(cfg.num_envs, first_steps=cfg.stagger_steps)
     make_env = env_maker(cfg, "training")
@@ -178,33 +166,22 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
         films: whether anything will be rendered in this process (see run.machine.import_envs).
         human: whether the environment, which is no task of the suite, draws itself in a window.
     """
-    env_module, _ = machine.import_envs(machine.wants_opengl(cfg.env, films or cfg.from_pixels))
+    env_module, _ = machine.import_envs(films or cfg.from_pixels, cfg.env)
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
     stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
     pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
     common = _common(cfg, place)
     if cfg.action_bounds is not None:
         common["wrappers"].append(partial(env_module.BoundedActions, bounds=cfg.action_bounds))
-    make_env: Any = partial(
-        env_module.make_env,
-        cfg.env,
-        cfg.seed,
-        cfg.action_repeat,
-        pixels=pixels,
-        human=human,
-        **common,
-    )
+    options = {"pixels": pixels, "human": human, **common}
+    make_env: Any = partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat, **options)
     if env_module.is_simulator(cfg.env):
         make_env.worlds = _simulator_maker(cfg, env_module, place)
     return SuiteMaker(make_env, cfg.env) if is_batched(cfg) else make_env
 
 
 def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
-    """What makes a simulator, given its number of worlds.
-
-    Raises:
-        UserError: for keys that change single environments.
-    """
+    """What makes a simulator, given its number of worlds; raises UserError for keys that change single environments."""
     for key, value, needed in (
         ("async_envs", cfg.async_envs, False),
         ("from_pixels", cfg.from_pixels, False),
@@ -218,22 +195,8 @@ def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
 
 def _common(cfg: Settings, place: Place) -> dict[str, Any]:
     """The arguments that make an environment or a simulator for a purpose."""
-    wrappers = [_wrapper(node) for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
+    nodes = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
+    wrappers = [
+        instantiate({key: value for key, value in node.items() if key != ONLY_IN}, _convert_="all") for node in nodes
+    ]
     return {"kwargs": dict(cfg.env_kwargs), "wrappers": wrappers, "info_keys": dict(cfg.info_keys)}
-
-
-def restarts(cfg: Settings, envs: Any) -> str:
-    """A line for a simulator whose state is not saved; "" for others."""
-    if not getattr(envs, "restarts", False) or not cfg.checkpoint_frequency:
-        return ""
-    return f"env={cfg.env}: it has no state_dict and load_state_dict, so a resumed run begins its episodes anew"
-
-
-def is_as_registered(cfg: Settings) -> bool:
-    """Whether an evaluation's rewards are those of the task that goes by that name."""
-    return not any(node.get(ONLY_IN) != "training" for node in cfg.env_wrappers)
-
-
-def _wrapper(node: dict[str, Any]) -> Any:
-    """A factory that wants an environment."""
-    return instantiate({key: value for key, value in node.items() if key != ONLY_IN}, _convert_="all")

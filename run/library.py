@@ -32,7 +32,7 @@ from replay_buffer import nbytes
 from run import machine
 from run.agents import require_kind
 from run.data.buffers import BUFFER_METHODS, GRAPH_METHODS
-from run.env_spec import EnvSpec, uniform_policy
+from run.env_spec import EnvSpec
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
@@ -58,7 +58,7 @@ class TrainResult:
         steps: environment steps, summed over the environments.
         episodes: number of finished episodes.
         last_return: mean return of the last evaluation; nan without an evaluator.
-        replay_buffer: the replay buffer, for a later call.
+        replay_buffer: for a later call.
     """
 
     steps: int
@@ -77,9 +77,6 @@ def shapes(env: gym.Env, device: str = "auto") -> dict[str, Any]:
 
     Returns:
         `obs_dim`, `action_dim`, `action_range` and `device`.
-
-    Raises:
-        UserError: if an agent cannot use its observations or actions, or the device does not exist.
     """
     return _spec_of(adapt(env, _name(env))).agent_arguments() | {"device": machine.resolve_device(device)}
 
@@ -171,9 +168,10 @@ def train(
             saved_step = progress.step
             checkpoint(saved_step)
 
-    seed_policy = uniform_policy(spec, seed)
     batches: Any = SimpleNamespace(batches=replay_buffer, offline=replay_buffer)
-    parts = LoopParts(envs, agent, seed_policy, NStep(1), replay_buffer, batches, may_step_in_thread=False)
+    parts = LoopParts(
+        envs, agent, spec.uniform_policy(seed), NStep(1), replay_buffer, batches, may_step_in_thread=False
+    )
     Loop(parts, logger, progress, evaluations, stopping, save_once).run()
     return TrainResult(progress.step, progress.episode, progress.last_return, replay_buffer)
 

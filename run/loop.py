@@ -26,11 +26,8 @@ class LoopParts:
     """What the loop works with.
 
     Attributes:
-        envs: for training, stepped together (see envs/processes.py).
-        agent: acts and learns.
         seed_policy: acts for the first `num_seed_steps`.
         n_step: makes the replay buffer's rows of the steps.
-        replay_buffer: stores transitions.
         data: what updates draw batches from.
         may_step_in_thread: whether the environments may step while updates run.
     """
@@ -48,11 +45,6 @@ class Loop:
     """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when it is due.
 
     Args:
-        parts: what it works with.
-        logger: takes metrics.
-        progress: counts steps, and says what is due.
-        evaluations: evaluates the agent.
-        stopping: whether a signal asked the run to stop.
         save: saves the run; its argument is whether the run has ended.
     """
 
@@ -67,9 +59,8 @@ class Loop:
     ):
         self.plan = progress.plan
         self.envs = parts.envs
-        self.stepping = Stepping(
-            parts.envs, getattr(parts.agent, "execution", None) if parts.may_step_in_thread else None
-        )
+        execution = getattr(parts.agent, "execution", None) if parts.may_step_in_thread else None
+        self.stepping = Stepping(parts.envs, execution)
         self.agent = parts.agent
         self.seed_policy = parts.seed_policy
         self.n_step = parts.n_step
@@ -94,12 +85,10 @@ class Loop:
         Raises:
             RunError: for an action, observation, reward or loss that is not finite.
         """
-        total, done = self.plan.num_train_steps, self.progress.step
-        is_shown = sys.stderr.isatty()
+        total, done, is_hidden = self.plan.num_train_steps, self.progress.step, not sys.stderr.isatty()
         # "1.00M/1.00M" and a short text behind it leave room for the bar itself in 80 columns.
-        with tqdm(
-            total=total, initial=done, unit=" steps", unit_scale=True, dynamic_ncols=True, disable=not is_shown
-        ) as bar:
+        looks: Any = {"unit": " steps", "unit_scale": True, "dynamic_ncols": True}
+        with tqdm(total=total, initial=done, disable=is_hidden, **looks) as bar:
             return self._train(obs, bar) and self._finish(bar)
 
     def _train(self, obs: np.ndarray | None, bar: "tqdm[NoReturn]") -> bool:
@@ -145,7 +134,7 @@ class Loop:
     def _update_offline(self) -> int:
         """One update on what was preloaded, while the environments wait; returns the steps that it counts as."""
         self.agent.update(self.data.offline, self.logger, self.progress.step)
-        steps = self.progress.count_offline()
+        steps = self.progress.advance(1)
         if self.progress.step % OFFLINE_ROW_STEPS == 0:
             require_finite_losses(self.logger.dump(self.progress.step, ty="train"))
         if self.progress.checkpoint_due:

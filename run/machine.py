@@ -2,7 +2,6 @@
 
 import os
 import time
-from multiprocessing import parent_process
 from typing import Any
 
 import torch
@@ -18,20 +17,24 @@ from utils import UserError
 # in the actor, 2 forward and 2 backward in the critics.
 MATMULS_PER_UPDATE = 16
 PARENT = "ENDS_WITH_PROCESS"  # environment variable of a pool with a run on every core: a run ends with this process
-STEPS_WORTH_A_PROCESS = 10_000  # a shorter run gains nothing from evaluating in the background
 
 
 def notes(cfg: Settings, device: torch.device, renders: bool) -> list[str]:
     """Lines to print when a run begins: what this machine cannot do, or only slowly."""
-    no_videos = opengl.NO_OPENGL if cfg.save_video and not renders else ""
-    return [note for note in (no_videos, _speed_note(cfg, device), _bf16_note(cfg, device)) if note]
-
-
-def _speed_note(cfg: Settings, device: torch.device) -> str:
-    """What to expect where a CPU gets a GPU's work, from the time of the matmuls that dominate an update."""
+    lines = [opengl.NO_OPENGL] if cfg.save_video and not renders else []
     batch_size, width = cfg.agent.get("batch_size", 0), cfg.agent.get("critic", {}).get("hidden_dim", 0)
-    if device.type != "cpu" or batch_size * width**2 < 2**27:
-        return ""
+    if device.type == "cpu" and batch_size * width**2 >= 2**27:
+        lines.append(_slow_on_a_cpu(cfg, batch_size, width))
+    if device.type == "cpu" and width and cfg.precision == "bf16" and (ratio := bf16_time_ratio(batch_size, width)) > 1:
+        lines.append(
+            f"precision=bf16: at this run's sizes this CPU takes {ratio:.1f} times as long for a matmul as with "
+            "precision=fp32."
+        )
+    return lines
+
+
+def _slow_on_a_cpu(cfg: Settings, batch_size: int, width: int) -> str:
+    """What to expect where a CPU gets a GPU's work, from the time of the matmuls that dominate an update."""
     if cfg.agent.get("encoder"):
         return "This agent is made for a GPU: expect seconds for each decision. preset=pixels_cpu is made for a CPU."
     x, weight = torch.zeros(batch_size, width), torch.zeros(width, width)
@@ -102,25 +105,6 @@ def bf16_time_ratio(batch_size: int, width: int) -> float:
     return min(seconds[torch.bfloat16]) / min(seconds[torch.float32])
 
 
-def _bf16_note(cfg: Settings, device: torch.device) -> str:
-    """By how much precision=bf16 makes this CPU slower; "" where it does not."""
-    width = cfg.agent.get("critic", {}).get("hidden_dim", 0)
-    if cfg.precision != "bf16" or device.type != "cpu" or not width:
-        return ""
-    time_ratio = bf16_time_ratio(cfg.agent["batch_size"], width)
-    if time_ratio <= 1:
-        return ""
-    return (
-        f"precision=bf16: at this run's sizes this CPU takes {time_ratio:.1f} times as long for a matmul as with "
-        "precision=fp32."
-    )
-
-
-def has_time_for_background(cfg: Settings, device: torch.device) -> bool:
-    """Returns whether evaluating in the background pays: there is a free core, and the run is long enough."""
-    return has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
-
-
 def has_free_core(device: torch.device) -> bool:
     """Returns whether the updates leave a core free.
 
@@ -131,26 +115,17 @@ def has_free_core(device: torch.device) -> bool:
     return PARENT not in os.environ and usable_cpus() > torch.get_num_threads()
 
 
-def threads_for_physics() -> int:
-    """Returns how many threads may step worlds side by side: one in a process beside others that compute."""
-    return 1 if PARENT in os.environ or parent_process() is not None else usable_cpus()
-
-
-def wants_opengl(env: str, films: bool) -> bool:
-    """Returns whether something will be rendered; quadruped_escape renders its terrain when it is built."""
-    return films or env == "quadruped_escape"
-
-
-def import_envs(renders: bool) -> tuple[Any, bool]:
+def import_envs(films: bool, *tasks: str) -> tuple[Any, bool]:
     """Chooses an OpenGL backend and imports the environments.
 
     Args:
-        renders: whether anything will be rendered.
+        films: whether anything will be rendered.
+        tasks: those of the runs; quadruped_escape renders its terrain when it is built.
 
     Returns:
         The module `envs.make`, and whether rendering works.
     """
-    has_opengl = opengl.choose(renders)
+    has_opengl = opengl.choose(films or "quadruped_escape" in tasks)
     from envs import make  # after the choice, which dm_control reads when it is imported
 
     return make, has_opengl

@@ -14,11 +14,9 @@ COPIES = 4  # of a weight: the weight, its gradient and Adam's two averages
 
 
 class WeightLimit(DispatchMode):
-    """Within it, a tensor with which all new ones would have more numbers than the limit is not created.
+    """Within it, a tensor with which all new ones would have more than `most` numbers is not created.
 
-    Args:
-        most: the limit, in numbers.
-        message: of the UserError, which ends with the number asked for.
+    The message of the UserError ends with the number asked for.
     """
 
     def __init__(self, most: int, message: str):

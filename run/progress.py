@@ -32,11 +32,7 @@ class Plan:
         return cls(**{field.name: getattr(cfg, field.name) for field in fields(cls)})
 
     def note_if_no_update(self, updates_from: int) -> None:
-        """Prints a line if the run would end without an update.
-
-        Args:
-            updates_from: as for Progress.
-        """
+        """Prints a line if the run would end without an update; `updates_from` as for Progress."""
         if self.offline_updates:
             return
         last = self.num_train_steps - self.num_envs * self.action_repeat  # the step of the last decision
@@ -52,21 +48,20 @@ class Plan:
         print(f"No update is to be expected within {self.num_train_steps} steps: {why}.", flush=True)
 
 
+COUNTS = ("step", "episode", "bursts", "updates_made", "updates_from", "last_eval_step")
+RESULTS = ("evaluation_due", "last_return", "best_return", "best_score", "solved_step")
+
+
 class Progress:
     """A run's counters, and its unfinished training episodes.
 
     Args:
-        plan: length and frequencies of the run.
         updates_from: number of transitions in the replay buffer before the first update.
 
     Attributes:
-        plan: see above.
         step: environment steps, summed over the environments.
         episode: number of finished training episodes.
         episode_reward, episode_length: (num_envs,), of the unfinished episodes; lengths in environment steps.
-        updates_from: see above.
-        evaluation_due: whether an evaluation is due.
-        checkpoint_due: whether a checkpoint is due after the newest step.
         last_eval_step: step of the newest evaluation; 0 before the first.
         last_return: mean return of the newest evaluation that has a result; nan before the first.
         best_return: the mean return of the best evaluation so far; None before the first.
@@ -76,9 +71,6 @@ class Progress:
 
     def __init__(self, plan: Plan, updates_from: int):
         self.plan = plan
-        self._num_envs = plan.num_envs
-        self._update_every = plan.update_every
-        self._updates_per_step = plan.updates_per_step
         self._evaluations = Every(plan.eval_frequency)
         self._checkpoints = Every(plan.checkpoint_frequency)
         self.step = 0
@@ -86,8 +78,8 @@ class Progress:
         self.episode_reward = np.zeros(plan.num_envs)
         self.episode_length = np.zeros(plan.num_envs, int)
         self._episode_started_s = np.zeros(plan.num_envs)
-        self._bursts = 0
-        self._updates_made = 0
+        self.bursts = 0
+        self.updates_made = 0
         self.updates_from = updates_from
         self.evaluation_due = False
         self.checkpoint_due = False
@@ -104,24 +96,18 @@ class Progress:
         self._episode_started_s[which] = time.perf_counter()
 
     def count(self, rewards: np.ndarray, repeats: np.ndarray) -> int:
-        """Counts one step of the training loop.
+        """Counts one step of the training loop; returns the environment steps, summed over the environments.
 
         Args:
             rewards: (num_envs,).
             repeats: (num_envs,), the number of environment steps that each action was held for.
-
-        Returns:
-            The number of environment steps, summed over the environments.
         """
         self.episode_reward += rewards
         self.episode_length += repeats
-        return self._count(int(repeats.sum()))
+        return self.advance(int(repeats.sum()))
 
-    def count_offline(self) -> int:
-        """Counts an offline update as one step, so that evaluations and checkpoints become due; returns 1."""
-        return self._count(1)
-
-    def _count(self, steps: int) -> int:
+    def advance(self, steps: int) -> int:
+        """Counts steps, so that evaluations and checkpoints become due; returns their number."""
         self.step += steps
         self.evaluation_due |= self._evaluations(self.step)
         self.checkpoint_due = self._checkpoints(self.step)
@@ -150,16 +136,13 @@ class Progress:
 
         A burst of updates is due every `update_every` transitions, with `updates_per_step` updates per transition.
         Fractions add up over the bursts.
-
-        Args:
-            num_transitions: transitions so far.
         """
-        every = self._update_every
-        self._bursts += num_transitions // every - (num_transitions - self._num_envs) // every
-        made_before = self._updates_made
+        every = self.plan.update_every
+        self.bursts += num_transitions // every - (num_transitions - self.plan.num_envs) // every
+        made_before = self.updates_made
         # The sum over all bursts is rounded down, not each burst; 1e-9 is for sums that floats put just below a number.
-        self._updates_made = math.floor(self._bursts * every * self._updates_per_step + 1e-9)
-        return self._updates_made - made_before
+        self.updates_made = math.floor(self.bursts * every * self.plan.updates_per_step + 1e-9)
+        return self.updates_made - made_before
 
     def evaluation_begun(self) -> None:
         """Notes that the evaluation at this step has begun, so that it is no longer due."""
@@ -186,38 +169,23 @@ class Progress:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns plain values; of an episode its age, and not when it began, as another process has another clock."""
-        return {
-            "step": self.step,
-            "episode": self.episode,
+        return {name: getattr(self, name) for name in (*COUNTS, *RESULTS)} | {
             "episode_reward": self.episode_reward.tolist(),
             "episode_length": self.episode_length.tolist(),
             "episode_age_s": (time.perf_counter() - self._episode_started_s).tolist(),
-            "bursts": self._bursts,
-            "updates_made": self._updates_made,
-            "updates_from": self.updates_from,
             "evaluations": self._evaluations.state_dict(),
-            "evaluation_due": self.evaluation_due,
-            "last_eval_step": self.last_eval_step,
-            "last_return": self.last_return,
-            "best_return": self.best_return,
-            "best_score": self.best_score,
-            "solved_step": self.solved_step,
             "checkpoints": self._checkpoints.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state. Raises ValueError if it is not one that `state_dict` returned."""
-        names = ("step", "episode", "bursts", "updates_made", "updates_from", "last_eval_step")
-        counts = {name: require_count(state[name], name) for name in names}
-        self.step, self.episode = counts["step"], counts["episode"]
+        for name in COUNTS:
+            setattr(self, name, require_count(state[name], name))
         self.episode_reward = self._of_each(state, "episode_reward", float)
         self.episode_length = self._of_each(state, "episode_length", int)
         self._episode_started_s = time.perf_counter() - self._of_each(state, "episode_age_s", float)
-        self._bursts, self._updates_made = counts["bursts"], counts["updates_made"]
-        self.updates_from = counts["updates_from"]
         self._evaluations.load_state_dict(state["evaluations"])
         self.evaluation_due = bool(state["evaluation_due"])
-        self.last_eval_step = counts["last_eval_step"]
         self.last_return = float(state["last_return"])
         best_return, solved_step = state["best_return"], state["solved_step"]
         self.best_return = None if best_return is None else float(best_return)
@@ -227,6 +195,6 @@ class Progress:
 
     def _of_each(self, state: dict[str, Any], name: str, kind: type) -> np.ndarray:
         values = state[name]
-        if len(values) != self._num_envs or not all(type(value) is kind for value in values):
-            raise ValueError(f"{name} is not {self._num_envs} of {kind.__name__}")
+        if len(values) != self.plan.num_envs or not all(type(value) is kind for value in values):
+            raise ValueError(f"{name} is not {self.plan.num_envs} of {kind.__name__}")
         return np.array(values, kind)

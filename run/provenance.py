@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from files.reading import read_json
+from files.reading import json_or
 from files.writing import write_text
-from settings.operating_system import processor_name
+from settings.operating_system import of_processor
 
 FILE = "provenance.json"
 PACKAGES = ("torch", "numpy", "mujoco", "dm_control", "gymnasium")
@@ -25,18 +25,12 @@ GIT_TIMEOUT_S = 10
 class Provenance:
     """The entry of this process, written when it begins and again when it ends; a killed one has no end.
 
-    Entries of earlier processes stay. Nothing is read from the file but to keep them, and one that is no list of
-    entries, as a forger could leave, begins anew. A disk that cannot be written does not end a run.
-
-    Args:
-        folder: the run's.
-        device: of the agent.
-        step: environment steps of the run so far.
+    Entries of earlier processes stay. A disk that cannot be written does not end a run.
     """
 
     def __init__(self, folder: Path, device: torch.device, step: int):
         self._path = folder / FILE
-        self._earlier = _entries(self._path)
+        self._earlier: list[Any] = json_or(self._path, [])
         self._entry: dict[str, Any] = {
             "started": _now(),
             "ended": None,
@@ -48,7 +42,7 @@ class Provenance:
             # torch itself names its build, such as +cpu, which its metadata may lack.
             "packages": {name: _version(name) for name in PACKAGES} | {"torch": str(torch.__version__)},
             "system": platform.platform(),
-            "processor": processor_name(),
+            "processor": of_processor("model name") or platform.machine(),
             "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
             "threads": torch.get_num_threads(),
         }
@@ -62,14 +56,6 @@ class Provenance:
     def _write(self) -> None:
         with contextlib.suppress(OSError):
             write_text(self._path, json.dumps([*self._earlier, self._entry], indent=1) + "\n")
-
-
-def _entries(path: Path) -> list[Any]:
-    try:
-        entries = read_json(path)
-    except (OSError, ValueError):
-        return []
-    return entries if isinstance(entries, list) else []
 
 
 def _now() -> str:
@@ -94,9 +80,8 @@ def _commit(root: Path) -> dict[str, Any]:
 
     def git(*arguments: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
-        return subprocess.run(
-            command, env=environment, capture_output=True, check=True, timeout=GIT_TIMEOUT_S, text=True
-        ).stdout
+        options: dict[str, Any] = {"env": environment, "timeout": GIT_TIMEOUT_S, "text": True}
+        return subprocess.run(command, check=True, capture_output=True, **options).stdout
 
     try:
         git("ls-files", "--error-unmatch", str(Path("run") / Path(__file__).name))

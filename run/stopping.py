@@ -9,20 +9,13 @@ from os import _exit  # the original, while envs.errors replaces os._exit
 from types import FrameType
 from typing import Any, TypeVar
 
-from settings.operating_system import signals
-
 EXIT_INTERRUPTED, EXIT_SAVED = 130, 75  # 75 is EX_TEMPFAIL: run the same command again
 Result = TypeVar("Result")
 _UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expects SIGTERM to be ignored
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the run after its state was saved. Like Ctrl-C, it also ends a sweep.
-
-    Args:
-        message: one line.
-        exit_code: the exit code of the process.
-    """
+    """A signal ended the run after its state was saved. Like Ctrl-C, it also ends a sweep."""
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
@@ -40,14 +33,14 @@ class Interrupted(BaseException):
 class Stopping:
     """As a context manager, handles the signals that ask a run to stop.
 
-    Ctrl-C, SIGTERM and SIGUSR1 (SIGUSR2 under submitit) set `asked`; the loop then saves the run and returns. The
-    process exits at once on a second Ctrl-C, and if the run is not saved within the grace period.
+    Ctrl-C, SIGTERM and SIGUSR1 (SIGUSR2 under submitit) set `signal_number`; the loop then saves the run and returns.
+    The process exits at once on a second Ctrl-C, and if the run is not saved within the grace period.
 
     Args:
         grace_s: the grace period, in seconds after a cluster's signal.
 
     Attributes:
-        asked: the signal that was received; None so far.
+        signal_number: the signal that was received; None so far.
     """
 
     def __init__(self, grace_s: float):
@@ -58,9 +51,9 @@ class Stopping:
         self.signal_number: int | None = None
 
     def __enter__(self) -> "Stopping":
-        cluster_signals = signals("SIGUSR2") if _UNDER_SUBMITIT in os.environ else signals("SIGTERM", "SIGUSR1")
+        of_cluster = (signal.SIGUSR2,) if _UNDER_SUBMITIT in os.environ else (signal.SIGTERM, signal.SIGUSR1)
         if threading.current_thread() is threading.main_thread():  # Python handles no signals in other threads
-            self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *cluster_signals)}
+            self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *of_cluster)}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -108,7 +101,7 @@ class Stopping:
         """
         assert self.signal_number is not None
         handler = self._previous.get(self.signal_number)
-        if self.signal_number in signals("SIGUSR2") and callable(handler):
+        if self.signal_number == signal.SIGUSR2 and callable(handler):
             print(message, flush=True)
             try:
                 handler(self.signal_number, None)

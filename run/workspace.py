@@ -1,27 +1,32 @@
 """One run in its folder, from its parts to its end."""
 
 import contextlib
+import math
 import shlex
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 from agent.policy import Policy
 from envs.errors import error_with_place
-from files.writing import write_text
-from run.build import Parts, build, open_outputs
+from files.reading import read_bytes
+from files.writing import write_bytes, write_text
+from run.build import SEED_POLICY, Parts, background_evaluator, build
+from run.evaluation.background import make_evaluator
 from run.evaluation.evaluations import Evaluations, PrunedError
+from run.evaluation.evaluator import Evaluator
 from run.loop import Loop
 from run.progress import Plan, Progress
 from run.provenance import Provenance
-from run.saving import best
+from run.saving import best, checkpoint
 from run.saving import folder as run_folder
 from run.saving.state import SavedRun
 from run.stopping import Requeued, Stopped, Stopping
-from run.summary import summary
 from settings.schema import Settings
 from utils import EnvError, RunError, UserError, one_line
 
@@ -30,8 +35,6 @@ class Workspace:
     """One run in its folder: takes or builds its parts, trains (see run/loop.py), and reports how it ended.
 
     Args:
-        cfg: the checked settings.
-        work_dir: the run's folder.
         resume: continue from the folder's newest whole checkpoint.
         reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
         without: damaged parts to resume without (see run/saving/damaged.py).
@@ -77,35 +80,37 @@ class Workspace:
         print(f"Folder: {work_dir}", flush=True)
         for note in parts.notes:
             print(note)
-        outputs = open_outputs(cfg, parts, work_dir)
+        seed_policy = work_dir / SEED_POLICY
+        if cfg.seed_policy not in ("agent", "uniform") and not seed_policy.exists():
+            write_bytes(seed_policy, read_bytes(Path(cfg.seed_policy), inside=0))
         self.envs = parts.envs
         self.agent = parts.agent
         self.preloaded = parts.data
         self.replay_buffer = parts.replay_buffer
-        self.logger = outputs.logger
+        self.logger = instantiate(parts.used["logger"], _convert_="all")(log_dir=work_dir)
+        make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, parts.films)
+        # The project's own is made when it is needed; one of the user's may have a state to restore.
+        own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping(cfg.grace_s)
         plan = Plan.of(cfg)
         plan.note_if_no_update(parts.updates_from)
         self.progress = Progress(plan, parts.updates_from)
         self.evaluations = Evaluations(
             parts.agent,
-            outputs.make_evaluator,
-            outputs.logger,
+            (lambda: own_evaluator) if own_evaluator else make,
+            self.logger,
             self.progress,
             self.stopping,
-            outputs.background,
+            background_evaluator(cfg, parts, work_dir, own_evaluator),
             parts.solved_from,
             keep_best=self._keep_best if cfg.checkpoint_frequency else None,
             best_by=cfg.best_by,
         )
-        self.saved = SavedRun(cfg, work_dir, parts, outputs, self.progress, self.evaluations)
-        if resume:
-            obs = self.saved.restore(without, trusted)
-        else:
+        self.saved = SavedRun(cfg, work_dir, parts, self.logger, own_evaluator, self.progress, self.evaluations)
+        self._obs = self.saved.restore(without, trusted) if resume else None  # (num_envs, *obs_shape)
+        if not resume:
             parts.data.fill(parts.agent)
-            obs = None
-        self.provenance = Provenance(work_dir, parts.device, self.step)
-        self._obs = obs  # (num_envs, obs_dim), where the run goes on
+        self.provenance = Provenance(work_dir, parts.device, self.progress.step)
         write_text(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
         if not resume:
             self.logger.log_settings(parts.used)
@@ -127,11 +132,7 @@ class Workspace:
         return self.progress.last_return
 
     def run(self) -> float:
-        """Trains to the end, or until it is pruned.
-
-        Returns:
-            The mean return of the final evaluation.
-        """
+        """Trains to the end, or until it is pruned; returns the mean return of the final evaluation."""
         try:
             self._train()
         except KeyboardInterrupt as interrupt:
@@ -151,7 +152,7 @@ class Workspace:
 
                     self.lock.require_in_place()
                     plot.draw_run(self.work_dir)
-        return self.last_return
+        return self.progress.last_return
 
     def _train(self) -> None:
         pruned_at = None
@@ -164,7 +165,7 @@ class Workspace:
         self.logger.close()
         self.lock.require_in_place()
         step, is_pruned = (self.step, False) if pruned_at is None else (pruned_at, True)
-        run_folder.mark_finished(self.work_dir, step, self.last_return, self.progress.solved_step, is_pruned)
+        run_folder.mark_finished(self.work_dir, step, self.progress.last_return, self.progress.solved_step, is_pruned)
 
     def _save(self, is_last: bool) -> None:
         self.lock.require_in_place()
@@ -212,7 +213,7 @@ def train(
 
     Args:
         prune: see Evaluations.
-        summarises: whether to print the result, and what can be done with the run (see run/summary.py).
+        summarises: whether to print the result, and what can be done with the run.
         how: arguments of Workspace.
 
     Returns:
@@ -225,5 +226,21 @@ def train(
     finally:
         workspace.close()
     if summarises:
-        print("\n".join(summary(folder, workspace.step, last_return, workspace.progress.best_return)), flush=True)
+        print("\n".join(summary(folder, workspace.progress)), flush=True)
     return last_return
+
+
+def summary(folder: Path, progress: Progress) -> list[str]:
+    """Returns the last lines of a run: its result, its folder, and the commands that come next."""
+    result = f"{'Pruned' if run_folder.was_pruned(folder) else 'Finished'} at step {progress.step}"
+    if not math.isnan(progress.last_return):
+        result += f": return {progress.last_return:.1f}"
+    if progress.best_return is not None:
+        result += f"; best {progress.best_return:.1f}"
+        if (best_step := best.step_of(folder)) is not None:
+            result += f", at step {best_step}"
+    lines = [result, f"Folder:   {folder}"]
+    if checkpoint.newest_first(folder):  # neither command works without one
+        run = shlex.quote(str(folder))
+        lines += [f"Watch:    python evaluate.py {run} --view", f"Evaluate: python evaluate.py {run}"]
+    return lines

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from files.reading import read_text
-from settings import hydra_patch, resolvers  # noqa: F401  (registers them)
+from settings import hydra_patch, resolvers  # noqa: F401  (which patch Hydra, and register functions)
 from settings.keys import walk
 from settings.operating_system import usable_cpus
 from settings.schema import SUPPLIED, Settings, UnknownKeyError, check
@@ -36,18 +36,19 @@ EXTRAS = {  # extras of pyproject.toml, by the launcher's configuration that the
     "hydra/launcher/ray": "ray",
 }
 
-hydra_patch.install()
 
+def plain(config: DictConfig, resolve: bool = True) -> dict[str, Any]:
+    """Converts a composed configuration to Python values, without Hydra's own node.
 
-def plain(config: DictConfig) -> dict[str, Any]:
-    """Converts a composed configuration to resolved Python values, without Hydra's own node.
+    Args:
+        resolve: False leaves interpolations as text.
 
     Raises:
         UserError: for an interpolation that cannot be resolved.
     """
     job = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])  # type: ignore[misc]
     try:
-        values = OmegaConf.to_container(job, resolve=True, throw_on_missing=True)
+        values = OmegaConf.to_container(job, resolve=resolve, throw_on_missing=resolve)
         return {str(key): value for key, value in values.items()}  # type: ignore[union-attr]
     except OmegaConfBaseException as error:
         raise UserError(one_line(error)) from None
@@ -61,19 +62,17 @@ def parse(overrides: list[str]) -> list[Override]:
             config_loader = loader(overrides) if "glob(" in text else None
             (override,) = OverridesParser.create(config_loader).parse_overrides([text])
         except HydraException as error:
-            raise UserError(_unreadable(text, error)) from None
+            key, _, value = text.partition("=")
+            if not value.isascii() and key.isascii():
+                hint = f"such letters have to be in quotes, and these in the shell's: \"{key}='{value}'\""
+                raise UserError(f"{text}: {hint}") from None
+            reason = one_line(error).split(" See https")[0]
+            fault = reason if text in reason else f"{text}: {reason}"
+            raise UserError(f"{fault}; an override reads key=value") from None
         if not override.key_or_group:
             raise UserError(f"{text}: an override reads key=value")
         parsed.append(override)
     return parsed
-
-
-def _unreadable(text: str, error: HydraException) -> str:
-    key, _, value = text.partition("=")
-    if not value.isascii() and key.isascii():
-        return f"{text}: such letters have to be in quotes, and these in the shell's: \"{key}='{value}'\""
-    reason = one_line(error).split(" See https")[0]
-    return f"{reason if text in reason else f'{text}: {reason}'}; an override reads key=value"
 
 
 def as_folder(text: str) -> str:
@@ -132,17 +131,20 @@ def loader(overrides: Sequence[str] = ()) -> ConfigLoader:
 
 
 def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
-    """Composes a configuration, including Hydra's own node.
-
-    Raises:
-        UserError: for an unknown key, choice or file.
-    """
+    """Composes a configuration, including Hydra's own node; raises UserError for an unknown key, choice or file."""
     with _own_hydra():
         try:
             _require_choices(overrides)
             return compose(config_name, overrides, return_hydra_config=True)
         except MissingConfigException as error:
-            raise UserError(_missing_file(error, folders_of(overrides))) from None
+            name = str(error.missing_cfg_file)
+            if name in EXTRAS:
+                missing = f"{name.replace('er/', 'er=')}: not installed; pip install -e '.[{EXTRAS[name]}]'"
+                raise UserError(missing) from None
+            group, _, choice = name.rpartition("/")
+            names = ", ".join(path.stem for path in choices(group, folders_of(overrides)))
+            fault = f"{group or '--config-name'}={choice}: no such choice; there are {names}"
+            raise UserError(fault if names else one_line(error)) from None
         except HydraException as error:
             raise UserError(_composition_error(error, config_name, overrides)) from None
         except (OmegaConfBaseException, YAMLError) as error:
@@ -213,15 +215,6 @@ def _reason_in_preset(unknown: str, preset: Path, agent: str) -> str | None:
     node, _, key = unknown.rpartition(".")
     target = keys.get(f"{node}._target_")
     return target and f"it sets {node}._target_={target}, which does not have agent={agent}'s {key}"
-
-
-def _missing_file(error: MissingConfigException, folders: list[Path]) -> str:
-    name = str(error.missing_cfg_file)
-    if name in EXTRAS:
-        return f"{name.replace('er/', 'er=')}: not installed; pip install -e '.[{EXTRAS[name]}]'"
-    group, _, choice = name.rpartition("/")
-    names = ", ".join(path.stem for path in choices(group, folders))
-    return f"{group or '--config-name'}={choice}: no such choice; there are {names}" if names else one_line(error)
 
 
 def with_params(params: Mapping[Any, str] | None, overrides: list[str]) -> list[str]:

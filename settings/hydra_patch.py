@@ -70,9 +70,7 @@ def args_parser() -> ArgumentParser:
         del ArgumentParser._check_help  # type: ignore[attr-defined]
 
 
-def install() -> None:
-    """Patches Hydra in this process."""
-    ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_apply_overrides)  # type: ignore[method-assign]
-    ConfigLoaderImpl.get_group_options = _group_options  # type: ignore[method-assign]
-    hydra_utils.get_args_parser = args_parser
-    import_module("hydra.main").get_args_parser = args_parser  # type: ignore[attr-defined]  # its own reference
+ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_apply_overrides)  # type: ignore[method-assign]
+ConfigLoaderImpl.get_group_options = _group_options  # type: ignore[method-assign]
+hydra_utils.get_args_parser = args_parser
+import_module("hydra.main").get_args_parser = args_parser  # type: ignore[attr-defined]  # its own reference

@@ -73,14 +73,11 @@ def _keys(key_node: yaml.Node, value_node: yaml.Node, lines: list[str], prefix: 
     elif isinstance(value_node, yaml.MappingNode) and not value_node.flow_style:
         for child_key, child_value in value_node.value:
             yield from _keys(child_key, child_value, lines, name)
-    elif not _is_wiring(name, value_node):
-        yield Key(name, _default(value_node, lines), _comment(key_node, value_node, lines))
-
-
-def _is_wiring(name: str, value_node: yaml.Node) -> bool:
-    """Whether a key only connects others: `_partial_`, or a nested key whose value is another key."""
-    text = value_node.value if isinstance(value_node, yaml.ScalarNode) else ""
-    return name.endswith("._partial_") or ("." in name and re.fullmatch(r"\$\{[\w.]+\}", text) is not None)
+    else:
+        # A nested key whose value is another key only connects the two, as `_partial_` does.
+        is_key = isinstance(value_node, yaml.ScalarNode) and re.fullmatch(r"\$\{[\w.]+\}", value_node.value)
+        if not name.endswith("._partial_") and not ("." in name and is_key):
+            yield Key(name, _default(value_node, lines), _comment(key_node, value_node, lines))
 
 
 def _choices(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:

@@ -1,7 +1,7 @@
 """What differs between operating systems: CPUs, signals, processes, memory.
 
-Linux has all of them, macOS most, Windows too few to train on. The rest of the project uses these only through this
-file: a function whose feature is missing does nothing or says so.
+Linux has all of them, macOS most, and Windows, which `require_posix` refuses, too few to train on. A function whose
+feature is missing on macOS does nothing or says so.
 """
 
 import contextlib
@@ -31,21 +31,14 @@ def require_posix() -> None:
 
 
 def usable_cpus() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # macOS does not pin processes to cores
-
-
-def signals(*names: str) -> tuple[signal.Signals, ...]:
-    """Returns those of the named signals that this system has."""
-    return tuple(signal.Signals[name] for name in names if hasattr(signal, name))
+    """Returns the number of cores that this process may use; macOS does not pin processes to cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ignore_stop_signals() -> None:
     """Ignores Ctrl-C and a cluster's warning in a helper process: the training process handles them, still needs the
     helper's results, and ends it."""
-    for number in signals("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -66,21 +59,10 @@ def interrupt_blocked() -> Iterator[None]:
 
 
 def process_context(preload: list[str]) -> BaseContext:
-    """Returns a multiprocessing context that does not fork this process, which has threads and may use a GPU.
-
-    Args:
-        preload: modules that the fork server imports once for all processes.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
+    """Returns a multiprocessing context that does not fork this process, which has threads and may use a GPU; its fork
+    server imports the modules `preload` once for all processes."""
     multiprocessing.set_forkserver_preload(preload)
     return multiprocessing.get_context("forkserver")
-
-
-def lower_priority(by: int) -> None:
-    """Adds `by` to the nice value of this process, so that other processes run first."""
-    if hasattr(os, "nice"):
-        os.nice(by)
 
 
 def terminate_with_parent() -> None:
@@ -102,18 +84,9 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_MMAP_THRESHOLD, 2**25)  # the most it accepts
 
 
-def processor_vendor() -> str:
-    """Returns the processor's vendor as Linux names it, such as GenuineIntel; "" if that is not known."""
-    return _of_processor("vendor_id")
-
-
-def processor_name() -> str:
-    """Returns the processor's model where Linux names it, otherwise its architecture, such as arm64."""
-    return _of_processor("model name") or platform.machine()
-
-
 @cache
-def _of_processor(name: str) -> str:
+def of_processor(name: str) -> str:
+    """Returns what Linux says of the processor, such as its `vendor_id`; "" on another system."""
     if not _CPUINFO.exists():
         return ""
     lines = (line.partition(":") for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines())

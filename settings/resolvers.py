@@ -27,21 +27,15 @@ def smaller(a: Any, b: Any) -> Any:
 def discount_of_length(env: Any, env_kwargs: Any, action_repeat: Any) -> float:
     """clip(1 - 5 / T, 0.95, 0.995), T decisions in an episode: TD-MPC2's rule (arXiv 2310.16828), in SimBa and XQC.
 
-    Args:
-        env, env_kwargs, action_repeat: the values of these keys. Wrong ones give a discount, too: they are refused
-            where they are used.
+    The arguments are the values of these keys. Wrong ones give a discount, too: they are refused where they are used.
+    An episode has `env_kwargs.max_episode_steps`, or the limit that the id is registered with.
     """
     repeat = action_repeat if isinstance(action_repeat, int | float) and action_repeat >= 1 else 1
-    decisions = _episode_length(str(env), env_kwargs) / repeat
-    return min(max(1 - 5 / decisions, 0.95), 0.995)
-
-
-def _episode_length(env: str, env_kwargs: Any) -> int:
-    """Steps in an episode: `env_kwargs.max_episode_steps`, or the limit that the id is registered with."""
     length = env_kwargs.get("max_episode_steps") if hasattr(env_kwargs, "get") else None
     if length is None:
-        length = _registered_length(env)
-    return length if isinstance(length, int) and length > 0 else EPISODE_LENGTH
+        length = _registered_length(str(env))
+    decisions = (length if isinstance(length, int) and length > 0 else EPISODE_LENGTH) / repeat
+    return min(max(1 - 5 / decisions, 0.95), 0.995)
 
 
 def _registered_length(env: str) -> int | None:

@@ -11,7 +11,15 @@ from annotated_types import Ge, Gt, Le, Lt
 from hydra.utils import instantiate
 
 from settings.keys import walk
-from settings.signatures import alternatives, fit, interface_of, nearest, parameters, require_interface, schedule_values
+from settings.signatures import (
+    alternatives,
+    fit,
+    interface_of,
+    nearest,
+    parameters,
+    require_interface,
+    require_schedule,
+)
 from settings.types import (
     EnvWrapper,
     Execution,
@@ -119,12 +127,7 @@ class Settings:
 
 
 class UnknownKeyError(UserError):
-    """A key that no parameter takes.
-
-    Args:
-        message: one line.
-        key: the dotted key.
-    """
+    """A key that no parameter takes, by its dotted name."""
 
     def __init__(self, message: str, key: str):
         super().__init__(message)
@@ -133,9 +136,6 @@ class UnknownKeyError(UserError):
 
 def check(config: dict[str, Any]) -> Settings:
     """Checks every value of a resolved configuration against the signature that it will be passed to.
-
-    Args:
-        config: train.yaml as plain Python values, after all overrides.
 
     Returns:
         The settings, with integral floats such as 1e6 converted to ints.
@@ -171,7 +171,6 @@ def _check_call(target: Any, values: dict[str, Any], path: str, interface: Inter
 
     Args:
         path: the node's dotted key and a dot; "" for the top level.
-        interface: what the code requires of the target.
     """
     target_setting = f"{path}_target_={values.get('_target_')}"
     try:
@@ -196,7 +195,7 @@ def _check_call(target: Any, values: dict[str, Any], path: str, interface: Inter
             checked[key] = _check_value(known[key].hint, value, path + key)
 
     for key, parameter in known.items():
-        if key in values or not parameter.required:
+        if key in values or parameter.default is not inspect.Parameter.empty:
             continue
         if key not in supplied and key not in FROM_AGENT:
             raise UserError(f"{path}{key} is missing; it has no default")
@@ -211,12 +210,11 @@ def _unknown_key_hint(key: str, values: dict[str, Any], path: str, known: set[st
     hint = nearest(key, known, path)
     if "did you mean" in hint:
         return hint
-    hint = f"{values['_target_']} has {', '.join(sorted(known - supplied)) or 'no keys'}"
-    if path.rstrip(".").rpartition(".")[2].isdigit():  # an item of a list is always given as a whole
+    target, node = values["_target_"], path[:-1]
+    hint = f"{target} has {', '.join(sorted(known - supplied)) or 'no keys'}"
+    if node.rpartition(".")[2].isdigit():  # an item of a list is always given as a whole
         return hint
-    return (
-        f"{hint}; {path[:-1]}={{_target_: {values['_target_']}, …}}, given as a whole, replaces a node of another class"
-    )
+    return f"{hint}; {node}={{_target_: {target}, …}}, given as a whole, replaces a node of another class"
 
 
 def _check_value(hint: Any, value: Any, path: str) -> Any:
@@ -225,10 +223,11 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
             return _check_node(hint, value, path)
         if get_origin(hint) is dict and get_args(hint)[1] is not Any:
             item = get_args(hint)[1]
-            off = [
-                key for key, child in value.items() if not child and Factory in alternatives(item)
-            ]  # null, for nodes
-            return {k: None if k in off else _check_value(item, child, f"{path}.{k}") for k, child in value.items()}
+            takes_null = Factory in alternatives(item)
+            return {
+                key: None if takes_null and not child else _check_value(item, child, f"{path}.{key}")
+                for key, child in value.items()
+            }
     if Factory in alternatives(hint) and value is not None:
         raise UserError(
             f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
@@ -247,10 +246,8 @@ def _check_wrappers(nodes: list[Any]) -> list[dict[str, Any]]:
         path = f"env_wrappers.{index}"
         if not isinstance(node, dict) or "_target_" not in node:
             raise UserError(f"{path}={node}: a node goes here, {{_target_: my_package.MyWrapper, …}}")
-        arguments = dict(node)
-        place = {ONLY_IN: arguments.pop(ONLY_IN)} if ONLY_IN in node else {}
-        for value in place.values():
-            _check_value(Place, value, f"{path}.{ONLY_IN}")
+        place = {key: _check_value(Place, value, f"{path}.{key}") for key, value in node.items() if key == ONLY_IN}
+        arguments = {key: value for key, value in node.items() if key != ONLY_IN}
         checked.append(_check_value(EnvWrapper, {"_partial_": True, **arguments}, path) | place)
     return checked
 
@@ -264,7 +261,11 @@ def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
         _require_partial(node, path)
     checked = _check_call(_locate(node["_target_"], path), node, f"{path}.", interface_of(hint))
     if Schedule in accepts:
-        _check_schedule(hint, checked, path)
+        target = str(node["_target_"])
+        setting = f"{path}._target_={target}"
+        if target.startswith("agent.") and not target.startswith("agent.schedule."):
+            raise UserError(f"{setting}: no schedule; those here are in agent/schedule.py")
+        require_schedule(lambda: instantiate(checked, _convert_="all"), checked, hint, path, setting)
     return checked
 
 
@@ -273,20 +274,6 @@ def _accepts_node(kind: Any) -> bool:
     if get_origin(kind) is dict:
         return get_args(kind)[1] is Any
     return get_origin(kind) is Callable or kind is Any or (inspect.isclass(kind) and kind not in PLAIN)
-
-
-def _check_schedule(hint: Any, node: dict[str, Any], path: str) -> None:
-    """Builds a schedule and checks some of its values (see `schedule_values`)."""
-    target = str(node["_target_"])
-    if target.startswith("agent.") and not target.startswith("agent.schedule."):
-        raise UserError(f"{path}._target_={target}: no schedule; those here are in agent/schedule.py")
-    try:
-        values = schedule_values(instantiate(node, _convert_="all"), node)
-    except Exception as error:  # any exception of a user's class
-        reason = f"{type(error).__name__}: {one_line(error.__cause__ or error)}"
-        raise UserError(f"{path}._target_={target}: no schedule can be made of it ({reason})") from None
-    for step, value in values.items():
-        _check_value(hint, value, f"{path}, at step {step}, ")
 
 
 def _require_partial(node: dict[str, Any], path: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from settings.types import Interface
-from utils import UserError, leaves
+from utils import UserError, leaves, one_line
 
 _LATE_STEP = 10**12
 # A number is a valid label: experiment=1.
@@ -23,10 +23,6 @@ class Parameter(NamedTuple):
     hint: Any
     default: Any
     by_position: bool
-
-    @property
-    def required(self) -> bool:
-        return self.default is inspect.Parameter.empty
 
 
 def parameters(target: Any, with_hints: bool = True) -> dict[str, Parameter]:
@@ -79,7 +75,11 @@ def fit(hint: Any, value: Any) -> Any:
     if isinstance(value, bool) and (int in nested_types or float in nested_types) and bool not in nested_types:
         raise ValueError("a number goes here")
     try:
-        return _adapter(hint).validate_python(value)
+        adapter = _adapter(hint)
+    except TypeError:  # the hint is not hashable
+        adapter = _adapter.__wrapped__(hint)
+    try:
+        return adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         lengths = [len(get_args(kind)) for kind in nested_types if get_origin(kind) is tuple]
@@ -89,15 +89,8 @@ def fit(hint: Any, value: Any) -> Any:
         raise ValueError(message.replace("Input should", "it should").replace("Value error, ", "")) from None
 
 
-def _adapter(hint: Any) -> TypeAdapter[Any]:
-    try:
-        return _cached_adapter(hint)
-    except TypeError:  # the hint is not hashable
-        return TypeAdapter(hint, config=_CONFIG)
-
-
 @cache  # building an adapter takes longer than all the values it validates
-def _cached_adapter(hint: Any) -> TypeAdapter[Any]:
+def _adapter(hint: Any) -> TypeAdapter[Any]:
     return TypeAdapter(hint, config=_CONFIG)
 
 
@@ -129,14 +122,27 @@ def is_plain(hint: Any) -> bool:
     return kind is Literal or (kind in (list, tuple, dict, Union, UnionType) and all(map(is_plain, get_args(hint))))
 
 
-def schedule_values(schedule: Callable[[int], Any], arguments: Any) -> dict[int, Any]:
-    """Evaluates a schedule at step 0, at every step that its arguments name, and at a very late step.
+def require_schedule(make: Callable[[], Any], arguments: Any, hint: Any, key: str, setting: str) -> None:
+    """Builds a schedule, and checks its values at step 0, at every step that its arguments name, and at a late one.
 
-    Returns:
-        The values by step.
+    Args:
+        key, setting: for messages, the key and `key=value`.
+
+    Raises:
+        UserError: if it raises an exception, or a value does not fit the hint.
     """
     steps = [value for _, value in leaves(arguments) if isinstance(value, int) and 0 < value < _LATE_STEP]
-    return {step: schedule(step) for step in [0, *sorted(steps), _LATE_STEP]}
+    try:
+        schedule = make()
+        values = {step: schedule(step) for step in [0, *sorted(steps), _LATE_STEP]}
+    except Exception as error:  # any exception of a user's class
+        reason = f"{type(error).__name__}: {one_line(error.__cause__ or error)}"
+        raise UserError(f"{setting}: no schedule can be made of it ({reason})") from None
+    for step, value in values.items():
+        try:
+            fit(hint, value)
+        except ValueError as error:
+            raise UserError(f"{key}, at step {step}, ={value}: {error}") from None
 
 
 def interface_of(hint: Any) -> Interface | None:
@@ -177,8 +183,6 @@ def nearest(key: str, known: Iterable[str], path: str = "", otherwise: str = "")
     """Suggests similar keys, compared as a whole, else by their last part; or says where all keys are listed.
 
     Args:
-        key: the unknown key.
-        known: the valid keys.
         path: put in front of each suggestion.
         otherwise: the text if no key is similar.
     """

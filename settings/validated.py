@@ -9,15 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic.errors import PydanticUserError
 
-from settings.signatures import (
-    Parameter,
-    alternatives,
-    fit,
-    function_parameters,
-    nearest,
-    parameters,
-    schedule_values,
-)
+from settings.signatures import Parameter, alternatives, fit, function_parameters, nearest, parameters, require_schedule
 from settings.types import Schedule
 from utils import UserError, leaves, one_line
 
@@ -40,58 +32,39 @@ class Validated:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = _checked_init(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
 
 
 def checked(function: Function) -> Function:
-    """Decorates a function to check its arguments as the constructors of `Validated` do."""
+    """Decorates a function, or an `__init__`, to check its arguments as the constructors of `Validated` do."""
+    is_init = function.__name__ == "__init__"
 
-    @wraps(function)
+    @wraps(function)  # keeps signature, hints and docstring
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _checked_arguments(function, function, args, kwargs)
-        return function(*args, **kwargs)
+        called = type(args[0]) if is_init else function  # for messages
+        expected, has_keywords = _expected(function)
+        names = [name for name, parameter in expected.items() if parameter.by_position]
+        positional = zip(names, args, strict=False)  # Python itself refuses surplus and repeated arguments
+        fitted = [_fit(called, name, expected[name], value) for name, value in positional]
+        for name, value in kwargs.items():
+            if name in expected:
+                kwargs[name] = _fit(called, name, expected[name], value)
+            elif not has_keywords:
+                known = parameters(called, with_hints=False)
+                hint = nearest(name, known, otherwise=f"help({called.__name__}) lists them")
+                raise UserError(f"{called.__name__}: {name}={_shown(value)}: unknown key; {hint}")
+        return function(*fitted, *args[len(fitted) :], **kwargs)
 
     return wrapper  # type: ignore[return-value]
 
 
-def _checked_init(init: Callable[..., None]) -> Callable[..., None]:
-    @wraps(init)  # keeps signature, hints and docstring
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
-        args, kwargs = _checked_arguments(init, type(self), args, kwargs)
-        init(self, *args, **kwargs)
-
-    return wrapper
-
-
-def _checked_arguments(
-    function: Callable[..., Any], called: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Converts the arguments of a call to the function's hints.
-
-    Args:
-        function: the function, or the `__init__`.
-        called: the function, or the class, for messages.
-    """
-    expected, has_keywords = _expected(function, called is not function)
-    names = [name for name, parameter in expected.items() if parameter.by_position]
-    positional = dict(zip(names, args, strict=False))  # Python itself refuses surplus and repeated arguments
-    fitted = [_fit(called, name, expected[name], value) for name, value in positional.items()]
-    for name, value in kwargs.items():
-        if name in expected:
-            kwargs[name] = _fit(called, name, expected[name], value)
-        elif not has_keywords:
-            raise UserError(_unknown_keyword(called, name, value))
-    return (*fitted, *args[len(fitted) :]), kwargs
-
-
 @cache
-def _expected(function: Callable[..., Any], has_self: bool) -> tuple[dict[str, Parameter], bool]:
-    """The parameters without `self`, and whether there are `**keywords`."""
+def _expected(function: Callable[..., Any]) -> tuple[dict[str, Parameter], bool]:
+    """The parameters, and whether there are `**keywords`."""
     try:
-        declared, has_keywords = function_parameters(function)
+        return function_parameters(function)
     except (ValueError, TypeError, NameError):  # annotations that cannot be evaluated, which Python itself allows
         return {}, True
-    return dict(list(declared.items())[has_self:]), has_keywords
 
 
 def _fit(called: Callable[..., Any], name: str, parameter: Parameter, value: Any) -> Any:
@@ -100,47 +73,19 @@ def _fit(called: Callable[..., Any], name: str, parameter: Parameter, value: Any
         return value
     argument = f"{called.__name__}: {name}"
     try:
-        fitted = _fit_strictly(parameter.hint, value)
+        fitted = fit(parameter.hint, value)
+        if type(value) in (str, list, tuple):  # only a command line may give a number in quotes
+            for (_, before), (_, after) in zip(leaves(value), leaves(fitted), strict=False):
+                if isinstance(before, str) and isinstance(after, bool | int | float):
+                    raise ValueError("true or false goes here" if isinstance(after, bool) else "a number goes here")
     except (PydanticUserError, NameError, TypeError):  # pydantic cannot check this hint
         return value
     except ValueError as error:
         raise UserError(f"{argument}={_shown(value)}: {error}") from None
     if callable(value) and Schedule in alternatives(parameter.hint):
-        _check_schedule(parameter.hint, value, argument)
+        shown = f"{argument}={_shown(value)}"
+        require_schedule(lambda: value, getattr(value, "__dict__", {}), parameter.hint, argument, shown)
     return fitted if type(value) in _CONVERTED and isinstance(fitted, (*_CONVERTED, Path)) else value
-
-
-def _fit_strictly(hint: Any, value: Any) -> Any:
-    """As `fit`, but refuses a number in quotes, which only a command line may give."""
-    fitted = fit(hint, value)
-    if type(value) in (str, list, tuple):
-        for (_, before), (_, after) in zip(leaves(value), leaves(fitted), strict=False):
-            if isinstance(before, str) and isinstance(after, bool | int | float):
-                raise ValueError("true or false goes here" if isinstance(after, bool) else "a number goes here")
-    return fitted
-
-
-def _check_schedule(hint: Any, schedule: Schedule, argument: str) -> None:
-    """Checks some values of a schedule (see `schedule_values`)."""
-    try:
-        values = schedule_values(schedule, getattr(schedule, "__dict__", {}))
-    except Exception as error:  # any exception of a user's schedule
-        reason = f"{type(error).__name__}: {one_line(error)}"
-        raise UserError(f"{argument}={_shown(schedule)}: no schedule can be made of it ({reason})") from None
-    for step, value in values.items():
-        try:
-            fit(hint, value)
-        except ValueError as error:
-            raise UserError(f"{argument}, at step {step}, ={_shown(value)}: {error}") from None
-
-
-def _unknown_keyword(called: Callable[..., Any], name: str, value: Any) -> str:
-    try:
-        known = list(parameters(called))
-    except (ValueError, TypeError, NameError):
-        known = []
-    hint = nearest(name, known, otherwise=f"help({called.__name__}) lists them")
-    return f"{called.__name__}: {name}={_shown(value)}: unknown key; {hint}"
 
 
 def _shown(value: Any) -> str:

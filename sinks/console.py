@@ -50,14 +50,17 @@ class ConsoleSink(Sink):
         super().__init__(log_dir)
         self._columns = [_name(text) for text in columns if text not in self.ALWAYS]
         self._logged: set[str] = set()
-        self._header = ""
+        self._header: dict[str, str] = {}
         self._rows_since_header = 0
 
     def dump(self, group: str, row: Row, step: int) -> None:
         values = {column(key): value for key, value in row.items()} | {"step": step}
         self._logged |= values.keys()
         widths = self._widths()
-        self._print_header_if_due(widths)
+        header = {name: self._label(name).rjust(width) for name, width in widths.items()}
+        if header != self._header or self._rows_since_header >= HEADER_EVERY:
+            self._header, self._rows_since_header = header, 0
+            _write(" " * len("train"), header)
         cells = {name: _text(name, values[name]) for name in widths if name in values}
         padded = {name: cells.get(name, "").rjust(width) for name, width in widths.items()}
         after_return = next((name for name in widths if name not in self.ALWAYS), None)
@@ -65,7 +68,7 @@ class ConsoleSink(Sink):
             # An evaluation has no losses, so there is room for its spread.
             spread = f"± {_text('episode_reward_std', values['episode_reward_std'])}"
             padded[after_return] = spread.ljust(widths[after_return])
-        self._write(colored(f"{group:5}", self.COLORS[group]), padded)
+        _write(colored(f"{group:5}", self.COLORS[group]), padded)
         self._rows_since_header += 1
         sys.stdout.flush()
 
@@ -89,18 +92,12 @@ class ConsoleSink(Sink):
                 widths.popitem()
         return widths
 
-    def _print_header_if_due(self, widths: dict[str, int]) -> None:
-        labels = {name: self._label(name).rjust(width) for name, width in widths.items()}
-        header = "".join(labels.values())
-        if header != self._header or self._rows_since_header >= HEADER_EVERY:
-            self._header, self._rows_since_header = header, 0
-            self._write(" " * len("train"), labels)
-
     def _label(self, name: str) -> str:
         return self.LABELS.get(name, name.replace("_", " "))
 
-    def _write(self, group: str, cells: dict[str, str]) -> None:
-        tqdm.write(f"| {' | '.join([group, *cells.values()])}".rstrip(" |"))
+
+def _write(group: str, cells: dict[str, str]) -> None:
+    tqdm.write(f"| {' | '.join([group, *cells.values()])}".rstrip(" |"))
 
 
 def _text(name: str, value: float) -> str:

@@ -69,11 +69,7 @@ class CsvSink(Sink):
         return {path: fault for path, fault in faults.items() if fault}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Cuts the files back; a missing file begins anew.
-
-        Raises:
-            UserError: for a damaged file, before any file is cut.
-        """
+        """Cuts the files back; a missing file begins anew. A damaged one is refused before any file is cut."""
         for path, fault in self.lost(state).items():
             if path.exists():
                 raise UserError(f"{path}: {fault}")

@@ -23,20 +23,6 @@ DERIVED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replac
 REPEATS = {"agent.reward_scale": "reward_scale", "agent.augmentation.pad": "image_pad"}  # unless they are set
 
 
-def _chosen(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings without those that only connect components, or follow from others."""
-
-    def is_derived(key: str) -> bool:
-        repeats = key in REPEATS and values[key] == values.get(REPEATS[key])
-        return repeats or key in DERIVED or key.startswith(("logger.", "evaluator."))
-
-    return {
-        key: value
-        for key, value in values.items()
-        if not is_derived(key) and not key.rsplit(".", 1)[-1].startswith("_")
-    }
-
-
 @dataclass
 class _Constant:
     """A curve that has had one value so far: the steps of its first and its last point, and their times in seconds."""
@@ -94,7 +80,10 @@ class TensorBoardSink(Sink):
         # Without a list of columns, the page collects those of all runs and shows which of them differ.
         shown = {
             key: value if isinstance(value, bool | int | float) else str(value)
-            for key, value in _chosen(values).items()
+            for key, value in values.items()
+            if key not in DERIVED and not key.startswith(("logger.", "evaluator."))
+            if not key.rsplit(".", 1)[-1].startswith("_")  # which only connects components
+            if key not in REPEATS or value != values.get(REPEATS[key])
         }
         self._writer._get_file_writer().add_summary(hparams_pb(shown))
         self._writer.flush()

@@ -53,12 +53,9 @@ class WandbSink(Sink):
 
     Args:
         log_dir: the run's folder, whose name becomes the name of the run.
-        project: the project in Weights & Biases.
         entity: the team; None is the user's own account.
         mode: `offline` writes into the run's folder, for `wandb sync`; None is the value of WANDB_MODE, or online.
         group: runs of one group lie together, such as the seeds of a study; None is no group.
-        tags: words to filter runs by.
-        notes: a description of the run.
 
     Raises:
         UserError: if the package is missing, or Weights & Biases returns an error.
@@ -79,6 +76,7 @@ class WandbSink(Sink):
             os.environ.setdefault("WANDB_CACHE_DIR", str(log_dir))
         import wandb  # imported late: it takes a second
 
+        self._wandb = wandb
         id_file = log_dir / "wandb_id.txt"
         continues = id_file.exists()
         if not continues:
@@ -106,21 +104,15 @@ class WandbSink(Sink):
         self._run.log({**row, "step": step})
 
     def histogram(self, key: str, values: np.ndarray, step: int) -> None:
-        import wandb
-
         finite = values[np.isfinite(values)]
         if finite.size:
-            self._run.log({key: wandb.Histogram(np_histogram=np.histogram(finite, bins=64)), "step": step})
+            self._run.log({key: self._wandb.Histogram(np_histogram=np.histogram(finite, bins=64)), "step": step})
 
     def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
-        import wandb
-
-        self._run.log({key: wandb.Video(io.BytesIO(gif(frames, fps)), format="gif"), "step": step})
+        self._run.log({key: self._wandb.Video(io.BytesIO(gif(frames, fps)), format="gif"), "step": step})
 
     def image(self, key: str, image: np.ndarray, step: int) -> None:
-        import wandb
-
-        self._run.log({key: wandb.Image(image), "step": step})
+        self._run.log({key: self._wandb.Image(image), "step": step})
 
     def close(self) -> None:
         self._run.finish(exit_code=int(sys.exc_info()[0] is not None))  # marks the run as finished or failed

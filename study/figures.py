@@ -99,9 +99,8 @@ def draw_profiles(study: Study) -> Figure:
     figure, (panel,) = _grid(1, width=5.2, height=3.6)
     for profile in study.profiles:
         line_style = styles[profile.label]
-        linestyle = (0, line_style.dash) if line_style.dash else "-"
         panel.fill_between(TAUS, profile.low, profile.high, color=line_style.colour, alpha=0.18, linewidth=0)
-        panel.plot(TAUS, profile.value, color=line_style.colour, linestyle=linestyle, linewidth=1.6)
+        panel.plot(TAUS, profile.value, linewidth=1.6, **line_style.of_matplotlib)
     panel.set(title=f"{study.num_profile_tasks} tasks", xlim=(0, 1), ylim=(0, 1.03))
     panel.set(xlabel="tau, a share of the highest return (1000)", ylabel="share of runs above tau")
     panel.grid(alpha=0.3)
@@ -112,8 +111,7 @@ def draw_profiles(study: Study) -> Figure:
 def _draw_reference(panel: Axes, reference: Reference, line_style: LineStyle) -> None:
     panel.plot(
         *(reference.steps, reference.returns),
-        color=line_style.colour,
-        linestyle=(0, line_style.dash),
+        **line_style.of_matplotlib,
         linewidth=1.1,
         marker="" if len(reference.steps) > 1 else "D",  # a single point would be invisible
         markersize=4,
@@ -136,25 +134,14 @@ def _draw_average(panel: Axes, average: Average, line_style: LineStyle) -> None:
     marker = "o" if len(average.steps) <= 20 else ""
     padded = np.pad(fewer, 1)
     dotted = padded[:-2] | fewer | padded[2:]  # begins and ends at a point of the solid line
-    for mask, dash in ((~fewer, line_style.dash), (dotted, style.FEWER_RUNS)):
+    for mask, shown in ((~fewer, line_style), (dotted, LineStyle(colour, style.FEWER_RUNS))):
         if mask.any():
             values = np.where(mask, average.value, np.nan)
-            linestyle = (0, dash) if dash else "-"
-            panel.plot(
-                *(average.steps, values),
-                color=colour,
-                linestyle=linestyle,
-                linewidth=1.6,
-                marker=marker,
-                markersize=2.5,
-            )
+            panel.plot(average.steps, values, linewidth=1.6, marker=marker, markersize=2.5, **shown.of_matplotlib)
 
 
 def _handles(styles: dict[str, LineStyle]) -> list[Line2D]:
-    return [
-        Line2D([], [], color=line_style.colour, linestyle=(0, line_style.dash) if line_style.dash else "-", label=label)
-        for label, line_style in styles.items()
-    ]
+    return [Line2D([], [], label=label, **line_style.of_matplotlib) for label, line_style in styles.items()]
 
 
 def _add_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
@@ -166,7 +153,6 @@ def draw_run(folder: Path, references: Sequence[Reference] = (), target: Path | 
     """Draws what one run has logged so far: returns, losses, temperature, entropy, speed.
 
     Args:
-        folder: the run's folder.
         references: published curves on its task.
         target: path of the files without its suffix; by default `curves` in the run's folder.
 
@@ -181,10 +167,16 @@ def draw_run(folder: Path, references: Sequence[Reference] = (), target: Path | 
         run = Run(folder, load(folder / CONFIG_FILE))
         state = "" if run.finished else f", unfinished: evaluated at step {run.last_step} of {run.length}"
         figure.suptitle(f"{run.task}, {run.agent}, seed {run.seed}{state}")
-    _draw_returns(axes[0], train, evaluation, references)
-    for panel, column in zip(axes[1 + len(logged) :], infos, strict=True):
-        _draw_both(panel, column, train, evaluation)
+    _draw_both(axes[0], "episode_reward", train, evaluation)
+    styles = style.of_references([reference.label for reference in references])
+    for reference in references:
+        _draw_reference(axes[0], reference, styles[reference.label])
+    for panel, column in zip([axes[0], *axes[1 + len(logged) :]], ["return", *infos], strict=True):
+        if column in infos:
+            _draw_both(panel, column, train, evaluation)
         _label_axes(panel, column.removeprefix(INFO))
+        if panel.lines:
+            panel.legend(fontsize=7, frameon=False)
     for panel, (column, title, unit) in zip(axes[1 : 1 + len(logged)], logged, strict=True):
         panel.plot(*train[column], linewidth=0.9, color=style.COLOURS[0])
         if TARGETS.get(column) in train:
@@ -200,27 +192,12 @@ def info_columns(*logs: Columns) -> list[str]:
 
 
 def _draw_both(panel: Axes, column: str, train: Columns, evaluation: Columns) -> None:
-    """Draws a column of both logs."""
+    """Draws a column of both logs; of returns, also the range of an evaluation's episodes."""
+    blue = style.COLOURS[0]
     if column in train:
         panel.plot(*train[column], linewidth=0.6, color=style.GREYS[2], label="training episode")
     if column in evaluation:
-        values = evaluation[column]
-        panel.plot(*values, marker="o", markersize=2.5, color=style.COLOURS[0], label="evaluation, mean")
-    panel.legend(fontsize=7, frameon=False)
-
-
-def _draw_returns(panel: Axes, train: Columns, evaluation: Columns, references: Sequence[Reference]) -> None:
-    blue = style.COLOURS[0]
-    if "episode_reward" in train:
-        panel.plot(*train["episode_reward"], linewidth=0.6, color=style.GREYS[2], label="training episode")
-    if "episode_reward" in evaluation:
-        low, high = (evaluation.get(f"episode_reward_{end}") for end in ("min", "max"))
+        low, high = (evaluation.get(f"{column}_{end}") for end in ("min", "max"))
         if low and high:
             panel.fill_between(low[0], low[1], high[1], alpha=0.2, color=blue, linewidth=0, label="min to max")
-        panel.plot(*evaluation["episode_reward"], marker="o", markersize=2.5, color=blue, label="evaluation, mean")
-    styles = style.of_references([reference.label for reference in references])
-    for reference in references:
-        _draw_reference(panel, reference, styles[reference.label])
-    _label_axes(panel, "return")
-    if panel.lines:
-        panel.legend(fontsize=7, frameon=False)
+        panel.plot(*evaluation[column], marker="o", markersize=2.5, color=blue, label="evaluation, mean")

@@ -30,10 +30,7 @@ CONTENT_SECURITY_POLICY = (
 
 
 def html(study: Study, command: str = "") -> str:
-    """Returns the page.
-
-    Args:
-        command: that makes it, for its last line.
+    """Returns the page, whose last line has the command that makes it.
 
     Raises:
         UserError: if a log or a video cannot be read.
@@ -43,21 +40,23 @@ def html(study: Study, command: str = "") -> str:
     title = f"{len(study.runs)} run{'s' if len(study.runs) > 1 else ''}: {tasks}"
     differing = _differences(study, labels)
     videos = "".join(_video(run, labels[run.folder]) for run in study.runs)
+    pairs = tables.improvements(study)
+    escaped = [tuple(map(escape, row)) for row in pairs.rows]
     sections = [
         f"<h1>{escape(title)}</h1>",
         *(f"<p>{escape(note)}</p>" for note in study.notes),
         '<div id="legend"></div><div class="panels"></div>',
         TRAINING if len(study.runs) > 1 else "",
         f"<h2>Returns</h2>{_table(*_returns(study))}<p>{escape(tables.LEGEND)}</p>",
-        _improvements(study),
+        f"<h2>Probability of improvement</h2>{_table(pairs.columns, escaped)}" if escaped else "",
+        *(f"<p>{escape(text)}</p>" for text in tables.comparison_legends(study)),
         f"<h2>Settings that differ</h2>{differing}" if differing else "",
         f"<h2>Last videos</h2><div id='videos'>{videos}</div>" if videos else "",
         f"<h2>Runs</h2>{_runs(study, labels)}",
         f"<h2>Made with</h2>{made}" if (made := _provenance(study)) else "",
-        f"<footer>Written {datetime.now():%Y-%m-%d %H:%M} by <code>{escape(command)}</code></footer>"
-        if command
-        else "",
+        f"<footer>Written {datetime.now():%Y-%m-%d %H:%M} by <code>{escape(command)}</code></footer>" * bool(command),
     ]
+    data = json.dumps(_data(study), allow_nan=False).replace("<", "\\u003c")  # so no label can end the script
     css, script = (read_text(HERE / name, inside=0) for name in ("report.css", "report.js"))
     page = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -65,7 +64,7 @@ def html(study: Study, command: str = "") -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title><style>{css}</style></head><body>",
         *sections,
-        f'<script type="application/json" id="data">{_json(_data(study))}</script>',
+        f'<script type="application/json" id="data">{data}</script>',
         f"<script>{script}</script></body></html>",
     ]
     return "\n".join(page) + "\n"
@@ -83,22 +82,24 @@ def _data(study: Study) -> dict[str, Any]:
             curves.append(_curve(reference.label, study, 1.2, steps=reference.steps, values=reference.returns))
         panels.append(_panel(task, "return", curves))
     if study.profiles:
-        curves = [_profile_curve(profile, study) for profile in study.profiles]
+        steps = TAUS.tolist()
+        curves = [_curve(each.label, study, 2, steps=steps, **_with_band(each)) for each in study.profiles]
         title = f"performance profile over {study.num_profile_tasks} tasks"
         panels.append(_panel(title, "share of runs above tau", curves) | {"axis": "tau"})
     if len(study.runs) == 1:
         panels[0]["title"] += ": mean, and minimum to maximum of its episodes"
-        panels[0]["lines"][0] |= _episode_band(study.runs[0])
-        train = training.without_seeding(read(study.runs[0].folder / "train.csv"))
-        for column, title, unit in training.PANELS:
-            if column in train:
-                steps, values = train[column]
-                panels.append(_panel(title, unit, [_curve(study.labels[0], study, 1, steps=steps, values=values)]))
         evaluations = study.runs[0].evaluations
-        for column in info_columns(evaluations):
-            steps, values = evaluations[column]
-            title = f"{column.removeprefix(INFO)}, mean of an evaluation"
-            panels.append(_panel(title, "", [_curve(study.labels[0], study, 2, steps=steps, values=values)]))
+        for end in ("low", "high"):
+            if (column := f"episode_reward_{'min' if end == 'low' else 'max'}") in evaluations:
+                panels[0]["lines"][0][end] = evaluations[column][1]
+        train = training.without_seeding(read(study.runs[0].folder / "train.csv"))
+        single = [(train[column], title, unit, 1) for column, title, unit in training.PANELS if column in train]
+        single += [
+            (evaluations[column], f"{column.removeprefix(INFO)}, mean of an evaluation", "", 2)
+            for column in info_columns(evaluations)
+        ]
+        for (steps, values), title, unit, width in single:
+            panels.append(_panel(title, unit, [_curve(study.labels[0], study, width, steps=steps, values=values)]))
     panels_of = [panels] + ([_training_panels(study)] if len(study.runs) > 1 else [])
     legend = [
         {"label": label, "colour": line_style.colour, "dash": line_style.dash}
@@ -129,18 +130,8 @@ def _curve(label: str, study: Study, width: float, **points: Any) -> dict[str, A
 
 
 def _average_curve(label: str, average: Average, study: Study) -> dict[str, Any]:
-    return _curve(
-        label,
-        study,
-        2,
-        steps=[int(step) for step in average.steps],
-        **_with_band(average),
-        fewer=average.fewer.tolist(),
-    )
-
-
-def _profile_curve(profile: Profile, study: Study) -> dict[str, Any]:
-    return _curve(profile.label, study, 2, steps=TAUS.tolist(), **_with_band(profile))
+    steps = [int(step) for step in average.steps]
+    return _curve(label, study, 2, steps=steps, **_with_band(average), fewer=average.fewer.tolist())
 
 
 def _with_band(curve: Average | Profile) -> dict[str, list[float | None]]:
@@ -159,15 +150,6 @@ def _ends(group: Group) -> list[dict[str, Any]]:
     ]
 
 
-def _episode_band(run: Run) -> dict[str, list[float]]:
-    ends = {"low": "episode_reward_min", "high": "episode_reward_max"}
-    return {end: run.evaluations[column][1] for end, column in ends.items() if column in run.evaluations}
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, allow_nan=False).replace("<", "\\u003c")  # so no label can end the script
-
-
 def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]], kind: str = "") -> str:
     """Formats rows whose cells are HTML."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
@@ -182,16 +164,6 @@ def _returns(study: Study) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         return f'<span class="theirs">{escape(text)}</span>' if row[1] in methods else escape(text)
 
     return returns.columns, [tuple(cell(text, row) for text in row) for row in returns.rows]
-
-
-def _improvements(study: Study) -> str:
-    """The section of the probabilities of improvement and of what a profile is; empty without pairs and profiles."""
-    sections = []
-    if study.improvements:
-        pairs = tables.improvements(study)
-        rows = [tuple(map(escape, row)) for row in pairs.rows]
-        sections += ["<h2>Probability of improvement</h2>", _table(pairs.columns, rows)]
-    return "".join([*sections, *(f"<p>{escape(text)}</p>" for text in tables.comparison_legends(study))])
 
 
 def _differences(study: Study, labels: dict[Path, str]) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from files.reading import read_csv, read_json
+from files.reading import json_or, read_csv
 from settings import plain_yaml
 from utils import UserError, one_line
 
@@ -75,11 +75,7 @@ class Run:
     @cached_property
     def provenance(self) -> list[dict[str, Any]]:
         """What each process of the run was made with (see run/provenance.py); empty if the run did not save it."""
-        try:
-            entries = read_json(self.folder / PROVENANCE_FILE)
-        except (OSError, ValueError):
-            return []
-        return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        return [entry for entry in json_or(self.folder / PROVENANCE_FILE, []) if isinstance(entry, dict)]
 
     @property
     def last_video(self) -> Path | None:

@@ -1,7 +1,9 @@
 """Colours and dashes of curves. They are the same in the figures and the report."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without yellow (faint on white) and black.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
@@ -20,18 +22,19 @@ class LineStyle:
     colour: str
     dash: tuple[float, ...]
 
+    @property
+    def of_matplotlib(self) -> dict[str, Any]:
+        """The keywords of matplotlib."""
+        return {"color": self.colour, "linestyle": (0, self.dash) if self.dash else "-"}
+
 
 def of_labels(labels: Sequence[str]) -> dict[str, LineStyle]:
     """Assigns a style to each label of the runs."""
-    return {
-        label: LineStyle(COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)])
-        for index, label in enumerate(labels)
-    }
+    styles = [LineStyle(colour, dash) for dash in DASHES for colour in COLOURS]
+    return dict(zip(labels, itertools.cycle(styles), strict=False))
 
 
 def of_references(labels: Sequence[str]) -> dict[str, LineStyle]:
     """Assigns a grey style to each published method."""
-    return {
-        label: LineStyle(GREYS[index % len(GREYS)], REFERENCE_DASHES[index % len(REFERENCE_DASHES)])
-        for index, label in enumerate(labels)
-    }
+    styles = map(LineStyle, GREYS, REFERENCE_DASHES)
+    return dict(zip(labels, itertools.cycle(styles), strict=False))

@@ -33,7 +33,6 @@ class Study:
         profiles: performance profiles, if all tasks are the suite's.
         improvements: the probability of improvement of each pair of labels.
         references: published curves by task, up to the last step of the runs.
-        notes: remarks for the reader, one line each.
     """
 
     runs: tuple[Run, ...]
@@ -76,10 +75,11 @@ def summarise(runs: Sequence[Run], with_references: bool) -> Study:
     for group in group_runs(runs):
         tasks.setdefault(group.task, []).append(group)
     overall = _overall(tasks)
-    published = {task: _published(task, groups) for task, groups in tasks.items()} if with_references else {}
-    notes = _notes(runs, tasks, overall) + [
-        _no_reference(task, tasks[task]) for task in published if not published[task]
-    ]
+    notes = _notes(runs, tasks, overall)
+    published: dict[str, list[Reference]] = {}
+    for task, groups in tasks.items() if with_references else ():
+        published[task], missing = _published(task, groups)
+        notes += missing
     ends = profiles.final_returns([group for groups in tasks.values() for group in groups])
     of_labels = profiles.performance_profiles(ends) if all(map(is_suite_task, tasks)) else []
     if len({profile.tasks for profile in of_labels}) > 1:
@@ -96,24 +96,19 @@ def is_suite_task(task: str) -> bool:
     return re.search(r"-v\d+$", task) is None
 
 
-def _published(task: str, groups: list[Group]) -> list[Reference]:
+def _published(task: str, groups: list[Group]) -> tuple[list[Reference], list[str]]:
+    """The published curves up to the last step of the runs, and a note where there are none."""
     runs = [run for group in groups for run in group.runs]
     last_step = max(run.last_step for run in runs)
     files = {references.PIXELS if run.from_pixels else references.SUITE for run in runs}
-    curves = [curve.until(last_step) for file in sorted(files) for curve in references.published(file).get(task, [])]
-    return [curve for curve in curves if curve.steps]
-
-
-def _no_reference(task: str, groups: list[Group]) -> str:
-    """Why a task has no published curve beside it."""
-    runs = [run for group in groups for run in group.runs]
-    files = {references.PIXELS if run.from_pixels else references.SUITE for run in runs}
-    first = [curve.steps[0] for file in files for curve in references.published(file).get(task, [])]
-    if not first:
-        return f"--reference adds nothing to {task}: there is no published result for it."
-    last_step = max(run.last_step for run in runs)
-    reason = f"published results begin at step {min(first):.0f}, and runs end at {last_step}"
-    return f"--reference adds nothing to {task}: {reason}."
+    curves = [curve for file in sorted(files) for curve in references.published(file).get(task, [])]
+    if shown := [until for curve in curves if (until := curve.until(last_step)).steps]:
+        return shown, []
+    reason = "there is no published result for it"
+    if curves:
+        first = min(curve.steps[0] for curve in curves)
+        reason = f"published results begin at step {first:.0f}, and runs end at {last_step}"
+    return [], [f"--reference adds nothing to {task}: {reason}."]
 
 
 def _overall(tasks: dict[str, list[Group]]) -> list[OverallAverage]:

@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-from settings.operating_system import processor_vendor
+from settings.operating_system import of_processor
 
 LARGE = 2**21  # multiplications from which on oneDNN is faster: 128 rows by 128 x 128
 LARGE_OF_COLUMNS = 2**22  # the same where both matrices are read by columns, as for a weight's gradient
@@ -56,7 +56,7 @@ def mkl_leaves_avx512_alone() -> bool:
     """Whether this processor has AVX-512 and is not Intel's."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability().startswith("AVX512")):
         return False
-    return processor_vendor() not in ("", "GenuineIntel")
+    return of_processor("vendor_id") not in ("", "GenuineIntel")
 
 
 def _onednn(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:

@@ -24,11 +24,7 @@ STAGES = (ReplayBuffer.stage, frames.FrameBuffer.stage)  # which do not call `sa
 
 
 def build_n_step(cfg: Settings) -> NStep:
-    """Builds what turns steps into the replay buffer's rows.
-
-    Raises:
-        UserError: if a row spans several steps, and the discount is not a number.
-    """
+    """Builds what turns steps into the replay buffer's rows, which have to have one discount."""
     if cfg.n_step == 1:
         return NStep(1)
     discount = cfg.agent.get("discount")
@@ -51,11 +47,7 @@ def draws_with_replacement(cfg: Settings) -> bool:
 
 
 def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
-    """Resolves `replay_storage=auto`; with a replay buffer of the user's own it stays `auto`.
-
-    Raises:
-        UserError: if the device, or the user's replay buffer, does not support the configured storage.
-    """
+    """Resolves `replay_storage=auto`; with a replay buffer of the user's own, which decides itself, it stays `auto`."""
     if has_our_buffer(cfg):
         capacity = cfg.replay_buffer["capacity"]
         num_bytes = (
@@ -95,11 +87,9 @@ def build_replay_buffer(
     """Builds the replay buffer that `cfg.replay_buffer` describes.
 
     Args:
-        cfg, spec: of the run.
-        device: device of the batches.
+        device: of the batches.
         storage: result of `choose_storage`.
         execution: how updates run; in CUDA graphs, they use more of a buffer's methods.
-        agent: the agent; a prioritised buffer needs one that supports it.
 
     Raises:
         UserError: if the class takes other arguments, lacks a method, or does not go with the agent or the settings.

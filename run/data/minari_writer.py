@@ -39,10 +39,6 @@ def require_new(dataset_id: str) -> Path:
 def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, sampled: bool) -> Path:
     """Writes episodes, with the observations that the policy saw, and actions in the environment's own bounds.
 
-    Args:
-        trained: the policy that acted in them.
-        sampled: whether its actions were sampled; otherwise they were greedy.
-
     Returns:
         The folder of the data set.
 

@@ -1,7 +1,6 @@
 """The data that a run begins with: in its replay buffer or, with `preload_share`, in a buffer of its own."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from replay.adding import batch_adder
 from replay.mixed import MixedBatches
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer, nbytes, require_memory
+from run.data import sources
 from run.data.buffers import draws_with_replacement
-from run.data.sources import DataSet, OldRun, find
+from run.data.sources import DataSet, OldRun
 from run.env_spec import EnvSpec
 from run.saving.checkpoint import Checkpoint
 from settings.schema import Settings
@@ -22,49 +22,12 @@ from utils import UserError
 STREAM = 2  # distinguishes this generator's seed from others of the run; 0 and 1 are in envs/episodes.py
 
 
-def require(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list[DataSet | OldRun]:
-    """Opens what `preload` names, and checks it against the other keys; transitions are not read yet.
-
-    Args:
-        cfg, spec: of the run.
-        own_actions: the environment's action bounds (see dmc2gym.wrappers).
-
-    Raises:
-        UserError: if a source is missing or does not fit, or keys contradict each other.
-    """
-    for key, value in (("preload_share", cfg.preload_share), ("offline_updates", cfg.offline_updates)):
-        if value and not cfg.preload:
-            raise UserError(f"{key}={value}: nothing is preloaded; preload=<data set, or a run's folder> names it")
-    if cfg.offline_updates > cfg.num_train_steps:
-        raise UserError(
-            f"offline_updates={cfg.offline_updates}: each counts as a step, and num_train_steps={cfg.num_train_steps}"
-        )
-    if cfg.preload and (spec.obs.has_frames or cfg.obs_groups):
-        kind = "images" if spec.obs.image else "groups of its observations" if cfg.obs_groups else "stacks of vectors"
-        raise UserError(f"preload={cfg.preload}: vectors can be preloaded, and this run learns from {kind}")
-    opened = find(cfg, spec, own_actions)
-    total = sum(source.num_transitions for source in opened)
-    capacity, share = cfg.replay_buffer.get("capacity"), cfg.preload_share
-    if opened and share:
-        require_memory(spec.obs_shape, spec.action_shape, total, f"preload: {total} transitions")
-        batch_size = cfg.agent.get("batch_size", 0)
-        num_drawn = batch_size if cfg.offline_updates else round(share * batch_size)
-        if not draws_with_replacement(cfg) and total < num_drawn:
-            raise UserError(f"preload: {total} transitions, of which a batch without replacement takes {num_drawn}")
-    elif opened and isinstance(capacity, int) and total > capacity:
-        raise UserError(
-            f"replay_buffer_capacity={capacity}: {total} transitions are preloaded; raise it, or keep them apart from "
-            "the run's own with preload_share=0.5"
-        )
-    return opened
-
-
 class Preloaded:
     """The preloaded transitions, and what updates draw batches from.
 
     Args:
-        cfg, spec, own_actions: as for `require`.
-        device: device of the batches.
+        device: of the batches.
+        own_actions: the environment's action bounds (see dmc2gym.wrappers).
         make_n_step: builds what turns steps into rows.
 
     Attributes:
@@ -84,7 +47,8 @@ class Preloaded:
         make_n_step: Callable[[], NStep],
     ):
         self._cfg = cfg
-        self._open = partial(require, cfg, spec, own_actions)
+        self._spec = spec
+        self._own_actions = own_actions
         self._shapes = spec.obs_shape, spec.action_shape
         self._device = device
         self._replay_buffer = replay_buffer
@@ -93,17 +57,50 @@ class Preloaded:
         self.batches = self.offline = replay_buffer
 
     def sources(self) -> list[DataSet | OldRun]:
-        """Opens what `preload` names; raises UserError as `require`."""
-        return self._open()
+        """Opens what `preload` names, and checks it against the other keys; transitions are not read yet.
+
+        Raises:
+            UserError: if a source is missing or does not fit, or keys contradict each other.
+        """
+        cfg, spec = self._cfg, self._spec
+        for key, value in (("preload_share", cfg.preload_share), ("offline_updates", cfg.offline_updates)):
+            if value and not cfg.preload:
+                raise UserError(f"{key}={value}: nothing is preloaded; preload=<data set, or a run's folder> names it")
+        if cfg.offline_updates > cfg.num_train_steps:
+            raise UserError(
+                f"offline_updates={cfg.offline_updates}: each counts as a step, and "
+                f"num_train_steps={cfg.num_train_steps}"
+            )
+        if not cfg.preload:
+            return []
+        if spec.obs.has_frames or cfg.obs_groups:
+            kind = "groups of its observations" if cfg.obs_groups else "stacks of vectors"
+            kind = "images" if spec.obs.image else kind
+            raise UserError(f"preload={cfg.preload}: vectors can be preloaded, and this run learns from {kind}")
+        opened = [sources.opened(text, cfg, spec, self._own_actions) for text in sources.named(cfg.preload)]
+        self._require_room(sum(source.num_transitions for source in opened))
+        return opened
+
+    def _require_room(self, total: int) -> None:
+        """Raises UserError if so many transitions do not fit where they go, or are too few for a batch."""
+        cfg, capacity = self._cfg, self._cfg.replay_buffer.get("capacity")
+        if cfg.preload_share:
+            require_memory(*self._shapes, total, f"preload: {total} transitions")
+            batch_size = cfg.agent.get("batch_size", 0)
+            num_drawn = batch_size if cfg.offline_updates else round(cfg.preload_share * batch_size)
+            if not draws_with_replacement(cfg) and total < num_drawn:
+                raise UserError(f"preload: {total} transitions, of which a batch without replacement takes {num_drawn}")
+        elif isinstance(capacity, int) and total > capacity:
+            raise UserError(
+                f"replay_buffer_capacity={capacity}: {total} transitions are preloaded; raise it, or keep them apart "
+                "from the run's own with preload_share=0.5"
+            )
 
     def fill(self, agent: Any = None) -> int:
-        """Reads the transitions that `preload` names.
+        """Reads the transitions that `preload` names; returns the number of those in the replay buffer.
 
         Args:
             agent: observes every transition; None if it has done so before.
-
-        Returns:
-            The number of transitions in the replay buffer.
 
         Raises:
             UserError: if they cannot be read.

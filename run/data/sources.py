@@ -36,20 +36,15 @@ def named(preload: str | list[str] | None) -> list[str]:
         raise UserError(f"preload={one_line(str(preload))[:80]}: {one_line(error)[:80]}") from None
 
 
-def find(cfg: Settings, spec: EnvSpec, own_actions: Any) -> list["DataSet | OldRun"]:
-    """Opens everything that `preload` names, and checks that it fits the run.
+def opened(text: str, cfg: Settings, spec: EnvSpec, own_actions: Any) -> "DataSet | OldRun":
+    """Opens one of the names, and checks that it fits the run.
 
     Args:
-        cfg, spec: of the run.
         own_actions: the environment's action bounds (see dmc2gym.wrappers).
 
     Raises:
-        UserError: if something is missing, cannot be read, or does not fit.
+        UserError: if it is missing, cannot be read, or does not fit.
     """
-    return [_open(text, cfg, spec, own_actions) for text in named(cfg.preload)]
-
-
-def _open(text: str, cfg: Settings, spec: EnvSpec, own_actions: Any) -> "DataSet | OldRun":
     label, path = f"preload={text}", Path(text)
     if path.is_dir() and (path / CONFIG).exists():
         return OldRun(path, label, cfg, spec)
@@ -65,12 +60,7 @@ class DataSet:
     """A Minari data set.
 
     Args:
-        folder: the folder with its files.
         label: `preload=<name>`, with which messages begin.
-        cfg, spec, own_actions: as for `find`.
-
-    Attributes:
-        num_transitions: number of transitions in it.
     """
 
     def __init__(self, folder: Path, label: str, cfg: Settings, spec: EnvSpec, own_actions: Any):
@@ -105,10 +95,6 @@ class OldRun:
 
     Its 1-step rows are joined into episodes again, and so fit any `n_step` of the new run. Rows of several steps are
     taken as they are.
-
-    Args:
-        folder: the older run's folder.
-        label, cfg, spec: as for DataSet.
     """
 
     def __init__(self, folder: Path, label: str, cfg: Settings, spec: EnvSpec):

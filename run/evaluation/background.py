@@ -26,13 +26,14 @@ from agent.policy import Policy
 from run import machine
 from run.environments import env_maker
 from run.evaluation.evaluator import Evaluation
-from settings.operating_system import ignore_stop_signals, interrupt_blocked, lower_priority, process_context
+from settings.operating_system import ignore_stop_signals, interrupt_blocked, process_context
 from settings.schema import Settings
 from utils import one_line, set_seed_everywhere
 
-NICE = 10  # the process's priority: training goes first if both want the same core
+NICE = 10  # added to the process's nice value: training goes first if both want the same core
 BEAT_S = 1.0  # time between two signs of life
 START_S = 10.0  # time for the process to start; one that takes longer is left to exit with the run's process
+EvalResult = tuple[Evaluation, float]  # and the seconds that it took
 
 
 class LostError(Exception):
@@ -40,23 +41,12 @@ class LostError(Exception):
 
 
 @dataclass
-class EvalResult:
-    """The result of an evaluation, and the seconds it took."""
-
-    evaluation: Evaluation
-    seconds: float
-
-
-@dataclass
 class EvalTask:
     """What the process needs to know about the run.
 
     Attributes:
-        cfg, work_dir: settings and folder of the run.
-        films: whether to write videos.
-        device: device of the policy, as torch names it.
-        networks: networks of the policy, by name (see Policy.networks).
-        action_range: lower and upper bound of every action.
+        device: of the policy, as torch names it.
+        networks: of the policy, by name (see Policy.networks).
     """
 
     cfg: Settings
@@ -77,9 +67,6 @@ def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
 
 class BackgroundEvaluator:
     """Runs evaluations in another process, one at a time. The first one starts the process.
-
-    Args:
-        task: what the process needs to know about the run.
 
     Raises:
         Exception: if the networks cannot be pickled.
@@ -145,11 +132,7 @@ class BackgroundEvaluator:
         far_end.close()  # only the process holds it now, so if the process dies, reading here ends with EOFError
 
     def wait(self) -> EvalResult:
-        """Waits for the result of the evaluation.
-
-        Raises:
-            LostError: if there will be none.
-        """
+        """Waits for the result of the evaluation; raises LostError if there will be none."""
         while not self._answered.wait(BEAT_S):
             if time.monotonic() - self._last_beat_s > self._timeout_s:
                 raise LostError(f"its process gave no sign of life for env_timeout_s={self._timeout_s:g}")
@@ -191,11 +174,10 @@ def serve(connection: Connection, pickled_task: bytes) -> None:
 
     Args:
         connection: receives pickled (step, weights); sends an EvalResult or a LostError, and before it signs of life.
-        pickled_task: an EvalTask.
     """
     ignore_stop_signals()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    lower_priority(NICE)
+    os.nice(NICE)
     os.environ.setdefault("LP_NUM_THREADS", "0")  # Mesa's: rendering without a GPU leaves the other cores alone
     torch.set_num_threads(1)
     task: EvalTask = pickle.loads(pickled_task)
@@ -218,7 +200,7 @@ def serve(connection: Connection, pickled_task: bytes) -> None:
                 for name, network in task.networks.items():
                     network.load_state_dict(weights[name])
                 evaluator = evaluator or make_evaluator(cfg, task.work_dir, task.films)
-                answer = EvalResult(evaluator.evaluate(policy, step), time.perf_counter() - started_s)
+                answer = evaluator.evaluate(policy, step), time.perf_counter() - started_s
             except Exception as error:  # whatever it is, the run repeats the evaluation itself, and then reports it
                 answer = LostError(f"{type(error).__name__}: {one_line(error)}")
             connection.send(answer)

@@ -19,11 +19,7 @@ from utils import require_count
 
 
 class PrunedError(Exception):
-    """Ends a run early because other trials of its study did better.
-
-    Args:
-        step: the step of the evaluation after which the run ends.
-    """
+    """Ends a run early, after the evaluation at a step, because other trials of its study did better."""
 
     def __init__(self, step: int):
         super().__init__(f"pruned at step {step}")
@@ -35,8 +31,7 @@ class Pending:
     """An evaluation without a result yet.
 
     Attributes:
-        step: the environment step after which it was due.
-        episode: number of finished training episodes then.
+        step, episode: environment steps and finished training episodes when it was due.
         weights: the policy's weights then (see Policy.weights); None for the agent as it is now.
     """
 
@@ -54,8 +49,6 @@ class Evaluations:
     Args:
         agent: has a `policy` if there is a `background`.
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
-        logger, progress, stopping: the run's.
-        background: runs evaluations in the background; None runs all of them in this process.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
         keep_best: saves the best policy so far (see run/saving/best.py), given policy, step and mean return.
         best_by: what it is the best by: `return`, or a key of `info_keys`.
@@ -103,10 +96,7 @@ class Evaluations:
     def evaluate(self, is_last: bool = False) -> None:
         """Makes or begins the evaluation that is due, once the previous one has finished.
 
-        If a signal interrupts it, the evaluation stays due.
-
-        Args:
-            is_last: whether nothing is left to do meanwhile, so that the result is waited for.
+        If a signal interrupts it, the evaluation stays due. The result of the last one is waited for.
         """
         if self._make_evaluator is None or not self.finish():
             return
@@ -143,7 +133,7 @@ class Evaluations:
             else:
                 if result is None:
                     return False
-                self._log(result.evaluation, result.seconds, self._pending)
+                self._log(*result, self._pending)
                 self._pending = None
         if self._pending is not None and self._evaluate_here(self._pending):
             self._pending = None

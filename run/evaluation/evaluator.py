@@ -24,8 +24,7 @@ class Evaluation:
     """The result of an evaluation.
 
     Attributes:
-        returns: the undiscounted return of each episode.
-        lengths: the number of environment steps of each episode.
+        returns, lengths: the undiscounted return and the environment steps of each episode.
         infos: by key of `info_keys`, the values of the episodes that have one (see envs.episodes.EpisodeInfo).
         preview: small frames of the first episode's video (T, H, W, 3), uint8; None if it was not filmed.
         preview_fps: frames of the preview per simulated second.
@@ -39,16 +38,24 @@ class Evaluation:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Gives torch one thread.
+def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]:
+    """Within it, an agent acts as in the evaluation at a step, on one thread.
 
     With another number of threads, matmuls round differently, and evaluations in this process, in the background and by
     `evaluate.py` have to give the same numbers. Batches of ten rows would gain nothing from more threads.
+
+    Args:
+        sample_seed: the run's seed, of which the random numbers of sampled actions are a function; None if actions are
+            greedy.
     """
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with ExitStack() as stack:
+            stack.enter_context(eval_mode(agent))
+            if sample_seed is not None and hasattr(agent, "sampling"):
+                stack.enter_context(agent.sampling(episode_seed(sample_seed, EVAL_ACTIONS_STREAM, step)))
+            yield
     finally:
         torch.set_num_threads(num_threads)
 
@@ -98,11 +105,9 @@ class Evaluator(Validated):
         make_env: builds an environment; only the first one, which is filmed, may be asked to render. If it has a method
             `together`, that builds them all (see run.environments.SuiteMaker); with `worlds` it has a simulator (see
             envs/simulator.py) of so many worlds, of which each runs one episode.
-        seed: the run's seed.
-        num_episodes: number of episodes per evaluation.
         video_path: from an evaluation's step, the path of the video of its first episode; None films nothing.
         action_repeat: environment steps that each action is held for; sets the speed of the video.
-        max_envs: number of environments at most; with more episodes, each runs several of them.
+        max_envs: with more episodes, each environment runs several of them.
         sample: sample the actions, with random numbers that are a function of (run seed, s); otherwise they are greedy.
         progress: is told of steps and of the ends of episodes.
     """
@@ -139,13 +144,8 @@ class Evaluator(Validated):
         Args:
             agent: has `act(obs, sample)` for a batch of observations, and `train(bool)`. To sample from random numbers
                 that training does not use, it also has `sampling(seed)` (see agent.Agent).
-            step: environment steps of training so far.
         """
-        with ExitStack() as stack:
-            stack.enter_context(one_thread())
-            stack.enter_context(eval_mode(agent))
-            if self._sample and hasattr(agent, "sampling"):
-                stack.enter_context(agent.sampling(episode_seed(self._seed, EVAL_ACTIONS_STREAM, step)))
+        with evaluating(agent, step, self._seed if self._sample else None):
             if self._worlds is not None:
                 return self._first_episodes(agent, self._worlds, episode_seed(self._seed, EVAL_STREAM, step, 0))
             return self._episodes(agent, step)

@@ -8,19 +8,18 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import glfw
 import gymnasium as gym
 
-from envs.episodes import EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
+from envs.episodes import EVAL_STREAM, episode_seed
 from run.environments import env_maker
-from run.evaluation.evaluator import one_thread
+from run.evaluation.evaluator import evaluating
 from run.saving.run_policy import RunPolicy
-from utils import UserError, eval_mode, one_line, require_finite
+from utils import UserError, one_line, require_finite
 from video import seconds_per_step
 
 KEYS = "Space pauses, Backspace starts the next episode, closing the window ends"
@@ -32,38 +31,12 @@ CLOSING_S = 10.0  # for MuJoCo's viewer to draw its last frame, at most
 
 @dataclass(frozen=True)
 class WatchedEpisode:
-    """One episode that was shown.
-
-    Attributes:
-        number: counted from 1.
-        value: its undiscounted return, of the steps that were shown.
-        length: environment steps.
-        complete: whether it ended by itself, and not by a key or a closed window.
-    """
+    """One episode that was shown, its return and its environment steps; `complete` if it ended by itself."""
 
     number: int
     value: float
     length: int
     complete: bool
-
-
-class Window(Protocol):
-    """A window that shows an environment."""
-
-    def is_open(self) -> bool:
-        """Whether the user has not closed it."""
-
-    def begin(self) -> None:
-        """Called after each reset, which may have changed more than the state."""
-
-    def draw(self, caption: dict[str, str]) -> None:
-        """Shows the environment's state, and the caption's names and values."""
-
-    def pressed(self) -> list[str]:
-        """Returns PAUSE and RESET for the keys pressed since the last call."""
-
-    def close(self) -> None:
-        """Closes it."""
 
 
 class MujocoWindow:
@@ -96,17 +69,21 @@ class MujocoWindow:
                 self._viewer.cam.fixedcamid = 0
 
     def is_open(self) -> bool:
+        """Whether the user has not closed it."""
         return bool(self._viewer.is_running())
 
     def begin(self) -> None:
+        """Called after each reset, which may have changed more than the state."""
         for index in range(self._num_terrains):
             self._viewer.update_hfield(index)
 
     def draw(self, caption: dict[str, str]) -> None:
+        """Shows the environment's state, and the caption's names and values."""
         self._viewer.set_texts((None, None, "\n".join(caption), "\n".join(caption.values())))
         self._viewer.sync()
 
     def pressed(self) -> list[str]:
+        """Returns PAUSE and RESET for the keys pressed since the last call."""
         keys, self._keys[:] = list(self._keys), []
         if keys:  # the viewer resets the simulation itself on Backspace, when it is synchronised: now, not later
             self._viewer.sync()
@@ -159,6 +136,9 @@ class HumanWindow:
                 self._pressed.append(keys[event.key])
 
 
+Window = MujocoWindow | HumanWindow
+
+
 def require_display() -> None:
     """Raises UserError where no window can be opened."""
     glfw.ERROR_REPORTING = "ignore"  # the error below says it
@@ -190,11 +170,7 @@ def _simulation_of(env: gym.Env) -> tuple[Any, Any] | None:
 
 
 def open_window(policy: RunPolicy) -> tuple[gym.Env, Window]:
-    """Makes an environment of a policy's run, and a window that shows it.
-
-    Raises:
-        UserError: where no window can be opened.
-    """
+    """Makes an environment of a policy's run, and a window that shows it, if one can be opened."""
     require_display()
     env = policy.make_env(False)
     simulation = _simulation_of(env)
@@ -214,25 +190,17 @@ def watch(
     """Shows episodes one after the other until the window is closed. They begin as those of an evaluation do.
 
     Args:
-        policy: what acts.
         env, window: from `open_window`.
-        seed: the seed of the episodes.
         num_episodes: after as many episodes it ends; None goes on.
-        sample: whether actions are sampled or greedy.
 
     Yields:
         Each episode, as it ends.
     """
-    actor, step = policy.actor, policy.step
-    with ExitStack() as stack:
-        stack.enter_context(one_thread())
-        stack.enter_context(eval_mode(actor))
-        if sample and hasattr(actor, "sampling"):
-            stack.enter_context(actor.sampling(episode_seed(seed, EVAL_ACTIONS_STREAM, step)))
+    with evaluating(policy.actor, policy.step, seed if sample else None):
         for index in count() if num_episodes is None else range(num_episodes):
             if not window.is_open():
                 return
-            obs, _ = env.reset(seed=episode_seed(seed, EVAL_STREAM, step, index))
+            obs, _ = env.reset(seed=episode_seed(seed, EVAL_STREAM, policy.step, index))
             window.begin()
             yield _show_episode(policy, env, window, obs, index + 1, sample)
 

@@ -32,7 +32,6 @@ def save(agent: Agent, path: str | Path) -> None:
         agent: its constructor's arguments have to be plain values, classes that can be imported, functools.partial of
             such classes, schedules of agent.schedule, or objects that keep each of their own arguments in an attribute
             of its name.
-        path: the file; it appears when it is complete.
 
     Raises:
         UserError: if the agent has no state, could not be loaded again, or the file cannot be written.
@@ -43,8 +42,7 @@ def save(agent: Agent, path: str | Path) -> None:
     state = agent.state_dict()
     if state is None:
         raise UserError(f"{path}: {type(agent).__name__} has no state_dict, so it cannot be saved")
-    fault = not_plain(state, "state")
-    if fault:
+    if fault := not_plain(state, "state"):
         raise UserError(f"{path}: {fault} of its state_dict is neither a tensor nor a plain value")
     node = {"_target_": _name(type(agent), "agent", path), "_partial_": True}
     node |= {name: _node(value, name, path) for name, value in arguments.items() if name not in SUPPLIED}
@@ -59,7 +57,6 @@ def load(path: str | Path, device: str = "auto", trusted: Sequence[str] = ()) ->
     """Loads an agent that `save` wrote. It acts and learns as the saved agent would have.
 
     Args:
-        path: the file.
         device: auto, cpu, cuda or cuda:<number>.
         trusted: packages of your own whose classes the file may name besides this project's.
 
@@ -104,12 +101,7 @@ def _arguments(agent: Agent) -> dict[str, Any]:
 
 
 def _node(value: Any, key: str, path: Path) -> Any:
-    """Converts an argument to what a configuration would have: a plain value, or a node with a `_target_`.
-
-    Args:
-        key: dotted name of the argument, for errors.
-        path: the file, for errors.
-    """
+    """Converts an argument to what a configuration would have: a plain value, or a node with a `_target_`."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, list | tuple):

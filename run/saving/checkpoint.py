@@ -38,11 +38,7 @@ class BrokenError(Exception):
 
 
 class AllDamagedError(UserError):
-    """All checkpoints of a run are damaged.
-
-    Attributes:
-        without_buffer: the newest one that is damaged only in its replay buffer; None if there is none.
-    """
+    """All checkpoints of a run are damaged; `without_buffer` is the newest that is so only in its replay buffer."""
 
     def __init__(self, message: str, without_buffer: Path | None):
         super().__init__(message)
@@ -50,10 +46,7 @@ class AllDamagedError(UserError):
 
 
 class Checkpoint:
-    """Reads one checkpoint.
-
-    Args:
-        path: its folder, `step_<number>`.
+    """Reads the checkpoint in a folder `step_<number>`.
 
     Attributes:
         step: environment steps at which it was saved.
@@ -98,15 +91,8 @@ class Checkpoint:
         return name in self._checksums
 
     def verify(self, *names: str, buffer: bool = False) -> None:
-        """Compares files with their checksums.
-
-        Args:
-            names: files, without `.pt`.
-            buffer: also verify the replay buffer and the preloaded rows.
-
-        Raises:
-            BrokenError: if a file is missing or has changed.
-        """
+        """Compares files, named without `.pt`, with their checksums; with `buffer` also the replay buffer and the
+        preloaded rows. Raises BrokenError if one is missing or has changed."""
         if buffer and self.has("replay_buffer"):
             names = (*names, "replay_buffer")
         for name in names:
@@ -116,17 +102,11 @@ class Checkpoint:
                 raise BrokenError(f"{name}.pt: {error.strerror}") from None
             if sha256 != self._checksums.get(name):
                 raise BrokenError(f"{name}.pt has changed since it was written")
-        if buffer:
-            fault = self._fault(BUFFER, self.segments) or self._fault(PRELOADED, self.preloaded)
-            if fault:
-                raise BrokenError(fault)
+        if buffer and (fault := self._fault(BUFFER, self.segments) or self._fault(PRELOADED, self.preloaded)):
+            raise BrokenError(fault)
 
     def load(self, name: str) -> Any:
-        """Returns the state in `<name>.pt`, on the CPU.
-
-        Raises:
-            UserError: if the file cannot be read, or holds anything but tensors and plain values.
-        """
+        """Returns the state in `<name>.pt`, on the CPU; refuses anything but tensors and plain values."""
         path = self._file(name)
         try:
             return load_plain(path)
@@ -169,9 +149,7 @@ def newest_intact(
 ) -> tuple[Checkpoint, list[Path]]:
     """Finds the newest intact checkpoint of a run. Prints a line about every damaged one that it passes over.
 
-    Args:
-        names, buffer: what has to be intact, as for `Checkpoint.verify`.
-        identity: what the checkpoint has to match, as for `Checkpoint.require_identity`.
+    For `names` and `buffer` see `Checkpoint.verify`, for `identity` see `Checkpoint.require_identity`.
 
     Returns:
         The checkpoint, and the folders of the newer ones, which are damaged.

@@ -24,7 +24,6 @@ class CheckpointWriter:
     """Writes a run's checkpoints and deletes old ones.
 
     Args:
-        keep: number of checkpoints to keep.
         identity: plain values that a run has to match to load a checkpoint.
         continued_from: the checkpoint that the run continues from; None for a new run.
         broken: damaged checkpoints, to be deleted once another is written.
@@ -50,7 +49,6 @@ class CheckpointWriter:
         self.last_step: int | None = continued_from.step if continued_from else None
 
     def path(self, step: int) -> Path:
-        """Returns the folder of the checkpoint of a step."""
         return self._folder / f"step_{step}"
 
     def save(
@@ -64,9 +62,8 @@ class CheckpointWriter:
         """Writes a checkpoint. The older ones are untouched until it is complete and on the disk.
 
         Args:
-            step: environment steps so far.
             states: tensors and plain values, by the name of their file.
-            save_policy: writes the policy alone into a file, if it can be saved alone.
+            save_policy: writes the policy alone into a file, or raises UserError if it cannot be saved alone.
             buffer: the ReplayBuffer whose new rows are saved (see replay.on_disk.extend); None leaves it out.
             preloaded: the ReplayBuffer with preloaded rows; None leaves it out.
 
@@ -121,10 +118,11 @@ class CheckpointWriter:
 
     def _remove_unlisted_rows(self) -> None:
         """Deletes the files of rows that no checkpoint lists any more."""
-        listed = list(self._segments)
+        listed = list(self._segments)  # of the newest checkpoint, which need not be read
         for path in checkpoint.newest_first(self._folder.parent):
-            with contextlib.suppress(BrokenError, UserError):
-                listed += Checkpoint(path).segments
+            if self.last_step is None or path != self.path(self.last_step):
+                with contextlib.suppress(BrokenError, UserError):
+                    listed += Checkpoint(path).segments
         on_disk.remove_unlisted(self._folder / BUFFER, listed)
 
 
@@ -137,7 +135,8 @@ def _write_state(state: Any, path: Path) -> str:
 def _write_policy(save_policy: Callable[[Path], object], path: Path) -> str | None:
     """Calls a function that may write a file; returns the file's checksum, or None if there is none."""
     try:
-        save_policy(path)
+        with contextlib.suppress(UserError):  # networks that cannot be saved alone
+            save_policy(path)
     except RuntimeError as error:  # torch's own file writer reports a full disk like this
         raise OSError(errno.EIO, str(error).splitlines()[0]) from None
     return checksum(path) if path.exists() else None

@@ -17,11 +17,7 @@ CHOICES = (REPLAY_BUFFER, LOGS)
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Parses the key's value: `replay_buffer,logs`, with or without brackets.
-
-    Raises:
-        UserError: for anything else.
-    """
+    """Parses the key's value: `replay_buffer,logs`, with or without brackets; refuses anything else."""
     chosen = tuple(name.strip() for name in text.removeprefix("[").removesuffix("]").split(","))
     if not set(chosen) <= set(CHOICES):
         raise UserError(f"{KEY}={text}: {', '.join(CHOICES)} or both ({','.join(CHOICES)}) goes here")

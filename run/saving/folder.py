@@ -9,11 +9,10 @@ import socket
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from files.links import refuse_links
 from files.locks import lock
-from files.reading import read_json
+from files.reading import json_or
 from files.writing import open_in_place, write_text
 from utils import UserError, one_line
 
@@ -24,7 +23,6 @@ def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = 
     """Creates an output folder for one run or sweep; if its name is taken, `_2`, `_3`, … is appended.
 
     Args:
-        key: the configuration key that names it, for errors.
         may_exist: use the folder even if it exists. A run in it is still never overwritten.
         may_continue: the folder may hold a run.
 
@@ -125,12 +123,10 @@ def wait_until_free(folder: Path, seconds: float) -> None:
 def mark_finished(
     folder: Path, step: int, last_return: float, solved_step: int | None = None, pruned: bool = False
 ) -> None:
-    """Records that a run is complete, including its last evaluation.
+    """Records that a run is complete, including its last evaluation, or that it was pruned after it.
 
     Args:
-        step, last_return: step and mean return of the last evaluation.
         solved_step: step of the first evaluation that solved the task; None if none did.
-        pruned: whether the run was stopped early because other trials of its study did better.
     """
     content = {"step": step, "last_return": last_return, "solved_step": solved_step}
     write_text(folder / FINISHED, json.dumps(content | ({"pruned": True} if pruned else {})))
@@ -139,11 +135,9 @@ def mark_finished(
 def finished(folder: Path, num_train_steps: int = 0, pruned_too: bool = True) -> tuple[int, float] | None:
     """Returns the last step and the final return of a run that is complete or was pruned; None for another one.
 
-    Args:
-        num_train_steps: a run with fewer steps is not complete.
-        pruned_too: whether that many are not asked of a pruned run.
+    A run with fewer than `num_train_steps` is not complete. With `pruned_too`, that many are not asked of a pruned run.
     """
-    content = _record(folder / FINISHED)
+    content = json_or(folder / FINISHED, {})
     try:
         step, last_return = int(content["step"]), float(content["last_return"])
     except (ValueError, KeyError, TypeError, OverflowError):
@@ -153,16 +147,7 @@ def finished(folder: Path, num_train_steps: int = 0, pruned_too: bool = True) ->
 
 def was_pruned(folder: Path) -> bool:
     """Returns whether the run was pruned."""
-    return bool(_record(folder / FINISHED).get("pruned"))
-
-
-def _record(path: Path) -> dict[str, Any]:
-    """Reads FINISHED or FAILED; an unreadable one, which a forger may have left, is empty."""
-    try:
-        content = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    return bool(json_or(folder / FINISHED, {}).get("pruned"))
 
 
 def unmark_finished(folder: Path) -> None:
@@ -181,7 +166,7 @@ def unmark_failed(folder: Path) -> None:
 def failure(folder: Path) -> str | None:
     """Returns why a run failed; None if it did not."""
     path = folder / FAILED
-    return str(_record(path).get("reason", "it is not recorded why")) if path.exists() else None
+    return str(json_or(path, {}).get("reason", "it is not recorded why")) if path.exists() else None
 
 
 def failures(sweep: Path) -> dict[Path, int]:
@@ -192,6 +177,6 @@ def failures(sweep: Path) -> dict[Path, int]:
 def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:
     """Returns a line for each failure that is not in `before`, an earlier result of `failures`: overrides, reason."""
     new = [path for path, written_ns in failures(sweep).items() if before.get(path) != written_ns]
-    overrides = [_record(path).get("overrides") for path in new]
+    overrides = [json_or(path, {}).get("overrides") for path in new]
     names = [" ".join(map(str, texts)) if isinstance(texts, list) else "" for texts in overrides]
     return [f"{name or path.parent.name}: {failure(path.parent)}" for name, path in zip(names, new, strict=True)]

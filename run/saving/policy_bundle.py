@@ -17,13 +17,7 @@ from utils import UserError, require_count
 
 
 class PolicyBundle(NamedTuple):
-    """What the JSON file says about a policy.
-
-    Attributes:
-        cfg: settings of its run.
-        step: environment steps of its training.
-        evaluation: `step`, `mean` and `std` of the return; None if it was not evaluated.
-    """
+    """What the JSON file says about a policy; `evaluation` has `step`, `mean` and `std`, if it was evaluated."""
 
     cfg: Settings
     step: int
@@ -41,11 +35,7 @@ def json_of(path: Path) -> Path:
 
 
 def read(path: Path, trusted: Sequence[str] = ()) -> PolicyBundle:
-    """Reads a policy's JSON file, and compares the policy with its checksum; imports and runs no untrusted code.
-
-    Args:
-        path: the policy.
-        trusted: packages of the user's whose classes its configuration may name (see run/saving/trust.py).
+    """Reads the JSON file of a policy, and compares the policy with its checksum; imports and runs no untrusted code.
 
     Raises:
         UserError: if one of the two files is missing or has changed.

@@ -6,9 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
 from files.links import refuse_links
 from run.data import sources
@@ -43,14 +41,8 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
 }
 # Values that leave the choice to the machine; the saved configuration holds what was chosen, which stays.
 CHOSEN_BY_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
-SHAPES = (
-    "obs_dim",
-    "obs_shape",
-    "vector_dim",
-    "obs_groups",
-    "action_dim",
-    "action_range",
-)  # saved with the agent, but given by the environment
+# Saved with the agent, but given by the environment.
+SHAPES = ("obs_dim", "obs_shape", "vector_dim", "obs_groups", "action_dim", "action_range")
 
 
 class Continuation(NamedTuple):
@@ -136,14 +128,12 @@ def _requested(composed: DictConfig | None, overrides: list[str], config_name: s
     """Returns the values that the overrides set, by dotted key.
 
     A key whose value is an interpolation is left out: it follows another key, which is included.
-
-    Args:
-        composed: the configuration with the overrides; None without any.
     """
     if composed is None:
         return {}
     checked = dotted(asdict(check(compose.plain(composed))))
-    before, after = (dotted(_unresolved(config)) for config in (compose.compose_config(config_name, []), composed))
+    default = compose.compose_config(config_name, [])
+    before, after = (dotted(compose.plain(config, resolve=False)) for config in (default, composed))
     for key in ASKED_BY_AGENT:  # set in the agent's node, it is a key of the run once it is checked
         if key in checked and after.get(f"agent.{key}") != before.get(f"agent.{key}"):
             after[key] = checked[key]
@@ -163,15 +153,6 @@ def _with_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_lists(child) for key, child in value.items()}
     return [_with_lists(child) for child in value] if isinstance(value, tuple | list) else value
-
-
-def _unresolved(config: DictConfig) -> Any:
-    """Returns a composed configuration as plain values, without Hydra's node; interpolations stay text."""
-    job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    try:
-        return OmegaConf.to_container(job, resolve=False)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(str(error)) from None
 
 
 def _put(config: dict[str, Any], key: str, value: Any) -> None:

@@ -26,12 +26,11 @@ class RunPolicy:
     Attributes:
         folder: the run's folder, or the folder of an exported policy.
         path: the checkpoint, `checkpoints/best`, or the exported policy.
-        cfg: settings of the run.
         actor: the agent, or a policy alone; has `act`.
         step: environment steps of its training.
         make_env: builds an environment of the run; its argument is whether the environment will be rendered.
         renders: whether it can be rendered.
-        evaluation: for an exported policy, its PolicyBundle's; a run's evaluations are in its eval.csv.
+        evaluation: of an exported policy (see PolicyBundle); a run's evaluations are in its eval.csv.
     """
 
     folder: Path
@@ -74,16 +73,15 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     spec = EnvSpec.of(env)
     env.close()
     torch_device = machine.resolve_device(device)
-    actor: Any
     if bundle:
-        actor, step, evaluation = load_policy(path, str(torch_device)), bundle.step, bundle.evaluation
-        require_fit(actor, spec, f"{path}", cfg.env)
-        return RunPolicy(folder, path, cfg, actor, step, make_env, can_render, evaluation)
+        policy, step, evaluation = load_policy(path, str(torch_device)), bundle.step, bundle.evaluation
+        require_fit(policy, spec, f"{path}", cfg.env)
+        return RunPolicy(folder, path, cfg, policy, step, make_env, can_render, evaluation)
     if path == folder / best.BEST:
-        actor, step, mean_return = best.load(folder, str(torch_device))
-        require_fit(actor, spec, f"{path}", cfg.env)
+        policy, step, mean_return = best.load(folder, str(torch_device))
+        require_fit(policy, spec, f"{path}", cfg.env)
         print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
-        return RunPolicy(folder, path, cfg, actor, step, make_env, can_render)
+        return RunPolicy(folder, path, cfg, policy, step, make_env, can_render)
     saved, state = _newest(folder) if path == folder else _checkpoint(path)
     saved.require_identity(identity_of(cfg, spec))
     actor = build_agent(cfg, spec, torch_device, checkpoint.weight_limit(folder))

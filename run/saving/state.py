@@ -1,6 +1,5 @@
 """Collects and restores the state of a run's parts. Checkpoints hold it, and a resumed run begins with it."""
 
-import contextlib
 import random
 import shlex
 import sys
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from replay_buffer import ReplayBuffer
-from run.build import Outputs, Parts
+from run.build import Parts
 from run.data import sources
 from run.evaluation.evaluations import Evaluations
 from run.progress import Progress
@@ -33,8 +32,7 @@ class SavedRun:
     `load_state_dict`, except perhaps the evaluator; a state is tensors and plain values, nested.
 
     Args:
-        cfg, work_dir: settings and folder of the run.
-        parts, outputs, progress, evaluations: what the run consists of.
+        own_evaluator: an evaluator of the user's own class, which may have a state; None for the project's.
 
     Attributes:
         is_saved: whether the run writes checkpoints.
@@ -45,29 +43,27 @@ class SavedRun:
         cfg: Settings,
         work_dir: Path,
         parts: Parts,
-        outputs: Outputs,
+        logger: Any,
+        own_evaluator: Any,
         progress: Progress,
         evaluations: Evaluations,
     ):
         self._cfg = cfg
         self._work_dir = work_dir
-        self._identity = parts.identity
-        self._agent = parts.agent
-        self._replay_buffer = parts.replay_buffer
-        self._preloaded = parts.data
+        self._parts = parts
         self._progress = progress
-        self._logger = outputs.logger
+        self._logger = logger
         self._envs = EnvEpisodes(parts.envs)
-        self._parts: dict[str, Any] = {"progress": progress, "envs": self._envs, "n_step": parts.n_step}
+        self._stateful: dict[str, Any] = {"progress": progress, "envs": self._envs, "n_step": parts.n_step}
         if parts.seed_policy is not parts.agent:
-            self._parts["seed_policy"] = parts.seed_policy
-        if hasattr(outputs.own_evaluator, "state_dict"):
-            self._parts["evaluator"] = outputs.own_evaluator
-        self._parts["evaluations"] = evaluations
+            self._stateful["seed_policy"] = parts.seed_policy
+        if hasattr(own_evaluator, "state_dict"):
+            self._stateful["evaluator"] = own_evaluator
+        self._stateful["evaluations"] = evaluations
         if cfg.preload and cfg.preload_share:
-            self._parts["preloaded"] = parts.data
+            self._stateful["preloaded"] = parts.data
         # The generators are restored last, as restoring another part may draw random numbers.
-        self._parts["random"] = GlobalGenerators(parts.device)
+        self._stateful["random"] = GlobalGenerators(parts.device)
         self._writer = CheckpointWriter(work_dir, cfg.keep_checkpoints, parts.identity)
         self.is_saved = bool(cfg.checkpoint_frequency)
         if self.is_saved and parts.agent.state_dict() is None:
@@ -83,9 +79,6 @@ class SavedRun:
     def save(self, is_last: bool = False) -> None:
         """Writes a checkpoint, unless this step has one. If that fails, the run goes on with the previous one.
 
-        Args:
-            is_last: whether the run ends after it.
-
         Raises:
             RunError: if a loss or a weight is not finite, or the last checkpoint cannot be written.
             UserError: if the replay buffer's state could not be read back.
@@ -96,19 +89,21 @@ class SavedRun:
             return
         # A checkpoint must not replace a good one with weights that have diverged.
         require_finite_losses(self._logger.peek())
-        states = {"agent": self._agent.state_dict(), "run": self._state_dict()}
-        diverged = non_finite(states["agent"], "agent")
-        if diverged:
+        agent, buffer = self._parts.agent.state_dict(), self._parts.replay_buffer
+        saves_rows = self._cfg.save_replay_buffer
+        if diverged := non_finite(agent, "agent"):
             raise RunError(f"{diverged} is not finite")
-        segmented, preloaded = None, None
-        if self._cfg.save_replay_buffer:
-            preloaded = self._preloaded.buffer
-            if isinstance(self._replay_buffer, ReplayBuffer):
-                segmented = self._replay_buffer
-            else:
-                states["replay_buffer"] = self._own_buffer_state()
+        has_segments = isinstance(buffer, ReplayBuffer)
+        state = {name: part.state_dict() for name, part in self._stateful.items()}
+        state["logger"] = self._logger.state_dict()
+        state["replay_buffer"] = buffer.state_dict() if has_segments else {"num_added": buffer.num_added}
+        states = {"agent": agent, "run": state}
+        if saves_rows and not has_segments:
+            states["replay_buffer"] = self._own_buffer_state()
+        rows = buffer if saves_rows and has_segments else None
+        save_policy = getattr(self._parts.agent, "save_policy", lambda path: None)
         try:
-            self._writer.save(step, states, self._save_policy, segmented, preloaded)
+            self._writer.save(step, states, save_policy, rows, self._parts.data.buffer if saves_rows else None)
         except OSError as error:
             if last_step is None or not self._work_dir.is_dir():
                 raise
@@ -117,23 +112,10 @@ class SavedRun:
             if is_last:
                 raise RunError("the end of the run is not saved") from error
 
-    def _save_policy(self, path: Path) -> None:
-        """Writes the policy alone, if the agent has one and its networks can be saved alone."""
-        if hasattr(self._agent, "save_policy"):
-            with contextlib.suppress(UserError):
-                self._agent.save_policy(path)
-
-    def _state_dict(self) -> dict[str, Any]:
-        buffer = self._replay_buffer
-        counters = buffer.state_dict() if isinstance(buffer, ReplayBuffer) else {"num_added": buffer.num_added}
-        state = {name: part.state_dict() for name, part in self._parts.items()}
-        return state | {"logger": self._logger.state_dict(), "replay_buffer": counters}
-
     def _own_buffer_state(self) -> dict[str, Any]:
         """Returns the state of a replay buffer that is no ReplayBuffer; checked now, as loading would be too late."""
-        state = self._replay_buffer.state_dict()
-        fault = not_plain(state, "state")
-        if fault:
+        state = self._parts.replay_buffer.state_dict()
+        if fault := not_plain(state, "state"):
             raise UserError(
                 f"replay_buffer._target_={self._cfg.replay_buffer['_target_']}: {fault} of its state_dict could not be "
                 "read back from a checkpoint; tensors, numbers, strings, lists and dictionaries can be"
@@ -162,14 +144,14 @@ class SavedRun:
             if require_count(state["progress"]["step"], "step") != saved.step:
                 raise ValueError(f"it is of step {state['progress']['step']}")
             lost += self._lost_logs(state["logger"], without)
-            self._agent.load_state_dict(agent_state)
+            self._parts.agent.load_state_dict(agent_state)
             has_rows = self._restore_buffer(saved, state["replay_buffer"])
             num_preloaded = self._restore_preloaded(saved, has_rows, trusted)
-            for name, part in self._parts.items():
+            for name, part in self._stateful.items():
                 part.load_state_dict(state[name])
             if getattr(self._envs.envs, "restarts", False):  # the saved episodes do not go on
                 self._progress.begin_episodes(np.ones(self._cfg.num_envs, bool))
-                self._parts["n_step"].forget()
+                self._stateful["n_step"].forget()
             # Nothing in the run's folder has changed so far. From here on it does: the logs are cut back to the
             # checkpoint's step.
             run_folder.unmark_finished(self._work_dir)
@@ -184,16 +166,15 @@ class SavedRun:
         if not has_rows:
             self._collect_before_updates(num_preloaded)
         print(f"Continuing from {saved.path}", flush=True)
-        self._writer = CheckpointWriter(self._work_dir, self._cfg.keep_checkpoints, self._identity, saved, broken)
+        self._writer = CheckpointWriter(self._work_dir, self._cfg.keep_checkpoints, self._parts.identity, saved, broken)
         return self._envs.obs
 
     def _newest(self, without: Collection[str]) -> tuple[Checkpoint, list[Path]]:
         """Finds the checkpoint to continue from; its replay buffer may be damaged only if `without` says so."""
         needs_buffer = damaged.REPLAY_BUFFER not in without
+        asked: Any = {"buffer": needs_buffer, "identity": self._parts.identity}
         try:
-            return checkpoint.newest_intact(
-                self._work_dir, "agent", "run", buffer=needs_buffer, identity=self._identity
-            )
+            return checkpoint.newest_intact(self._work_dir, "agent", "run", **asked)
         except AllDamagedError as error:
             if error.without_buffer is None:
                 raise
@@ -232,7 +213,7 @@ class SavedRun:
 
     def _restore_buffer(self, saved: Checkpoint, counters: dict[str, Any]) -> bool:
         """Restores the replay buffer; returns False if it had transitions and the checkpoint has none of them."""
-        buffer, num_added = self._replay_buffer, counters["num_added"]
+        buffer, num_added = self._parts.replay_buffer, counters["num_added"]
         if not isinstance(buffer, ReplayBuffer):
             has_rows = saved.has("replay_buffer")
             if has_rows:
@@ -254,7 +235,7 @@ class SavedRun:
             UserError: if the source is outside of the run's folder, and not trusted.
         """
         if self._cfg.preload_share and saved.preloaded:
-            self._preloaded.restore(saved)
+            self._parts.data.restore(saved)
         elif self._cfg.preload_share or not has_rows:
             names = sources.named(self._cfg.preload)
             if not all(trust.may_read(name, self._work_dir, trusted) for name in names):
@@ -263,18 +244,14 @@ class SavedRun:
                     f"resume={self._work_dir}: preloaded transitions are not in the checkpoint, and would be read "
                     f"outside of this folder; if they are yours, add {key}"
                 )
-            return self._preloaded.fill()
+            return self._parts.data.fill()
         return 0
 
     def _collect_before_updates(self, num_preloaded: int) -> None:
-        """Delays the updates until there are new transitions in place of those that were not saved, or are lost.
-
-        Args:
-            num_preloaded: transitions in the replay buffer already.
-        """
+        """Delays the updates until there are new transitions in place of those that were not saved, or are lost."""
         cfg, progress = self._cfg, self._progress
         num_collected = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
-        progress.updates_from = min(num_collected + num_preloaded, self._replay_buffer.capacity)
+        progress.updates_from = min(num_collected + num_preloaded, self._parts.replay_buffer.capacity)
         num_new = progress.updates_from - num_preloaded
         print(f"There is no saved replay buffer: no updates before {num_new} new transitions")
 

@@ -32,10 +32,9 @@ class Node(NamedTuple):
     """A node of a configuration.
 
     Attributes:
-        key: dotted key.
         target: the value of its `_target_`, which may be anything.
         is_in_list: whether it is in a list, at any level.
-        owners: the targets of the nodes around it, outermost first.
+        owners: the targets of the nodes around it.
     """
 
     key: str
@@ -78,7 +77,6 @@ def require(config: dict[str, Any], path: Path, trusted: Iterable[str] = ()) -> 
     """Checks what a saved configuration would import and call.
 
     Args:
-        config: plain values.
         path: the configuration's file, for errors.
         trusted: dotted names of packages, modules and classes that may be imported, and called with any arguments; and
             paths outside of the file's folder that `env_kwargs` may name.

@@ -1,9 +1,7 @@
 """Training works without the features that some operating systems lack."""
 
 import importlib
-import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,6 @@ import evaluate
 from files import locks
 from launch import first_check, own_process
 from run.saving import folder as run_folder
-from run.stopping import Stopping
 from settings import operating_system
 
 
@@ -27,7 +24,7 @@ def as_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operating_system.platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(operating_system.ctypes, "CDLL", None)  # neither prctl nor mallopt
     monkeypatch.setattr(operating_system, "_CPUINFO", Path("/nowhere"))
-    operating_system._of_processor.cache_clear()
+    operating_system.of_processor.cache_clear()
 
 
 @pytest.fixture
@@ -43,7 +40,7 @@ def without_fcntl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("as_macos")
 def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert operating_system.usable_cpus() == (os.cpu_count() or 1)
-    assert operating_system.processor_vendor() == ""
+    assert operating_system.of_processor("vendor_id") == ""
     monkeypatch.setenv("ENDS_WITH_PROCESS", str(os.getppid()))
     own_process.end_with_parent()
     overrides = ("eval_in_background=true", "num_train_steps=60", "eval_frequency=30", "agent.batch_size=4")
@@ -55,22 +52,6 @@ def test_a_run_trains_and_evaluates_on_what_macos_has(tmp_path: Path, monkeypatc
 def test_without_file_locks_a_run_goes_on_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_folder.Lock(tmp_path).release()
     assert "nothing keeps a second process out of it (this system has no file locks)" in capsys.readouterr().out
-
-
-def test_a_signal_that_the_system_lacks_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(signal, "SIGUSR1")
-    before = signal.getsignal(signal.SIGTERM)
-    with Stopping(grace_s=1.0):
-        assert signal.getsignal(signal.SIGTERM) != before
-    assert signal.getsignal(signal.SIGTERM) == before
-    monkeypatch.delattr(signal, "SIGUSR2")
-    assert operating_system.signals("SIGTERM", "SIGUSR1", "SIGUSR2") == (signal.SIGTERM,)
-
-
-def test_processes_are_spawned_where_there_is_no_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert operating_system.process_context(["envs.make"]).get_start_method() in ("forkserver", "spawn")
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    assert operating_system.process_context(["envs.make"]).get_start_method() == "spawn"
 
 
 def test_windows_is_told_of_wsl_in_one_line(
