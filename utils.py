@@ -35,12 +35,13 @@ def one_line(message: BaseException | str) -> str:
 def print_error(error: Exception, command: str = "") -> int:
     """Prints how a command ends: one line on standard error, which begins with the command's name.
 
-    The traceback of an environment's own exception follows, for the author of the environment.
+    A RunError of a sweep has more lines, one for each run that failed. The traceback of an environment's own exception follows, for the author of the environment.
 
     Returns:
         The exit code: 2 for a mistake of the user, 3 for a fault.
     """
-    print(f"{command or Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+    message = one_line(error) if isinstance(error, UserError) else error
+    print(f"{command or Path(sys.argv[0]).name}: {message}", file=sys.stderr)
     if isinstance(error, EnvError):
         print(error.trace, end="", file=sys.stderr)
     return 2 if isinstance(error, UserError) else 3

@@ -56,7 +56,7 @@ def test_preloaded_rows_are_read_again_only_where_the_command_names_them(
     before = files(folder)
     line = (f"resume={folder}", "trust=probes", "save_replay_buffer=true")
     with monkeypatch.context() as patch:
-        patch.setattr(sources, "_open", None)  # nothing is looked at
+        patch.setattr(sources, "opened", None)  # nothing is looked at
         for wrong in ((), ("trust=other/data",), (f"trust={private.parent}",)):
             assert command(*line, *wrong) == 2
             printed = capsys.readouterr().err
