@@ -35,7 +35,8 @@ def one_line(message: BaseException | str) -> str:
 def print_error(error: Exception, command: str = "") -> int:
     """Prints how a command ends: one line on standard error, which begins with the command's name.
 
-    A RunError of a sweep has more lines, one for each run that failed. The traceback of an environment's own exception follows, for the author of the environment.
+    A RunError of a sweep has more lines, one for each run that failed. The traceback of an environment's own exception
+    follows, for the author of the environment.
 
     Returns:
         The exit code: 2 for a mistake of the user, 3 for a fault.
