@@ -62,7 +62,11 @@ class Command:
 
 COMMANDS = {
     "recording": Command(
-        "evaluate.py", ("{run}", "--episodes=5", "--no-video", "--dataset=crash/test-v0"), "datasets/crash", False
+        # The file of the namespace, `crash`, is there before the data set, whose name it does not take.
+        "evaluate.py",
+        ("{run}", "--episodes=5", "--no-video", "--dataset=crash/test-v0"),
+        "datasets/crash/test-v0",
+        False,
     ),
     "film": Command("evaluate.py", ("{run}", "--episodes=1")),
     "figure": Command("plot.py", ("{run}",)),

@@ -4,6 +4,7 @@ A file is whole if it has the bytes that it had before, or those that an undistu
 commands write different bytes, it has to open and be read to its end. Names with a leading dot are not final.
 """
 
+import contextlib
 import csv
 import json
 import os
@@ -144,13 +145,12 @@ def files(folder: Path) -> Files:
 
 
 def changes(folder: Path) -> dict[Path, int]:
-    """When each file was changed, those with names that are not final included."""
+    """When each file and folder was changed, those with names that are not final included."""
     times = {}
-    for path in folder.rglob("*"):
-        try:
-            times[path] = path.lstat().st_mtime_ns
-        except FileNotFoundError:  # renamed since
-            continue
+    for parent, folders, names in os.walk(folder):  # which passes over a folder that was renamed since
+        for path in (Path(parent, name) for name in (*folders, *names)):
+            with contextlib.suppress(FileNotFoundError):
+                times[path] = path.lstat().st_mtime_ns
     return times
 
 

@@ -18,6 +18,14 @@ from settings import compose
 from utils import UserError
 
 
+def assert_refused(message: str, *arguments: str) -> None:
+    """The command ends with a line that has this message, and creates nothing in the empty working folder."""
+    with pytest.raises(UserError) as caught:
+        prepared_folder(*arguments)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert list(Path.cwd().iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
@@ -43,12 +51,7 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
     argument: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError) as caught:
-        prepared_folder(argument)
-    text = str(caught.value)
-    assert message in text
-    assert "\n" not in text
-    assert list(tmp_path.iterdir()) == []
+    assert_refused(message, argument)
 
 
 @pytest.mark.parametrize(
@@ -131,10 +134,7 @@ def test_a_mistake_in_a_part_is_one_line_too(
     arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError) as caught:
-        prepared_folder(*arguments.split())
-    assert message in str(caught.value) and "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
+    assert_refused(message, *arguments.split())
 
 
 @pytest.mark.parametrize(
