@@ -279,11 +279,11 @@ def test_ctrl_c_while_modules_are_imported_prints_one_line() -> None:
     assert (ended.returncode, ended.stderr, ended.stdout) == (130, "\ninterrupted before training began\n", "")
 
 
-@pytest.mark.parametrize(("begins", "rows_before"), [("| train", 150), ("| eval", 1)], ids=["importing", "evaluating"])
+@pytest.mark.parametrize(("begins", "rows_before"), [("| train", 30), ("| eval", 1)], ids=["importing", "evaluating"])
 def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path, begins: str, rows_before: int) -> None:
     """As a terminal does, to every process: one evaluates meanwhile, or still imports what it needs for that."""
-    # Episodes have 200 steps, so the first evaluation begins 50 rows before the 150th, and the next one waits for it.
-    lengths = ("num_train_steps=1000000", "num_seed_steps=1000000", "eval_frequency=20000", "eval_in_background=true")
+    # Episodes have 200 steps, so the first evaluation begins 10 rows before the 30th, and the next one waits for it.
+    lengths = ("num_train_steps=1000000", "num_seed_steps=1000000", "eval_frequency=4000", "eval_in_background=true")
     command = [sys.executable, str(ROOT / "train.py"), *TINY, *lengths]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=tmp_path, text=True, env=ONE_THREAD, start_new_session=True, **streams)
