@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import product
 from statistics import mean
 
-import instruments  # noqa: F401  (finds benchmarks/)
+import instruments
 import suite
 from records import Records, digest
 from training import ROOT, Curve, Job, curve, finish, mean_and_spread, options, ours
@@ -85,7 +85,8 @@ def folder(candidate: str, task: str, seed: int, steps: int) -> str:
 
 def job(candidate: str, task: str, seed: int, steps: int) -> Job:
     lengths = [f"num_train_steps={steps}", f"eval_frequency={steps // 4}"]
-    overrides = [*EVERYTHING[candidate], *lengths, "agent.actor_average_share=0"]
+    first = ("agent.actor_average_share=0",) if candidate in WITHOUT else instruments.BEFORE_HELD
+    overrides = [*first, *EVERYTHING[candidate], *lengths]
     return ours(FOLDER / folder(candidate, task, seed, steps), task, seed, overrides, checkpoint_frequency=10_000)
 
 
