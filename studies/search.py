@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from statistics import mean, median
 
-import instruments
+import instruments  # noqa: F401  (finds benchmarks/)
 import numpy as np
 from machine import circumstances
 from training import ROOT, Curve, Job, at, curve, done, finish, options, ours
@@ -46,9 +46,7 @@ def folder(candidate: str, task: str, seed: int) -> Path:
 def job(candidate: str, task: str, seed: int) -> Job:
     steps, overrides = CANDIDATES[candidate]
     lengths = [f"num_train_steps={steps}", f"eval_frequency={EVERY}", "num_eval_episodes=5"]
-    return ours(
-        folder(candidate, task, seed), task, seed, ["preset=fast", *instruments.BEFORE_HELD, *lengths, *overrides]
-    )
+    return ours(folder(candidate, task, seed), task, seed, ["preset=fast", *lengths, *overrides])
 
 
 def late_return(run: Curve, seconds: float) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import product
 from statistics import mean
 
-import instruments
+import instruments  # noqa: F401  (finds benchmarks/)
 import suite
 from records import Records, digest
 from training import ROOT, Curve, Job, curve, finish, mean_and_spread, options, ours
@@ -85,8 +85,7 @@ def folder(candidate: str, task: str, seed: int, steps: int) -> str:
 
 def job(candidate: str, task: str, seed: int, steps: int) -> Job:
     lengths = [f"num_train_steps={steps}", f"eval_frequency={steps // 4}"]
-    first = ("agent.actor_average_share=0",) if candidate in WITHOUT else instruments.BEFORE_HELD
-    overrides = [*first, *EVERYTHING[candidate], *lengths]
+    overrides = [*EVERYTHING[candidate], *lengths, "agent.actor_average_share=0"]
     return ours(FOLDER / folder(candidate, task, seed, steps), task, seed, overrides, checkpoint_frequency=10_000)
 
 
