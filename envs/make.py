@@ -110,6 +110,9 @@ def make_simulator(
         first_steps: see Simulator.
     """
     env = wrap(_make_gymnasium(name, False, kwargs, False, num_envs), name, wrappers, gym.vector.VectorEnv)
+    if env.num_envs != num_envs:
+        env.close()
+        raise UserError(f"env={name}: it has {env.num_envs} worlds; num_envs or num_eval_episodes is {num_envs}")
     return Simulator(env, name, seed, info_keys, first_steps)
 
 

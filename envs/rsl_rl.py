@@ -32,6 +32,8 @@ class RslRlEnv(VectorEnv):
         self.env, self.num_envs = env, env.num_envs
         first = env.get_observations()
         self._groups = list(groups or [name for name in ACTORS_GROUPS if name in set(first.keys())][:1])
+        if not self._groups:
+            raise ValueError(f"groups has to name some of {', '.join(first.keys())}, as none is called policy")
         by_group: dict[str, gym.Space[Any]]
         by_group = {name: gym.spaces.Box(-np.inf, np.inf, tuple(first[name].shape[1:])) for name in self._groups}
         self.single_observation_space = gym.spaces.Dict(by_group)

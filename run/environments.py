@@ -187,6 +187,8 @@ def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
         ("from_pixels", cfg.from_pixels, False),
         ("action_repeat", cfg.action_repeat, 1),
         ("action_bounds", cfg.action_bounds, None),
+        ("frame_stack", 1 if cfg.frame_stack == "auto" else cfg.frame_stack, 1),
+        ("obs_groups", cfg.obs_groups, None),
     ):
         if value != needed:
             raise UserError(f"{key}={value}: env={cfg.env} is a simulator of many worlds, which needs {key}={needed}")
