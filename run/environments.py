@@ -10,6 +10,7 @@ from typing import Any, get_args
 import gymnasium as gym
 from hydra.utils import instantiate
 
+from envs import opengl
 from envs.episodes import AUTO_INFO_KEYS
 from envs.names import SUITE_TASKS
 from envs.simulator import Simulator
@@ -41,6 +42,12 @@ def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
             "driver with EGL, or Mesa (Debian, Ubuntu: apt install libegl1 libgl1)"
         )
     return env_module, renders
+
+
+def why_no_videos(name: str) -> str:
+    """Says why an environment cannot be rendered here."""
+    is_simulator = machine.import_envs(False, name)[0].is_simulator(name)
+    return f"No videos: env={name} is a simulator of many worlds." if is_simulator else opengl.NO_OPENGL
 
 
 def require_alike(cfg: Settings) -> None:

@@ -102,8 +102,10 @@ def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode:
 def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes.train(tmp_path / "run", *counting("SameStep", "info_keys.speed=sum"))
     returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
-    assert evaluate.evaluate(tmp_path / "run", trusted=["counting"]) == returns
-    assert "is_success: mean 0.3333 over 3 episodes" in capsys.readouterr().out
+    assert evaluate.evaluate(tmp_path / "run", trusted=["counting"], film=tmp_path / "none.mp4") == returns
+    said = capsys.readouterr().out
+    assert "No videos: env=counting:Counting-v0 is a simulator of many worlds." in said
+    assert "is_success: mean 0.3333 over 3 episodes" in said
     assert export.export(tmp_path / "run", kind="policy", trusted=["counting"]).exists()
     with pytest.raises(UserError, match="cannot be shown in a window"):
         env_maker(run_policy.load(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
