@@ -134,10 +134,10 @@ class Simulator:
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all worlds; returns observations, and as arrays rewards, terminated, truncated, and the info."""
         with reporting(self._name, "step"):
-            obs, *outcome, info = self.env.step(self._own(actions))
-            self._require_form(outcome, info)
+            obs, rewards, terminated, truncated, info = self.env.step(self._own(actions))
+            self._require_form(rewards, terminated, truncated, info)
             obs = self._flat(obs)
-            rewards, terminated, truncated = self._on_host(actions, obs, *outcome)
+            rewards, terminated, truncated = self._on_host(actions, obs, rewards, terminated, truncated)
             next_obs = obs
             if self._mode is AutoresetMode.SAME_STEP and (ended := terminated | truncated).any():
                 next_obs = merged(obs, self._last_obs(info, ended), ended)
@@ -157,8 +157,8 @@ class Simulator:
         kept |= self._numbers(info, taken, done)
         return next_obs, rewards, terminated, truncated, kept
 
-    def _require_form(self, outcome: list[Any], info: Any) -> None:
-        for what, values in zip(("rewards", "terminated", "truncated"), outcome, strict=True):
+    def _require_form(self, rewards: Any, terminated: Any, truncated: Any, info: Any) -> None:
+        for what, values in (("rewards", rewards), ("terminated", terminated), ("truncated", truncated)):
             if np.shape(values) != (self.num_envs,):
                 shape = tuple(np.shape(values))
                 raise EnvError(f"env={self._name}: {what} of shape {shape} where ({self.num_envs},) is needed")

@@ -150,3 +150,4 @@ class NoMode(CountingVec):
 
 
 gym.register("SixCounting-v0", vector_entry_point=lambda num_envs: CountingVec(6))
+gym.register("UncountedCounting-v0", vector_entry_point=lambda num_envs: OneCounting())

@@ -193,6 +193,10 @@ def test_without_one_it_begins_new_episodes_and_says_so(tmp_path: Path, capsys: 
         (("from_pixels=true",), r"from_pixels"),
         (("frame_stack=3",), r"frame_stack=3: .* needs frame_stack=1"),
         (("obs_groups={actor: [steps], critic: [names]}",), r"obs_groups=.* needs obs_groups=None"),
+        (
+            ("env=counting:UncountedCounting-v0",),
+            r"it has no num_envs, single_observation_space, single_action_space, ",
+        ),
         (("env=counting:SixCounting-v0",), r"env=counting:SixCounting-v0: it has 6 worlds; num_envs .* is 4"),
         (("env_wrappers=[{_target_: gymnasium.wrappers.ClipReward, min_reward: 0}]",), r"env_wrappers: ClipReward ca"),
         (("env=counting:NoModeCounting-v0",), r"metadata\['autoreset_mode'\] is None; .*AutoresetMode\.SAME_STEP"),
