@@ -112,7 +112,8 @@ class OldRun:
         _require_action_repeat(label, old["action_repeat"], cfg)
         for key in ("action_bounds", "obs_groups"):
             if old[key] != (needed := getattr(cfg, key)):
-                raise UserError(f"{label}: its rows are of {key}={old[key]}, and this run has {key}={needed}")
+                has = one_line(str(old[key]))[:80]
+                raise UserError(f"{label}: its rows are of {key}={has}, and this run has {key}={needed}")
         self._n_step = old["n_step"]
         if self._n_step > 1:
             for key, needed in (("n_step", cfg.n_step), ("discount", cfg.agent.get("discount"))):
