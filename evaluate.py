@@ -23,8 +23,8 @@ import gymnasium as gym
 import numpy as np
 from tqdm import tqdm
 
-from envs import opengl
 from envs.episodes import Recorder, Recording
+from run import environments
 from run.data import minari_writer
 from run.evaluation import window
 from run.evaluation.evaluator import Evaluator, Progress
@@ -85,7 +85,7 @@ def evaluate(
         minari_writer.require_new(dataset_id)
     policy = run_policy.load(path, device, trusted, renders=film is not None)
     if film is not None and not policy.renders:
-        print(opengl.NO_OPENGL)
+        print(environments.why_no_videos(policy.cfg.env))
         film = None
     if film is not None:
         with contextlib.suppress(OSError):  # the recorder reports it

@@ -45,11 +45,11 @@ class EpisodeInfo(gym.Wrapper):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         for key in self._summed:
-            value = _number(info.get(key))
+            value = number(info.get(key))
             if value is not None:
                 self._sums[key] = self._sums.get(key, 0.0) + value
         if terminated or truncated:
-            last = {key: _number(info.get(key)) for key in self._info_keys}
+            last = {key: number(info.get(key)) for key in self._info_keys}
             values = last | {key: self._sums.get(key) for key in self._summed}
             pairs = tuple((key, value) for key, value in values.items() if value is not None)
             info = {**info, EPISODE_INFO: pairs, MISSING_INFO: self._missing(values, info)}
@@ -60,11 +60,11 @@ class EpisodeInfo(gym.Wrapper):
         if not missing:
             return ""
         keys = ", ".join(f"info_keys.{key}={self._info_keys[key]}" for key in missing)
-        numbers = ", ".join(sorted(str(key) for key, value in info.items() if _number(value) is not None))
+        numbers = ", ".join(sorted(str(key) for key, value in info.items() if number(value) is not None))
         return f"{keys}: no such number in the info of the first episode, whose last step has {numbers or 'none'}"
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
     """A number, a bool, or an array of one of them, as a float; None for anything else."""
     if isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
         return float(value)

@@ -110,6 +110,12 @@ def make_simulator(
         first_steps: see Simulator.
     """
     env = wrap(_make_gymnasium(name, False, kwargs, False, num_envs), name, wrappers, gym.vector.VectorEnv)
+    needed = "num_envs", "single_observation_space", "single_action_space", "metadata"
+    if missing := [attribute for attribute in needed if not hasattr(env, attribute)]:
+        raise UserError(f"env={name}: it has no {', '.join(missing)}, which a simulator of many worlds needs")
+    if env.num_envs != num_envs:
+        env.close()
+        raise UserError(f"env={name}: it has {env.num_envs} worlds; num_envs or num_eval_episodes is {num_envs}")
     return Simulator(env, name, seed, info_keys, first_steps)
 
 

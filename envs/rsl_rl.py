@@ -32,12 +32,14 @@ class RslRlEnv(VectorEnv):
         self.env, self.num_envs = env, env.num_envs
         first = env.get_observations()
         self._groups = list(groups or [name for name in ACTORS_GROUPS if name in set(first.keys())][:1])
+        if not self._groups:
+            raise ValueError(f"groups has to name some of {', '.join(first.keys())}, as none is called policy")
         by_group: dict[str, gym.Space[Any]]
         by_group = {name: gym.spaces.Box(-np.inf, np.inf, tuple(first[name].shape[1:])) for name in self._groups}
         self.single_observation_space = gym.spaces.Dict(by_group)
         self.single_action_space = gym.spaces.Box(-action_bound, action_bound, (env.num_actions,), np.float32)
         cfg: Any = getattr(getattr(env, "unwrapped", None), "cfg", None)
-        self._by_hand = hasattr(cfg, "auto_reset")
+        self._by_hand, self._has_begun = hasattr(cfg, "auto_reset"), False
         if self._by_hand:
             cfg.auto_reset = False
         self.metadata = {"autoreset_mode": AutoresetMode.DISABLED if self._by_hand else AutoresetMode.SAME_STEP}
@@ -49,11 +51,15 @@ class RslRlEnv(VectorEnv):
             return self._chosen(self.env.unwrapped.reset(env_ids=worlds)[0]), {}
         if seed is not None and hasattr(self.env, "seed"):
             self.env.seed(seed)
-        obs = self.env.reset()[0] if hasattr(self.env, "reset") else self.env.get_observations()
-        return self._chosen(obs), {}
+        if not callable(getattr(self.env, "reset", None)):
+            if self._has_begun:
+                raise NotImplementedError("without a reset, every evaluation but the first would begin amid episodes")
+            return self._chosen(self.env.get_observations()), {}
+        return self._chosen(self.env.reset()[0]), {}
 
     @torch.no_grad()
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        self._has_begun = True
         obs, rewards, dones, extras = self.env.step(actions)
         done = dones.bool()
         timed_out = extras.get("time_outs", torch.zeros_like(done)).bool() & done

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from dmc2gym.wrappers import OwnActions
 from envs.batches import columns, host, is_tensor, like, merged, widths
-from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed
+from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, number
 from envs.errors import reporting
 from utils import FLOAT32_MAX, EnvError, RunError, UserError, not_plain
 
@@ -82,7 +82,8 @@ class Simulator:
         self._bounds: tuple[Any, Any] | None = None  # of actions, on it
         self._obs: Any = None  # the newest ones, (num_envs, obs_dim)
         self._ended = np.zeros(self.num_envs, bool)  # NEXT_STEP: the worlds that the next step resets
-        self._sums = {key: np.zeros(self.num_envs) for key, how in info_keys.items() if how == "sum"}
+        # Of the episodes so far; nan where there was no number yet.
+        self._sums = {key: np.full(self.num_envs, np.nan) for key, how in info_keys.items() if how == "sum"}
         self._info_keys = info_keys
         self._first_steps, self._starts = first_steps, 0
         self._cut_after = np.zeros(self.num_envs, int)  # steps until a first episode is cut; 0 is never
@@ -101,14 +102,14 @@ class Simulator:
             return self._obs, {}
         if self._obs is None or seed is not None:
             self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts) if seed is None else seed)
-            if seed is None and self._first_steps:
+            if seed is None:
                 self._spread()
         elif self._mode is AutoresetMode.DISABLED and which.any():
             with reporting(self._name, "reset"):
                 obs = self._flat(self.env.reset(options={"reset_mask": which.copy()})[0])
             self._obs = merged(self._obs, obs, which)
         for total in self._sums.values():
-            total[which] = 0.0
+            total[which] = np.nan
         return self._obs, {}
 
     def _begin(self, seed: int) -> None:
@@ -119,6 +120,8 @@ class Simulator:
 
     def _spread(self) -> None:
         """Cuts the first episodes at random lengths, so that the worlds' episodes do not end together."""
+        if not self._first_steps:
+            return
         rng = np.random.default_rng([self._run_seed, self._starts])
         lengths = getattr(self.env.unwrapped, EPISODE_LENGTHS, None)
         if lengths is not None:
@@ -131,12 +134,15 @@ class Simulator:
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all worlds; returns observations, and as arrays rewards, terminated, truncated, and the info."""
         with reporting(self._name, "step"):
-            obs, *outcome, info = self.env.step(self._own(actions))
+            obs, rewards, terminated, truncated, info = self.env.step(self._own(actions))
+            self._require_form(rewards, terminated, truncated, info)
             obs = self._flat(obs)
-            rewards, terminated, truncated = self._on_host(actions, obs, *outcome)
+            rewards, terminated, truncated = self._on_host(actions, obs, rewards, terminated, truncated)
             next_obs = obs
             if self._mode is AutoresetMode.SAME_STEP and (ended := terminated | truncated).any():
                 next_obs = merged(obs, self._last_obs(info, ended), ended)
+                if is_tensor(next_obs):
+                    _require_finite("observation", host(_finite(next_obs)))
         taken = ~self._ended
         terminated &= taken
         truncated = (truncated & taken) | ((self._cut_after == 1) & ~terminated)
@@ -151,6 +157,14 @@ class Simulator:
         kept |= self._numbers(info, taken, done)
         return next_obs, rewards, terminated, truncated, kept
 
+    def _require_form(self, rewards: Any, terminated: Any, truncated: Any, info: Any) -> None:
+        for what, values in (("rewards", rewards), ("terminated", terminated), ("truncated", truncated)):
+            if np.shape(values) != (self.num_envs,):
+                shape = tuple(np.shape(values))
+                raise EnvError(f"env={self._name}: {what} of shape {shape} where ({self.num_envs},) is needed")
+        if not isinstance(info, Mapping):
+            raise EnvError(f"env={self._name}: an info that is no dictionary, but a {type(info).__name__}")
+
     def _last_obs(self, info: Mapping[str, Any], done: np.ndarray) -> Any:
         """The last observations of the episodes that have ended, where the simulator gives the next ones' first."""
         last = info.get(FINAL_OBS)
@@ -164,16 +178,17 @@ class Simulator:
 
     def _numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
         """The values of `info_keys` of the episodes that have ended (see envs.episodes.EpisodeInfo)."""
-        found = {}
+        found, last = {}, info.get(FINAL_INFO)
         for key, how in self._info_keys.items():
             if how == "last" and not done.any():
                 continue
             value = _number(info, key, self.num_envs)
-            final = _number(info.get(FINAL_INFO, {}), key, self.num_envs)
+            final = _number(last if isinstance(last, Mapping) else {}, key, self.num_envs)
             value = np.where(done & ~np.isnan(final), final, value)
             if how == "sum":
-                self._sums[key] += np.where(taken & ~np.isnan(value), value, 0.0)
-                value = self._sums[key]
+                total = self._sums[key]
+                counts = taken & ~np.isnan(value)
+                value = self._sums[key] = np.where(counts, np.where(np.isnan(total), 0.0, total) + value, total)
             found[key] = value
         if not done.any():
             return {}
@@ -223,11 +238,9 @@ class Simulator:
         import torch
 
         given = torch.as_tensor(actions, device=obs.device)
-        finite = [(values.abs() <= FLOAT32_MAX).all(dim=1) for values in (given, obs)]
-        rows = torch.stack([values.double() for values in (*outcome, *finite)]).cpu().numpy()
+        rows = host(torch.stack([values.double() for values in (*outcome, _finite(given), _finite(obs))]))
         for what, row in zip(("action", "observation"), rows[3:], strict=True):
-            if not row.all():
-                raise RunError(f"{what}[{int(row.argmin())}] is not finite")
+            _require_finite(what, row)
         return rows[0], rows[1] != 0, rows[2] != 0
 
     def call(self, name: str) -> tuple[Any, ...]:
@@ -254,6 +267,7 @@ class Simulator:
         self._starts = state["starts"]
         self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts))
         if self.restarts:
+            self._spread()
             return
         self.env.unwrapped.load_state_dict(state["env"])  # type: ignore[attr-defined]
         self._starts = state["starts"]
@@ -289,6 +303,18 @@ class OneWorld(gym.Env):
 def _number(info: Mapping[str, Any], key: str, num_envs: int) -> np.ndarray:
     """A number in the info of every world, (num_envs,), nan where there is none."""
     values, there = host(info.get(key, np.nan)), host(info.get(f"_{key}", True))
-    if values.dtype.kind not in "biuf" or values.shape not in ((), (num_envs,)):
+    if values.dtype == object:  # Gymnasium's arrays of what is no number of Python's, such as numpy's bools
+        values = np.array([number(value) for value in values.flat], float)
+    if values.dtype.kind not in "biuf" or (values.shape and values.size != num_envs):
         return np.full(num_envs, np.nan)
-    return np.where(there, values, np.nan) * np.ones(num_envs)
+    return np.where(there, values.reshape(-1), np.nan) * np.ones(num_envs)
+
+
+def _finite(values: Any) -> Any:
+    """Which rows of a tensor (N, width) are finite in float32, (N,)."""
+    return (values.abs() <= FLOAT32_MAX).all(dim=1)
+
+
+def _require_finite(what: str, finite: np.ndarray) -> None:
+    if not finite.all():
+        raise RunError(f"{what}[{int(finite.argmin())}] is not finite")

@@ -19,7 +19,7 @@ from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
 from utils import Ring, UserError, require_count
 
-MOST_SEARCHED = 4096  # newest frames that a new frame is compared with
+SEARCHED = 4096  # newest frames that a new frame is compared with, at least
 SPARE = 32  # one spare frame per so many transitions, as an episode has one more frame than transitions
 
 
@@ -36,6 +36,7 @@ class FrameBuffer(ReplayBuffer):
         capacity: transitions.
         frame_stack: frames in a stack, of C / frame_stack channels each.
         obs_spec: what a stack is made of; None is an image of `obs_shape`, a stack of `frame_stack`.
+        searched: newest frames that a new frame is compared with.
 
     Attributes:
         obs_spec: what a stack is made of.
@@ -55,6 +56,7 @@ class FrameBuffer(ReplayBuffer):
         with_replacement: bool = True,
         sampling: SamplingFactory | None = None,
         obs_spec: ObsSpec | None = None,
+        searched: PositiveInt = SEARCHED,
     ):
         self.obs_spec = spec = obs_spec or ObsSpec.of_shape(tuple(obs_shape), frame_stack)
         require_memory(spec, action_shape, capacity)
@@ -64,7 +66,7 @@ class FrameBuffer(ReplayBuffer):
         self.frames = Ring(count, width)
         self._frame_memory = self.frames.rows.view(np.uint8)[:, : self._frame_bytes]
         self._newest_row = np.full(count, -1)  # place of a frame -> the number of the newest row with it
-        self._searched = min(MOST_SEARCHED, count // 2)
+        self._searched = min(searched, count // 2)
         self._recent: dict[int, int] = {}  # checksum -> number, of the newest frames
         self._first_row = 0  # number of the oldest row that has all of its frames
         self._staged_frames: torch.Tensor | None = None

@@ -77,6 +77,8 @@ class NStep(Validated):
         """Copies a step into the ring, as its arrays may be reused."""
         if isinstance(obs, torch.Tensor):
             actions = torch.as_tensor(actions).to(obs.device, non_blocking=True)  # a seed policy's are an array
+            if isinstance(self._obs, np.ndarray):  # restored
+                self._obs, self._actions = (torch.from_numpy(r).to(obs.device) for r in (self._obs, self._actions))
         if self._obs is None:
             self._begin(obs, actions)
         self._newest = (self._newest + 1) % self._n_step

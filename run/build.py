@@ -108,7 +108,8 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
             "replay_storage": storage,
             "async_envs": environments.in_processes(cfg),
         }
-        notes = [*machine.notes(cfg, device, renders), *([why_eager] if why_eager else [])]
+        no_videos = [environments.why_no_videos(cfg.env)] if cfg.save_video and not renders else []
+        notes = [*no_videos, *machine.notes(cfg, device), *([why_eager] if why_eager else [])]
         if getattr(envs, "restarts", False) and cfg.checkpoint_frequency:
             lacks = "it has no state_dict and load_state_dict, so a resumed run begins its episodes anew"
             notes.append(f"env={cfg.env}: {lacks}")

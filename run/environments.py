@@ -10,6 +10,7 @@ from typing import Any, get_args
 import gymnasium as gym
 from hydra.utils import instantiate
 
+from envs import opengl
 from envs.episodes import AUTO_INFO_KEYS
 from envs.names import SUITE_TASKS
 from envs.simulator import Simulator
@@ -41,6 +42,12 @@ def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
             "driver with EGL, or Mesa (Debian, Ubuntu: apt install libegl1 libgl1)"
         )
     return env_module, renders
+
+
+def why_no_videos(name: str) -> str:
+    """Says why an environment cannot be rendered here."""
+    is_simulator = machine.import_envs(False, name)[0].is_simulator(name)
+    return f"No videos: env={name} is a simulator of many worlds." if is_simulator else opengl.NO_OPENGL
 
 
 def require_alike(cfg: Settings) -> None:
@@ -187,6 +194,8 @@ def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
         ("from_pixels", cfg.from_pixels, False),
         ("action_repeat", cfg.action_repeat, 1),
         ("action_bounds", cfg.action_bounds, None),
+        ("frame_stack", 1 if cfg.frame_stack == "auto" else cfg.frame_stack, 1),
+        ("obs_groups", cfg.obs_groups, None),
     ):
         if value != needed:
             raise UserError(f"{key}={value}: env={cfg.env} is a simulator of many worlds, which needs {key}={needed}")

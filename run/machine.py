@@ -19,9 +19,9 @@ MATMULS_PER_UPDATE = 16
 PARENT = "ENDS_WITH_PROCESS"  # environment variable of a pool with a run on every core: a run ends with this process
 
 
-def notes(cfg: Settings, device: torch.device, renders: bool) -> list[str]:
+def notes(cfg: Settings, device: torch.device) -> list[str]:
     """Lines to print when a run begins: what this machine cannot do, or only slowly."""
-    lines = [opengl.NO_OPENGL] if cfg.save_video and not renders else []
+    lines = []
     batch_size, width = cfg.agent.get("batch_size", 0), cfg.agent.get("critic", {}).get("hidden_dim", 0)
     if device.type == "cpu" and batch_size * width**2 >= 2**27:
         lines.append(_slow_on_a_cpu(cfg, batch_size, width))

@@ -62,6 +62,7 @@ class Progress:
         step: environment steps, summed over the environments.
         episode: number of finished training episodes.
         episode_reward, episode_length: (num_envs,), of the unfinished episodes; lengths in environment steps.
+        num_taken: environments that took a step when all were last stepped.
         last_eval_step: step of the newest evaluation; 0 before the first.
         last_return: mean return of the newest evaluation that has a result; nan before the first.
         best_return: the mean return of the best evaluation so far; None before the first.
@@ -81,6 +82,7 @@ class Progress:
         self.bursts = 0
         self.updates_made = 0
         self.updates_from = updates_from
+        self.num_taken = plan.num_envs
         self.evaluation_due = False
         self.checkpoint_due = False
         self.last_eval_step = 0
@@ -104,6 +106,7 @@ class Progress:
         """
         self.episode_reward += rewards
         self.episode_length += repeats
+        self.num_taken = int(np.count_nonzero(repeats))
         return self.advance(int(repeats.sum()))
 
     def advance(self, steps: int) -> int:
@@ -138,7 +141,7 @@ class Progress:
         Fractions add up over the bursts.
         """
         every = self.plan.update_every
-        self.bursts += num_transitions // every - (num_transitions - self.plan.num_envs) // every
+        self.bursts += num_transitions // every - (num_transitions - self.num_taken) // every
         made_before = self.updates_made
         # The sum over all bursts is rounded down, not each burst; 1e-9 is for sums that floats put just below a number.
         self.updates_made = math.floor(self.bursts * every * self.plan.updates_per_step + 1e-9)
@@ -175,6 +178,7 @@ class Progress:
             "episode_age_s": (time.perf_counter() - self._episode_started_s).tolist(),
             "evaluations": self._evaluations.state_dict(),
             "checkpoints": self._checkpoints.state_dict(),
+            **({} if self.num_taken == self.plan.num_envs else {"num_taken": self.num_taken}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -192,6 +196,7 @@ class Progress:
         self.best_score = float(state.get("best_score", 0.0))  # checkpoints before `best_by` have none
         self.solved_step = None if solved_step is None else require_count(solved_step, "solved_step")
         self._checkpoints.load_state_dict(state["checkpoints"])
+        self.num_taken = require_count(state.get("num_taken", self.plan.num_envs), "num_taken")
 
     def _of_each(self, state: dict[str, Any], name: str, kind: type) -> np.ndarray:
         values = state[name]

@@ -107,7 +107,9 @@ def build_replay_buffer(
             )
         kind = (frames if spec.obs.has_frames else device_buffer).STORAGES[storage]
         node["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
-        arguments |= {"obs_spec": spec.obs} if spec.obs.has_frames else {}
+        if spec.obs.has_frames:
+            frames_apart = cfg.num_envs * (spec.obs.frame_stack + cfg.n_step + 2)  # in two rows of one environment
+            arguments |= {"obs_spec": spec.obs, "searched": max(frames.SEARCHED, frames_apart)}
     make = instantiate(node, _convert_="all")
     try:
         inspect.signature(make).bind(**arguments)

@@ -110,6 +110,10 @@ class OldRun:
         if not self._segments:
             raise UserError(f"{label}: its newest checkpoint has no replay buffer in rows")
         _require_action_repeat(label, old["action_repeat"], cfg)
+        for key in ("action_bounds", "obs_groups"):
+            if old[key] != (needed := getattr(cfg, key)):
+                has = one_line(str(old[key]))[:80]
+                raise UserError(f"{label}: its rows are of {key}={has}, and this run has {key}={needed}")
         self._n_step = old["n_step"]
         if self._n_step > 1:
             for key, needed in (("n_step", cfg.n_step), ("discount", cfg.agent.get("discount"))):
@@ -128,6 +132,7 @@ class OldRun:
         try:
             config = plain_yaml.load(path, resolved=True)
             old: dict[str, Any] = {key: require_count(config[key], key) for key in ("n_step", "action_repeat")}
+            old |= {key: config.get(key) for key in ("action_bounds", "obs_groups")}  # newer than some runs
             return old | {"discount": config["agent"].get("discount")}
         except (OSError, KeyError, TypeError, AttributeError, ValueError):
             raise UserError(f"{self.label}: {CONFIG} is not a run's configuration") from None

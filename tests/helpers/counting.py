@@ -131,8 +131,9 @@ class OneCounting(gym.Env):
         return self._first(self._vec.reset()[0]), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        obs, reward, terminated, truncated, _ = self._vec.step(action[None])
-        return self._first(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), {}
+        obs, reward, terminated, truncated, info = self._vec.step(action[None])
+        numbers = {"is_success": info["is_success"][0], "speed": info["speed"]}  # numpy's, and an array of one
+        return self._first(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), numbers
 
     @staticmethod
     def _first(obs: Any) -> Any:
@@ -146,3 +147,7 @@ class NoMode(CountingVec):
     def __init__(self, num_envs: int):
         super().__init__(num_envs)
         self.metadata = {}
+
+
+gym.register("SixCounting-v0", vector_entry_point=lambda num_envs: CountingVec(6))
+gym.register("UncountedCounting-v0", vector_entry_point=lambda num_envs: OneCounting())

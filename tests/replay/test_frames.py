@@ -1,8 +1,11 @@
 """Frames that are stored once, and the stacks that are made of them, against a list of what was added."""
 
 from collections import deque
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
+import composed
 import numpy as np
 import pytest
 import torch
@@ -13,6 +16,8 @@ from replay import frames
 from replay.frames import STORAGES, FrameBuffer, nbytes
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
+from run.data.buffers import build_replay_buffer
+from run.env_spec import EnvSpec
 from settings.obs_spec import ObsSpec
 from utils import UserError
 
@@ -215,3 +220,16 @@ def test_vectors_are_stored_once_and_stacked_too_alone_and_beside_images(storage
     assert batch.obs.shape == (900, *spec.shape)
     for step, *drawn in zip(batch.action[:, 0].tolist(), batch.obs.numpy(), batch.next_obs.numpy(), strict=True):
         assert [row.tobytes() for row in drawn] == [row.tobytes() for row in added[step]]
+
+
+def test_of_many_environments_a_frame_is_stored_once_too() -> None:
+    num_envs, stack, steps = 1100, 4, 8
+    cfg = composed.settings(f"num_envs={num_envs}", "replay_buffer_capacity=20_000", f"frame_stack={stack}")
+    spec = ObsSpec(vector_dim=stack, frame_stack=stack)
+    agent = SimpleNamespace(batch_size=8)
+    buffer = build_replay_buffer(cfg, EnvSpec(spec, (1,)), CPU, "host", "eager", agent)
+    zeros, numbers = np.zeros(num_envs, np.float32), np.arange(steps * num_envs, dtype=np.float32).reshape(steps, -1)
+    stacks = [np.stack([numbers[max(0, t - age)] for age in reversed(range(stack))], 1) for t in range(steps)]
+    for obs, next_obs in pairwise(stacks):
+        buffer.add_batch(obs, zeros[:, None], zeros, next_obs, zeros, zeros)
+    assert buffer.frames.num_added == numbers.size

@@ -114,6 +114,17 @@ def test_what_waits_survives_a_restart_and_a_reused_array() -> None:
     np.testing.assert_array_equal(halves.rows, whole.rows)
 
 
+def test_what_waits_goes_on_with_a_devices_tensors() -> None:
+    """On the meta device, from which nothing can be copied to an array, as nothing can from a GPU without a wait."""
+    first, n_step = NStep(2, GAMMA), NStep(2, GAMMA)
+    obs, actions, rewards, next_obs, done, terminated = Episodes().steps[0]
+    first.rows(obs, actions, rewards, next_obs, done & False, terminated & False)
+    n_step.load_state_dict(first.state_dict())
+    sent = [torch.from_numpy(column).to("meta") for column in (obs, actions, next_obs)]
+    rows = n_step.rows(sent[0], sent[1], rewards, sent[2], done & False, terminated & False)
+    assert [rows[place].device.type for place in (0, 1, 3)] == ["meta"] * 3 and len(rows[0]) == NUM_ENVS
+
+
 def test_without_a_discount_rewards_are_summed() -> None:
     n_step, (obs, action) = NStep(3), np.zeros((2, 1, 1))
     steps = [(obs, action, np.array([reward]), obs, np.array([False]), np.array([False])) for reward in (1.0, 2.0, 4.0)]

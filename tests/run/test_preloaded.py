@@ -235,6 +235,13 @@ def test_rows_of_several_steps_stay_what_they_are(tmp_path: Path) -> None:
     for other, said in (("n_step=2", "n_step=3"), ("agent.discount=0.9", "discount=0.99")):
         with pytest.raises(UserError, match=f"its rows are of {said}, which the run would need: "):
             probes.workspace(tmp_path / other, *same, other)
+    config = tmp_path / "old/config.yaml"
+    text = config.read_text()
+    for key, value in (("action_bounds", "5.0"), ("obs_groups", "{actor: [a], critic: [b]}")):  # of other columns
+        config.write_text(text.replace(f"{key}: null", f"{key}: {value}", 1))
+        with pytest.raises(UserError, match=rf"its rows are of {key}=.*, and this run has {key}=None"):
+            probes.workspace(tmp_path / key, *same)
+    config.write_text(text)
     with pytest.raises(UserError, match="a reward normaliser"):
         probes.workspace(tmp_path / "scaled", *same, "agent/reward_normaliser=returns")
 

@@ -8,18 +8,20 @@ import numpy as np
 import probes
 import pytest
 import torch
-from counting import HIGH, LENGTHS, LOW, CountingVec, reward_of, terminates
+from counting import HIGH, LENGTHS, LOW, CountingVec, OneCounting, reward_of, terminates
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from runs import RUN, assert_same, go_on, rows, run_until
 
 import evaluate
 import export
+from envs.episodes import EPISODE_INFO
 from envs.make import make_env, make_train_envs
 from envs.simulator import Simulator
 from run.environments import env_maker
 from run.loop import ROW_OF_EACH
 from run.saving import run_policy
 from train import Workspace
-from utils import RunError, UserError
+from utils import EnvError, RunError, UserError
 
 GAMMA = 0.5
 SMALL = (*RUN, "agent.discount=0.5", "num_envs=4", "num_eval_episodes=3", "min_buffer_size=30", "updates_per_step=0.2")
@@ -65,7 +67,7 @@ def test_every_row_has_the_observation_behind_it_and_bootstraps_unless_it_termin
         begun = [key[1:] for key in found if key[0] == world]
         last = max(begun)
         assert begun == [(e, t) for e in range(1, last[0] + 1) for t in range(LENGTHS[world]) if (e, t) <= last]
-    assert run.agent.num_updates > 10
+    assert run.agent.num_updates == 0.2 * (160 - 40)  # also where some steps are ignored
     is_on_device = kind.startswith("replay_storage")
     assert (not run.replay_buffer.rows.any()) == is_on_device  # its rows were never on the host
 
@@ -100,8 +102,10 @@ def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode:
 def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes.train(tmp_path / "run", *counting("SameStep", "info_keys.speed=sum"))
     returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
-    assert evaluate.evaluate(tmp_path / "run", trusted=["counting"]) == returns
-    assert "is_success: mean 0.3333 over 3 episodes" in capsys.readouterr().out
+    assert evaluate.evaluate(tmp_path / "run", trusted=["counting"], film=tmp_path / "none.mp4") == returns
+    said = capsys.readouterr().out
+    assert "No videos: env=counting:Counting-v0 is a simulator of many worlds." in said
+    assert "is_success: mean 0.3333 over 3 episodes" in said
     assert export.export(tmp_path / "run", kind="policy", trusted=["counting"]).exists()
     with pytest.raises(UserError, match="cannot be shown in a window"):
         env_maker(run_policy.load(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
@@ -187,6 +191,13 @@ def test_without_one_it_begins_new_episodes_and_says_so(tmp_path: Path, capsys: 
         (("action_repeat=2",), r"action_repeat=2: env=counting:Counting-v0 is a simulator .* needs action_repeat=1"),
         (("async_envs=true",), r"async_envs=True: "),
         (("from_pixels=true",), r"from_pixels"),
+        (("frame_stack=3",), r"frame_stack=3: .* needs frame_stack=1"),
+        (("obs_groups={actor: [steps], critic: [names]}",), r"obs_groups=.* needs obs_groups=None"),
+        (
+            ("env=counting:UncountedCounting-v0",),
+            r"it has no num_envs, single_observation_space, single_action_space, ",
+        ),
+        (("env=counting:SixCounting-v0",), r"env=counting:SixCounting-v0: it has 6 worlds; num_envs .* is 4"),
         (("env_wrappers=[{_target_: gymnasium.wrappers.ClipReward, min_reward: 0}]",), r"env_wrappers: ClipReward ca"),
         (("env=counting:NoModeCounting-v0",), r"metadata\['autoreset_mode'\] is None; .*AutoresetMode\.SAME_STEP"),
         (("env_kwargs={wrong: 1}",), r"env_kwargs\.wrong=1: .* there are final, max_episode_steps, mode, ten"),
@@ -214,7 +225,49 @@ def test_actions_reach_it_within_its_bounds(tensors: bool) -> None:
     assert env.actions[:, :, 0].tolist() == [[LOW, HIGH], [1.0, 2.0]]
 
 
-@pytest.mark.parametrize("what", ["action", "observation"])
+@pytest.mark.parametrize(
+    ("place", "wrong", "message"),
+    [
+        (1, lambda rewards: rewards[:, None], r"rewards of shape \(2, 1\) where \(2,\) is needed"),
+        (2, lambda terminated: terminated[None], r"terminated of shape \(1, 2\)"),
+        (3, lambda truncated: False, r"truncated of shape \(\)"),
+        (4, lambda info: [info, info], "an info that is no dictionary, but a list"),
+    ],
+)
+@pytest.mark.parametrize("tensors", [False, True])
+def test_a_step_of_another_form_is_the_environments_fault(place: int, wrong: Any, message: str, tensors: bool) -> None:
+    env = CountingVec(2, "NextStep", tensors)
+    simulator, take = Simulator(env, "counting", 1), env.step
+    simulator.reset(options={"reset_mask": np.ones(2, bool)})
+    outcome: list[Any] = []
+    env.step = lambda actions: [*outcome[:place], wrong(outcome[place]), *outcome[place + 1 :]]  # type: ignore
+    outcome[:] = take(torch.zeros(2, 2, 1) if tensors else np.zeros((2, 2, 1)))
+    with pytest.raises(EnvError, match=f"^env=counting: {message}"):
+        simulator.step(np.zeros((2, 2), np.float32))
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_numbers_that_gymnasium_keeps_as_objects_or_in_columns_are_numbers(mode: AutoresetMode) -> None:
+    env = SyncVectorEnv([OneCounting] * 2, autoreset_mode=mode)
+    simulator = Simulator(env, "counting", 1, {"is_success": "last", "speed": "sum", "missing": "sum"})
+    simulator.reset(options={"reset_mask": np.ones(2, bool)})
+    for _ in range(LENGTHS[0]):
+        *_, info = simulator.step(np.zeros((2, 2), np.float32))
+    assert [dict(pairs) for pairs in info[EPISODE_INFO]] == [{"is_success": 0.0, "speed": 3.0}] * 2
+    simulator.close()
+
+
+def test_an_array_of_last_infos_is_none(tmp_path: Path) -> None:
+    """As of vector environments from before Gymnasium 1.0."""
+    env = CountingVec(2, "SameStep")
+    simulator, take = Simulator(env, "counting", 1), env.step
+    simulator.reset(options={"reset_mask": np.ones(2, bool)})
+    env.step = lambda actions: (*take(actions)[:4], {"final_info": np.array([None, None])})  # type: ignore
+    ends = [simulator.step(np.zeros((2, 2), np.float32))[2:] for _ in range(LENGTHS[0])]
+    assert ends[-1][1].tolist() == [True, False] and ends[-1][2][EPISODE_INFO][0] == ()
+
+
+@pytest.mark.parametrize("what", ["action", "observation", "last"])
 def test_tensors_that_are_not_finite_end_the_run(what: str) -> None:
     env = CountingVec(4, "SameStep", tensors=True)
     simulator = Simulator(env, "counting", 1)
@@ -224,17 +277,26 @@ def test_tensors_that_are_not_finite_end_the_run(what: str) -> None:
     simulator.step(actions)
     if what == "action":
         actions[2] = torch.nan
+    elif what == "last":  # which is an observation that no other step gives
+        env._last = lambda done: {
+            "steps": torch.zeros(4),
+            "names": torch.tensor([[0.0], [0], [np.nan], [0]]).repeat(1, 2),
+        }  # type: ignore
+        simulator.step(actions)
+        env.lengths[2] = 3
     else:
         env.taken = np.where(np.arange(4) == 2, np.nan, env.taken)
-    with pytest.raises(RunError, match=rf"^{what}\[2\] is not finite$"):
+    with pytest.raises(RunError, match=rf"^{'action' if what == 'action' else 'observation'}\[2\] is not finite$"):
         simulator.step(actions)
 
 
-def test_first_episodes_are_cut_so_that_worlds_do_not_end_together() -> None:
+@pytest.mark.parametrize("resumed", [False, True])
+def test_first_episodes_are_cut_so_that_worlds_do_not_end_together(resumed: bool) -> None:
     env = CountingVec(400, "Disabled")
     env.lengths[:] = 50
     simulator = Simulator(env, "counting", 1, first_steps=50)
-    simulator.reset(options={"reset_mask": np.ones(400, bool)})
+    saved = {"states": simulator.call("state_dict")} if resumed else {}  # which has no episodes that could go on
+    simulator.reset(options={"reset_mask": np.ones(400, bool), **saved})
     cut = []
     for _ in range(100):
         next_obs, _, terminated, truncated, _ = simulator.step(np.zeros((400, 2), np.float32))
