@@ -22,13 +22,15 @@ class RslRlEnv(VectorEnv):
     the observation before (see Simulator). Episodes that `extras["time_outs"]` does not name have terminated.
 
     Args:
-        env: has `num_envs`, `num_actions`, `device`, `get_observations()` and `step(actions)`, and perhaps `reset`,
-            `seed` and `close`.
+        env: has `num_envs`, `num_actions`, `device`, `get_observations()`, `reset()` and `step(actions)`, and
+            perhaps `seed` and `close`.
         groups: the groups of its observations to use; None is the actor's alone.
         action_bound: actions are in [-action_bound, action_bound].
     """
 
     def __init__(self, env: Any, groups: Sequence[str] | None = None, action_bound: float = 1.0):
+        if not callable(getattr(env, "reset", None)):
+            raise ValueError(f"{type(env).__name__} has no reset, with which evaluations begin")
         self.env, self.num_envs = env, env.num_envs
         first = env.get_observations()
         self._groups = list(groups or [name for name in ACTORS_GROUPS if name in set(first.keys())][:1])
@@ -39,7 +41,7 @@ class RslRlEnv(VectorEnv):
         self.single_observation_space = gym.spaces.Dict(by_group)
         self.single_action_space = gym.spaces.Box(-action_bound, action_bound, (env.num_actions,), np.float32)
         cfg: Any = getattr(getattr(env, "unwrapped", None), "cfg", None)
-        self._by_hand, self._has_begun = hasattr(cfg, "auto_reset"), False
+        self._by_hand = hasattr(cfg, "auto_reset")
         if self._by_hand:
             cfg.auto_reset = False
         self.metadata = {"autoreset_mode": AutoresetMode.DISABLED if self._by_hand else AutoresetMode.SAME_STEP}
@@ -51,15 +53,10 @@ class RslRlEnv(VectorEnv):
             return self._chosen(self.env.unwrapped.reset(env_ids=worlds)[0]), {}
         if seed is not None and hasattr(self.env, "seed"):
             self.env.seed(seed)
-        if not callable(getattr(self.env, "reset", None)):
-            if self._has_begun:
-                raise NotImplementedError("without a reset, every evaluation but the first would begin amid episodes")
-            return self._chosen(self.env.get_observations()), {}
         return self._chosen(self.env.reset()[0]), {}
 
     @torch.no_grad()
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        self._has_begun = True
         obs, rewards, dones, extras = self.env.step(actions)
         done = dones.bool()
         timed_out = extras.get("time_outs", torch.zeros_like(done)).bool() & done

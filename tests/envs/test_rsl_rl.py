@@ -10,7 +10,6 @@ from counting import LENGTHS, CountingVec, terminates
 
 from envs.rsl_rl import RslRlEnv
 from envs.simulator import Simulator
-from utils import EnvError
 
 CPU = torch.device("cpu")
 NUM_ENVS = 8
@@ -93,14 +92,11 @@ def test_groups_are_chosen_by_name() -> None:
     assert obs.shape == (NUM_ENVS, 4)
 
 
-def test_without_a_reset_episodes_begin_once() -> None:
+def test_without_a_reset_it_is_refused() -> None:
     env = VecEnv(False, True)
     env.reset = None  # type: ignore[method-assign, assignment]
-    simulator, every = Simulator(RslRlEnv(env), "counting", 1), {"reset_mask": np.ones(NUM_ENVS, bool)}
-    assert simulator.reset(seed=1, options=every)[0][:, 2].tolist() == [0.0] * NUM_ENVS
-    simulator.step(np.zeros((NUM_ENVS, 2), np.float32))
-    with pytest.raises(EnvError, match="every evaluation but the first would begin amid episodes"):
-        simulator.reset(seed=2, options=every)
+    with pytest.raises(ValueError, match="VecEnv has no reset"):
+        RslRlEnv(env)
 
 
 def test_groups_without_one_of_the_actors_have_to_be_named() -> None:
