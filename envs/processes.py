@@ -118,6 +118,7 @@ class EnvProcesses(AsyncVectorEnv):
 
     def _kill(self) -> None:
         """Kills the processes: a hung one reacts to nothing else, and none has anything to save."""
+        self.processes = [process for process in self.processes if process.pid is not None]  # of a start that failed
         for process in self.processes:
             process.kill()
         self._state = AsyncState.DEFAULT

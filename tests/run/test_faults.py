@@ -8,15 +8,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import probes
 import pytest
 import torch
 from runs import RUN, assert_same, at_step, go_on
 
+from envs.processes import make_train_envs
 from run.saving import checkpoint
 from sinks.tensorboard import TensorBoardSink
 from train import Workspace
@@ -253,6 +257,19 @@ def test_a_physics_blow_up_is_one_line(tmp_path: Path, physics: str) -> None:
         run.run()
     run.close()
     assert "\n" not in str(caught.value)
+
+
+def test_a_process_that_cannot_be_started_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = BaseProcess.start
+
+    def fails_for_the_second(process: BaseProcess) -> None:
+        if process.name.endswith("-1"):
+            raise OSError("no more processes")
+        start(process)
+
+    monkeypatch.setattr(BaseProcess, "start", fails_for_the_second)
+    with pytest.raises(OSError, match="no more processes"):
+        make_train_envs(partial(gym.make, "Pendulum-v1"), 1, num_envs=2, asynchronous=True)
 
 
 @pytest.mark.parametrize(
