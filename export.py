@@ -76,8 +76,10 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     description = _description(source, kind, env, example)
     env.close()
     output = output or _default_output(source, kind)
-    if kind == "policy" and (not policy_bundle.is_bundle(output) or output.resolve() == source.path):
-        raise UserError(f"--output {output}: a policy's file goes here, another one, whose name ends in .pt")
+    if kind == "policy" and not policy_bundle.is_bundle(output):
+        raise UserError(f"--output {output}: a policy's file goes here, whose name ends in .pt")
+    if output.resolve() == source.path:
+        raise UserError(f"--output {output}: that is the policy itself; another file goes here")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         new = NewFile(output)

@@ -42,8 +42,8 @@ def gymnasium_ids() -> list[str]:
     """Returns the ids that are registered with Gymnasium, only the newest version of each."""
     import gymnasium as gym
 
-    newest = {spec.name: spec.id for spec in sorted(gym.registry.values(), key=lambda spec: spec.version or 0)}
-    return sorted(name for name in newest.values() if "/" not in name)
+    ours = [spec for spec in gym.registry.values() if not spec.namespace]  # phys2d/CartPole-v1 is another environment
+    return sorted({spec.name: spec.id for spec in sorted(ours, key=lambda spec: spec.version or 0)}.values())
 
 
 def unregistered(name: str) -> str:

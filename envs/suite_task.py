@@ -16,10 +16,12 @@ from envs.episodes import EpisodeInfo
 from envs.errors import error_with_place
 from envs.names import SUITE_TASKS
 from envs.observations import Keys, Pixels, observe
+from settings.types import PositiveFloat, PositiveInt
 from utils import RunError, UserError, one_line
 
 VIDEO_SIZE = 256  # pixels
 SHADOW_SIZE = 1024  # pixels
+ABOVE_ZERO = {"time_limit": PositiveFloat, "control_timestep": PositiveFloat, "n_sub_steps": PositiveInt}
 
 
 def make(
@@ -76,7 +78,9 @@ def _build(make_task: Callable[..., gym.Env], name: str, kwargs: Mapping[str, An
     domain, task = SUITE_TASKS[name]
     of_task = arguments.known(getattr(suite, domain).SUITE[task], ("random", "environment_kwargs"))
     of_environment = arguments.known(Environment, ("physics", "task", "time_limit", "flat_observation"))
-    fitted = arguments.fitted(name, of_environment | of_task, kwargs)
+    known = of_environment | of_task
+    known |= {key: known[key]._replace(hint=hint) for key, hint in ABOVE_ZERO.items() if key in known}
+    fitted = arguments.fitted(name, known, kwargs)
     task_kwargs = {key: value for key, value in fitted.items() if key in of_task}
     environment_kwargs = {key: value for key, value in fitted.items() if key not in of_task}
     try:

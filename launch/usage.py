@@ -61,6 +61,6 @@ def tasks_text() -> str:
     )
     return (
         f"env=<task> of the DeepMind Control Suite:\n{named}\n\n"
-        f"env=<id> of Gymnasium; those with continuous actions can be trained on:\n{ids}\n\n"
+        f"env=<id> of Gymnasium; those with discrete actions need agent=sac_discrete:\n{ids}\n\n"
         "env=<package>:<id> of a package that registers its own\n"
     )

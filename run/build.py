@@ -170,7 +170,10 @@ def build_seed_policy(cfg: Settings, agent: Any, spec: EnvSpec, device: torch.de
     path = work_dir / SEED_POLICY if work_dir else Path(cfg.seed_policy)
     if work_dir and not path.exists():
         raise UserError(f"{path}: missing; it was a copy of seed_policy={cfg.seed_policy}, so copy that to this place")
-    policy = load_policy(path, str(device), cfg.seed)
+    try:
+        policy = load_policy(path, str(device), cfg.seed)
+    except UserError as error:
+        raise UserError(f"seed_policy={error}; uniform, agent or the file of a saved policy goes here") from None
     require_fit(policy, spec, f"seed_policy={path}", cfg.env)
     return policy
 

@@ -15,6 +15,7 @@ from utils import UserError, one_line
 CONFIG_FILE = "config.yaml"
 AS_WRITTEN_FILE = ".hydra/config.yaml"
 PROVENANCE_FILE = "provenance.json"
+REQUIRED = {"env": str, "seed": int, "num_train_steps": int, "agent.name": str}
 Columns = dict[str, tuple[list[float], list[float]]]  # column -> (steps, values) of the rows that have it
 
 
@@ -102,7 +103,10 @@ def find(paths: Iterable[str]) -> list[Run]:
 
 def _matching(pattern: str) -> list[Path]:
     top = Path(Path(pattern).anchor)  # the current folder if the pattern is relative
-    matches = top.glob(str(Path(pattern).relative_to(top)))
+    try:
+        matches = list(top.glob(str(Path(pattern).relative_to(top))))
+    except ValueError as error:  # "**" beside other characters, before Python 3.13
+        raise UserError(f"{pattern}: {one_line(error)}") from None
     return [match for match in matches if not match.name.startswith(".")]
 
 
@@ -122,10 +126,13 @@ def load(path: Path) -> dict[str, Any]:
         UserError: for a file that cannot be read, or is not the configuration of a run.
     """
     config = plain_yaml.load(path)
-    missing = [key for key in ("env", "seed", "num_train_steps", "agent") if key not in (config or {})]
-    if not isinstance(config, dict) or missing:
-        raise UserError(f"{path}: not the settings of a run; {', '.join(missing)} missing")
-    return config
+    given = config if isinstance(config, dict) else {}
+    agent = given.get("agent")
+    named = {**given, "agent.name": agent.get("name") if isinstance(agent, dict) else None}
+    wrong = [key for key, kind in REQUIRED.items() if type(named.get(key)) is not kind]
+    if wrong:
+        raise UserError(f"{path}: not the settings of a run ({', '.join(wrong)} missing, or of another type)")
+    return given
 
 
 def read(path: Path) -> Columns:

@@ -99,7 +99,7 @@ def test_a_wrong_command_line_is_one_line(
 def test_a_path_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path, what in (("file", "a file"), ("nope", "no such folder"), ("nope/checkpoints/step_3", "no such folder")):
-        with pytest.raises(UserError, match=rf"{what}; the folder of a run goes here, or a checkpoint in it, or a pol"):
+        with pytest.raises(UserError, match=rf"{what}; the folder of a run goes here, or without --best a check"):
             evaluate.evaluate(tmp_path / path)
     (tmp_path / "config.yaml").touch()
     with pytest.raises(UserError, match="there is no checkpoint in it"):

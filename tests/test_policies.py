@@ -213,10 +213,16 @@ def test_a_policy_that_is_not_finite_is_one_line(
 
 
 def test_a_file_that_could_not_be_read_back_is_not_written(packed: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"mine: a policy's file goes here, another one, whose name ends in \.pt"):
+    with pytest.raises(UserError, match=r"mine: a policy's file goes here, whose name ends in \.pt"):
         export.export(packed, "policy", output=tmp_path / "mine")
-    with pytest.raises(UserError, match=r"cartpole\.pt: a policy's file goes here, another one"):
-        export.export(packed, "policy")
+
+
+@pytest.mark.parametrize("kind", ["policy", "torchscript"])
+def test_a_policy_does_not_take_its_own_place(packed: Path, kind: str) -> None:
+    before = packed.read_bytes()
+    with pytest.raises(UserError, match=r"cartpole\.pt: that is the policy itself; another file goes here"):
+        export.export(packed, kind, output=packed)
+    assert packed.read_bytes() == before
 
 
 def test_the_policy_of_images_is_exported_too(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ def require_support(agent: Any, replay_buffer: Any) -> None:
     """Raises UserError, before training, if the buffer draws by priority and the agent does not support it."""
     if not hasattr(replay_buffer, "update_priorities"):
         return
-    buffer, name = type(replay_buffer).__name__, type(agent).__name__
+    buffer, name = type(getattr(replay_buffer, "sampling", None) or replay_buffer).__name__, type(agent).__name__
     if not getattr(agent, "supports_prioritised_replay", False):
         raise UserError(
             f"replay_buffer: {buffer} draws by priority, and {name} returns no priorities; choose an agent that does, "
-            f"such as sac, or replay_buffer.ReplayBuffer ({name}.supports_prioritised_replay is false)"
+            f"such as sac, or replay_buffer=uniform ({name}.supports_prioritised_replay is false)"
         )
     head = getattr(getattr(agent, "critic", None), "head", None)
     if head is not None and not (hasattr(head, "td_error") and "weight" in inspect.signature(head.loss).parameters):

@@ -131,8 +131,9 @@ def build_replay_buffer(
         )
     require_support(agent, buffer)
     if cfg.preload_share and hasattr(buffer, "update_priorities"):
+        rule = (cfg.replay_buffer.get("sampling") or cfg.replay_buffer)["_target_"]
         raise UserError(
-            f"preload_share={cfg.preload_share}: replay_buffer._target_={target} draws by priority, and preloaded rows "
-            "are drawn uniformly; choose preload_share=0, which puts them into that buffer"
+            f"preload_share={cfg.preload_share}: {rule} draws by priority, and preloaded rows are drawn uniformly; "
+            "choose preload_share=0, which puts them into the replay buffer, or replay_buffer=uniform"
         )
     return buffer

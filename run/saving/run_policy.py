@@ -97,7 +97,8 @@ def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
     if not folder.is_dir():
         what = "a file" if folder.exists() else "no such folder"
         raise UserError(
-            f"{folder}: {what}; the folder of a run goes here, or a checkpoint in it, or a policy's file (.pt)"
+            f"{folder}: {what}; the folder of a run goes here, or without --best a checkpoint in it, or a policy's "
+            "file (.pt)"
         )
     if not (folder / "config.yaml").exists():
         raise UserError(f"{folder}: no run in it (a run's folder has a config.yaml)")

@@ -1,6 +1,8 @@
 """Prioritised replay: what is drawn, what weights do to the losses, what the buffer gets back, and what is refused."""
 
+from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +28,7 @@ from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, Scala
 from agent.toolkit.priorities import require_support
 from replay.device import DeviceReplayBuffer
 from replay.frames import FrameBuffer
+from replay.sampling import Prioritised
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
 from run import execution
 from run.execution import set_execution
@@ -323,7 +326,7 @@ class OnDevice(DeviceReplayBuffer):
     choose = PrioritisedBuffer.choose
 
 
-def of(kind: type) -> Any:
+def of(kind: Callable[..., Any]) -> Any:
     buffer = kind((OBS_DIM,), (ACTION_DIM,), 60, CPU)
     fill(buffer, 40, seed=0)
     return buffer
@@ -401,6 +404,8 @@ def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
         name = type(agent).__name__
         with pytest.raises(UserError, match=rf"PrioritisedBuffer draws by priority, and {name} returns no"):
             require_support(agent, buffer)
+        with pytest.raises(UserError, match=rf"Prioritised draws by priority, and {name} .* or replay_buffer=uniform "):
+            require_support(agent, of(partial(ReplayBuffer, sampling=Prioritised)))
     fork.supports_prioritised_replay = True  # its own update calls update_priorities
     require_support(fork, buffer)
 

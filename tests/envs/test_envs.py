@@ -31,6 +31,7 @@ def test_names_of_either_family(name: str) -> None:
     [
         ("cheeta_run", "did you mean cheetah_run"),
         ("pendulum-v1", "did you mean Pendulum-v1"),
+        ("CartPol-v1", "did you mean CartPole-v1"),
         ("Pendulum-v99", "no such task"),
         (
             "nowhere:Env-v0",
@@ -48,6 +49,17 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(name: str, message: st
         make_env(name, seed=1)
     assert "\n" not in str(caught.value)
     assert f"env={name}" in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "value"), [("time_limit", 0), ("n_sub_steps", -2), ("control_timestep", 0)])
+def test_time_in_a_task_runs_forwards(key: str, value: int) -> None:
+    with pytest.raises(UserError, match=rf"env_kwargs\.{key}={value}: it should be greater than 0"):
+        make_env("cheetah_run", seed=1, kwargs={key: value})
+
+
+def test_substeps_are_whole() -> None:
+    with pytest.raises(UserError, match=r"env_kwargs\.n_sub_steps=2\.5: it should be a valid integer"):
+        make_env("cheetah_run", seed=1, kwargs={"n_sub_steps": 2.5})
 
 
 def test_actions_reach_the_tasks_own_bounds() -> None:

@@ -38,7 +38,10 @@ def assert_refused(message: str, *arguments: str) -> None:
         ("diag_gaussian_actor.params.log_std_bounds=[-1,1]", "called agent.actor.log_std_bounds here"),
         ("agent.class=x", "called agent._target_ here"),
         ("env=HalfCheetah-v2", "HalfCheetah-v"),
-        ("seed_policy=nowhere.pt", "not a policy that can be read"),
+        (
+            "seed_policy=nowhere.pt",
+            "seed_policy=nowhere.pt: not a policy that can be read (FileNotFoundError); uniform, ",
+        ),
         ("agent.init_temperature={_target_: agent.schedule.Linear, start: 1, final: 0, steps: 9}", "temperature=fixed"),
         ("device=cuda:77", "NVIDIA GPU"),
         ("replay_buffer_capacity=10_000_000_000_000", "bytes are needed"),

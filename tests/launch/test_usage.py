@@ -25,5 +25,5 @@ def test_help_has_the_commands_and_every_key_with_its_explanation(
 def test_the_tasks_are_listed(command: Callable[..., int], capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert command("--tasks") == 0
     words = capfd.readouterr().out.replace(",", " ").split()
-    assert {"cheetah_run", "ball_in_cup_catch", "Pendulum-v1", "HalfCheetah-v5"} <= set(words)
+    assert {"cheetah_run", "ball_in_cup_catch", "CartPole-v1", "Pendulum-v1", "HalfCheetah-v5"} <= set(words)
     assert "HalfCheetah-v4" not in words and not list(tmp_path.iterdir())

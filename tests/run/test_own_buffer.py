@@ -17,7 +17,7 @@ from runs import RUN, assert_same, go_on, run_until
 
 import train
 from replay.device import DeviceReplayBuffer
-from run.data.buffers import build_replay_buffer
+from run.data.buffers import build_replay_buffer, choose_storage
 from run.env_spec import EnvSpec
 from run.saving import resume
 from settings import compose
@@ -67,11 +67,15 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: str, overr
 def test_preloaded_rows_in_a_buffer_of_their_own_are_no_part_of_it() -> None:
     for own, message in (
         (PRIORITISED, r"^preload_share=0\.5: .*\.PrioritisedBuffer draws by priority"),
+        (
+            ("replay_buffer=lap",),
+            r"^preload_share=0\.5: replay\.sampling\.Prioritised draws .* or replay_buffer=uniform$",
+        ),
         (RECENT, None),
     ):
         cfg = check(compose.plain(compose.compose_config("train", ["preload_share=0.5", *own])))
         with nullcontext() if message is None else pytest.raises(UserError, match=message):
-            build_replay_buffer(cfg, SHAPES, CPU, "auto", "recorded", make_agent())
+            build_replay_buffer(cfg, SHAPES, CPU, choose_storage(cfg, SHAPES, CPU), "recorded", make_agent())
 
 
 @pytest.mark.parametrize("own", OWN)

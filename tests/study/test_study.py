@@ -36,17 +36,28 @@ def test_runs_are_found_in_folders_sweeps_and_patterns_each_once(
         assert found(pattern, "day/sweep/a") == ["day/sweep/a", "day/sweep/b"]
     with pytest.raises(UserError, match="night: no such folder"):
         found("day", "night")
+    with pytest.raises(UserError, match=r"a\*\*b: "):
+        runs.find(["a**b"])
     with pytest.raises(UserError, match=r"video: no run in it .*config.yaml"):
         (top / "video").mkdir()
         found("video")
+
+
+MISTYPED = {
+    "env": "env: 5, seed: 1, num_train_steps: 9, agent: {name: sac}",
+    "seed": "env: a, seed: x, num_train_steps: 9, agent: {name: sac}",
+    "num_train_steps": "env: a, seed: 1, num_train_steps: [9], agent: {name: sac}",
+    "agent.name": "env: a, seed: 1, num_train_steps: 9, agent: sac",
+}
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("env: a\nseed: [", r"cannot be read \(did not find .*, by line 3\)"),
-        ("env: a\nseed: 1\n", "num_train_steps, agent missing"),
+        ("env: a\nseed: 1\n", r"num_train_steps, agent\.name missing"),
         ("- 1\n", "not the settings"),
+        *((f"{{{text}}}\n", rf"\({name} missing, or of another type") for name, text in MISTYPED.items()),
     ],
 )
 def test_a_config_that_is_none_is_named(tmp_path: Path, text: str, reason: str) -> None:
