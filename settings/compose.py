@@ -1,5 +1,6 @@
 """Composes the configuration with Hydra. Hydra's errors become one line each."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -159,7 +160,12 @@ def _composition_error(error: HydraException, config_name: str, overrides: list[
     cause = error.__cause__
     key = getattr(cause, "full_key", None)
     if not key:
-        return one_line(error)
+        text = one_line(error)
+        if absent := re.match("Could not override '(.+?)'", text):
+            return f"{absent[1]}: what was chosen has no such part; leave it out"
+        added = (override for override in overrides if override.startswith("+"))
+        twice = next((each for each in added if f" {each[1:].partition('=')[0]}." in text), None)
+        return f"{twice}: write {twice[1:]}, which replaces the choice" if twice else text
     if key.rsplit(".", 1)[-1] in SUPPLIED:
         return f"{key}: it comes from the environment and the run, not from the user"
     if "not in struct" in str(cause):
@@ -185,7 +191,7 @@ def _require_choices(overrides: list[str]) -> None:
             continue
         if group != "preset" or not (value is None or isinstance(value, list)):  # preset takes null and lists, too
             names = ", ".join(path.stem for path in choices(group, folders_of(overrides)))
-            raise UserError(f"{override.input_line}: the name of a choice goes here; there are {names}")
+            raise UserError(f"{override.input_line}: the name of a choice goes here; there are {names or 'none'}")
 
 
 def checked(config: DictConfig, overrides: list[str]) -> Settings:

@@ -230,8 +230,9 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
             }
     if Factory in alternatives(hint) and value is not None:
         raise UserError(
-            f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, "
-            f"or choose another group where there are several, {path.replace('.', '/')}=<name>"
+            f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, choose another group "
+            f"where there are several, {path.replace('.', '/')}=<name>, or write one, "
+            f"{path}={{_target_: <class>, _partial_: true}}"
         )
     try:
         return fit(hint, value)

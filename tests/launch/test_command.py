@@ -71,6 +71,9 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
         ("preset=fsat", "there are cartpole, cpu"),
         ("preset=[cpu,nope]", "preset=nope"),
         ("agent.critic=5", "a group of keys"),
+        ("agent.critic.head=mean", "or write one, agent.critic.head={_target_: <class>, _partial_: true}"),
+        ("+preset=cpu", "+preset=cpu: write preset=cpu, which replaces the choice"),
+        ("nope/x=3", "there are none"),
         ("logger.sinks.csv=3", "a group of keys"),
         ("logger.sinks.console.columns=critic_loss", "logger.sinks.console.columns=critic_loss: it should be a valid"),
         ("logger.sinks.console.columns=[loss/critic]", "log key 'loss/critic': it has to start with train/"),
@@ -131,6 +134,7 @@ def test_a_wrong_value_is_one_line_that_says_what_would_be_right(argument: str, 
         ("agent=redq agent.num_target_critics=11", "agent.critic.num_critics=10 is the most"),
         ("agent=droq agent.critic.network.dropout=1", "less than 1"),
         ("agent=redq agent.updates_per_step=often", "updates_per_step=often"),
+        ("agent=td3 agent/temperature=fixed", "agent/temperature: what was chosen has no such part; leave it out"),
     ],
 )
 def test_a_mistake_in_a_part_is_one_line_too(
