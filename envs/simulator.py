@@ -178,7 +178,7 @@ class Simulator:
 
     def _numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
         """The values of `info_keys` of the episodes that have ended (see envs.episodes.EpisodeInfo)."""
-        found, last = {}, info.get(FINAL_INFO)
+        numbers, last = {}, info.get(FINAL_INFO)
         for key, how in self._info_keys.items():
             if how == "last" and not done.any():
                 continue
@@ -189,12 +189,12 @@ class Simulator:
                 total = self._sums[key]
                 counts = taken & ~np.isnan(value)
                 value = self._sums[key] = np.where(counts, np.where(np.isnan(total), 0.0, total) + value, total)
-            found[key] = value
+            numbers[key] = value
         if not done.any():
             return {}
         pairs = np.empty(self.num_envs, object)
         for world in np.flatnonzero(done):
-            pairs[world] = tuple((k, float(v[world])) for k, v in found.items() if not np.isnan(v[world]))
+            pairs[world] = tuple((k, float(v[world])) for k, v in numbers.items() if not np.isnan(v[world]))
         return {EPISODE_INFO: pairs}
 
     def _own(self, actions: Any) -> Any:

@@ -126,13 +126,13 @@ def load(path: Path) -> dict[str, Any]:
         UserError: for a file that cannot be read, or is not the configuration of a run.
     """
     config = plain_yaml.load(path)
-    given = config if isinstance(config, dict) else {}
-    agent = given.get("agent")
-    named = {**given, "agent.name": agent.get("name") if isinstance(agent, dict) else None}
+    settings = config if isinstance(config, dict) else {}
+    agent = settings.get("agent")
+    named = {**settings, "agent.name": agent.get("name") if isinstance(agent, dict) else None}
     wrong = [key for key, kind in REQUIRED.items() if type(named.get(key)) is not kind]
     if wrong:
         raise UserError(f"{path}: not the settings of a run ({', '.join(wrong)} missing, or of another type)")
-    return given
+    return settings
 
 
 def read(path: Path) -> Columns:
