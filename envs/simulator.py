@@ -260,8 +260,9 @@ class Simulator:
         state = self.env.unwrapped.state_dict()  # type: ignore[attr-defined]
         if fault := not_plain(state, "state_dict"):
             raise UserError(f"env={self._name}: {fault} could not be read back; tensors and plain values can be")
-        arrays = {"obs": self._obs, "ended": self._ended, "cut_after": self._cut_after, **self._sums}
-        return {"starts": self._starts, "env": state, **{k: torch.as_tensor(v).cpu() for k, v in arrays.items()}}
+        arrays = {"obs": self._obs, "ended": self._ended, "cut_after": self._cut_after}
+        tensors, sums = ({k: torch.as_tensor(v).cpu() for k, v in part.items()} for part in (arrays, self._sums))
+        return {"starts": self._starts, "env": state, "sums": sums, **tensors}
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._starts = state["starts"]
@@ -273,7 +274,8 @@ class Simulator:
         self._starts = state["starts"]
         self._obs = state["obs"].to(self._obs.device) if is_tensor(self._obs) else state["obs"].numpy()
         self._ended, self._cut_after = state["ended"].numpy(), state["cut_after"].numpy()
-        self._sums = {key: state[key].numpy() for key in self._sums}
+        sums = state.get("sums", state)  # an older checkpoint has them beside the others
+        self._sums = {key: sums[key].numpy() for key in self._sums}
 
     def close(self) -> None:
         """Closes the simulator."""

@@ -100,7 +100,8 @@ def read(argv: list[str]) -> LaunchRequest:
     continued = _begun(line) if line.resume else None
     runs = None if continued else _runs(line)
     for config in runs.configs if runs else ():
-        names.require_known(str(plain(config)["env"]))
+        if "env" in config:
+            names.require_known(str(plain(config)["env"]))
     return LaunchRequest(line, continued, runs)
 
 

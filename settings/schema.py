@@ -145,7 +145,7 @@ def check(config: dict[str, Any]) -> Settings:
     """
     agent = {key: value for key, value in (config.get("agent") or {}).items() if key not in ASKED_BY_AGENT}
     name = agent.pop("name", None)
-    checked = _check_call(Settings, {**config, "agent": agent}, "")
+    checked = _check_call(Settings, {**config, **({"agent": agent} if "agent" in config else {})}, "")
     for key in ("agent", "replay_buffer", "logger", "evaluator"):
         _require_partial(checked[key], key)
     checked["env_wrappers"] = _check_wrappers(checked["env_wrappers"])

@@ -92,11 +92,11 @@ def find(paths: Iterable[str]) -> list[Run]:
     """
     folders: set[Path] = set()
     for path in paths:
-        matches = [Path(path)] if Path(path).exists() else _matching(path)
+        matches = [Path(path)] if os.path.exists(path) else _matching(path) if path else []  # Path("") is "."
         new = {folder.resolve() for match in matches for folder in _run_folders(match)}
         if not new:
             reason = "no run in it (a run's folder has a config.yaml)" if matches else "no such folder"
-            raise UserError(f"{path}: {reason}")
+            raise UserError(f"{path or repr(path)}: {reason}")
         folders |= new
     return [Run(folder, load(folder / CONFIG_FILE)) for folder in sorted(folders)]
 

@@ -120,6 +120,7 @@ def test_eighteen_labels_look_different() -> None:
     [
         (["none"], "none: no such folder"),
         (["empty"], "empty: no run in it"),
+        ([""], "'': no such folder"),
         (["run", "--out", "file"], "--out=.*file"),
     ],
 )

@@ -64,9 +64,11 @@ class Fetch(Quadruped):
         torso, frame, ball = state.xpos[:, self.torso], state.xmat[:, self.torso], self.ball_root
         velocity = state.qvel[:, ball : ball + 3] - state.qvel[:, self.root : self.root + 3]
         parts = state.xpos[:, self.ball] - torso, velocity, state.qvel[:, ball + 3 : ball + 6]
+        # One product of matrices, as in dm_control: BLAS may round that of each vector otherwise.
+        ball_state = namespace(frame).stack(parts, 1) @ frame.reshape(-1, 3, 3)
         return (
             *super().observation(state),
-            *(in_frame(part, frame) for part in parts),
+            ball_state.reshape(-1, 9),
             in_frame(state.site_xpos[:, self.target] - torso, frame),
         )
 

@@ -72,6 +72,7 @@ class CountingVec(VectorEnv):
         done = (self.taken == self.lengths) & ~ignored
         terminated = done & [terminates(i, self.episode[i]) for i in worlds]
         info: dict[str, Any] = {"is_success": self._data(terminated), "speed": self._data(self.taken.copy())}
+        info["obs"] = self._data(rewards)  # a name that a simulator's saved state has, too
         if mode is AutoresetMode.SAME_STEP and done.any():
             if self._final:
                 info["final_obs"] = self._last(done)

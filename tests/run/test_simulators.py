@@ -157,7 +157,8 @@ def killed(folder: Path, *overrides: str) -> Workspace:
 )
 def test_with_a_state_of_its_own_it_resumes_to_the_same_bytes(tmp_path: Path, kind: str) -> None:
     mode = kind if kind in MODES else "SameStep"
-    own = counting(mode, "n_step=3", "info_keys.speed=sum", *([kind] if kind != mode else []), env="SavedCounting-v0")
+    sums = ("info_keys.speed=sum", "info_keys.obs=sum")
+    own = counting(mode, "n_step=3", *sums, *([kind] if kind != mode else []), env="SavedCounting-v0")
     probes.train(tmp_path / "straight", *own)
     killed(tmp_path / "run", *own)
     assert_same(tmp_path / "run", tmp_path / "straight")
