@@ -228,7 +228,8 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
                 key: None if takes_null and not child else _check_value(item, child, f"{path}.{key}")
                 for key, child in value.items()
             }
-    if Factory in alternatives(hint) and value is not None:
+    members = list(alternatives(hint))
+    if Factory in members and (value is not None or type(None) not in members):
         raise UserError(
             f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, choose another group "
             f"where there are several, {path.replace('.', '/')}=<name>, or write one, "
