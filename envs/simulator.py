@@ -84,8 +84,7 @@ class Simulator:
         self._ended = np.zeros(self.num_envs, bool)  # NEXT_STEP: the worlds that the next step resets
         # Of the episodes so far; nan where there was no number yet.
         self._sums = {key: np.full(self.num_envs, np.nan) for key, how in info_keys.items() if how == "sum"}
-        self._info_keys = info_keys
-        self._first_steps, self._starts = first_steps, 0
+        self._info_keys, self._first_steps, self._starts = info_keys, first_steps, 0
         self._cut_after = np.zeros(self.num_envs, int)  # steps until a first episode is cut; 0 is never
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -274,8 +273,7 @@ class Simulator:
         self._starts = state["starts"]
         self._obs = state["obs"].to(self._obs.device) if is_tensor(self._obs) else state["obs"].numpy()
         self._ended, self._cut_after = state["ended"].numpy(), state["cut_after"].numpy()
-        sums = state.get("sums", state)  # an older checkpoint has them beside the others
-        self._sums = {key: sums[key].numpy() for key in self._sums}
+        self._sums = {key: state.get("sums", state)[key].numpy() for key in self._sums}  # without "sums": an older one
 
     def close(self) -> None:
         """Closes the simulator."""

@@ -80,13 +80,11 @@ def assert_drawn(buffer: ReplayBuffer, added: list[Transition]) -> None:
     batch = buffer.sample(40 * len(added))
     assert batch.obs.dtype == batch.next_obs.dtype == torch.uint8
     assert set(batch.action[:, 0].tolist()) == set(by_action)
-    for obs, action, reward, next_obs, discount in zip(*batch, strict=True):
-        expected = by_action[action[0].item()]
-        assert reward.item() == np.float32(expected[2])
-        np.testing.assert_array_equal(obs, expected[0])
-        np.testing.assert_array_equal(action, expected[1])
-        np.testing.assert_array_equal(next_obs, expected[3])
-        assert discount.item() == (0.0 if expected[5] else expected[6] if len(expected) > 6 else 1.0)
+    rows = [by_action[action] for action in batch.action[:, 0].tolist()]
+    for index, drawn in enumerate((batch.obs, batch.action, batch.reward[:, 0], batch.next_obs)):
+        np.testing.assert_array_equal(drawn, np.array([row[index] for row in rows], drawn.numpy().dtype))
+    discounts = [0.0 if row[5] else row[6] if len(row) > 6 else 1.0 for row in rows]
+    assert batch.discount[:, 0].tolist() == discounts
 
 
 @pytest.mark.parametrize("storage", STORAGES)
