@@ -92,7 +92,9 @@ def find(paths: Iterable[str]) -> list[Run]:
     """
     folders: set[Path] = set()
     for path in paths:
-        matches = [Path(path)] if os.path.exists(path) else _matching(path) if path else []  # Path("") is "."
+        matches = [Path(path)] if Path(path).exists() else _matching(path)
+        if not path:  # Path("") is "."
+            matches = []
         new = {folder.resolve() for match in matches for folder in _run_folders(match)}
         if not new:
             reason = "no run in it (a run's folder has a config.yaml)" if matches else "no such folder"
