@@ -159,11 +159,11 @@ def output_folder(config: DictConfig, key: str) -> Path:
         folder = OmegaConf.select(config, key)
     except OmegaConfBaseException as error:
         raise UserError(f"{key}: {one_line(error)}") from None
-    if folder is None or not str(folder).strip():
-        raise UserError(f"{key}=: the name of a folder goes here")
-    if Path(str(folder)).resolve() == CONFIG_DIR.parent:
+    if not isinstance(folder, str) or not folder.strip():
+        raise UserError(f"{key}={folder}: the name of a folder goes here")
+    if Path(folder).resolve() == CONFIG_DIR.parent:
         raise UserError(f"{key}={folder}: that is this project's own folder; choose another")
-    return Path(str(folder))
+    return Path(folder)
 
 
 def variants(parsed: list[Override], overrides: list[str], intervals: bool = True) -> list[list[str]]:

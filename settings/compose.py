@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException, MissingConfigException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import YAMLError
 
 from files.reading import read_text
@@ -52,7 +52,15 @@ def plain(config: DictConfig, resolve: bool = True) -> dict[str, Any]:
         values = OmegaConf.to_container(job, resolve=resolve, throw_on_missing=resolve)
         return {str(key): value for key, value in values.items()}  # type: ignore[union-attr]
     except OmegaConfBaseException as error:
-        raise UserError(one_line(error)) from None
+        raise UserError(_of_value(error)) from None
+
+
+def _of_value(error: OmegaConfBaseException) -> str:
+    """Returns OmegaConf's message in one line, with the key first."""
+    if isinstance(error, MissingMandatoryValue):
+        return f"{error.full_key}=???: a value goes here"
+    text, _, _ = one_line(error).partition(" full_key:")
+    return f"{error.full_key}: {text}" if error.full_key else text
 
 
 def parse(overrides: list[str]) -> list[Override]:
@@ -148,7 +156,9 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
             raise UserError(fault if names else one_line(error)) from None
         except HydraException as error:
             raise UserError(_composition_error(error, config_name, overrides)) from None
-        except (OmegaConfBaseException, YAMLError) as error:
+        except OmegaConfBaseException as error:
+            raise UserError(_of_value(error)) from None
+        except YAMLError as error:
             raise UserError(one_line(error)) from None
         except UnicodeDecodeError as error:
             raise UserError(f"a YAML file of the configuration is not UTF-8 ({error})") from None
@@ -173,19 +183,23 @@ def _composition_error(error: HydraException, config_name: str, overrides: list[
         chosen.append(searching(folders_of(overrides)[1:]))
         known = ["preset", *dict(walk(plain(compose(config_name, chosen))))]
         return f"{key}: unknown key; {nearest(key, known)}"
-    return f"{key}: {one_line(cause or error)}"
+    return _of_value(cause) if isinstance(cause, OmegaConfBaseException) else f"{key}: {one_line(cause or error)}"
 
 
 def _require_choices(overrides: list[str]) -> None:
-    """Refuses folders that there are not, and `group=null` and numbers, for which Hydra's error would name no key."""
+    """Refuses what Hydra's error would name no key for: no such folder, `key=???`, `group=null` and numbers."""
     for folder in folders_of(overrides):
         if not folder.is_dir():
             raise UserError(f"{SEARCHPATH}={folder}: there is no such folder")
     for override in parse(overrides):
         group = override.key_or_group
-        if override.is_delete() or override.is_sweep_override() or not ("/" in group or (CONFIG_DIR / group).is_dir()):
+        if override.is_delete() or override.is_sweep_override():
             continue
         value = override.value()
+        if value == "???":  # OmegaConf's own sign for a missing value
+            raise UserError(f"{override.input_line}: a value goes here")
+        if not ("/" in group or (CONFIG_DIR / group).is_dir()):
+            continue
         is_node = isinstance(value, dict) and "_target_" in value
         if (isinstance(value, str) and value) or is_node:
             continue

@@ -197,7 +197,7 @@ def _check_call(target: Any, values: dict[str, Any], path: str, interface: Inter
     for key, parameter in known.items():
         if key in values or parameter.default is not inspect.Parameter.empty:
             continue
-        if key not in supplied and key not in FROM_AGENT:
+        if not path or key not in supplied | FROM_AGENT:
             raise UserError(f"{path}{key} is missing; it has no default")
         if interface is not None and key not in interface.given:
             raise UserError(f"{target_setting}: {interface.what} goes here, and this needs {key}")
@@ -279,7 +279,9 @@ def _accepts_node(kind: Any) -> bool:
 
 
 def _require_partial(node: dict[str, Any], path: str) -> None:
-    if not node.get("_partial_"):
+    if "_target_" not in node:
+        raise UserError(f"{path}._target_ is missing; it names the class")
+    if node.get("_partial_") is not True:
         raise UserError(f"{path}: the code completes this node with shapes or folders; it has to say _partial_: true")
 
 

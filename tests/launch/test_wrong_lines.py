@@ -110,6 +110,19 @@ PARTS += [
     (f"{P} agent=sac_v 'agent.value={ACTOR}'", "a value network goes here, and this needs action_dim"),
 ]
 
+MISSING = [  # what every run needs
+    ("'~env'", "env is missing; it has no default"),
+    (f"{P} '~agent'", "agent is missing; it has no default"),
+    (f"{P} '~device'", "device is missing; it has no default"),
+    (f"{P} '~eval_sample'", "evaluator.sample: Interpolation key 'eval_sample' not found"),
+    (f"{P} '~agent._target_'", "agent._target_ is missing; it names the class"),
+    (f"{P} 'agent.actor._partial_={{a: 1}}'", "agent.actor: the code completes this node"),
+    (f"{P} agent.critic=null", "agent.critic=None: a group of keys goes here"),
+    (f"{P} seed=???", "seed=???: a value goes here"),
+    (f"{P} agent=???", "agent=???: a value goes here"),
+    (f"{P} hydra.run=???", "hydra.run=???: a value goes here"),
+]
+
 BUILT = [  # found when the parts are built
     (f"{P} '{key}={node}'", f"{key}{named}: {said}")
     for key, node, named, said in (
@@ -305,7 +318,7 @@ TYPES = [
 
 
 VALUES = NODES + PARTS + TYPES
-ALL = VALUES + BUILT + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS
+ALL = VALUES + MISSING + BUILT + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS
 # A third of a second each: here are some of every kind, and `make thorough` has the rest.
 LINES = [
     pytest.param(*case, marks=() if index % (9 if case in VALUES else 3) == 0 else pytest.mark.thorough)
