@@ -173,17 +173,26 @@ def _composition_error(error: HydraException, config_name: str, overrides: list[
         text = one_line(error)
         if absent := re.match("Could not override '(.+?)'", text):
             return f"{absent[1]}: what was chosen has no such part; leave it out"
+        if deleted := re.match("Could not delete from config. '(.+?)'", text):
+            known = _known_keys(config_name, overrides)
+            if deleted[1] in known:
+                return f"~{deleted[1]}: it is null already; leave it out"
+            return f"~{deleted[1]}: unknown key; {nearest(deleted[1], known)}"
         added = (override for override in overrides if override.startswith("+"))
         twice = next((each for each in added if f" {each[1:].partition('=')[0]}." in text), None)
         return f"{twice}: write {twice[1:]}, which replaces the choice" if twice else text
     if key.rsplit(".", 1)[-1] in SUPPLIED:
         return f"{key}: it comes from the environment and the run, not from the user"
     if "not in struct" in str(cause):
-        chosen = [text for text in overrides if (CONFIG_DIR / text.partition("=")[0]).is_dir()]  # agent=crossq
-        chosen.append(searching(folders_of(overrides)[1:]))
-        known = ["preset", *dict(walk(plain(compose(config_name, chosen))))]
-        return f"{key}: unknown key; {nearest(key, known)}"
+        return f"{key}: unknown key; {nearest(key, _known_keys(config_name, overrides))}"
     return _of_value(cause) if isinstance(cause, OmegaConfBaseException) else f"{key}: {one_line(cause or error)}"
+
+
+def _known_keys(config_name: str, overrides: list[str]) -> list[str]:
+    """The keys that there are with the choices of these overrides, such as agent=crossq."""
+    chosen = [text for text in overrides if (CONFIG_DIR / text.partition("=")[0]).is_dir()]
+    chosen.append(searching(folders_of(overrides)[1:]))
+    return ["preset", *dict(walk(plain(compose(config_name, chosen))))]
 
 
 def _require_choices(overrides: list[str]) -> None:

@@ -118,6 +118,8 @@ MISSING = [  # what every run needs
     (f"{P} '~agent._target_'", "agent._target_ is missing; it names the class"),
     (f"{P} 'agent.actor._partial_={{a: 1}}'", "agent.actor: the code completes this node"),
     (f"{P} agent.critic=null", "agent.critic=None: a group of keys goes here"),
+    (f"{P} '~agent.critic.network'", "~agent.critic.network: it is null already; leave it out"),
+    (f"{P} '~agent.critc'", "~agent.critc: unknown key; did you mean agent.critic"),
     (f"{P} seed=???", "seed=???: a value goes here"),
     (f"{P} agent=???", "agent=???: a value goes here"),
     (f"{P} hydra.run=???", "hydra.run=???: a value goes here"),
