@@ -20,7 +20,7 @@ class Batch(NamedTuple):
     Attributes:
         obs, next_obs: (B, *obs_shape), float32 or, for images, uint8.
         action: (B, |A|), float32.
-        reward: (B, 1), float32; in a row of k steps (replay/n_step.py), their discounted sum.
+        reward: (B, 1), float32; in a row of k steps (replay/n_step.py), the discounted sum of their rewards.
         discount: (B, 1), float32: 0 where the episode terminated (a time limit is no termination), else 1, or
             gamma^(k-1) in a row of k steps.
     """
@@ -33,16 +33,16 @@ class Batch(NamedTuple):
 
     @property
     def weight(self) -> torch.Tensor | None:
-        """None: the rows were drawn uniformly. A WeightedBatch has importance weights (B,)."""
+        """Returns None, as the rows were drawn uniformly; a WeightedBatch has importance weights (B,)."""
         return None
 
     @property
     def index(self) -> torch.Tensor | None:  # type: ignore[override]
-        """None. A WeightedBatch has the places of its rows (B,)."""
+        """Returns None; a WeightedBatch has the indices of its rows in the buffer, (B,)."""
         return None
 
     def weighted(self, weight: np.ndarray, index: np.ndarray) -> "WeightedBatch":
-        """The same rows with importance weights (B,) and their places (B,), copied to their device."""
+        """Returns the same rows with importance weights (B,) and buffer indices (B,), copied to the rows' device."""
         weights = torch.tensor(weight, dtype=torch.float32, device=self.reward.device)
         return WeightedBatch(*self, weights, torch.tensor(index, dtype=torch.int64, device=self.reward.device))
 
@@ -52,7 +52,7 @@ class WeightedBatch(NamedTuple):
 
     Attributes:
         weight: (B,), float32: factors on the rows' losses.
-        index: (B,), int64: places of the rows, for `update_priorities`.
+        index: (B,), int64: the rows' indices in the buffer, for `update_priorities`.
     """
 
     obs: torch.Tensor
@@ -70,19 +70,19 @@ class ReplayBuffer(Ring, Validated):
     A row is `obs | action | reward | discount | next_obs` in float32; observations of uint8 are stored as bytes.
 
     Args:
-        obs_shape: of one observation: vectors are float32, images uint8.
+        obs_shape: shape of one observation: vectors are float32, images uint8.
         action_shape: (|A|,).
-        capacity: transitions.
-        device: of the batches.
-        seed: of the generator that draws the batches.
-        with_replacement: whether a transition may come twice in a batch.
-        sampling: factory of another way of drawing rows than uniformly (replay/sampling.py).
+        capacity: maximum number of transitions.
+        device: the device of the batches.
+        seed: seed of the random generator that draws the batches.
+        with_replacement: whether a transition may occur twice in a batch.
+        sampling: factory of a non-uniform sampling method (replay/sampling.py); None draws rows uniformly.
 
     Raises:
         UserError: if the rows would not fit into memory, or for a `sampling` without replacement.
     """
 
-    update_priorities: Callable[[torch.Tensor, torch.Tensor], None]  # there only if `sampling` has it
+    update_priorities: Callable[[torch.Tensor, torch.Tensor], None]  # set only if `sampling` has it
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class ReplayBuffer(Ring, Validated):
         return {"rows": self}
 
     def spans(self, state: dict[str, Any]) -> dict[str, tuple[int, int]]:
-        """The rows [start, stop) of each ring that a checkpoint with this state has to hold."""
+        """Returns, for each ring, the rows [start, stop) that a checkpoint with this state has to contain."""
         num_added = require_count(state["num_added"], "num_added")
         return {"rows": (max(0, num_added - self.capacity), num_added)}
 
@@ -139,7 +139,7 @@ class ReplayBuffer(Ring, Validated):
 
         Args:
             obs, next_obs: (*obs_shape).
-            action: (|A|,), in the agent's range.
+            action: (|A|,), in the policy's range.
             reward: unscaled.
             done: whether the episode ended; this buffer does not need it.
             done_no_max: whether the episode *terminated*; after a time limit the target bootstraps.
@@ -150,11 +150,11 @@ class ReplayBuffer(Ring, Validated):
         self.num_added += 1
 
     def add_batch(self, *columns: Any) -> None:
-        """Stores N transitions as N calls of `add` would: its arguments, each an array (N, ...)."""
+        """Stores N transitions; takes the arguments of `add`, each as an array (N, ...)."""
         self._add_to(self.rows, columns)
 
     def _add_to(self, ring: Any, columns: tuple[Any, ...]) -> None:
-        """Writes N transitions behind the newest row of a ring of arrays or tensors; the last `capacity` stay."""
+        """Writes N transitions after the newest row of `ring`, an array or a tensor; keeps the last `capacity` rows."""
         count = len(columns[0])
         start = max(0, count - self.capacity)
         while start < count:
@@ -165,7 +165,7 @@ class ReplayBuffer(Ring, Validated):
         self.num_added += count
 
     def _write(self, rows: Any, columns: tuple[Any, ...]) -> None:
-        """Writes transitions, given by the arguments of `add`, to packed rows (N, width)."""
+        """Writes transitions, whose columns are the arguments of `add`, to packed rows (N, width)."""
         obs, action, reward, next_obs, _, terminated, *discount = columns
         self._put_obs(rows, 0, obs)
         rows[:, self._action_at : self._reward_at] = action
@@ -180,9 +180,9 @@ class ReplayBuffer(Ring, Validated):
             rows[:, start : start + self._obs_dim] = obs
 
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Draws the places (B,) of the next batch's rows, uniformly or as `sampling` does; None stands for no weights.
+        """Draws the next batch's row indices (B,), uniformly or by `sampling`; returns them and weights (B,) or None.
 
-        Override it to draw in another way, with importance weights (B,) for every batch.
+        Override it to draw rows in another way, with importance weights (B,) for every batch.
         """
         if self.sampling is None or not self.num_added:
             return self._draw(batch_size), None
@@ -192,16 +192,16 @@ class ReplayBuffer(Ring, Validated):
         """Draws a batch (see `choose`).
 
         Raises:
-            ValueError: if nothing has been stored or, without replacement, less than a batch.
+            ValueError: if the buffer is empty or, without replacement, holds fewer rows than a batch.
         """
         rows, weight = self.choose(batch_size)
         batch = self._gather(rows)
         return batch if weight is None else batch.weighted(weight, rows)
 
     def stage(self, batch_size: int) -> None:
-        """The host's half of `sample`: draws rows and sends them to memory on the device that stays in place.
+        """Does the host's half of `sample`: draws rows and copies them to device memory whose address does not change.
 
-        `staged` is the device's half, which a captured CUDA graph can replay.
+        `staged` does the device's half, which a captured CUDA graph can replay.
 
         Raises:
             ValueError: as `sample`.
@@ -213,7 +213,7 @@ class ReplayBuffer(Ring, Validated):
         self._stage_weights(rows, weight)
 
     def staged(self) -> Batch | WeightedBatch:
-        """The device's half of `sample`: views of the rows that `stage` sent; the next `stage` overwrites them."""
+        """Does the device's half of `sample`: returns views of the staged rows; the next `stage` overwrites them."""
         assert self._staged is not None, "stage(batch_size) comes first"
         return self._with_staged_weights(self._unpack(self._staged))
 
@@ -227,11 +227,11 @@ class ReplayBuffer(Ring, Validated):
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """The generators on the device that `staged` draws from."""
+        """The random generators on the device that `staged` draws from."""
         return []
 
     def _draw(self, batch_size: int) -> np.ndarray:
-        """Row numbers, (B,)."""
+        """Draws row indices (B,) uniformly."""
         if not self.num_added:
             raise ValueError("nothing to sample: the replay buffer is empty")
         if self._with_replacement:
@@ -246,7 +246,7 @@ class ReplayBuffer(Ring, Validated):
         packed.copy_(torch.from_numpy(self.rows.take(indices, axis=0)))
 
     def _unpack(self, packed: torch.Tensor) -> Batch:
-        """A batch of views of packed rows (B, width)."""
+        """Returns a batch whose tensors are views of packed rows (B, width), except images, which may be copied."""
         obs, action, reward, discount, next_obs = packed.split(self._widths, dim=1)
         if self._as_bytes:
             obs, next_obs = self._as_images(obs), self._as_images(next_obs)
@@ -256,11 +256,11 @@ class ReplayBuffer(Ring, Validated):
         return columns.contiguous().view(torch.uint8)[:, : self._obs_dim].reshape(-1, *self._obs_shape)
 
     def stored(self, start: int, stop: int) -> Batch:
-        """Transitions [start, stop), counted from the first ever added, as a batch of copies."""
+        """Returns copies of transitions [start, stop), counted from the first ever added, as a batch."""
         return self._unpack(torch.from_numpy(np.concatenate(list(self.chunks(start, stop)))))
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts and the generator's state; the rows themselves come from `chunks`."""
+        """Returns the counts and the states of the random generator and of `sampling`; `chunks` yields the rows."""
         counts = {"num_added": self.num_added, "capacity": self.capacity, "row_width": self.row_width}
         state = {**counts, "rng": self._rng.bit_generator.state}
         return state | ({"sampling": self.sampling.state_dict()} if hasattr(self.sampling, "state_dict") else {})
@@ -283,7 +283,7 @@ def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tup
 
 
 def nbytes(obs_shape: tuple[int, ...], action_shape: tuple[int, ...], capacity: int) -> int:
-    """The size of a full buffer's rows, in bytes."""
+    """Returns the size of a full buffer's rows, in bytes."""
     return 4 * _row_width(obs_shape, action_shape)[1] * capacity
 
 

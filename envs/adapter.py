@@ -26,21 +26,21 @@ def adapt(
     info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
     keys: Keys = (),
 ) -> gym.Env:
-    """Wraps an environment so that an observation is one array (settings.obs_spec), and actions are a policy's.
+    """Wraps an environment so that an observation is one array (settings.obs_spec), and it takes a policy's actions.
 
-    These are flat numbers in [-1, 1], or one integer from 0 (see dmc2gym.wrappers.OwnActions).
+    A policy's actions are flat numbers in [-1, 1], or one integer from 0 (see dmc2gym.wrappers.OwnActions).
 
     Args:
-        env: its actions are a Box or a Discrete; its observations are images or can be flattened.
+        env: has a Box or a Discrete of actions, and observations that are images or can be flattened.
         name: the task, for messages.
         action_repeat: steps for which each action is held; `info["repeats"]` is how many were taken.
         episode_length: steps per episode if the environment sets no limit; None is no limit.
         pixels: how observations are made.
         info_keys: as for EpisodeInfo.
-        keys: of observations that were a dictionary before.
+        keys: keys and widths of observations that were a dictionary before.
 
     Raises:
-        UserError: for other spaces.
+        UserError: for unsupported spaces.
     """
     if not isinstance(env.action_space, gym.spaces.Box | gym.spaces.Discrete):
         raise UserError(
@@ -61,7 +61,7 @@ def adapt(
 
 
 def _has_time_limit(env: gym.Env) -> bool:
-    """Whether the environment's registration or one of its wrappers limits its episodes."""
+    """Returns whether the environment's registration or one of its wrappers limits its episodes."""
     if env.spec is not None and env.spec.max_episode_steps is not None:
         return True
     while isinstance(env, gym.Wrapper):
@@ -78,7 +78,7 @@ class BoundedActions(gym.Wrapper):
         bounds: b for -b to b, or one for each component of an action.
 
     Raises:
-        UserError: for bounds of another number, or if no bound is missing.
+        UserError: if the number of bounds does not fit the actions, or no bound is missing.
     """
 
     def __init__(self, env: gym.Env, bounds: float | Sequence[float]):
@@ -98,11 +98,11 @@ class BoundedActions(gym.Wrapper):
 
 
 def wrap(env: Any, name: str, wrappers: Sequence[Wrap], kind: type = gym.Env) -> Any:
-    """Puts the user's wrappers around an environment, the first one innermost.
+    """Applies the user's wrappers to an environment, the first one innermost.
 
     Args:
         name: the task, for messages.
-        kind: what each of them has to make.
+        kind: the class of which each wrapper has to return an instance.
 
     Raises:
         UserError: if a wrapper raises an exception, or returns no environment.

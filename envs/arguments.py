@@ -20,7 +20,7 @@ def known(make: Callable[..., Any], excluded: tuple[str, ...] = ()) -> dict[str,
 
 
 def takes_more(make: Callable[..., Any]) -> bool:
-    """Whether an environment takes keywords that no signature names: all its constructors pass `**keywords` on."""
+    """Returns whether an environment takes keywords that no signature names: all its constructors take `**keywords`."""
     calls = [make]
     if inspect.isclass(make):
         calls = [vars(owner)["__init__"] for owner in make.__mro__[:-1] if "__init__" in vars(owner)]

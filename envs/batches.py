@@ -7,7 +7,7 @@ import numpy as np
 
 
 def widths(space: gym.Space[Any]) -> list[int]:
-    """The widths of a space's parts, made flat."""
+    """Returns the widths of a space's flattened parts."""
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
         parts = space.values() if isinstance(space, gym.spaces.Dict) else space
         return [width for part in parts for width in widths(part)]
@@ -17,7 +17,7 @@ def widths(space: gym.Space[Any]) -> list[int]:
 
 
 def columns(space: gym.Space[Any], obs: Any) -> list[Any]:
-    """The parts of a batch of observations, each (num_envs, ...), in the order of `gymnasium.spaces.flatten`."""
+    """Returns the parts of a batch of observations, each (num_envs, ...), in `gymnasium.spaces.flatten`'s order."""
     if isinstance(space, gym.spaces.Dict):
         return [column for key, part in space.items() for column in columns(part, obs[key])]
     if isinstance(space, gym.spaces.Tuple):
@@ -26,7 +26,7 @@ def columns(space: gym.Space[Any], obs: Any) -> list[Any]:
 
 
 def merged(values: Any, chosen: Any, which: np.ndarray) -> Any:
-    """The rows of `chosen` where the mask is true, and of `values` elsewhere; both are (num_envs, width)."""
+    """Returns rows of `chosen` where the mask is true, and of `values` elsewhere; both are (num_envs, width)."""
     if not is_tensor(values):
         return np.where(which[:, None], chosen, values)
     import torch
@@ -36,7 +36,7 @@ def merged(values: Any, chosen: Any, which: np.ndarray) -> Any:
 
 
 def is_tensor(values: Any) -> bool:
-    return hasattr(values, "cpu")  # torch may not be there in a process of environments
+    return hasattr(values, "cpu")  # a process of environments may not have imported torch
 
 
 def host(values: Any) -> np.ndarray:

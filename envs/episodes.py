@@ -17,19 +17,19 @@ TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
 AUTO_INFO_KEYS: Mapping[str, str] = {"is_success": "last"}  # the default of the key `info_keys`
 EPISODE_INFO = "episode_info"  # key of the last step's info: EpisodeInfo's values, as (key, value) pairs
 TAKEN = "taken"  # key of a vector environment's info: which environments took the step; without it, all did
-MISSING_INFO = "missing_info"  # likewise: a line about named keys of which the episode had no number
+MISSING_INFO = "missing_info"  # likewise: a message about keys for which the episode had no number
 
 
 class EpisodeInfo(gym.Wrapper):
     """Collects numbers of an environment's `info` over each episode.
 
-    The last step's `info[EPISODE_INFO]` has a pair (key, value) for each key of which the episode has a value. It is no
-    dictionary, because a vector environment would merge those of several environments.
+    The last step's `info[EPISODE_INFO]` has a pair (key, value) for each key with a value. The pairs are not a
+    dictionary, because a vector environment would merge the dictionaries of its environments.
 
     Args:
-        env: an environment whose actions are not held for several steps yet, so that sums miss no step.
+        env: an environment; for sums, one without action repeat, so that they include every step.
         info_keys: by key of `info`: `last`, the value of the last step, or `sum`, the sum over all steps. Values that
-            are no numbers are left out.
+            are not numbers are ignored.
     """
 
     def __init__(self, env: gym.Env, info_keys: Mapping[str, str]):
@@ -65,7 +65,7 @@ class EpisodeInfo(gym.Wrapper):
 
 
 def number(value: Any) -> float | None:
-    """A number, a bool, or an array of one of them, as a float; None for anything else."""
+    """Converts a number, a bool, or an array of one of them to a float; returns None for anything else."""
     if isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
         return float(value)
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
@@ -88,21 +88,21 @@ def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
 
 
 def first_cut(run_seed: int, index: int, first_steps: int) -> int:
-    """Draws after how many steps an environment's first episode is cut, 1 to `first_steps`; 0, never, if that is 0."""
+    """Draws the step, 1 to `first_steps`, that cuts an environment's first episode; 0 (never) if that is 0."""
     return int(np.random.default_rng([run_seed, index]).integers(1, first_steps + 1)) if first_steps else 0
 
 
 class SeededEpisodes(gym.Wrapper):
-    """A training environment whose every episode is a function of (run seed, index, episode number) and its actions.
+    """Makes every training episode a function of (run seed, index, episode number) and its actions.
 
-    So the state of the environment is the episode's number and the actions since its start. `load_state_dict` resets
-    with that episode's seed and repeats the actions, which is exact for any deterministic environment.
+    The state of the environment is therefore the episode number and the actions since its start. `load_state_dict`
+    resets with that episode's seed and repeats the actions, which is exact for any deterministic environment.
 
     Args:
         env: the environment.
         run_seed: the run's seed.
-        index: the number of this environment among those of the run.
-        first_steps: the first episode is cut at a random number of steps up to this one; 0 does not cut it.
+        index: this environment's index in the run.
+        first_steps: largest random number of steps at which the first episode is cut; 0 does not cut it.
     """
 
     def __init__(self, env: gym.Env, run_seed: int, index: int = 0, first_steps: int = 0):
@@ -116,7 +116,7 @@ class SeededEpisodes(gym.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts the next episode and ignores `seed`.
 
-        With `options={"states": ...}`, the states of all environments of a run, it restores its own state instead.
+        Given `options={"states": states}` of all environments of a run, it restores its own state instead.
         """
         if options and "states" in options:
             return self.load_state_dict(options["states"][self._index]), {}
@@ -180,7 +180,7 @@ class Recorder(gym.Wrapper):
         episodes: the list, which several environments may share.
 
     Raises:
-        UserError: for images with vectors, which are one array of bytes.
+        UserError: for images with vectors, which are packed into one array of bytes.
     """
 
     def __init__(self, env: gym.Env, episodes: list[Recording]):

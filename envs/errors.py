@@ -12,19 +12,19 @@ import numpy as np
 
 from utils import EnvError, RunError, one_line
 
-FAULTS = (Exception, SystemExit)  # of a user's code; with SystemExit alone, a run would end with exit code 0
+FAULTS = (Exception, SystemExit)  # of a user's code; an uncaught SystemExit could end the run with exit code 0
 
 
 @contextmanager
 def exit_reported() -> Iterator[None]:
-    """Within it, `os._exit` raises SystemExit; otherwise a user's code could end the run without a message.
+    """Makes `os._exit` raise SystemExit inside the block; a user's code could otherwise end the run without a message.
 
-    What the project itself ends a process with was imported from `os` before.
+    The project's own calls are not affected: they use `_exit` as it was imported from `os` before.
     """
     run_process = os.getpid()
 
     def raise_exit(status: int = 0) -> NoReturn:
-        if os.getpid() != run_process:  # a process that the user's code has forked
+        if os.getpid() != run_process:  # a process that the user's code forked
             _exit(status)
         raise SystemExit(status)
 
@@ -37,7 +37,7 @@ def exit_reported() -> Iterator[None]:
 
 @contextmanager
 def reporting(name: str, method: str) -> Iterator[None]:
-    """Within it, an exception in a user's environment becomes an EnvError with its name and the method's."""
+    """Turns an exception of a user's environment in the block into an EnvError that names the task and the method."""
     try:
         with exit_reported():
             yield
@@ -92,5 +92,5 @@ class ReportErrors(gym.Wrapper):
 def error_with_place(error: BaseException) -> str:
     """Formats an exception and the line of code that raised it as one line."""
     frames = traceback.extract_tb(error.__traceback__)
-    frame = next(frame for frame in reversed(frames) if frame.filename != __file__)  # not that of exit_reported
+    frame = next(frame for frame in reversed(frames) if frame.filename != __file__)  # not exit_reported's own frame
     return f"{type(error).__name__} in {frame.filename}:{frame.lineno}: {one_line(error)}"

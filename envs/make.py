@@ -53,7 +53,7 @@ def make_env(
 
     Args:
         name: a suite task such as `cheetah_run`, or a Gymnasium id such as `Pendulum-v1`.
-        seed: for random numbers drawn at construction; episodes are seeded in `reset`.
+        seed: seeds random numbers drawn at construction; episodes are seeded in `reset`.
         action_repeat: steps for which each action is held; `info["repeats"]` is how many were taken.
         render: whether `render()` will be called, for (H, W, 3) uint8 frames.
         kwargs: the environment's own arguments: for Gymnasium's `make`, or for the suite's task and environment.
@@ -70,7 +70,7 @@ def make_env(
             raise UserError(f"env={name}: a simulator of many worlds cannot be shown in a window")
         return OneWorld(make_simulator(name, 1, seed, kwargs, wrappers, info_keys))
     if name not in SUITE_TASKS:
-        draws_itself = human and not pixels.rendered  # observations from pixels need the pictures
+        draws_itself = human and not pixels.rendered  # rendered observations need frames as arrays
         env = wrap(_make_gymnasium(name, render or pixels.rendered, kwargs, draws_itself), name, wrappers)
         env = adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
         return _in_window(env, name) if human and pixels.rendered else env
@@ -80,9 +80,9 @@ def make_env(
 
 
 def is_simulator(name: str, num_envs: int = 1) -> bool:
-    """Whether so many environments are one vector environment of the user's: its id has a `vector_entry_point`.
+    """Returns whether `num_envs` environments are one vector environment: the id has a `vector_entry_point`.
 
-    An id that has an `entry_point` too stands for single environments unless there are several.
+    If the id also has an `entry_point`, `num_envs` must be above 1 and the `entry_point` not Gymnasium's own.
 
     Raises:
         UserError: for an unknown name.
@@ -103,10 +103,10 @@ def make_simulator(
     info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
     first_steps: int = 0,
 ) -> Simulator:
-    """Makes so many worlds of a simulator (see envs/simulator.py); arguments and errors as for `make_env`.
+    """Makes a simulator of `num_envs` worlds (see envs/simulator.py); arguments and errors as for `make_env`.
 
     Args:
-        wrappers: each makes a vector environment of one.
+        wrappers: each wraps a vector environment and returns one.
         first_steps: see Simulator.
     """
     env = wrap(_make_gymnasium(name, False, kwargs, False, num_envs), name, wrappers, gym.vector.VectorEnv)
@@ -120,10 +120,10 @@ def make_simulator(
 
 
 def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: bool, worlds: int = 0) -> Any:
-    """Makes a registered environment or, with a number of worlds, a vector environment."""
+    """Makes a registered environment or, with `worlds` above 0, a vector environment of that many worlds."""
     # Box2D's bindings warn about their own types.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
-    warnings.filterwarnings("ignore", message=".*is out of date")  # if it still works, it was chosen
+    warnings.filterwarnings("ignore", message=".*is out of date")  # the user chose an older version, which still works
     spec = _spec(name)
     known: dict[str, Parameter] = {}
     try:
@@ -155,7 +155,7 @@ def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: b
 
 
 def _in_window(env: gym.Env, name: str) -> gym.Env:
-    """Shows the frames of an environment that renders arrays, in a window of pygame's."""
+    """Shows the frames of an environment that renders arrays in a pygame window."""
     if os.environ.get("SDL_VIDEODRIVER") == "dummy":
         del os.environ["SDL_VIDEODRIVER"]
     try:
@@ -181,7 +181,7 @@ def reward_threshold(name: str) -> float | None:
 
 
 def needs_opengl(name: str) -> bool:
-    """Whether rendering this environment needs OpenGL; Gymnasium's 2D tasks do not.
+    """Returns whether rendering this environment needs OpenGL; Gymnasium's 2D tasks do not.
 
     Raises:
         UserError: for an unknown name.

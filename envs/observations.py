@@ -22,14 +22,14 @@ Frame = tuple[np.ndarray | None, np.ndarray | None]  # an image (C, H, W) and a 
 
 @dataclass(frozen=True)
 class Pixels:
-    """How observations are made.
+    """Configures how observations are made.
 
     Attributes:
         rendered: whether an environment without images of its own is rendered instead.
         size: height and width of rendered frames, in pixels.
         stack: frames per observation; None is 3 with images and 1 without.
         camera_id: the camera of a suite task; None is DrQ's (arXiv 2004.13649): 2 for quadruped, else 0.
-        groups: keys that the `actor` and the `critic` see; None is all.
+        groups: keys that the `actor` and the `critic` see; None shows all to both.
     """
 
     rendered: bool = False
@@ -47,11 +47,11 @@ NO_PIXELS = Pixels()
 
 
 class ObsSpace(gym.spaces.Box):
-    """The space of observations that are more than a vector of one frame.
+    """The space of observations with images, stacked frames or groups.
 
     Attributes:
-        obs_spec: what they are made of.
-        keys: of the actor's `image` and `vector` in the environment's dictionary; "" is an observation as a whole.
+        obs_spec: the parts of an observation.
+        keys: the environment's keys in the actor's `image` and `vector`; "" if observations are no dictionary.
     """
 
     def __init__(self, obs_spec: ObsSpec, keys: dict[str, list[str]]):
@@ -61,11 +61,11 @@ class ObsSpace(gym.spaces.Box):
 
 
 class Observed(gym.Wrapper):
-    """Gives observations as an ObsSpec describes them. A reset repeats its frame in the stack.
+    """Returns observations in the layout of an ObsSpec. `reset` fills the stack with copies of its frame.
 
     Args:
-        space: of the stack.
-        frame_of: makes a frame of an observation of `env`.
+        space: the space of stacked observations.
+        frame_of: converts an observation of `env` to a frame.
     """
 
     def __init__(self, env: gym.Env, space: ObsSpace, frame_of: Callable[[Any], Frame]):
@@ -91,30 +91,30 @@ class Observed(gym.Wrapper):
         vector = np.stack(vectors, axis=1).reshape(-1)
         if not self._spec.image:
             return vector
-        if not np.isfinite(vector).all():  # which cannot be seen in its bytes
+        if not np.isfinite(vector).all():  # checked here, as packed bytes do not show it
             raise ValueError("an observation beside an image is not finite")
         return self._spec.pack(np.concatenate(images), vector)
 
 
 def has_images(space: gym.Space[Any]) -> bool:
-    """Whether observations are images, or contain some."""
+    """Returns whether observations are images, or contain some."""
     return any(is_image(leaf) for _, leaf in _leaves(space))
 
 
 def is_image(space: gym.Space[Any]) -> bool:
-    """Whether observations are images: uint8 in two or more dimensions."""
+    """Returns whether observations are images: uint8 in two or more dimensions."""
     return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
 
 
 def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env:
-    """Makes one array of an environment's observations.
+    """Wraps an environment so that each observation is one array.
 
     Args:
         name: the task, for messages.
-        keys: of a vector that was a dictionary.
+        keys: keys and widths of a vector that was a dictionary before.
 
     Raises:
-        UserError: for images of unlike sizes, and for groups that do not fit the environment.
+        UserError: for images of different sizes, and for groups that do not fit the environment.
     """
     if pixels.rendered and not has_images(env.observation_space):
         env = RenderedObservation(env, pixels.size)
@@ -166,7 +166,7 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
 
 
 def _leaves(space: gym.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The spaces inside of dictionaries and tuples, with the keys and indices that lead to them."""
+    """Yields the spaces inside dictionaries and tuples, with their paths of keys and indices."""
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
         for key, child in space.items() if isinstance(space, gym.spaces.Dict) else enumerate(space):
             yield from _leaves(child, (*path, key))
@@ -193,7 +193,7 @@ def _keys_in(keys: Keys, group: Sequence[str]) -> list[str]:
 
 
 def _images_of_groups(images: list[Any], keys: Keys, groups: Groups, name: str, space: gym.Space[Any]) -> list[Any]:
-    """The images that the groups name. Raises UserError for groups that do not fit the environment."""
+    """Returns the images that the groups name. Raises UserError for groups that do not fit the environment."""
     known = [key for key, _ in keys] + [_dotted(path) for path, _ in images]
     if not any(known):
         raise UserError(f"obs_groups: env={name} has no dictionary of observations, but {space}")
@@ -214,7 +214,7 @@ def _images_of_groups(images: list[Any], keys: Keys, groups: Groups, name: str, 
 
 
 def _grouped(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | None]:
-    """The columns of a frame's vector, those of the actor alone first, of the critic alone last; ObsSpec.groups."""
+    """Returns a frame's columns, the actor's alone first, the critic's alone last, and a frame's ObsSpec.groups."""
     parts: dict[tuple[bool, bool], list[int]] = {(True, False): [], (True, True): [], (False, True): []}
     start = 0
     for key, width in keys:
@@ -256,10 +256,10 @@ class RenderedObservation(gym.ObservationWrapper):
 
 
 def _order_of(space: gym.spaces.Box, name: str) -> tuple[int, ...]:
-    """The axes of images of any layout in the order (frame,) (channel,) height, width.
+    """Returns the axes of images of any layout in the order (frame,) (channel,) height, width.
 
     Raises:
-        UserError: if the shape does not tell which dimension holds the channels.
+        UserError: if the shape does not show which dimension holds the channels.
     """
     order = _axes_order(space.shape)
     if order is None:
@@ -271,7 +271,7 @@ def _order_of(space: gym.spaces.Box, name: str) -> tuple[int, ...]:
 
 
 def _axes_order(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes in the order (frame,) (channel,) height, width; None if the shape does not tell."""
+    """Returns the axes in the order (frame,) (channel,) height, width; None if the shape does not show it."""
     if len(shape) == 2:
         return (0, 1)
     if len(shape) == 4:

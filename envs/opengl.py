@@ -20,7 +20,7 @@ mujoco.Renderer(model, 16, 16).render()
 
 
 def choose(wanted: bool) -> bool:
-    """Sets MUJOCO_GL to a backend that works on this machine. Once `envs.make` is imported, it only repeats the answer.
+    """Sets MUJOCO_GL to a backend that works on this machine. Once `envs.make` is imported, it only returns the result.
 
     Each backend is tried in a child process, because a failing one can crash its process. If the user has set
     MUJOCO_GL, only that backend is tried.

@@ -26,16 +26,16 @@ def make_train_envs(
 ) -> SyncVectorEnv | AsyncVectorEnv:
     """Makes the training environments, each a SeededEpisodes, as one vector environment.
 
-    They do not reset automatically: `reset(options={"reset_mask": done})` starts the next episode of those that are
-    done, so no transition reaches from one episode into the next. `call("state_dict")` returns their states, and
+    They do not reset automatically: `reset(options={"reset_mask": done})` starts the next episodes of environments that
+    are done, so no transition spans two episodes. `call("state_dict")` returns their states, and
     `reset(options={"reset_mask": all, "states": states})` restores them.
 
     Args:
         make_one: makes one environment.
         run_seed: the run's seed.
         num_envs: the number of environments.
-        asynchronous: run each in its own process; worthwhile if a step takes longer than a message between processes.
-        timeout_s: a process that does not answer for so long counts as hung.
+        asynchronous: runs each in its own process; worthwhile if a step takes longer than a message between processes.
+        timeout_s: seconds without an answer after which a process counts as hung.
         first_steps: see SeededEpisodes.
     """
     make = _make_in_process if asynchronous else _make_seeded
@@ -91,7 +91,7 @@ class EnvProcesses(AsyncVectorEnv):
         return super().call_wait(timeout or self._timeout_s)
 
     def _or_kill(self, work: Callable[[], Any]) -> Any:
-        """Does the work; if a process does not answer, kills all of them and raises RunError."""
+        """Calls `work`; if a process does not answer, kills all of them and raises RunError."""
         try:
             return work()
         except (EOFError, ConnectionError):
@@ -117,8 +117,8 @@ class EnvProcesses(AsyncVectorEnv):
         raise error
 
     def _kill(self) -> None:
-        """Kills the processes: a hung one reacts to nothing else, and none has anything to save."""
-        self.processes = [process for process in self.processes if process.pid is not None]  # of a start that failed
+        """Kills the processes: a hung one reacts to nothing else, and none has data to save."""
+        self.processes = [process for process in self.processes if process.pid is not None]  # the started ones
         for process in self.processes:
             process.kill()
         self._state = AsyncState.DEFAULT

@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-ACTORS_GROUPS = ("actor", "policy")  # names of the group of observations that a robot itself has
+ACTORS_GROUPS = ("actor", "policy")  # possible names of the actor's group of observations
 
 
 class RslRlEnv(VectorEnv):
-    """An environment with rsl_rl's interface as a vector environment, for envs/simulator.py.
+    """Wraps an environment with rsl_rl's interface as a vector environment, for envs/simulator.py.
 
-    Where episodes are reset by hand, as mjlab allows (`auto_reset`), their last observations are exact. An environment
-    that resets itself can give them as `extras["final_obs"]`, by group; without them a time-out's row bootstraps from
-    the observation before (see Simulator). Episodes that `extras["time_outs"]` does not name have terminated.
+    If `auto_reset` can be switched off, as in mjlab, each episode's last observation is exact. An environment that
+    resets itself can return it in `extras["final_obs"]`, by group; otherwise a time-out's row bootstraps from the
+    observation before the action (see Simulator). Ended episodes not in `extras["time_outs"]` have terminated.
 
     Args:
         env: has `num_envs`, `num_actions`, `device`, `get_observations()`, `reset()` and `step(actions)`, and
             perhaps `seed` and `close`.
-        groups: the groups of its observations to use; None is the actor's alone.
+        groups: the observation groups to use; None uses the actor's alone.
         action_bound: actions are in [-action_bound, action_bound].
     """
 
@@ -47,7 +47,7 @@ class RslRlEnv(VectorEnv):
         self.metadata = {"autoreset_mode": AutoresetMode.DISABLED if self._by_hand else AutoresetMode.SAME_STEP}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins anew in all worlds, or by hand in those of `reset_mask`."""
+        """Resets all worlds, or only those of `options["reset_mask"]`."""
         if options and "reset_mask" in options:
             worlds = torch.as_tensor(np.flatnonzero(options["reset_mask"]), device=self.env.device)
             return self._chosen(self.env.unwrapped.reset(env_ids=worlds)[0]), {}
@@ -68,7 +68,7 @@ class RslRlEnv(VectorEnv):
 
     @property
     def episode_length_buf(self) -> Any:
-        """The steps of every world since its episode's start, (num_envs,); it can be set."""
+        """Each world's number of steps since its episode's start, (num_envs,); it can be set."""
         return self.env.episode_length_buf
 
     @episode_length_buf.setter

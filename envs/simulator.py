@@ -13,29 +13,29 @@ from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, epi
 from envs.errors import reporting
 from utils import FLOAT32_MAX, EnvError, RunError, UserError, not_plain
 
-FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # of an episode, in Gymnasium's info with AutoresetMode.SAME_STEP
-EPISODE_LENGTHS = "episode_length_buf"  # rsl_rl's: the worlds' steps since their episodes' starts, which can be set
+FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # keys of Gymnasium's info with AutoresetMode.SAME_STEP
+EPISODE_LENGTHS = "episode_length_buf"  # rsl_rl's attribute, settable: each world's steps since its episode's start
 
 
 class Simulator:
-    """A vector environment with flat float32 observations, actions in [-1, 1] and every episode's last observation.
+    """Wraps a vector environment: flat float32 observations, each episode's last one included, and actions in [-1, 1].
 
-    `step` returns the observation that an action led to, also where it was the episode's last one. `reset` with a mask
-    then begins the next episodes, and returns the newest observation of every world. So it is used like the vector
-    environments of envs/processes.py, whichever of Gymnasium's modes the simulator has:
+    `step` returns the observation that follows an action, also at the end of an episode. `reset` with a mask then
+    starts the next episodes and returns the newest observation of every world. Callers use it like the vector
+    environments of envs/processes.py, whichever of Gymnasium's autoreset modes the simulator has:
 
-    - DISABLED: its worlds are reset by `reset(options={"reset_mask": mask})`, a NumPy mask.
-    - SAME_STEP: it resets worlds as their episodes end. The last observations are in `info["final_obs"]`, by world, as
-      Gymnasium's or as one batch. Where there is none, a time-out's row bootstraps from the observation before the
-      action, as rsl_rl's PPO does: an error of one step, while the next episode's observation is of another state.
+    - DISABLED: `reset(options={"reset_mask": mask})` resets its worlds; the mask is a NumPy array.
+    - SAME_STEP: it resets a world in the step that ends its episode. `info["final_obs"]` has the last observations, by
+      world, in Gymnasium's form or as one batch. Without it, a time-out's row bootstraps from the observation before
+      the action, as rsl_rl's PPO does: one step too early, but the next episode's observation would be unrelated.
     - NEXT_STEP: it resets worlds in the step after an episode's end and ignores their actions. `info[TAKEN]` is false
-      for these worlds: they count no step and give no row, and to an agent's `observe` they are steps of reward 0.
+      for these worlds: no step is counted and no row is stored; an agent's `observe` gets a step of reward 0.
 
-    Without `state_dict` and `load_state_dict` of the simulator's own, a resumed run begins new episodes.
+    If the simulator lacks `state_dict` or `load_state_dict`, a resumed run begins new episodes.
 
     Args:
-        env: its data are NumPy arrays or torch's tensors, its observations a Box of numbers, or nested in dictionaries
-            or tuples; its actions are a Box.
+        env: a vector environment of NumPy arrays or torch tensors. Its observations are a Box of numbers, or Boxes
+            nested in dictionaries or tuples; its actions are a Box.
         name: the task, for messages.
         run_seed: the run's seed.
         info_keys: as for envs.episodes.EpisodeInfo.
@@ -43,14 +43,14 @@ class Simulator:
             is in mode DISABLED or has rsl_rl's `episode_length_buf`; 0 cuts none.
 
     Attributes:
-        single_observation_space, single_action_space: of one world, as agents see them.
+        single_observation_space, single_action_space: one world's spaces, as agents see them.
         own_actions: the map to the simulator's own actions.
         num_envs: number of worlds.
         restarts: whether a resumed run begins new episodes.
-        tensors_on: the device where observations stay as tensors if the simulator's are there; None makes them arrays.
+        tensors_on: observations stay tensors if the simulator's are on this device; otherwise they become arrays.
 
     Raises:
-        UserError: for other spaces, or a mode that is not told.
+        UserError: for unsupported spaces, or if the metadata name no autoreset mode.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class Simulator:
         self.single_action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(action_space.shape)),), np.float32)
         self.restarts = not all(hasattr(env.unwrapped, method) for method in ("state_dict", "load_state_dict"))
         self.tensors_on: Any = None
-        self._device: Any = None  # of the simulator's tensors
-        self._bounds: tuple[Any, Any] | None = None  # of actions, on it
-        self._obs: Any = None  # the newest ones, (num_envs, obs_dim)
+        self._device: Any = None  # the device of the simulator's tensors; None for arrays
+        self._bounds: tuple[Any, Any] | None = None  # bounds of actions, on that device
+        self._obs: Any = None  # the newest observations, (num_envs, obs_dim)
         self._ended = np.zeros(self.num_envs, bool)  # NEXT_STEP: the worlds that the next step resets
-        # Of the episodes so far; nan where there was no number yet.
+        # Sums over each world's current episode; nan until its first number.
         self._sums = {key: np.full(self.num_envs, np.nan) for key, how in info_keys.items() if how == "sum"}
         self._info_keys, self._first_steps, self._starts = info_keys, first_steps, 0
         self._cut_after = np.zeros(self.num_envs, int)  # steps until a first episode is cut; 0 is never
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Begins episodes, and returns the newest observation of every world.
+        """Starts episodes, and returns the newest observation of every world.
 
         Args:
-            seed: begins anew in all worlds; None in the first call is the run's.
-            options: `reset_mask`, a mask of worlds whose episodes are over; and perhaps `states`, those that
-                `call("state_dict")` returned, to restore.
+            seed: restarts all worlds with this seed; None derives the first call's seed from the run's.
+            options: `reset_mask`, a mask of worlds whose episodes have ended; optionally `states`, the result of
+                `call("state_dict")`, to restore.
         """
         which = options["reset_mask"]
         if "states" in options:
@@ -131,7 +131,7 @@ class Simulator:
             self._cut_after = rng.integers(1, self._first_steps + 1, self.num_envs)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Steps all worlds; returns observations, and as arrays rewards, terminated, truncated, and the info."""
+        """Steps all worlds; returns observations, then rewards, terminated and truncated as arrays, and the info."""
         with reporting(self._name, "step"):
             obs, rewards, terminated, truncated, info = self.env.step(self._own(actions))
             self._require_form(rewards, terminated, truncated, info)
@@ -165,7 +165,7 @@ class Simulator:
             raise EnvError(f"env={self._name}: an info that is no dictionary, but a {type(info).__name__}")
 
     def _last_obs(self, info: Mapping[str, Any], done: np.ndarray) -> Any:
-        """The last observations of the episodes that have ended, where the simulator gives the next ones' first."""
+        """Returns the last observations of ended episodes, where `step` returned the next episodes' first ones."""
         last = info.get(FINAL_OBS)
         if last is None:
             return self._obs
@@ -176,7 +176,7 @@ class Simulator:
         return self._flat(last)
 
     def _numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
-        """The values of `info_keys` of the episodes that have ended (see envs.episodes.EpisodeInfo)."""
+        """Returns the values of `info_keys` for the episodes that have ended (see envs.episodes.EpisodeInfo)."""
         numbers, last = {}, info.get(FINAL_INFO)
         for key, how in self._info_keys.items():
             if how == "last" and not done.any():
@@ -197,7 +197,7 @@ class Simulator:
         return {EPISODE_INFO: pairs}
 
     def _own(self, actions: Any) -> Any:
-        """The simulator's own actions, as its own kind of data."""
+        """Maps actions in [-1, 1] to the simulator's own, as arrays or tensors like its data."""
         if self._device is None:
             return self.own_actions.of(host(actions))
         import torch
@@ -209,7 +209,7 @@ class Simulator:
         return low + (given.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
 
     def _flat(self, obs: Any) -> Any:
-        """Observations (num_envs, obs_dim), float32: a copy, as the simulator may reuse its memory."""
+        """Returns a flat float32 copy (num_envs, obs_dim) of observations, as the simulator may reuse its memory."""
         parts = [part.reshape(self.num_envs, -1) for part in columns(self.env.single_observation_space, obs)]
         if isinstance(parts[0], np.ndarray):
             flat: Any = np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
@@ -226,10 +226,10 @@ class Simulator:
         return flat
 
     def _on_host(self, actions: Any, obs: Any, *outcome: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rewards, float64, terminated and truncated as arrays; from tensors in one copy, with a check of the others.
+        """Returns rewards (float64), terminated and truncated as arrays; tensors, and finite checks, in one copy.
 
         Raises:
-            RunError: for an action or an observation, kept as a tensor, that is not finite.
+            RunError: if observations are tensors, for an action or an observation that is not finite.
         """
         rewards, terminated, truncated = outcome
         if isinstance(obs, np.ndarray):
@@ -243,14 +243,14 @@ class Simulator:
         return rows[0], rows[1] != 0, rows[2] != 0
 
     def call(self, name: str) -> tuple[Any, ...]:
-        """What every environment answers, as of Gymnasium's vector environments: `own_actions` or `state_dict`."""
+        """Returns `own_actions` or the state in a tuple, as Gymnasium's `call`, but once for all worlds."""
         return (self.own_actions if name == "own_actions" else self.state_dict(),)
 
     def state_dict(self) -> dict[str, Any]:
-        """How often all worlds began anew and, if the simulator offers its state, that and everything else.
+        """Returns how often all worlds restarted and, unless `restarts`, the simulator's state and everything else.
 
         Raises:
-            UserError: for a state of other values than tensors and plain ones.
+            UserError: if the simulator's state has values other than tensors and plain values.
         """
         if self.restarts:
             return {"starts": self._starts}
@@ -273,7 +273,7 @@ class Simulator:
         self._starts = state["starts"]
         self._obs = state["obs"].to(self._obs.device) if is_tensor(self._obs) else state["obs"].numpy()
         self._ended, self._cut_after = state["ended"].numpy(), state["cut_after"].numpy()
-        self._sums = {key: state.get("sums", state)[key].numpy() for key in self._sums}  # without "sums": an older one
+        self._sums = {key: state.get("sums", state)[key].numpy() for key in self._sums}  # older states lack "sums"
 
     def close(self) -> None:
         """Closes the simulator."""
@@ -282,7 +282,7 @@ class Simulator:
 
 
 class OneWorld(gym.Env):
-    """A simulator of one world as an environment, for evaluations of one episode at a time."""
+    """Wraps a simulator of one world as an environment, for evaluations of one episode at a time."""
 
     def __init__(self, simulator: Simulator):
         self.simulator, self.own_actions = simulator, simulator.own_actions
@@ -301,9 +301,9 @@ class OneWorld(gym.Env):
 
 
 def _number(info: Mapping[str, Any], key: str, num_envs: int) -> np.ndarray:
-    """A number in the info of every world, (num_envs,), nan where there is none."""
+    """Returns a key's number in the info of every world, (num_envs,); nan where there is none."""
     values, there = host(info.get(key, np.nan)), host(info.get(f"_{key}", True))
-    if values.dtype == object:  # Gymnasium's arrays of what is no number of Python's, such as numpy's bools
+    if values.dtype == object:  # Gymnasium's arrays of other objects than Python's numbers, such as NumPy's bools
         values = np.array([number(value) for value in values.flat], float)
     if values.dtype.kind not in "biuf" or (values.shape and values.size != num_envs):
         return np.full(num_envs, np.nan)
@@ -311,7 +311,7 @@ def _number(info: Mapping[str, Any], key: str, num_envs: int) -> np.ndarray:
 
 
 def _finite(values: Any) -> Any:
-    """Which rows of a tensor (N, width) are finite in float32, (N,)."""
+    """Returns which rows of a tensor (N, width) are finite in float32, (N,)."""
     return (values.abs() <= FLOAT32_MAX).all(dim=1)
 
 

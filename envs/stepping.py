@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 WORTH_S = 0.0001  # for shorter steps waking the thread costs more than it saves (docs/PERFORMANCE.md)
-MEASURED = 20  # the first steps, which are timed
+MEASURED = 20  # number of first steps that are timed
 
 
 class Updates(Protocol):

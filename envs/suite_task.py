@@ -34,7 +34,7 @@ def make(
     pixels: Pixels,
     info_keys: Mapping[str, str],
 ) -> gym.Env:
-    """As `envs.make.make_env`, for a suite task."""
+    """Makes a suite task; for arguments and errors see `envs.make.make_env`."""
     size, camera = (pixels.size, pixels.camera_of(SUITE_TASKS[name][0])) if pixels.rendered else (VIDEO_SIZE, 0)
     limit = None if "time_limit" in kwargs else EPISODE_LENGTH
     options: dict[str, Any] = {
@@ -44,7 +44,7 @@ def make(
         "width": size,
         "camera_id": camera,
     }
-    steps_count = bool(wrappers) or "sum" in info_keys.values()  # a wrapper or a sum is to see every step
+    steps_count = bool(wrappers) or "sum" in info_keys.values()  # a wrapper or a sum has to see every step
     if steps_count:  # so these come before actions are held and rescaled
         env = _build(dmc2gym.load, name, kwargs, options)
     else:
@@ -96,7 +96,7 @@ def _build(make_task: Callable[..., gym.Env], name: str, kwargs: Mapping[str, An
 
 
 def _keys(env: gym.Env) -> Keys:
-    """dm_control's keys of the observation, in the order in which it makes one vector of them, and their widths."""
+    """Returns the keys and widths of dm_control's observation, in the order in which it is flattened."""
     task = env.unwrapped._env  # type: ignore[attr-defined]
     obs = task.task.get_observation(task.physics)
     return [(key, int(np.size(obs[key]))) for key in (obs if isinstance(obs, OrderedDict) else sorted(obs))]
@@ -117,7 +117,7 @@ class ReportDivergence(gym.Wrapper):
 
 
 class VideoFrames(gym.Wrapper):
-    """Renders a task from pixels in another size than that of its observations.
+    """Renders frames of a task from pixels in another size than its observations.
 
     Args:
         size: height and width, in pixels.

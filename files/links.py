@@ -12,8 +12,8 @@ TOOLS_WITH_LINKS = ("wandb", ".submitit")  # folders of tools that link within t
 def refuse_links(folder: Path) -> None:
     """Checks a folder that will be read or written as a run's.
 
-    A link in it could redirect a write, or the truncation of a log, to any file of the user. This does not protect
-    against someone who adds a link while the run is going on; they can write into the folder anyway.
+    A link in it could redirect a write, or the truncation of a log, to any of the user's files. This does not protect
+    against a person who adds a link during the run; that person can write into the folder anyway.
 
     Raises:
         UserError: for a symbolic link, for a file with a second hard link outside of the checkpoints (which are never

@@ -1,7 +1,7 @@
 """Reads files: no link, no pipe, nothing vast.
 
-A path that the user typed may be a link, as users link folders of their own. A name that the program adds to it may
-not: it would lead out of a folder that somebody else has filled.
+A path that the user typed may be a link, as users link their own folders. A name that the program appends to it may
+not: in a folder with another person's files, a link could lead to any file outside.
 """
 
 import csv
@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 from typing import Any, TypeVar
 
-MOST_BYTES = {  # the largest file of a kind, by name or suffix
+MOST_BYTES = {  # maximum size of a file, by name or suffix
     ".yaml": 2**20,  # a run's settings have 200 values
     ".txt": 2**20,
     ".json": 2**26,  # a manifest has 150 bytes per segment; the spaces of a data set have two numbers per pixel
@@ -24,7 +24,7 @@ MOST_BYTES = {  # the largest file of a kind, by name or suffix
     "replay_buffer.pt": 2**38,
 }
 MOST_OTHER_BYTES = 2**33  # weights
-NO_LIMIT = math.inf  # for what is read in pieces
+NO_LIMIT = math.inf  # for files that are read in pieces
 Content = TypeVar("Content", list[Any], dict[str, Any])
 
 
@@ -32,8 +32,8 @@ def open_file(path: str | Path, most_bytes: float | None = None, inside: int = 1
     """Opens a file for reading.
 
     Args:
-        most_bytes: the largest size; None is that of the file's kind.
-        inside: how many of the path's last names the program added to what the user typed. None of them may be a link.
+        most_bytes: maximum size; None looks it up in MOST_BYTES.
+        inside: how many of the path's last names the program appended to the user's path; none of them may be a link.
 
     Raises:
         OSError: if it cannot be opened, is too large, or is a link, a folder, a pipe or a device.
@@ -52,7 +52,7 @@ def open_file(path: str | Path, most_bytes: float | None = None, inside: int = 1
 def open_descriptor(path: Path, flags: int, inside: int = 1) -> int:
     """Opens a regular file like `os.open`; see `open_file`."""
     try:
-        # A pipe's reader would wait for its writer.
+        # Without O_NONBLOCK, opening a pipe would wait for its writer.
         descriptor = _open(path, flags | os.O_NONBLOCK, inside)
     except OSError as error:
         is_link = any(level.is_symlink() for level in (path, *path.parents)[:inside])
@@ -95,7 +95,7 @@ def read_json(path: Path, inside: int = 1) -> Any:
 
     Raises:
         OSError: as `open_file`.
-        ValueError: if it is not such a JSON.
+        ValueError: if it is not JSON of this kind.
     """
 
     def bounded(text: str) -> float:
@@ -110,7 +110,7 @@ def read_json(path: Path, inside: int = 1) -> Any:
 
 
 def json_or(path: Path, default: Content) -> Content:
-    """Reads a JSON file that may be missing, damaged or forged: the default unless it holds a value of that type."""
+    """Reads a JSON file that may be missing, damaged or forged; returns `default` unless it has a value of its type."""
     try:
         content = read_json(path)
     except (OSError, ValueError):

@@ -21,14 +21,14 @@ def load_plain(path: str | Path, device: str = "cpu", inside: int = 1) -> Any:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as parts:
                 unpacked_bytes = sum(part.file_size for part in parts.infolist())
-            if unpacked_bytes > os.fstat(file.fileno()).st_size:  # torch.save does not compress
+            if unpacked_bytes > os.fstat(file.fileno()).st_size:  # forged, as torch.save does not compress
                 raise ValueError("it would grow when it is unpacked")
         file.seek(0)
         return torch.load(file, map_location=device, weights_only=True)
 
 
 def save_plain(state: Any, file: BinaryIO) -> str:
-    """Writes tensors and plain values into an open file; returns the checksum of what was written."""
+    """Writes tensors and plain values into an open file; returns the SHA-256 of the written bytes."""
     import torch
 
     stream = _HashingStream(file)
@@ -42,7 +42,7 @@ def save_plain(state: Any, file: BinaryIO) -> str:
 
 
 class _HashingStream:
-    """A file that computes its checksum, and keeps the OSError that torch.save replaces by a RuntimeError."""
+    """Computes a file's checksum as it is written; keeps the OSError that torch.save turns into a RuntimeError."""
 
     def __init__(self, file: BinaryIO):
         self._file = file

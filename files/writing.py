@@ -1,8 +1,8 @@
 """Writes files and folders that are whole or not there.
 
-What is new is written under a name that nobody can have prepared, `.<name>.<random>.part` with the name's suffix, and
-then renamed. Renaming replaces a link and does not follow it. A killed process leaves its part behind, and the next one
-that writes the same name deletes it: the part of a living process is locked.
+A new file or folder is written under an unpredictable name, `.<name>.<random>.part` plus the name's suffix, and then
+renamed. Renaming replaces a link and does not follow it. A killed process leaves its partial file behind, and the next
+process that writes the same name deletes it; the partial file of a running process is locked.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from files.reading import open_descriptor
 
 
 class NewFile:
-    """A file that appears at its path, in place of an older one, when it is complete and on the disk.
+    """Writes a file that replaces an older one at its path only when it is complete and on the disk.
 
     Args:
-        path: in a folder that exists.
+        path: the final path, in an existing folder.
 
     Attributes:
         stream: the open file; the context manager returns it.
-        partial: its path until it is complete, for libraries that write by a path.
+        partial: the file's path until it is complete, for libraries that write to a path.
 
     Raises:
-        OSError: if it cannot be written, or its path is that of a folder, a pipe or a device.
+        OSError: if it cannot be written, or there is a folder, a pipe or a device at its path.
     """
 
     def __init__(self, path: Path):
@@ -47,7 +47,7 @@ class NewFile:
         self.complete() if kind is None else self.discard()
 
     def complete(self) -> None:
-        """Syncs and renames the file. If that fails, nothing of it is left."""
+        """Syncs and renames the file; deletes it if that fails."""
         try:
             self.stream.flush()
             os.fsync(self.stream.fileno())
@@ -59,10 +59,10 @@ class NewFile:
         sync(self._path.parent)
 
     def discard(self) -> None:
-        """Deletes what was written."""
+        """Deletes the partial file."""
         with contextlib.suppress(OSError):
             self.partial.unlink()
-        with contextlib.suppress(OSError):  # a full disk, as the last bytes may be written only now
+        with contextlib.suppress(OSError):  # closing writes the last bytes, and the disk may be full
             self.stream.close()
 
 
@@ -79,7 +79,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty folder, which gets its path when the block ends and all in it is on the disk.
+    """Yields an empty folder; when the block ends, syncs its contents to the disk and renames it to `path`.
 
     If the block raises an exception, the folder is deleted.
 
@@ -103,7 +103,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _claim(path: Path, is_folder: bool) -> tuple[Path, int]:
-    """Makes and locks the part of a new file or folder; returns its path and its descriptor."""
+    """Creates and locks the partial file or folder for a path; returns its path and its descriptor."""
     _remove_abandoned(path)
     try:
         while True:
@@ -121,18 +121,18 @@ def _claim(path: Path, is_folder: bool) -> tuple[Path, int]:
 
 
 def _is_kept(partial: Path, descriptor: int) -> bool:
-    """Locks a part; False if another process took it for abandoned before it was locked."""
+    """Locks a partial file or folder; returns False if another process deleted it as abandoned before that."""
     try:
         lock(descriptor)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks, where none is taken for abandoned
+    except OSError:  # a file system without locks, where none is deleted as abandoned
         pass
     return partial.exists()
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Deletes the parts that killed processes have left of a file or folder."""
+    """Deletes the partial files and folders that killed processes have left for this path."""
     for part in path.parent.glob(glob.escape(f".{path.name}.") + "[0-9a-f]" * 8 + glob.escape(f".part{path.suffix}")):
         is_folder = part.is_dir()
         with contextlib.suppress(OSError):  # locked, so it is being written
@@ -145,10 +145,10 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def open_in_place(path: Path, flags: int) -> int:
-    """Opens a file that is changed where it is, such as a log; `flags` are those of `os.open`.
+    """Opens a file that is modified in place, such as a log; `flags` are those of `os.open`.
 
     Raises:
-        OSError: also for a link and for a file with a second name (a hard link), which would change as well.
+        OSError: also for a symbolic link, and for a file with a second hard link, as both names would change.
     """
     descriptor = open_descriptor(path, flags)
     if os.fstat(descriptor).st_nlink > 1:
@@ -158,7 +158,7 @@ def open_in_place(path: Path, flags: int) -> int:
 
 
 def append_file(path: Path) -> BinaryIO:
-    """Opens a file to write at its end; it is made if it does not exist. For errors see `open_in_place`."""
+    """Opens a file for appending; creates it if it does not exist. For errors see `open_in_place`."""
     return os.fdopen(open_in_place(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
@@ -178,10 +178,10 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder in one that exists, unless it is there.
+    """Creates a folder in an existing one, unless it exists already.
 
     Raises:
-        OSError: if it cannot be made, or is a link.
+        OSError: if it cannot be created, or is a link.
     """
     path.mkdir(exist_ok=True)
     if path.is_symlink():
@@ -189,17 +189,17 @@ def make_folder(path: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Deletes a folder. It is renamed first, so that half of it never has its name."""
+    """Deletes a folder; renames it first, so that a half-deleted folder never has its name."""
     shutil.rmtree(set_aside(path), ignore_errors=True)
 
 
 def set_aside(path: Path) -> Path:
-    """Renames a folder that is to be deleted, in place of one that a killed process left; returns its new path."""
+    """Renames a folder before its deletion, deleting any leftover of a killed process; returns the new path."""
     gone = f".{path.name}.gone"
     shutil.rmtree(path.with_name(gone), ignore_errors=True)
     return rename(path, gone)
 
 
 def rename(path: Path, name: str) -> Path:
-    """Gives a file or a folder another name in the folder that it is in; returns the new path."""
+    """Renames a file or a folder within its parent folder; returns the new path."""
     return path.rename(path.with_name(name))

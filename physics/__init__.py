@@ -1,11 +1,11 @@
 """Worlds of one task of the Control Suite side by side, stepped by MuJoCo's own C functions (`physics=batched`).
 
-dm_control begins every episode, so starts are its own to the bit. After that its Python is left out: a step of all
-worlds is MuJoCo's step of each, in threads, and one call of numpy functions for all observations and all rewards. They
-repeat dm_control's numbers to the last bit.
+dm_control starts every episode, so initial states are its own, bit for bit. After that its Python code is bypassed: a
+step of all worlds is MuJoCo's step of each, in threads, and one call of NumPy functions for all observations and all
+rewards, which equal dm_control's bit for bit.
 
 opened.py: what engines take from dm_control. worlds.py: the worlds. state.py: MuJoCo's arrays of all worlds.
-training.py: the vector environment of a run; of `physics=warp`, warp_worlds.py and indices.py. task.py: what a task is.
+training.py: a run's vector environment; warp_worlds.py, indices.py: the same for `physics=warp`. task.py: class Task.
 tolerance.py: dm_control's soft indicator, for arrays. tasks/: one file a domain.
 
 To add a task, write `tasks/<domain>.py` with a subclass of Task and `TASKS`, a dictionary from the task's name in the

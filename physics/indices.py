@@ -9,10 +9,10 @@ from torch.overrides import TorchFunctionMode
 class Indices(TorchFunctionMode):
     """A context in which tensors are indexed by lists and tuples that were sent to the device once.
 
-    Torch would send each again in every step, and wait for the copy.
+    Torch would otherwise send each list again in every step, and wait for the copy.
 
     Args:
-        device: of the tensors.
+        device: the device of the tensors.
     """
 
     def __init__(self, device: torch.device):

@@ -8,14 +8,14 @@ import mujoco
 
 from physics.task import Task
 
-LIMIT = "_max_episode_steps"  # of Gymnasium's TimeLimit: decisions in an episode
+LIMIT = "_max_episode_steps"  # attribute of Gymnasium's TimeLimit: decisions in an episode
 
 
 class Opened:
     """Takes dm_control's model, data and task out of an environment, whose `reset` fills them with a start.
 
     Args:
-        env: an environment of the suite, as `envs.make.make_env` makes it of vectors; closed with the engine.
+        env: a suite task with vector observations, as `envs.make.make_env` makes it; the engine closes it.
         make_task: the class of its task (see physics.tasks).
 
     Attributes:

@@ -7,9 +7,9 @@ import numpy as np
 
 
 class State:
-    """The arrays of MjData, by their names there, with one row for each chosen world: `state.qpos` is (N, nq).
+    """Gathers MjData's arrays, by MuJoCo's names, with one row per chosen world: `state.qpos` is (N, nq).
 
-    An array is gathered when it is first asked for after a step; that of a single world is a view.
+    An array is gathered at its first access after a step; the array of a single world is a view.
 
     Args:
         data: every world's `mujoco.MjData`.
@@ -21,7 +21,7 @@ class State:
         self._which: Sequence[int] = range(len(data))
 
     def choose(self, which: Sequence[int]) -> None:
-        """Lets rows be those of these worlds, and forgets what was gathered."""
+        """Chooses the worlds whose rows are gathered, and drops the arrays gathered before."""
         if len(which) > 1 or which != self._which:
             self._which = which
             for name in self._views:

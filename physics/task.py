@@ -12,7 +12,7 @@ XX, XY, XZ, YX, YY, YZ, ZX, ZY, ZZ = range(9)  # columns of xmat; XZ is the worl
 
 
 class Task(ABC):
-    """Observations and rewards of one task.
+    """Computes the observations and rewards of one task.
 
     Args:
         model: MuJoCo's model, `mujoco.MjModel`: indices are found by name here, never during a step.
@@ -20,7 +20,7 @@ class Task(ABC):
 
     Attributes:
         model_fields: arrays of the model that the start of an episode writes; every world then has its own.
-        on_device: whether mujoco-warp serves it, too.
+        on_device: whether mujoco-warp can step the task, too.
     """
 
     model_fields: ClassVar[tuple[str, ...]] = ()
@@ -60,13 +60,13 @@ def namespace(x: Array) -> Any:
 
 
 def norm(x: Array) -> Array:
-    """Returns the lengths (N,) of vectors (N, k), rounded as `np.linalg.norm` rounds that of one vector."""
+    """Returns the lengths (N,) of vectors (N, k), rounded as by `np.linalg.norm` for one vector."""
     xp = namespace(x)
     return xp.sqrt(xp.linalg.vecdot(x, x))
 
 
 def in_frame(vectors: Array, xmat: Array) -> Array:
-    """Returns vectors (N, 3) or (N, k, 3) of the world in the frames of bodies (N, 9), rounded as dm_control does.
+    """Rotates world vectors (N, 3) or (N, k, 3) into the frames of bodies (N, 9), rounded as in dm_control.
 
     Returns:
         (N, 3) or (N, 3 k).
@@ -75,5 +75,5 @@ def in_frame(vectors: Array, xmat: Array) -> Array:
 
 
 def squared(x: Array) -> Array:
-    """Returns x ** 2 (N,) as Python computes it of one number: by C's pow, whose last bit may not be that of x * x."""
+    """Returns x ** 2 (N,) as Python computes it for one number: by C's pow, whose last bit may differ from x * x."""
     return np.array([value**2 for value in x.tolist()]) if isinstance(x, np.ndarray) else x * x

@@ -17,10 +17,10 @@ def tolerance(
     """Returns 1 where x lies within the bounds, falling to `value_at_margin` at a distance of `margin`.
 
     Args:
-        x: (N,) where dm_control has a number, (N, k) where it has an array; it rounds squares of these differently.
+        x: (N,) where dm_control has a number, (N, k) where it has an array; it rounds their squares differently.
         bounds: lower and upper bound, inclusive; they may be infinite.
-        margin: with 0, the value is 0 everywhere outside of the bounds.
-        sigmoid: how it falls, a key of SIGMOIDS.
+        margin: distance from the bounds; with 0, the value is 0 everywhere outside the bounds.
+        sigmoid: the shape of the fall, a key of SIGMOIDS.
         value_at_margin: between 0 and 1.
 
     Returns:
@@ -86,5 +86,5 @@ SIGMOIDS: dict[str, Callable[[Array, float], Array]] = {
 
 
 def small_control(state: Any) -> Array:
-    """Returns the mean over actuators of how small each control is, (N,): 1 for none, 0 at the bounds."""
+    """Returns how small the controls are, the mean over actuators, (N,): 1 for zero controls, 0 at the bounds."""
     return tolerance(state.ctrl, margin=1, value_at_margin=0, sigmoid="quadratic").mean(1)

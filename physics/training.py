@@ -11,10 +11,10 @@ from physics.worlds import Worlds
 
 
 class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """The vector environment of a run, whose worlds have the episodes and states of as many SeededEpisodes.
+    """A run's vector environment, whose episodes and states equal those of as many SeededEpisodes.
 
     Args:
-        worlds: are closed with it.
+        worlds: the worlds; `close` closes them, too.
         run_seed: the run's seed.
         first_steps: as for SeededEpisodes.
     """
@@ -28,8 +28,8 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._obs = np.zeros((self.num_envs, *worlds.spaces[0].shape), np.float32)
         self._episodes = [0] * self.num_envs
         self._cuts = [first_cut(run_seed, index, first_steps) for index in range(self.num_envs) if first_steps]
-        self._actions: list[np.ndarray] = []  # the newest of all worlds, (N, |A|) each
-        self._begun = [0] * self.num_envs  # where in this list their episodes begin
+        self._actions: list[np.ndarray] = []  # all worlds', since the oldest current episode began; (N, |A|) each
+        self._begun = [0] * self.num_envs  # by world: where in this list its episode begins
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Begins the next episode of the worlds in `options["reset_mask"]`, or restores `options["states"]` of all."""
@@ -71,7 +71,7 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         )
 
     def _restore(self, states: Any) -> None:
-        """Begins the episodes again and repeats their actions, each world's last one in the last step."""
+        """Restarts the episodes and repeats their actions, aligned so that all worlds' last actions coincide."""
         self._actions = []
         for index, state in enumerate(states):
             self._begin(index, state["episode"])

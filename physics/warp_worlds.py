@@ -16,18 +16,18 @@ from physics.indices import Indices
 from physics.opened import Opened
 from physics.task import Task
 
-# Arrays of MjData that the start of an episode fills; mujoco-warp computes no places of what is fixed to the world.
+# Arrays of MjData that an episode's start fills; mujoco-warp does not compute positions of objects fixed to the world.
 STARTED = ("qpos", "qvel", "act", "qacc_warmstart", "geom_xpos", "site_xpos")
-SPARE_ROWS, ROWS_A_JOINT = 64, 8  # of constraints, for each world and of it for each degree of freedom
+SPARE_ROWS, ROWS_A_JOINT = 64, 8  # rows of constraints: for each world, plus for each degree of freedom
 
-warp.config.log_level = warp.LOG_WARNING  # otherwise each kernel's compilation is a line
+warp.config.log_level = warp.LOG_WARNING  # otherwise it prints a line for each kernel it compiles
 
 
 class Views:
-    """The arrays of MjData, by their names there, as tensors (N, *shape) that are mujoco-warp's own memory.
+    """Returns MjData's arrays, by MuJoCo's names, as tensors (N, *shape) that share mujoco-warp's memory.
 
     Args:
-        data: mujoco-warp's.
+        data: mujoco-warp's data of all worlds.
     """
 
     def __init__(self, data: mujoco_warp.Data):
@@ -44,14 +44,14 @@ class Views:
 class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
     """Worlds whose observations and rewards are tensors on a device, in float32, for envs.simulator.Simulator.
 
-    dm_control begins every episode on the host, and only its start is sent to the device: seeds, starts and first
-    observations are those of physics.training.TrainingWorlds. On a GPU a step is one CUDA graph.
+    dm_control starts every episode on the host, and only the initial state is sent to the device: seeds, initial states
+    and first observations are those of physics.training.TrainingWorlds. On a GPU a step is one CUDA graph.
 
     Args:
         env, make_task: as for Opened; an action is held for one step.
         count: N, 1 or more.
         run_seed: the run's seed.
-        device: of the tensors.
+        device: the device of the tensors.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012  # as Gymnasium has it
@@ -63,8 +63,8 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         self.observation_space = batch_space(self.single_observation_space, count)
         self.action_space = batch_space(self.single_action_space, count)
         self._episodes = [0] * count
-        self._steps = torch.zeros(count, dtype=torch.int64, device=device)  # of the episode
-        env.reset(seed=0)  # starts set constants of the model, too
+        self._steps = torch.zeros(count, dtype=torch.int64, device=device)  # steps of the current episode
+        env.reset(seed=0)  # an episode's start sets constants of the model, too
         fields = [name for name in make_task.model_fields if is_per_world(name)]
         with warp.ScopedDevice(str(device)):
             num_rows = SPARE_ROWS + ROWS_A_JOINT * self._model.nv
@@ -81,7 +81,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         """Begins the next episode in the worlds of the mask `options["reset_mask"]`, or in all.
 
         Returns:
-            Observations (N, obs_dim), float32: of these worlds; the others' are 0.
+            Observations (N, obs_dim), float32; 0 for the worlds that were not reset.
         """
         del seed  # every episode has its own
         which = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
@@ -95,7 +95,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         return obs, {}
 
     def _start(self, index: int) -> list[np.ndarray]:
-        """An observation, and the rows that belong to it."""
+        """Starts a world's next episode; returns its observation, and its row of each array in `_rows`."""
         self._episodes[index] += 1
         obs, _ = self._env.reset(seed=episode_seed(self._run_seed, TRAIN_STREAM, index, self._episodes[index]))
         return [obs, *(array.copy() for array in self._of_host)]
@@ -111,7 +111,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         return obs, rewards, torch.zeros_like(truncated), truncated, {}
 
     def _looking(self) -> None:
-        """As mj_step1. Sensors of accelerations stay as they are, which mujoco_warp.step1 sets to 0."""
+        """Does what mj_step1 does; keeps acceleration sensors, which mujoco_warp.step1 would set to 0."""
         model, data = self._warp_model, self._warp_data
         mujoco_warp.fwd_position(model, data)
         mujoco_warp.sensor_pos(model, data)
@@ -119,7 +119,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         mujoco_warp.sensor_vel(model, data)
 
     def _advancing(self) -> None:
-        """As Worlds: what depends on position and velocity then belongs to the new state."""
+        """Steps as Worlds does, then computes what depends on position and velocity from the new state."""
         model, data = self._warp_model, self._warp_data
         if self._runge_kutta:
             for _ in range(self._sub_steps):
@@ -132,7 +132,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         self._looking()
 
     def _prepared(self, work: Callable[[], None]) -> Callable[[], None]:
-        """What does this work on the device; on a GPU it is compiled and captured now, before anything begins."""
+        """Returns a function that does `work` on the device; on a GPU, compiles and captures it now."""
 
         def done() -> None:
             with warp.ScopedDevice(str(self._device)):
@@ -148,7 +148,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         return lambda: warp.capture_launch(capture.graph, warp.stream_from_torch(self._device))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the steps to come depend on."""
+        """Returns everything that later steps depend on."""
         rows = {name: rows.to("cpu", copy=True) for name, rows in self._rows.items()}
         return {"episodes": list(self._episodes), "steps": self._steps.cpu().clone(), "rows": rows}
 
@@ -164,6 +164,6 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
 
 
 def is_per_world(field: str) -> bool:
-    """Whether each world of mujoco-warp may have its own values of this array of the model."""
+    """Returns whether mujoco-warp can store this array of the model for each world separately."""
     spec = mujoco_warp.Model.__annotations__[field]
     return getattr(spec, "shape", ("",))[0] == "*"

@@ -16,13 +16,13 @@ from physics.state import State
 from physics.task import Task
 from utils import RunError
 
-MEASURED = 20  # steps
-WORTH_S = 0.0001  # work that a thread is woken for
-CHEAP_S = 0.00004  # worlds whose step takes less gain nothing from threads, which then mostly wait for Python's lock
+MEASURED = 20  # number of first steps that are timed
+WORTH_S = 0.0001  # least work for which a thread is woken
+CHEAP_S = 0.00004  # worlds with shorter steps gain nothing from threads, which mostly wait for the GIL
 
 
 class Steps(NamedTuple):
-    """What one decision in each of n worlds led to.
+    """The results of one decision in each of n worlds.
 
     Attributes:
         obs: (n, obs_dim), float32.
@@ -39,19 +39,19 @@ class Steps(NamedTuple):
 
 
 class Worlds(Opened):
-    """N worlds of one task of the suite. Each gives the numbers of an environment of its own, to the last bit.
+    """Steps N worlds of one suite task. Each world equals a separate environment, bit for bit.
 
     Args:
-        env: such an environment, as `envs.make.make_env` makes it of vectors. It begins the episodes of all worlds and
-            draws frames, and is closed with the worlds.
+        env: the task with vector observations, as `envs.make.make_env` makes it. It starts the episodes of all worlds
+            and renders frames; `close` closes it.
         make_task: the class of its task (see physics.tasks).
         name: the task's name, for messages.
         count: N, 1 or more.
-        threads: how many threads may step them.
+        threads: the maximum number of threads that step them.
 
     Attributes:
         count: N.
-        spaces: of the observations and actions of one world.
+        spaces: the spaces of the observations and actions of one world.
         unwrapped, metadata: the environment's.
     """
 
@@ -61,17 +61,17 @@ class Worlds(Opened):
         self.spaces: tuple[Any, Any] = (env.observation_space, env.action_space)
         self.unwrapped, self.metadata = env.unwrapped, env.metadata
         self._worlds = [mujoco.MjData(self._model) for _ in range(count)]
-        fields = self._task.model_fields  # of a thread's model, which has those of the world that it steps
+        fields = self._task.model_fields  # written to a thread's model before it steps a world
         self._models = [self._model, *(copy(self._model) if fields else self._model for _ in range(1, self._threads))]
         self._fields = [[getattr(model, name) for name in fields] for model in self._models]
         self._own_fields: list[list[np.ndarray]] = [[] for _ in range(count)]  # by world
         self._state = State(self._worlds)
         self._controls = [data.ctrl for data in self._worlds]
         self._warnings = State([data.warning for data in self._worlds])
-        self._steps = [0] * count  # of the episode
+        self._steps = [0] * count  # by world: steps of the current episode
         self._in_env: int | None = None  # the world whose state the environment has
         self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
-        self._first_s: list[float] = []  # of the first steps, by one thread: a world's time
+        self._first_s: list[float] = []  # time per world in the first steps, by one thread
 
     def reset(self, index: int, seed: int) -> np.ndarray:
         """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
@@ -112,12 +112,12 @@ class Worlds(Opened):
         return Steps(obs, rewards, np.zeros(len(held), bool), truncated, np.array(held))
 
     def outcomes(self, actions: np.ndarray, which: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        """As `step`, by world (see run.evaluation.evaluator.Apart)."""
+        """Takes a `step`; returns an iterator over its results, by world (see run.evaluation.evaluator.Apart)."""
         obs, *columns = self.step(actions, which)
         return zip(obs, *(column.tolist() for column in columns), repeat(()))
 
     def _advance(self, which: Sequence[int]) -> None:
-        """One control step of each of these worlds."""
+        """Takes one control step in each of these worlds."""
         if self._pool is not None and len(self._first_s) < MEASURED:
             began_s = time.perf_counter()
             self._advance_some(which)
@@ -138,12 +138,12 @@ class Worlds(Opened):
             raise RunError(f"env={self._name}: Physics state is invalid. Warning(s) raised: {raised}")
 
     def _worthwhile(self, count: int) -> int:
-        """How many threads are to step so many worlds."""
+        """Returns the number of threads that should step `count` worlds."""
         world_s = min(self._first_s)
         return min(self._threads, max(1, int(count * world_s / WORTH_S))) if world_s > CHEAP_S else 1
 
     def _advance_some(self, which: Sequence[int], thread: int = 0) -> None:
-        """As dm_control's `legacy_step`: what depends on position and velocity then belongs to the new state."""
+        """Steps as dm_control's `legacy_step`: values that depend on position or velocity are the new state's."""
         model, count, runge_kutta = self._models[thread], self._sub_steps, self._runge_kutta
         for index in which:
             data = self._worlds[index]
@@ -161,12 +161,12 @@ class Worlds(Opened):
             field[:] = values
 
     def _take(self, index: int) -> None:
-        """Gives a world the state of the environment."""
+        """Copies the environment's state to a world."""
         self._own_fields[index] = [field.copy() for field in self._fields[0]]
         mujoco.mj_copyData(self._worlds[index], self._model, self._data)
 
     def _give(self, index: int) -> None:
-        """Gives the environment the state of a world."""
+        """Copies a world's state to the environment."""
         self._write(index)
         mujoco.mj_copyData(self._data, self._model, self._worlds[index])
 

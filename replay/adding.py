@@ -10,9 +10,9 @@ from utils import to_np
 
 
 def batch_adder(buffer: Any) -> Callable[..., None]:
-    """What adds N rows to a buffer, given the arguments of `add`, each (N, ...): its `add_batch`.
+    """Returns a function that adds N rows to a buffer; it takes the arguments of `add`, each (N, ...).
 
-    A buffer that has none, or a class that overrides `add` alone, gets them row by row.
+    It is the buffer's `add_batch`. If there is none, or the class overrides `add` alone, it calls `add` row by row.
     """
     owners = [next((c for c in type(buffer).__mro__ if name in vars(c)), object) for name in ("add_batch", "add")]
     return buffer.add_batch if issubclass(*owners) and owners[0] is not object else partial(add_each, buffer)

@@ -14,23 +14,23 @@ from replay_buffer import Batch, ReplayBuffer
 from settings.types import Storage
 from utils import Ring, UserError
 
-MIRRORED_ROWS = 1024  # the most rows that go to the device in one copy
-MIRRORED_BYTES = 2**25  # the most bytes, for large rows
+MIRRORED_ROWS = 1024  # maximum rows per copy to the device
+MIRRORED_BYTES = 2**25  # maximum bytes per copy, for large rows
 WITHOUT_REPLACEMENT = (
     "replay_storage=device: it draws with replacement only; choose pinned or host, or sample_with_replacement=true"
 )
 WITH_SAMPLING = "replay_storage=device: it draws uniformly only; choose pinned or host, or replay_buffer=uniform"
-SHARE_OF_FREE_MEMORY = 4  # `auto` mirrors rows that take at most this fraction, 1/4, of it
+SHARE_OF_FREE_MEMORY = 4  # `auto` mirrors rows that take at most 1/4 of the device's free memory
 
 
 class Staging:
-    """Two buffers of pinned host memory, used in turn, that rows pass through on their way to the device.
+    """Copies rows to the device through two buffers of pinned host memory, used alternately.
 
-    A copy from pinned memory runs while the host goes on. An event after each copy tells when its buffer may be written
-    again. On a CPU a copy is done when it returns, and nothing is pinned.
+    A copy from pinned memory is asynchronous. An event recorded after each copy marks when its buffer may be written
+    again. On a CPU copies are synchronous, and no memory is pinned.
 
     Args:
-        num_rows, width: size of a buffer.
+        num_rows, width: shape of each buffer.
         device: the destination.
     """
 
@@ -42,7 +42,7 @@ class Staging:
         self._turn = 0
 
     def send(self, fill: Callable[[np.ndarray], object], to: torch.Tensor) -> None:
-        """Lets `fill` write rows (len(to), width) into pinned memory and starts their copy to `to`."""
+        """Calls `fill` to write rows (len(to), width) into pinned memory, and starts copying them to `to`."""
         buffer, copied = self._buffers[self._turn][: len(to)], self._copied[self._turn]
         if copied is not None:
             copied.synchronize()  # returns at once unless the device is two copies behind
@@ -53,7 +53,7 @@ class Staging:
         self._turn = 1 - self._turn
 
     def _event(self) -> Any:
-        return torch.cuda.Event()  # before its first record, it counts as done
+        return torch.cuda.Event()  # `synchronize` returns at once before the first record
 
     def _copy(self, buffer: torch.Tensor, to: torch.Tensor) -> None:
         to.copy_(buffer, non_blocking=True)
@@ -84,8 +84,8 @@ class Mirror:
     """A copy of a ring's rows on the device, brought up to date by `follow`.
 
     Args:
-        ring: on the host.
-        device: of the copy.
+        ring: the ring on the host.
+        device: the device of the copy.
     """
 
     def __init__(self, ring: Ring, device: torch.device):
@@ -109,7 +109,7 @@ class Mirror:
         self._count = ring.num_added
 
     def has_followed(self) -> None:
-        """Notes that the rows which were added last have been written here."""
+        """Marks the mirror as up to date, after the newest rows were written into it directly."""
         self._count = self._ring.num_added
 
     def forget(self) -> None:
@@ -121,12 +121,12 @@ class DeviceReplayBuffer(ReplayBuffer):
     """Draws batches on the device, with replacement, from a mirror of the rows.
 
     New rows are sent when the next batch is drawn, so `add` costs no more than on the host. Rows that `add_batch` gets
-    as tensors on the device are written into the mirror, and are on the host only in a checkpoint. Drawing uses device
-    operations alone, and the buffer's length is kept on the device: a captured CUDA graph follows the growing buffer.
+    as tensors are written into the mirror directly and copied to the host only for a checkpoint. Drawing uses only
+    device operations, and the buffer's length is a tensor on the device, so a captured CUDA graph sees it grow.
 
     Raises:
-        UserError: for batches without replacement, for a `sampling`, and for a subclass that overrides `choose`; these
-            draw on the host.
+        UserError: for batches without replacement, for a `sampling`, and for a subclass that overrides `choose`: all of
+            these draw on the host.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -146,7 +146,7 @@ class DeviceReplayBuffer(ReplayBuffer):
         self._generator = torch.Generator(self.device).manual_seed(int(self._rng.integers(2**63)))
         self._known_length = 0
         self._batch_size = 0
-        self._is_ahead = False  # whether the mirror has rows that the host has not
+        self._is_ahead = False  # whether the mirror has rows that the host lacks
 
     def add_batch(self, *columns: Any) -> None:
         if not isinstance(columns[0], torch.Tensor):
@@ -161,7 +161,7 @@ class DeviceReplayBuffer(ReplayBuffer):
         return torch.as_tensor(column).to(self.device, non_blocking=True)
 
     def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        if self._is_ahead:  # of the host
+        if self._is_ahead:  # the mirror is ahead of the host
             self._mirrored.follow()
         for rows in super().chunks(start, stop):
             if self._is_ahead:
@@ -203,7 +203,7 @@ class DeviceReplayBuffer(ReplayBuffer):
         return super().state_dict() | {"device_generator": self._generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As ReplayBuffer's; from a buffer that drew on the host, the rows are restored and the draws begin anew."""
+        """Restores a `state_dict`; one from a buffer that drew on the host leaves the device's generator as it is."""
         super().load_state_dict(state)
         if "device_generator" in state:
             self._generator.set_state(state["device_generator"].cpu())
@@ -234,11 +234,11 @@ def choose_storage(
 
     Args:
         with_replacement, uniform: how rows are drawn.
-        capacity: transitions.
+        capacity: maximum number of transitions.
         needed: size of a full buffer, in bytes.
 
     Raises:
-        UserError: for a storage that this device or the other keys rule out.
+        UserError: for a storage that does not work with this device or the other settings.
     """
     on_gpu = device.type == "cuda"
     free = torch.cuda.mem_get_info(device)[0] if on_gpu else 0

@@ -26,7 +26,7 @@ class Episode(NamedTuple):
     terminated: bool
 
     def fault(self) -> str | None:
-        """The first number that is not finite in float32; None if all are."""
+        """Describes the first number that is not finite in float32; returns None if all are finite."""
         for name in ("obs", "actions", "rewards"):
             values = getattr(self, name)
             wrong = np.argwhere(~(np.abs(values) <= FLOAT32_MAX))  # also true for nan
@@ -41,7 +41,7 @@ def feed(
     """Passes every transition to an agent and adds the rows to a replay buffer.
 
     Args:
-        n_step: makes the rows, as for one environment.
+        n_step: builds the rows, for one environment.
         observe: an agent's `observe`, or None.
         add: a replay buffer's `add_batch` (see replay.adding.batch_adder).
 
@@ -64,15 +64,15 @@ def feed(
 
 
 def chains(columns: dict[str, np.ndarray]) -> Iterable[Episode]:
-    """Rebuilds episodes from one-step transitions, also of several environments that took turns.
+    """Rebuilds episodes from one-step transitions; those of several environments may alternate.
 
-    A transition follows another if its observation equals, to the last bit, the other's next observation.
+    Transition b follows transition a if b's observation equals a's next observation bit for bit.
 
     Args:
-        columns: obs, next_obs (N, obs_dim), actions (N, |A|), rewards (N,), discounts (N,), 0 at a termination.
+        columns: obs, next_obs (N, obs_dim); actions (N, |A|); rewards (N,); discounts (N,), 0 at a termination.
     """
     obs, next_obs, terminated = columns["obs"], columns["next_obs"], columns["discounts"] == 0
-    # Open chains by their last next_obs; several environments may have the same one at once.
+    # Unfinished chains by their last next_obs, which several environments may share at once.
     open_chains: dict[bytes, deque[list[int]]] = {}
     all_chains: list[list[int]] = []
     for index in range(len(obs)):
@@ -89,7 +89,7 @@ def chains(columns: dict[str, np.ndarray]) -> Iterable[Episode]:
 
 
 def columns_of(batch: Any) -> dict[str, np.ndarray]:
-    """A replay buffer's Batch as arrays, for `chains`."""
+    """Converts a replay buffer's Batch to arrays, for `chains`."""
     obs, actions, rewards, next_obs, discounts = (column.cpu().numpy() for column in batch[:5])
     rewards = rewards[:, 0].astype(np.float64)
     return {"obs": obs, "next_obs": next_obs, "actions": actions, "rewards": rewards, "discounts": discounts[:, 0]}

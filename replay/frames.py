@@ -1,7 +1,7 @@
 """Replay buffers of frames, which are images, vectors or both: each is stored once, and a row holds their places.
 
-With stacks of three, a transition has six frames, of which five have been stored before. They are recognised by their
-content among the newest frames, so the buffer needs to know nothing of episodes, several environments or n-step rows.
+With stacks of three, a transition has six frames, of which five are already stored. They are recognised by comparing
+their content with the newest frames, so the buffer need not know about episodes, environments or n-step rows.
 """
 
 import zlib
@@ -20,26 +20,26 @@ from settings.types import NonNegativeInt, PositiveInt
 from utils import Ring, UserError, require_count
 
 SEARCHED = 4096  # newest frames that a new frame is compared with, at least
-SPARE = 32  # one spare frame per so many transitions, as an episode has one more frame than transitions
+SPARE = 32  # one spare frame per 32 transitions, as an episode has one more frame than transitions
 
 
 class FrameBuffer(ReplayBuffer):
-    """A ring of transitions and a ring of frames.
+    """Stores transitions in one ring and their frames in another.
 
-    A row is that of a ReplayBuffer with the places of frames, as int32, in place of observations. If many episodes are
-    shorter than 32 transitions, the ring of frames fills before the ring of rows; rows that have lost a frame are not
-    drawn.
+    A row is a ReplayBuffer's row in which the observations are replaced by their frames' places in the ring, as int32.
+    If many episodes are shorter than 32 transitions, the ring of frames fills before the ring of rows; rows with an
+    overwritten frame are not drawn.
 
     Args:
-        obs_shape: of a stack: (C, H, W), or that of `obs_spec`.
+        obs_shape: shape of a stack: (C, H, W), or the shape of `obs_spec`.
         action_shape, device, seed, with_replacement, sampling: see ReplayBuffer.
-        capacity: transitions.
-        frame_stack: frames in a stack, of C / frame_stack channels each.
-        obs_spec: what a stack is made of; None is an image of `obs_shape`, a stack of `frame_stack`.
-        searched: newest frames that a new frame is compared with.
+        capacity: maximum number of transitions.
+        frame_stack: number of frames in a stack, of C / frame_stack channels each.
+        obs_spec: the parts of a stack; None means images of `obs_shape`, stacks of `frame_stack` frames.
+        searched: number of newest frames that a new frame is compared with; at most half the ring is searched.
 
     Attributes:
-        obs_spec: what a stack is made of.
+        obs_spec: the parts of a stack.
 
     Raises:
         UserError: if the frames would not fit into memory.
@@ -61,14 +61,14 @@ class FrameBuffer(ReplayBuffer):
         self.obs_spec = spec = obs_spec or ObsSpec.of_shape(tuple(obs_shape), frame_stack)
         require_memory(spec, action_shape, capacity)
         self._stack = spec.frame_stack
-        self._frame_numbers = spec.vector_dim // self._stack  # of a frame's vector, which is before its image
+        self._frame_numbers = spec.vector_dim // self._stack  # in a frame's vector, which precedes its image
         count, width, self._frame_bytes = _sizes(spec, capacity)
         self.frames = Ring(count, width)
         self._frame_memory = self.frames.rows.view(np.uint8)[:, : self._frame_bytes]
-        self._newest_row = np.full(count, -1)  # place of a frame -> the number of the newest row with it
+        self._newest_row = np.full(count, -1)  # place of a frame -> number of the newest row that uses it
         self._searched = min(searched, count // 2)
         self._recent: dict[int, int] = {}  # checksum -> number, of the newest frames
-        self._first_row = 0  # number of the oldest row that has all of its frames
+        self._first_row = 0  # number of the oldest row whose frames are all stored
         self._staged_frames: torch.Tensor | None = None
         super().__init__((self._stack,), action_shape, capacity, device, seed, with_replacement, sampling)
 
@@ -99,7 +99,7 @@ class FrameBuffer(ReplayBuffer):
         rows.view(np.int32)[:, start : start + self._stack] = [self._place(frame) for frame in frames]
 
     def _frames_of(self, obs: np.ndarray) -> np.ndarray:
-        """The frames of a stack, (frame_stack, frame_bytes), uint8: a frame's vector, then its image."""
+        """Returns a stack's frames, (frame_stack, frame_bytes), uint8: in each row the vector, then the image."""
         spec = self.obs_spec
         if not spec.vector_dim:
             return obs.reshape(self._stack, -1)
@@ -108,7 +108,7 @@ class FrameBuffer(ReplayBuffer):
         return np.concatenate([by_frame, images.reshape(self._stack, -1)], axis=1)
 
     def _place(self, frame: np.ndarray) -> int:
-        """The place of a frame in the ring; a frame that is not among the newest is stored first."""
+        """Returns the place of a frame in the ring; stores the frame first if it is not among the newest ones."""
         checksum = _checksum(frame)
         number = self._recent.get(checksum)
         if number is None or not np.array_equal(self._frame_memory[number % self.frames.capacity], frame):
@@ -118,13 +118,13 @@ class FrameBuffer(ReplayBuffer):
     def _append(self, frame: np.ndarray, checksum: int) -> int:
         number, count = self.frames.num_added, self.frames.capacity
         place = number % count
-        if number >= count:  # rows with the frame that is overwritten cannot be drawn any more
+        if number >= count:  # rows that use the overwritten frame can no longer be drawn
             self._first_row = max(self._first_row, int(self._newest_row[place]) + 1)
         self._frame_memory[place] = frame
         self._newest_row[place] = -1
         self.frames.num_added += 1
         self._recent[checksum] = number
-        # The frame that leaves the newest ones is not looked for any more.
+        # A frame that is no longer among the newest ones is dropped from the search.
         leaving = number - self._searched
         if leaving >= 0:
             checksum = _checksum(self._frame_memory[leaving % count])
@@ -133,7 +133,7 @@ class FrameBuffer(ReplayBuffer):
         return number
 
     def _places(self, rows: Any) -> Any:
-        """The places of the frames of rows (B, width), as (2, B, frame_stack): those of obs, then of next_obs."""
+        """Returns the places of the frames of rows (B, width), as (2, B, frame_stack): of obs, then of next_obs."""
         at, stack = self._next_obs_at, self._stack
         if isinstance(rows, torch.Tensor):
             columns = torch.stack([rows[:, :stack], rows[:, at : at + stack]])
@@ -141,13 +141,13 @@ class FrameBuffer(ReplayBuffer):
         return np.stack([rows[:, :stack], rows[:, at : at + stack]]).view(np.int32)
 
     def _join(self, packed: torch.Tensor, frames: torch.Tensor) -> Batch:
-        """A batch of packed rows (B, width) and their frames (2 * B * frame_stack, width)."""
+        """Makes a batch from packed rows (B, width) and their frames (2 * B * frame_stack, width)."""
         _, action, reward, discount, _ = packed.split(self._widths, dim=1)
         obs, next_obs = self._stacks(frames).unflatten(0, (2, -1))
         return Batch(obs, action, reward, next_obs, discount)
 
     def _stacks(self, frames: torch.Tensor) -> torch.Tensor:
-        """Stacks (N, *obs_shape) of frames (N * frame_stack, width)."""
+        """Joins frames (N * frame_stack, width) to stacks (N, *obs_shape)."""
         spec, numbers = self.obs_spec, self._frame_numbers
         count = len(frames) // self._stack
         vectors = frames[:, :numbers].reshape(count, self._stack, numbers).transpose(1, 2).reshape(count, -1)
@@ -180,7 +180,7 @@ class FrameBuffer(ReplayBuffer):
         return self._with_staged_weights(self._join(self._staged, self._staged_frames))
 
     def _allocate(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Memory on the device for the rows of a batch and for their frames."""
+        """Allocates device memory for the rows of a batch and for their frames."""
         num_frames = 2 * batch_size * self._stack
         rows = torch.empty(batch_size, self.row_width, device=self.device)
         return rows, torch.empty(num_frames, self.frames.row_width, device=self.device)
@@ -195,7 +195,7 @@ class FrameBuffer(ReplayBuffer):
                 to.copy_(torch.from_numpy(ring.rows.take(numbers, axis=0)))
 
     def state_dict(self) -> dict[str, Any]:
-        # Not `_first_row`, which can lag behind the ring of rows, and is another number in a resumed run.
+        # Not `_first_row`: it can lag behind the ring of rows, and would differ in a resumed run.
         counts = {"num_frames": self.frames.num_added, "first_row": self.num_added - len(self)}
         return super().state_dict() | counts | {"frame_bytes": self._frame_bytes, "frames": self.frames.capacity}
 
@@ -210,7 +210,7 @@ class FrameBuffer(ReplayBuffer):
         if not self.num_added:  # the checkpoint left the buffer out
             spans = dict.fromkeys(spans, (0, 0))
         (self._first_row, stop), (oldest, self.frames.num_added) = spans["rows"], spans["frames"]
-        # Which rows have which frames. The rows may be forged: places have to lie in the ring.
+        # Which rows use which frames. The rows may be forged, so the places are checked to lie in the ring.
         rows = np.arange(self._first_row, stop)
         places = self._places(self.rows[rows % self.capacity])
         if places.size and not 0 <= places.min() <= places.max() < self.frames.capacity:
@@ -247,7 +247,7 @@ class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._mirrored_frames = Mirror(self.frames, self.device)
-        self._oldest = torch.zeros((), dtype=torch.int64, device=self.device)  # row to draw
+        self._oldest = torch.zeros((), dtype=torch.int64, device=self.device)  # place of the oldest row to draw
         self._known_oldest = 0
 
     def stage(self, batch_size: int) -> None:
@@ -279,13 +279,13 @@ def _checksum(frame: np.ndarray) -> int:
 
 
 def _sizes(obs: ObsSpec, capacity: int) -> tuple[int, int, int]:
-    """The ring's number of frames, and a frame's size in floats and in bytes."""
+    """Returns the ring's capacity in frames, and a frame's size in floats and in bytes."""
     frame_bytes = (obs.image_bytes + 4 * obs.vector_dim) // obs.frame_stack
     return capacity + max(64, capacity // SPARE), -(-frame_bytes // 4), frame_bytes
 
 
 def nbytes(obs: ObsSpec, action_shape: tuple[int, ...], capacity: int) -> int:
-    """The size of a full buffer, in bytes."""
+    """Returns the size of a full buffer, in bytes."""
     count, width, _ = _sizes(obs, capacity)
     index_bytes = np.dtype(int).itemsize
     return count * (4 * width + index_bytes) + bytes_of_rows((obs.frame_stack,), action_shape, capacity)

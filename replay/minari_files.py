@@ -3,8 +3,8 @@
     <id>/data/metadata.json    what it is: spaces, counts, how it was made
               main_data.hdf5   episode_0, …: observations (T + 1), actions, rewards, terminations, truncations
 
-Where a space is missing, Minari's own reader builds an environment from `env_spec`, which names what to import; HDF5
-follows links to other files. This reader accepts arrays of numbers within the data set's own file, and nothing else.
+If a space is missing, Minari's own reader builds an environment from `env_spec`, which can name any module to import;
+HDF5 follows links to other files. This reader accepts only arrays of numbers within the data set's own file.
 """
 
 import json
@@ -22,15 +22,15 @@ from replay.episodes import Episode
 from utils import UserError, one_line
 
 METADATA, ARRAYS = "metadata.json", "main_data.hdf5"
-MOST_BYTES = 2**26  # of a chunk of an array
-MOST_PACKED = 1100  # numbers' bytes per byte of the file; gzip can do 1032
+MOST_BYTES = 2**26  # largest chunk of an array
+MOST_PACKED = 1100  # largest compression ratio; gzip reaches at most 1032
 # HDF5's own filters and h5py's LZF; for any other, HDF5 would load a library from the machine.
 FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 Near = Callable[[np.ndarray], np.ndarray]
 
 
 def root() -> Path:
-    """The folder of Minari's data sets.
+    """Returns the folder of Minari's data sets.
 
     Raises:
         UserError: if the user has no home folder and MINARI_DATASETS_PATH is not set.
@@ -44,28 +44,28 @@ def root() -> Path:
 
 
 def there() -> list[str]:
-    """The ids of the data sets in `root()`."""
+    """Returns the ids of the data sets in `root()`."""
     names = (path.parents[1].relative_to(root()) for path in root().glob(f"**/data/{METADATA}"))
     return sorted(str(name) for name in names if not name.name.startswith("."))  # hidden ones are being written
 
 
 def folder_of(path: Path) -> Path | None:
-    """The folder with the files: `data` in a data set's folder, or that folder itself; None if there are no files."""
+    """Returns the folder with the files: `path / "data"`, or `path` itself; None if neither has METADATA."""
     return next((folder for folder in (path / "data", path) if (folder / METADATA).is_file()), None)
 
 
 class MinariFiles:
-    """One data set.
+    """Reads one data set.
 
     Args:
-        folder: of the two files.
+        folder: the folder with the two files.
         said: the beginning of every error message.
 
     Attributes:
         num_episodes, num_transitions: counts.
-        env: the task, if the metadata names it.
-        action_repeat: steps that each action was held for.
-        actions: the space of actions.
+        env: the task that the metadata names; "" if none.
+        action_repeat: number of steps for which each action was held.
+        actions: the action space.
         obs_dim: width of a flat observation.
 
     Raises:
@@ -107,7 +107,7 @@ class MinariFiles:
         return about
 
     def _checked(self, read: Callable[[Any], Any]) -> Any:
-        """Calls `read` with the open file of arrays; raises UserError for whatever is wrong with the file."""
+        """Calls `read` with the open file of arrays; turns any error of the file into a UserError."""
         import h5py  # optional, so not at the top
 
         try:
@@ -124,7 +124,7 @@ class MinariFiles:
         """Reads the episodes in order.
 
         Args:
-            from_own: maps actions (T, *shape) within the environment's bounds to a policy's, (T, |A|) or (T, 1).
+            from_own: maps the environment's actions (T, *shape) to a policy's, (T, |A|) or (T, 1).
 
         Raises:
             UserError: for a damaged episode.
@@ -163,7 +163,7 @@ def _number(name: str) -> int:
 
 
 def _length(file: Any, name: str) -> int:
-    """The number of an episode's transitions; its other arrays are checked when they are read."""
+    """Returns the number of an episode's transitions; its other arrays are checked when they are read."""
     array = _array(file, f"{name}/rewards")
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name}/rewards is {array.shape}")
@@ -171,10 +171,10 @@ def _length(file: Any, name: str) -> int:
 
 
 def _array(file: Any, path: str) -> Any:
-    """An array of numbers within this file.
+    """Returns an array of numbers that lies within this file.
 
     Raises:
-        ValueError: for a link, an array in another file, or one that needs a filter from the machine.
+        ValueError: for a missing or too large array, a link, data in another file, or a filter that is not HDF5's own.
     """
     import h5py
 

@@ -14,24 +14,24 @@ class NStep(Validated):
 
     The row that begins at step t has obs_t, action_t, the reward r_t + gamma r_{t+1} + … of k steps, the observation
     after them, and the discount gamma^(k-1); k is n, or fewer if the episode ends sooner. Each transition begins a row,
-    and no row crosses the end of an episode. With n above 1, the newest n - 1 transitions of each environment are
-    pending.
+    and no row crosses the end of an episode. With n above 1, the rows of each environment's newest transitions, n - 1
+    at most, are not complete yet: these transitions are pending.
 
     Args:
         n_step: n.
-        discount: gamma; unused for n = 1.
+        discount: gamma; not used if n = 1.
     """
 
     def __init__(self, n_step: PositiveInt, discount: UnitInterval = 1.0):
         self._n_step = n_step
         self._discount = discount
         self._discounts = np.array([discount**k for k in range(n_step)])  # of rows of k + 1 steps
-        # The newest n steps, (n, num_envs, ...), as a ring: the one that was taken k steps ago is at (newest - k) % n.
+        # The newest n steps, (n, num_envs, ...), as a ring: the step taken k steps ago is at index (newest - k) % n.
         self._obs: Any = None
         self._actions: Any = None
         self._rewards = np.zeros((n_step, 0))
         self._newest = -1
-        self._counts = np.zeros(0, int)  # (num_envs,): how many of an environment's newest steps begin no row yet
+        self._counts = np.zeros(0, int)  # (num_envs,): number of pending transitions
 
     def rows(
         self,
@@ -49,13 +49,13 @@ class NStep(Validated):
             obs, next_obs: (num_envs, obs_dim), or images; tensors stay on their device.
             actions: (num_envs, |A|).
             rewards, done, terminated: (num_envs,); done is terminated or truncated.
-            taken: (num_envs,), whether the environment took the step; None stands for all.
+            taken: (num_envs,), whether each environment took the step; None if all did.
 
         Returns:
-            Arguments of `ReplayBuffer.add_batch`; the rows of each environment follow each other, oldest first.
+            The arguments of `ReplayBuffer.add_batch`; the rows are grouped by environment, oldest first.
 
         Raises:
-            ValueError: if the lengths differ, or there are other environments than before.
+            ValueError: if the lengths differ, or the number of environments has changed.
         """
         step = obs, actions, rewards, next_obs, done, terminated
         if len({len(column) for column in step}) > 1 or len(self._counts) not in (0, len(obs)):
@@ -66,8 +66,8 @@ class NStep(Validated):
         self._counts += 1 if taken is None else taken
         num_rows = np.where(done, self._counts, self._counts == self._n_step)
         envs = np.repeat(np.arange(len(obs)), num_rows)
-        row = np.arange(len(envs)) - np.repeat(num_rows.cumsum() - num_rows, num_rows)  # among those of its environment
-        ages = self._counts[envs] - 1 - row  # steps since the row's first one
+        row = np.arange(len(envs)) - np.repeat(num_rows.cumsum() - num_rows, num_rows)  # within its environment
+        ages = self._counts[envs] - 1 - row  # steps since the row's first step
         self._counts -= num_rows
         slots = (self._newest - ages) % self._n_step
         firsts = _chosen(self._obs, slots, envs), _chosen(self._actions, slots, envs), self._returns()[ages, envs]
@@ -76,7 +76,7 @@ class NStep(Validated):
     def _keep(self, obs: Any, actions: Any, rewards: np.ndarray) -> None:
         """Copies a step into the ring, as its arrays may be reused."""
         if isinstance(obs, torch.Tensor):
-            actions = torch.as_tensor(actions).to(obs.device, non_blocking=True)  # a seed policy's are an array
+            actions = torch.as_tensor(actions).to(obs.device, non_blocking=True)  # a seed policy returns an array
             if isinstance(self._obs, np.ndarray):  # restored
                 self._obs, self._actions = (torch.from_numpy(r).to(obs.device) for r in (self._obs, self._actions))
         if self._obs is None:
@@ -91,7 +91,7 @@ class NStep(Validated):
         self._counts = np.zeros(len(obs), int)
 
     def _returns(self) -> np.ndarray:
-        """The discounted sums of the rewards since the step that was taken k steps ago, (n, num_envs), k = 0, 1, …"""
+        """Returns the discounted sums of the rewards of the last k + 1 steps, (n, num_envs), for k = 0, 1, …"""
         returns, total = np.empty_like(self._rewards), 0.0
         for k in range(self._n_step):
             returns[k] = total = self._rewards[self._newest - k] + self._discount * total
@@ -99,19 +99,19 @@ class NStep(Validated):
 
     @property
     def num_pending(self) -> int:
-        """The number of transitions that begin no row yet."""
+        """The number of pending transitions, whose rows are not complete yet."""
         return int(self._counts.sum())
 
     def forget(self) -> None:
-        """Drops the pending transitions: their episodes will not go on."""
+        """Drops the pending transitions, whose episodes will not continue."""
         self._counts[:] = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The pending transitions, as plain values."""
+        """Returns the pending transitions, as plain values."""
         return {"pending": [self._pending(env, count) for env, count in enumerate(self._counts.tolist())]}
 
     def _pending(self, env: int, count: int) -> list[tuple[Any, ...]]:
-        """An environment's pending transitions, oldest first."""
+        """Returns one environment's pending transitions, oldest first."""
         at = [((self._newest - k) % self._n_step, env) for k in reversed(range(count))]
         return [(_plain(self._obs[i]), self._actions[i].tolist(), float(self._rewards[i])) for i in at]
 
@@ -134,7 +134,7 @@ def _empty(shape: tuple[int, ...], like: Any) -> Any:
 
 
 def _chosen(values: Any, *index: np.ndarray) -> Any:
-    """Rows of an array; or of a tensor, to whose device the index is copied without a wait."""
+    """Returns rows of an array or a tensor; the index is copied to a tensor's device asynchronously."""
     if isinstance(values, torch.Tensor):
         return values[tuple(torch.from_numpy(i).to(values.device, non_blocking=True) for i in index)]
     return values[index]

@@ -30,7 +30,7 @@ class Segment:
     ring: str = "rows"
 
     def plain(self) -> dict[str, Any]:
-        """Plain values for a manifest; `Segment(**segment.plain())` is the same segment."""
+        """Returns plain values for a manifest; `Segment(**segment.plain())` equals the segment."""
         return {key: value for key, value in vars(self).items() if key != "ring" or value != "rows"}
 
     @property
@@ -46,8 +46,8 @@ def extend(folder: Path, segments: list[Segment], buffer: Any) -> list[Segment]:
     """Writes the rows that were added since the last segment.
 
     Args:
-        folder: of the files.
-        segments: those that exist, oldest first.
+        folder: the folder of the files.
+        segments: the existing segments, oldest first.
         buffer: has `rings`, each with `num_added`, `chunks(start, stop)` and a length.
 
     Returns:
@@ -64,7 +64,7 @@ def extend(folder: Path, segments: list[Segment], buffer: Any) -> list[Segment]:
 
 
 def of_ring(segments: Iterable[Segment], name: str) -> list[Segment]:
-    """The segments of one ring."""
+    """Returns the segments of one ring."""
     return [segment for segment in segments if segment.ring == name]
 
 
@@ -79,7 +79,7 @@ def _write(folder: Path, start: int, ring: Any, name: str) -> Segment:
 
 
 def fault(folder: Path, segments: Iterable[Segment], row_bytes: int) -> str | None:
-    """What is wrong with the first damaged file; None if all are whole.
+    """Describes the fault of the first damaged file; returns None if all are intact.
 
     Args:
         row_bytes: the largest size of a row; a file that is larger than its rows can be is not read.
@@ -98,10 +98,10 @@ def read(folder: Path, segments: Iterable[Segment], buffer: Any, state: dict[str
 
     Args:
         buffer: has `rings`, each with `capacity`, `row_width` and `put_chunk(start, rows)`, and `spans(state)`.
-        state: the buffer's, saved with these segments.
+        state: the buffer's state_dict, saved with these segments.
 
     Raises:
-        ValueError: if the segments do not hold its rows.
+        ValueError: if the segments do not contain the rows of this state.
     """
     segments = list(segments)
     for name, span in buffer.spans(state).items():
@@ -126,7 +126,7 @@ def _read(folder: Path, segments: list[Segment], ring: Any, oldest: int, stop: i
 
 
 def remove_unlisted(folder: Path, listed: Iterable[Segment]) -> None:
-    """Deletes the files that no checkpoint needs, and parts of files that a killed process has left."""
+    """Deletes the files of rows and frames that no checkpoint lists, and partial files of killed processes."""
     names = {segment.name for segment in listed}
     for path in [*folder.glob("*.rows"), *folder.glob("*.frames")]:
         if path.name not in names:

@@ -16,18 +16,18 @@ from utils import UserError, require_count
 
 
 class Prioritised(Validated):
-    """Draws rows in proportion to a power of their last TD error; a row that was never drawn has the largest so far.
+    """Draws rows in proportion to a power of their last TD error; undrawn rows get the largest priority so far.
 
-    With floor=0: P(i) is proportional to (|TD error| + 1e-6)^alpha, and losses are weighed by (N P(i))^-beta over the
-    largest weight in the batch (arXiv 1511.05952). With a floor above 0: P(i) is proportional to max(|TD error|,
-    floor)^alpha and nothing is weighed, which a Huber loss of that width makes up for (LAP, arXiv 2007.06049).
+    With floor=0: P(i) is proportional to (|TD error| + 1e-6)^alpha, and losses are weighted by (N P(i))^-beta, divided
+    by the largest weight in the batch (arXiv 1511.05952). With a floor above 0: P(i) is proportional to max(|TD error|,
+    floor)^alpha and all weights are 1; a Huber loss of that width compensates for it (LAP, arXiv 2007.06049).
 
     Args:
-        capacity: of the buffer.
-        alpha: 0 draws uniformly.
-        beta: how much of the bias the weights correct, at first.
-        beta_rows: rows added until beta has risen, on a straight line, to 1.
-        floor: least TD error.
+        capacity: the buffer's capacity.
+        alpha: exponent of the priorities; 0 draws uniformly.
+        beta: initial exponent of the importance weights; 1 corrects the whole bias.
+        beta_rows: number of added rows over which beta rises linearly to 1.
+        floor: lower bound of |TD error|.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Prioritised(Validated):
         self._oldest = self._newest = 0  # rows [oldest, newest) have their priorities in the tree
 
     def choose(self, rng: np.random.Generator, num_added: int, length: int, batch_size: int) -> Any:
-        """Returns places (B,) of rows, and weights (B,).
+        """Returns the drawn rows' places (B,) in the ring, and their weights (B,).
 
         Args:
             rng: draws the rows, one from each of B equal parts of the sum of all priorities.
-            num_added: rows so far.
-            length: how many of them, the newest, can be drawn.
+            num_added: number of rows added so far.
+            length: how many of the newest rows can be drawn.
             batch_size: B.
         """
         self._follow(num_added, length)
@@ -58,15 +58,15 @@ class Prioritised(Validated):
         if self._floor:
             return places, np.ones(batch_size)
         beta = min(1.0, self._beta + (1 - self._beta) * num_added / self._beta_rows)
-        weights = self._tree.values[places] ** -beta  # (N P)^-beta, but for a factor that the division takes out
+        weights = self._tree.values[places] ** -beta  # (N P)^-beta up to a factor, which cancels in the division below
         return places, weights / weights.max()
 
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
-        """Sets priorities of rows that were drawn.
+        """Sets the priorities of rows that were drawn.
 
         Args:
-            index: their places, (B,).
-            priorities: their absolute TD errors, (B,).
+            index: places of the rows in the ring, (B,).
+            priorities: absolute TD errors of the rows, (B,).
         """
         values = self._power(priorities.cpu().double().numpy())
         self._tree.put(index.cpu().numpy(), values)
@@ -76,9 +76,9 @@ class Prioritised(Validated):
         return (np.maximum(errors, self._floor) if self._floor else errors + 1e-6) ** self._alpha
 
     def _follow(self, num_added: int, length: int) -> None:
-        """Gives the rows that were added since the last batch the largest priority, and those that left none."""
+        """Sets the priority of rows added since the last batch to the largest so far, and of removed rows to 0."""
         oldest = num_added - length
-        # The places of rows that have left without being overwritten, as in a buffer of images.
+        # Rows that can no longer be drawn although they are not overwritten, as in a buffer of images.
         left = np.arange(max(self._oldest, num_added - self._capacity), oldest)
         self._tree.put(left % self._capacity, 0.0)
         self._tree.put(np.arange(max(self._newest, oldest), num_added) % self._capacity, self._largest)
@@ -93,7 +93,7 @@ class Prioritised(Validated):
         """Restores what `state_dict` returned.
 
         Raises:
-            ValueError: for priorities that no run has saved.
+            ValueError: for priorities that no run could have saved.
         """
         oldest, newest = (require_count(state[key], key) for key in ("oldest", "newest"))
         largest, saved = float(state["largest"]), state["priorities"].cpu().numpy()
@@ -108,12 +108,12 @@ class Prioritised(Validated):
 class Fading(Validated):
     """Draws rows less often the older they are: P(row) is proportional to max(floor, decay^age), age in rows.
 
-    Experience replay decay, of FoG (arXiv 2507.02712); DR.Q has it with the same two numbers.
+    This is FoG's experience replay decay (arXiv 2507.02712); DR.Q uses it with the same two numbers.
 
     Args:
-        capacity: of the buffer.
-        decay: below 1.
-        floor: above 0; the least probability, of the newest row's.
+        capacity: the buffer's capacity.
+        decay: above 0 and below 1.
+        floor: above 0; the smallest probability, as a fraction of the newest row's.
     """
 
     def __init__(self, capacity: PositiveInt, decay: UnitInterval = 0.9999, floor: UnitInterval = 0.1):
@@ -125,11 +125,11 @@ class Fading(Validated):
         self._fading_rows = int(np.ceil(np.log(floor) / np.log(decay)))  # younger rows are above the floor
 
     def choose(self, rng: np.random.Generator, num_added: int, length: int, batch_size: int) -> Any:
-        """Returns places (B,) of rows, drawn by inverting the distribution's sum; for the arguments see Prioritised."""
+        """Returns places (B,) of rows, drawn by inverting the cumulative distribution; arguments: see Prioritised."""
         fading = min(self._fading_rows, length)
         young = (1 - self._decay**fading) / (1 - self._decay)  # 1 + decay + … of the fading rows
         points = rng.random(batch_size) * (young + self._floor * (length - fading))
-        # Age k covers (1 - decay^k) / (1 - decay) up to that of k + 1; then each age covers `floor`.
+        # Age k covers S(k) to S(k + 1) with S(k) = (1 - decay^k) / (1 - decay); from `fading` on, `floor` each.
         ages = np.log1p(-np.minimum(points, young) * (1 - self._decay)) / np.log(self._decay)
         ages = np.where(points < young, np.minimum(ages, fading - 1), fading + (points - young) / self._floor)
         ages = np.minimum(ages.astype(int), length - 1)

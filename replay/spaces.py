@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_NUMBERS, MOST_DEPTH = 2**22, 20  # numbers in one observation; nested spaces
+MOST_NUMBERS, MOST_DEPTH = 2**22, 20  # limits: numbers in one observation; levels of nested spaces
 NUMBERS = "biuf"  # the kinds of numpy dtypes that are read
 
 
@@ -20,8 +20,8 @@ class Space:
 
     Attributes:
         kind: Box, Discrete, Dict or Tuple.
-        shape, low, high: of a Box; of a Discrete, () and its first and last choice.
-        n, start: of a Discrete.
+        shape, low, high: a Box's shape and bounds; for a Discrete, () and its first and last choice.
+        n, start: a Discrete's number of choices and its first one.
         parts: the spaces of a Dict or Tuple, by the names of their arrays in the file.
     """
 
@@ -35,17 +35,17 @@ class Space:
 
     @property
     def width(self) -> int:
-        """Numbers in a flat element, as gymnasium.spaces.flatten returns it."""
+        """The length of a flattened element, as gymnasium.spaces.flatten returns it."""
         if self.kind == "Box":
             return math.prod(self.shape)
         return self.n if self.kind == "Discrete" else sum(part.width for _, part in self.parts)
 
     def flat(self, read: Callable[[str, tuple[int, ...]], np.ndarray], name: str) -> np.ndarray:
-        """Reads flat elements, (T, width), float32.
+        """Reads elements and flattens them to (T, width), float32.
 
         Args:
-            read: returns an array by its name and the required shape of its rows.
-            name: of this space's array.
+            read: returns an array, given its name and the required shape of its rows.
+            name: name of this space's array.
         """
         if self.kind == "Box":
             rows = read(name, self.shape)
@@ -56,10 +56,10 @@ class Space:
         return np.concatenate([part.flat(read, f"{name}/{key}") for key, part in self.parts], axis=1)
 
     def choices(self, values: np.ndarray, name: str) -> np.ndarray:
-        """A Discrete's elements (T,) as integers from 0.
+        """Converts a Discrete's elements (T,) to integers from 0.
 
         Raises:
-            ValueError: for a value that is none of them; it begins with `name`.
+            ValueError: for a value that is not a choice; its message begins with `name`.
         """
         choices = values.astype(np.int64) - self.start
         if (choices + self.start != values).any() or not ((choices >= 0) & (choices < self.n)).all():
@@ -71,7 +71,7 @@ def parse(described: Any, depth: int = 0) -> Space:
     """Parses a space from Minari's JSON.
 
     Raises:
-        ValueError: if it is another space, or too large.
+        ValueError: for a space of another kind, or one that is too large.
     """
     kind = described.get("type") if isinstance(described, dict) else None
     if depth > MOST_DEPTH:

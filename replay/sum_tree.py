@@ -6,16 +6,16 @@ FAN_OUT = 16  # children of a node; from 8 to 32 a draw takes about the same tim
 
 
 class SumTree:
-    """Values, and the sums of FAN_OUT neighbours, of FAN_OUT such sums, and so on up to one level of few sums.
+    """Stores values, the sums of FAN_OUT neighbours, the sums of FAN_OUT such sums, and so on; at most FAN_OUT on top.
 
-    A sum is always computed from its whole group, so that it depends on the values alone and not on their history.
+    A sum is always computed from its whole group, so it depends only on the current values, not on past updates.
 
     Args:
-        size: number of values, which are 0 at first.
+        size: number of values; all are 0 initially.
     """
 
     def __init__(self, size: int):
-        self._levels = [_zeros(size)]  # of values, of sums, …; each padded to whole groups: (groups, FAN_OUT)
+        self._levels = [_zeros(size)]  # values, sums, …; each padded to whole groups: (groups, FAN_OUT)
         while len(self._levels[-1]) > 1:
             self._levels.append(_zeros(len(self._levels[-1])))
         self.values = self._levels[0].reshape(-1)[:size]
@@ -26,14 +26,14 @@ class SumTree:
         return float(self._levels[-1].sum())
 
     def put(self, places: np.ndarray, values: np.ndarray | float) -> None:
-        """Sets the values, finite and at least 0, at places (N,); of a place that comes twice, the last one counts."""
+        """Sets values, finite and at least 0, at places (N,); if a place occurs twice, its last value is kept."""
         self.values[places] = values
         for level, above in zip(self._levels, self._levels[1:], strict=False):
             places = places // FAN_OUT
             above.reshape(-1)[places] = level[places].sum(axis=1)
 
     def find(self, points: np.ndarray) -> np.ndarray:
-        """Returns the places (N,) whose values cover points (N,) of [0, total), if the values are laid end to end."""
+        """Returns the places (N,) whose intervals contain points (N,) in [0, total), with values laid end to end."""
         places, rest = np.zeros(len(points), np.intp), points.astype(float)
         starts = FAN_OUT * np.arange(len(points))
         for level in reversed(self._levels):

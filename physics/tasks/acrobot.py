@@ -7,7 +7,7 @@ from physics.tolerance import tolerance
 
 
 class Acrobot(Task):
-    """The tip high up at the target, or, unless it is sparse, near it."""
+    """Rewards the tip at the target high up or, unless the task is sparse, near it."""
 
     def __init__(self, model: Any, task: Any):
         self.arms = [model.body("upper_arm").id, model.body("lower_arm").id]

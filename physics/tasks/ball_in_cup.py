@@ -6,7 +6,7 @@ from physics.task import Array, Task
 
 
 class BallInCup(Task):
-    """A reward for every step at which the ball is in the cup."""
+    """Rewards every step at which the ball is in the cup."""
 
     def __init__(self, model: Any, task: Any):
         del task

@@ -10,7 +10,7 @@ ANGLE_COSINE_RANGE = (0.995, 1)
 
 
 class Cartpole(Task):
-    """Upright poles, a centred cart, small controls and slow poles; or, if it is sparse, near enough to that."""
+    """Rewards upright poles, a centred cart, small controls and slow poles; if sparse, poles and cart within bounds."""
 
     def __init__(self, model: Any, task: Any):
         del model

@@ -10,7 +10,7 @@ RUN_SPEED = 10  # m/s
 
 
 class Cheetah(Task):
-    """The reward grows with the speed of the torso's subtree; the observation leaves out the horizontal position."""
+    """Rewards the speed of the torso's subtree; the observation leaves out the horizontal position."""
 
     def __init__(self, model: Any, task: Any):
         del task

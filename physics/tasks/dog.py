@@ -7,12 +7,12 @@ from physics.task import ZX, ZZ, Array, Task, in_frame, joints, namespace, norm,
 from physics.tolerance import tolerance
 
 UPRIGHT = math.cos(math.radians(30))
-STAND_FRACTION = 0.9  # of the heights of the model's own pose
+STAND_FRACTION = 0.9  # of the heights in the model's default pose
 BITE_MARGIN = 2  # m
 
 
 class Stand(Task):
-    """High and upright, with its weight on its feet."""
+    """Rewards a high and upright body with its weight on its feet."""
 
     on_device = False
 
@@ -25,7 +25,7 @@ class Stand(Task):
         self.touch = sensors(model, "palm_L", "palm_R", "sole_L", "sole_R")
         inertial, forces = ("accelerometer", "velocimeter", "gyro"), ("foot_L", "foot_R", "hand_L", "hand_R")
         self.read = sensors(model, *inertial, *forces) + self.touch
-        import mujoco  # late, since it chooses an OpenGL
+        import mujoco  # late, since the import chooses an OpenGL backend
 
         mujoco.mj_kinematics(model, pose := mujoco.MjData(model))
         self.heights = (pose.xpos[self.high, 2] * STAND_FRACTION).tolist()
@@ -59,7 +59,7 @@ class Stand(Task):
 
 
 class Move(Stand):
-    """Standing, and speed in the direction of the torso."""
+    """Rewards standing, and speed in the direction of the torso."""
 
     def __init__(self, model: Any, task: Any):
         super().__init__(model, task)
@@ -71,7 +71,7 @@ class Move(Stand):
 
 
 class Fetch(Stand):
-    """Standing, a mouth near the ball, and the ball near the target."""
+    """Rewards standing, a mouth near the ball, and a ball near the target."""
 
     def __init__(self, model: Any, task: Any):
         super().__init__(model, task)

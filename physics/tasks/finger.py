@@ -8,7 +8,7 @@ SPIN_SPEED = 15.0  # rad/s
 
 
 class Spin(Task):
-    """A reward for every step at which the body spins fast enough."""
+    """Rewards every step at which the body spins fast enough."""
 
     def __init__(self, model: Any, task: Any):
         del task
@@ -28,7 +28,7 @@ class Spin(Task):
 
 
 class Turn(Spin):
-    """A reward for every step at which the body's tip is in the target, which each start places anew."""
+    """Rewards every step at which the body's tip is in the target, which every episode places anew."""
 
     model_fields = ("site_pos", "site_size")
 

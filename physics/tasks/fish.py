@@ -7,7 +7,7 @@ from physics.tolerance import tolerance
 
 
 class Upright(Task):
-    """An upright torso."""
+    """Rewards an upright torso."""
 
     def __init__(self, model: Any, task: Any):
         del task
@@ -21,7 +21,7 @@ class Upright(Task):
 
 
 class Swim(Upright):
-    """A mouth at the target, which each start places anew, and an upright torso."""
+    """Rewards an upright torso and a mouth at the target, which every episode places anew."""
 
     model_fields = ("geom_pos",)
 

@@ -11,7 +11,7 @@ HOP_SPEED = 2  # m/s
 
 
 class Hopper(Task):
-    """A torso high above the foot, and either speed or small controls."""
+    """Rewards a torso high above the foot, and either speed or small controls."""
 
     def __init__(self, model: Any, task: Any):
         self.torso, self.foot = model.body("torso").id, model.body("foot").id

@@ -10,7 +10,7 @@ STAND_HEIGHT = 1.4  # m, of the head
 
 
 class Humanoid(Task):
-    """A high head, an upright torso, small controls, and speed or, to stand, none."""
+    """Rewards a high head, an upright torso, small controls, and speed or, in `stand`, little speed."""
 
     torso_name, limb_names = "torso", ("left_hand", "left_foot", "right_hand", "right_foot")
     up = ZZ  # the torso's axis that points up

@@ -5,7 +5,7 @@ from physics.tasks.humanoid import Humanoid
 
 
 class HumanoidCMU(Humanoid):
-    """As the humanoid, whose torso is a thorax here; its y axis points up."""
+    """The humanoid's tasks for a model whose torso is called thorax; its y axis points up."""
 
     torso_name, limb_names, up = "thorax", ("lhand", "lfoot", "rhand", "rfoot"), ZY
     on_device = False

@@ -10,9 +10,9 @@ ARM = ["arm_root", "arm_shoulder", "arm_elbow", "arm_wrist", "finger", "fingerti
 
 
 class Arm(Task):
-    """The observation of the arm and, if dm_control's task is fully observable, of props and of a target.
+    """Observes the arm and, if dm_control's task is fully observable, props and a target.
 
-    Each start places the target anew.
+    Every episode places the target anew.
 
     Args:
         props: names of bodies that the arm may move, in a plane.
@@ -48,12 +48,12 @@ class Arm(Task):
         )
 
     def poses(self, state: Any, body: int) -> tuple[Array, Array]:
-        """Returns places and rotations in the plane, each (N, 2)."""
+        """Returns positions and rotations in the plane, each (N, 2)."""
         return state.xpos[:, body, ::2], state.xquat[:, body, ::2]
 
 
 class Bring(Arm):
-    """The prop at the target; or, if it is a peg, a hand that holds it."""
+    """Rewards a prop at the target; if it is a peg, also a hand that holds it."""
 
     def __init__(self, model: Any, task: Any):
         super().__init__(model, task, [task._object], task._target)

@@ -10,7 +10,7 @@ COSINE = math.cos(math.radians(8))
 
 
 class Pendulum(Task):
-    """A reward for every step at which the pole is nearly upright."""
+    """Rewards every step at which the pole is nearly upright."""
 
     def __init__(self, model: Any, task: Any):
         del task

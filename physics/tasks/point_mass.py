@@ -7,7 +7,7 @@ from physics.tolerance import small_control, tolerance
 
 
 class PointMass(Task):
-    """Nearness to the target with small controls."""
+    """Rewards nearness to the target with small controls."""
 
     def __init__(self, model: Any, task: Any):
         del task
@@ -23,7 +23,7 @@ class PointMass(Task):
 
 
 class Hard(PointMass):
-    """Each start mixes the two motors anew."""
+    """The same task, but every episode mixes the two motors anew."""
 
     model_fields, on_device = ("wrap_prm",), False
 

@@ -10,7 +10,7 @@ TOES = ("front_left", "front_right", "back_right", "back_left")
 
 
 class Quadruped(Task):
-    """The observation that its tasks share, and an upright torso."""
+    """Provides the observation that its tasks share, and rewards an upright torso."""
 
     def __init__(self, model: Any, task: Any):
         del task
@@ -37,7 +37,7 @@ class Quadruped(Task):
 
 
 class Move(Quadruped):
-    """Speed in the direction of the torso."""
+    """Rewards an upright torso, and speed in its direction."""
 
     def __init__(self, model: Any, task: Any):
         super().__init__(model, task)
@@ -49,7 +49,7 @@ class Move(Quadruped):
 
 
 class Fetch(Quadruped):
-    """First nearness to the ball, then nearness of the ball to the target."""
+    """Rewards an upright torso, nearness to the ball, and nearness of the ball to the target."""
 
     def __init__(self, model: Any, task: Any):
         super().__init__(model, task)
@@ -64,7 +64,7 @@ class Fetch(Quadruped):
         torso, frame, ball = state.xpos[:, self.torso], state.xmat[:, self.torso], self.ball_root
         velocity = state.qvel[:, ball : ball + 3] - state.qvel[:, self.root : self.root + 3]
         parts = state.xpos[:, self.ball] - torso, velocity, state.qvel[:, ball + 3 : ball + 6]
-        # One product of matrices, as in dm_control: BLAS may round that of each vector otherwise.
+        # One matmul, as in dm_control: BLAS may round separate products of the vectors differently.
         ball_state = namespace(frame).stack(parts, 1) @ frame.reshape(-1, 3, 3)
         return (
             *super().observation(state),
@@ -82,5 +82,5 @@ class Fetch(Quadruped):
         return super().reward(state) * (self.near(state, self.reach, self.reach_radius) * (0.5 + 0.5 * fetched))
 
 
-# Not "escape": each of its starts makes a terrain, which a renderer would have to be told, and needs OpenGL.
+# Not "escape": each episode makes a new terrain, which would have to be sent to a renderer, and needs OpenGL.
 TASKS = {"walk": Move, "run": Move, "fetch": Fetch}

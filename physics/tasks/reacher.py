@@ -7,7 +7,7 @@ from physics.tolerance import tolerance
 
 
 class Reacher(Task):
-    """A reward for every step at which the finger is in the target, which each start places anew."""
+    """Rewards every step at which the finger is in the target, which every episode places anew."""
 
     model_fields = ("geom_pos", "geom_size")
 

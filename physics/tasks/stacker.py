@@ -9,7 +9,7 @@ from physics.tolerance import tolerance
 
 
 class Stack(Arm):
-    """A box at the target and the hand away from it."""
+    """Rewards a box at the target and a hand away from it."""
 
     axes, target_turns = "xyz", False
 

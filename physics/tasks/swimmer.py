@@ -5,11 +5,11 @@ from typing import Any
 from physics.task import Array, Task, in_frame, norm
 from physics.tolerance import tolerance
 
-HEAD_SENSORS = 12  # numbers before those of the links, which have six each: linear and angular velocity
+HEAD_SENSORS = 12  # numbers before the links', which are six each: linear and angular velocity
 
 
 class Swimmer(Task):
-    """A nose at the target, which each start places anew, or near it."""
+    """Rewards a nose at or near the target, which every episode places anew."""
 
     model_fields = ("geom_pos", "light_pos")
 

@@ -10,7 +10,7 @@ STAND_HEIGHT = 1.2  # m
 
 
 class Walker(Task):
-    """A high and upright torso and, unless it only stands, speed."""
+    """Rewards a high and upright torso and, except in `stand`, speed."""
 
     def __init__(self, model: Any, task: Any):
         self.torso, self.speed = model.body("torso").id, sensors(model, "torso_subtreelinvel")[0]
