@@ -49,7 +49,9 @@ def make_env(
     info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
     human: bool = False,
 ) -> gym.Env:
-    """Makes an environment with observations in one array (settings.obs_spec) and float32 actions in [-1, 1].
+    """Makes an environment with observations in one array (settings.obs_spec).
+
+    Its actions are float32 in [-1, 1] or, if they are discrete, one integer from 0.
 
     Args:
         name: a suite task such as `cheetah_run`, or a Gymnasium id such as `Pendulum-v1`.
@@ -58,7 +60,7 @@ def make_env(
         render: whether `render()` will be called, for (H, W, 3) uint8 frames.
         kwargs: the environment's own arguments: for Gymnasium's `make`, or for the suite's task and environment.
         wrappers: the user's wrappers, the first one innermost; each is called with `env=`.
-        pixels: how observations become images, (C, H, W) uint8. Images of the environment itself are always stacked.
+        pixels: how observations become images, (C, H, W) uint8. Images of the environment itself are stacked, too.
         info_keys: the numbers of `info` to collect over each episode (see envs.episodes.EpisodeInfo).
         human: with `render`, a Gymnasium task opens a window and draws into it in each step.
 

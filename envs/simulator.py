@@ -39,8 +39,8 @@ class Simulator:
         name: the task, for messages.
         run_seed: the run's seed.
         info_keys: as for envs.episodes.EpisodeInfo.
-        first_steps: training's first episodes are cut at a random number of steps up to this one, where the simulator
-            is in mode DISABLED or has rsl_rl's `episode_length_buf`; 0 cuts none.
+        first_steps: in mode DISABLED, training's first episodes are cut at a random number of steps up to this one;
+            with rsl_rl's `episode_length_buf`, they start as many steps into an episode. 0 cuts none.
 
     Attributes:
         single_observation_space, single_action_space: one world's spaces, as agents see them.

@@ -84,7 +84,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     If the block raises an exception, the folder is deleted.
 
     Raises:
-        OSError: if it cannot be written, or the path is taken.
+        OSError: if it cannot be written, or there is a file or a filled folder at the path.
     """
     partial, descriptor = _claim(path, is_folder=True)
     try:

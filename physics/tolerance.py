@@ -24,7 +24,7 @@ def tolerance(
         value_at_margin: between 0 and 1.
 
     Returns:
-        float64, in the shape of x.
+        In the shape of x; float64 for arrays.
     """
     xp, (lower, upper) = namespace(x), bounds
     if margin == 0:

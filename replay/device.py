@@ -1,6 +1,6 @@
 """Replay buffers for a GPU: batches copied from pinned memory, or drawn from a mirror of the rows on the device.
 
-In both, the rows on the host stay authoritative: `add` and checkpoints do not involve the device.
+Rows added as arrays stay authoritative on the host. Rows added as tensors are on the device alone; checkpoints copy them.
 """
 
 from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from settings.operating_system import available_bytes
 from settings.types import NonNegativeInt, PositiveInt
 from utils import Ring, UserError, require_count
 
-SEARCHED = 4096  # newest frames that a new frame is compared with, at least
+SEARCHED = 4096  # newest frames that a new frame is compared with; at most half the ring
 SPARE = 32  # one spare frame per 32 transitions, as an episode has one more frame than transitions
 
 
