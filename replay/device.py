@@ -1,6 +1,6 @@
 """Replay buffers for a GPU: batches copied from pinned memory, or drawn from a mirror of the rows on the device.
 
-Rows added as arrays stay authoritative on the host. Rows added as tensors are on the device alone; checkpoints copy them.
+Rows added as arrays stay authoritative on the host; rows added as tensors are on the device, and checkpoints copy them.
 """
 
 from collections.abc import Callable, Iterator
