@@ -9,7 +9,7 @@ from settings.compose import AUTO, as_folder, searching
 from settings.hydra_patch import args_parser
 from utils import UserError
 
-_COMMANDS = ("run", "multirun", "cfg", "info", "hydra_help", "shell_completion")  # Hydra's, of which it takes one
+_COMMANDS = ("run", "multirun", "cfg", "info", "hydra_help", "shell_completion")  # Hydra's; it accepts one at a time
 _COMPLETIONS = ("install", "uninstall", "query")
 
 

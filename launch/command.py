@@ -21,12 +21,12 @@ from utils import RunError, UserError, one_line, print_error
 
 @hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="train")
 def hydra_main(config: DictConfig) -> float:
-    """Hydra's job in a sweep; returns the mean return of the final evaluation."""
+    """Runs Hydra's job in a sweep; returns the mean return of the final evaluation."""
     return job.run_in_sweep(config)
 
 
 def main(request: LaunchRequest | None = None) -> int:
-    """Does what the command line asks for, which None reads; returns the exit code."""
+    """Executes a request, or for None what the command line requests; returns the exit code."""
     own_process.end_with_parent()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach us instead of being summed up by Hydra
     try:
@@ -68,7 +68,7 @@ def _do(request: LaunchRequest) -> None:
 
 
 def run_sweep(folder: Path) -> None:
-    """Runs a sweep to its end; raises RunError if a run failed; the message has a line for each."""
+    """Runs a sweep to its end. If runs failed, raises a RunError whose message has a line for each."""
     paths = [str(CONFIG_DIR.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for workers that start elsewhere
     before = run_folder.failures(folder)
@@ -77,11 +77,11 @@ def run_sweep(folder: Path) -> None:
         hydra_main()
     except RunError:  # the sweeper's last line
         raise
-    except Exception as error:  # not a run's, but the launcher's or the sweeper's
+    except Exception as error:  # raised by the launcher or the sweeper, not by a run
         if not isinstance(error, UserError):
             traceback.print_exc()
         broke_off = [f"the sweep broke off: {one_line(error) or type(error).__name__}"]
-    # A trial that failed is one of a study's results.
+    # In a study, a failed trial is a result, not an error.
     failed = [] if (folder / "tuning.yaml").exists() else run_folder.new_failures(folder, before)
     if broke_off or failed:
         count = [f"{len(failed)} of the sweep's runs failed:"] if failed else []

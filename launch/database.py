@@ -20,7 +20,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)  # the sweep reports trials
 
 @contextmanager
 def opened(folder: Path) -> Iterator[RDBStorage]:
-    """The database, which is created if it does not exist, until the end of the block."""
+    """Opens the database until the end of the block; creates it if it does not exist."""
     # By its path, because a URL cannot contain every character. Another process may be reading it.
     connect = partial(sqlite3.connect, folder / FILE, timeout=60)
     storage = RDBStorage("sqlite:///by_path", engine_kwargs={"creator": connect})

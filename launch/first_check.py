@@ -21,7 +21,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def end_first_handler() -> None:
-    """Lets Ctrl-C raise KeyboardInterrupt again, once something is there to be put in order."""
+    """Makes Ctrl-C raise KeyboardInterrupt again, once there is something to clean up."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

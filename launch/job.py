@@ -23,12 +23,12 @@ from settings.schema import Settings, check
 
 
 def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
-    """Trains a run whose parts are built, as a job of Hydra's: it writes `.hydra/` and sets up Python's logging.
+    """Trains a run whose parts are built, as a Hydra job, so that Hydra writes `.hydra/` and sets up Python's logging.
 
-    Hydra would compose the configuration again; it gets the one that was composed and checked.
+    Hands Hydra the configuration that was composed and checked; Hydra would compose it again.
 
     Args:
-        may_continue: take the folder of a run that ended before its first checkpoint.
+        may_continue: accept the folder of a run that ended before its first checkpoint.
     """
     config = run.config
     with open_dict(config.hydra):
@@ -52,13 +52,13 @@ def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
 
 
 def run_in_sweep(config: DictConfig) -> float:
-    """Hydra's job: one run of a sweep, in the folder that Hydra made.
+    """Executes one run of a sweep as Hydra's job, in the folder that Hydra made.
 
     Returns:
         The mean return of the final evaluation; nan for a run that failed.
     """
     hydra_config = HydraConfig.get()
-    os.chdir(hydra_config.runtime.cwd)  # where relative names in the settings count from; a worker may be elsewhere
+    os.chdir(hydra_config.runtime.cwd)  # relative paths in the settings start here, not in a worker's own directory
     folder = Path(hydra_config.runtime.output_dir)
     fixed = hydra_config.job.config.override_dirname.exclude_keys
     swept = [_shown(one) for one in compose.parse(list(hydra_config.overrides.task)) if one.key_or_group not in fixed]
@@ -66,7 +66,7 @@ def run_in_sweep(config: DictConfig) -> float:
 
 
 def _shown(override: Override) -> str:
-    """An override without the escapes that Hydra reads a text with: env=my_package:MyEnv-v0."""
+    """Returns an override's text without Hydra's escapes, such as env=my_package:MyEnv-v0."""
     value = override.value()
     return f"{override.get_key_element()}={value}" if isinstance(value, str) else str(override.input_line)
 
@@ -106,7 +106,7 @@ def continue_run(
     """Continues the run in a folder, unless it is finished; returns the mean return of the final evaluation.
 
     Args:
-        overrides: of the configuration `config_name`.
+        overrides: changes to the configuration `config_name`.
         trusted: packages and paths that the saved configuration may name.
         without: damaged parts to continue without (see run/saving/damaged.py).
 
@@ -119,7 +119,7 @@ def continue_run(
 
 
 def _already_finished(cfg: Settings, folder: Path, pruned_too: bool = False) -> float | None:
-    """The final return of a run that has nothing left to do, printed in a line; None for any other."""
+    """Returns the final return of a run with nothing left to do, and prints a line; returns None for any other run."""
     finished = run_folder.finished(folder, cfg.num_train_steps, pruned_too)
     if finished is None:
         return None

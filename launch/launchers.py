@@ -14,7 +14,7 @@ TUNING = "hydra_plugins.tuning.TuningSweeper"
 
 
 def require(launcher: dict[str, Any]) -> None:
-    """Raises UserError if the cluster that a launcher's configuration speaks of cannot be reached from here."""
+    """Raises UserError if the cluster of a launcher's configuration cannot be reached from this machine."""
     if launcher["_target_"] == SLURM and not shutil.which("sbatch"):
         hint = "start it on a machine of the cluster, or try hydra/launcher=slurm_local"
         raise UserError(f"hydra/launcher=slurm: there is no sbatch here; {hint}")
@@ -23,14 +23,14 @@ def require(launcher: dict[str, Any]) -> None:
 
 
 def _require_ray(init: dict[str, Any]) -> None:
-    """Joins the cluster; the plugin goes on with it."""
+    """Connects this process to the Ray cluster, so that the launcher's plugin finds it connected."""
     address = str(init.get("address") or "auto")
     address = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     host, _, port = address.rpartition(":")
     try:
         if host and port.isdecimal() and "/" not in host:  # Ray itself would try for more than a minute
             socket.create_connection((host, int(port)), timeout=10).close()
-        os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # or of all runs that end in a second one is told of
+        os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # otherwise only one of the runs that end in a second is reported
         import ray
 
         ray.init(**init)

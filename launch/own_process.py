@@ -14,11 +14,11 @@ from utils import RunError
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 CONSOLE = "console.txt"
-TAIL_BYTES = 2**20  # of what a failed run wrote, in which its reason is looked for
+TAIL_BYTES = 2**20  # of a failed run's output, which is searched for the reason
 
 
 def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
-    """Runs `python train.py <arguments>` to its end; what it writes goes to `console.txt` in the folder.
+    """Runs `python train.py <arguments>` to its end; its output is appended to `console.txt` in the folder.
 
     The variables of `environment` are added to this process's.
 
@@ -32,7 +32,7 @@ def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment)
         try:
             code = process.wait()
-        except BaseException:  # this worker is to end: the run saves, within its grace_s
+        except BaseException:  # this worker is being stopped: the run saves, within its grace_s
             process.terminate()
             process.wait()
             raise
@@ -43,15 +43,15 @@ def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None
             file.seek(max(start, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             written = file.read().decode(errors="replace")
         lines = [line.strip() for line in written.splitlines() if line.strip()]
-        said = [line for line in lines if line.startswith("train.py: ")] or lines  # a traceback may stand behind it
+        said = [line for line in lines if line.startswith("train.py: ")] or lines  # a traceback may follow it
         raise RunError(said[-1].removeprefix("train.py: ") if said else f"ended with exit code {code}")
 
 
 def end_with_parent() -> None:
-    """In a run that a worker started: SIGTERM when that worker ends, so that a run that nobody waits for saves.
+    """In a run that a worker started, requests SIGTERM when that worker ends, so that the orphaned run saves and stops.
 
     Raises:
-        SystemExit: if it has ended already.
+        SystemExit: if the worker has ended already.
     """
     parent = os.environ.get(PARENT)
     if parent is None:

@@ -73,8 +73,8 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
 
         direction = runs.config.hydra.sweeper.direction
         tuning.open_study(folder, direction, runs.ranges, plain(runs.configs[0]), may_continue)
-    # A run that its launcher starts again has to go on, so each may; a worker may be elsewhere, so the folder is
-    # absolute.
+    # resume=auto lets a run continue that its launcher restarts. The folder is absolute, as a worker may start in
+    # another directory.
     again = [f"+resume={AUTO}", *([f"+trust=[{','.join(map(quoted, line.trusted))}]"] if line.trusted else [])]
     exclude = f"hydra.job.config.override_dirname.exclude_keys={_fixed_keys(runs, folder, bool(line.trusted))}"
     folder = folder.resolve()
@@ -85,11 +85,11 @@ def check_runs(runs: list[Settings]) -> None:
     """Builds the parts of each run, with one environment, and throws them away."""
     # OpenGL is chosen once, for all of them, before dm_control is imported.
     machine.import_envs(any(cfg.save_video or cfg.from_pixels for cfg in runs), *(cfg.env for cfg in runs))
-    checked: set[str] = set()  # data sets, which are read through once
+    checked: set[str] = set()  # labels of data sets that have been read through
     for cfg in runs:
         _require_wandb(cfg)
         environments.is_batched(cfg)  # raises an error for async_envs, which is left out below
-        num_threads = torch.get_num_threads()  # which building sets to the run's
+        num_threads = torch.get_num_threads()  # `build` sets it to the run's value
         with contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts:
             for source in parts.data.sources():
                 if source.label not in checked:
@@ -104,7 +104,7 @@ def _require_wandb(cfg: Settings) -> None:
 
 
 def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple[Path, bool]:
-    """The folder to claim, and whether the command line names it."""
+    """Returns the folder to claim, and whether the command line names it."""
     assert request.runs is not None
     named = any(override.key_or_group == key for override in request.runs.parsed)
     if request.line.resume == AUTO and not named:
@@ -116,7 +116,7 @@ def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple
 
 
 def _fixed_keys(runs: Runs, folder: Path, is_trusting: bool) -> list[str]:
-    """The keys that no subfolder is named by: those that are the same in all runs, in those of an earlier sweep too."""
+    """Returns the keys left out of the names of subfolders: all that neither this nor an earlier sweep here varies."""
     swept = {override.key_or_group for override in runs.parsed if override.is_sweep_override()}
     path = folder / "multirun.yaml"  # of an earlier sweep
     if path.exists():

@@ -1,8 +1,8 @@
 """Stops the worse trials of a study early. A trial is compared with the evaluations of others at the same step.
 
-The run itself decides, after each row of its eval.csv, in whatever process it is. It compares its evaluations with
-those of the trials in study.db, which is not written to while a batch of trials runs. So the decision depends on
-numbers only, not on time, and a resumed run decides the same.
+The process of a run decides, after each row of its eval.csv. It compares the run's evaluations with those of the trials
+in study.db, which is not written to while a batch of trials runs. So the decision depends on numbers only, not on time,
+and a resumed run decides the same.
 """
 
 import json
@@ -32,7 +32,7 @@ class Trial:
 
     @classmethod
     def of_job(cls, hydra_config: Any) -> "Trial | None":
-        """The trial that a job of a sweep runs, from Hydra's node of its configuration; None if it is not pruned."""
+        """Returns the trial of a sweep's job, from Hydra's node of its configuration; None if there is no pruner."""
         pruner = hydra_config.sweeper.get("pruner")
         if hydra_config.sweeper.get("_target_") != TUNING or pruner is None:
             return None
@@ -40,16 +40,16 @@ class Trial:
 
     @classmethod
     def of_process(cls) -> "Trial | None":
-        """The trial that a pool started this process for; None if it is not pruned."""
+        """Returns the trial that a pool started this process for; None if there is no pruner."""
         text = os.environ.get(_VARIABLE)
         return cls(**json.loads(text)) if text else None
 
     def environment(self) -> dict[str, str]:
-        """Environment variables for the process of the run."""
+        """Returns the environment variables that pass the trial to the run's process."""
         return {_VARIABLE: json.dumps(asdict(self))}
 
     def is_worse(self, run: Path, cfg: Settings, step: int) -> bool:
-        """Whether the pruner stops the trial after its newest evaluation, which was made at this step."""
+        """Returns whether the pruner stops the trial after its newest evaluation, which was made at `step`."""
         if step >= cfg.num_train_steps:  # nothing is left to stop
             return False
         import optuna  # not before: it is optional
@@ -74,9 +74,9 @@ class Trial:
 
 
 def evaluations(run: Path, eval_frequency: int) -> dict[int, float]:
-    """The mean returns in a run's eval.csv, by the step at which each evaluation was due.
+    """Returns the mean returns in a run's eval.csv, by the step at which each evaluation was due.
 
-    It is made up to a loop's step later: an action may be held for several environment steps.
+    An evaluation runs up to one loop iteration later, as an action may be held for several environment steps.
     """
     path = run / "eval.csv"
     returns: dict[int, float] = {}

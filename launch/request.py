@@ -25,7 +25,7 @@ from settings.schema import Settings, new_path
 from utils import UserError, one_line
 
 DEFAULT_LABEL = "test_exp"  # of config/train.yaml
-# Of a swept value Hydra's escapes and quotes go, too: env=my_pkg\:A-v0 is how Hydra hands a value to its jobs.
+# Also removes Hydra's escapes and quotes: Hydra hands a swept value to its jobs as env=my_pkg\:A-v0.
 SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
 OmegaConf.register_new_resolver("slug", lambda text: str(text).translate(SLUG), replace=True)
 OmegaConf.register_new_resolver("label", lambda text, overrides: label(str(text), overrides), replace=True)
@@ -33,7 +33,7 @@ OmegaConf.register_new_resolver("runs_at_once", compose.runs_at_once, replace=Tr
 
 
 def label(experiment: str, overrides: Iterable[str]) -> str:
-    """The part of a folder's name with the experiment's label; "" for the default one, unless an override sets it."""
+    """Returns the label's part of a folder's name; "" for the default label, unless an override sets it."""
     is_set = experiment != DEFAULT_LABEL or any(text.startswith("experiment=") for text in overrides)
     return f"_{experiment}" if is_set else ""
 
@@ -48,15 +48,15 @@ class Continued(NamedTuple):
 
 @dataclass(frozen=True)
 class Runs:
-    """One new run, or those of a sweep.
+    """One new run, or the runs of a sweep.
 
     Attributes:
         parsed: the overrides on the command line.
-        sweeping, tunes: whether it is a sweep, and one by Optuna.
-        ranges: what is swept, by key, as it is written.
-        config: the configuration, with the first value of everything that is swept.
+        sweeping, tunes: whether it is a sweep, and whether Optuna chooses its values.
+        ranges: the text of each swept key's values.
+        config: the configuration, with the first value of every swept key.
         configs: the configurations to check; one for every swept value.
-        overrides: the overrides of each.
+        overrides: the overrides of each of `configs`.
     """
 
     parsed: list[Override]
@@ -69,7 +69,7 @@ class Runs:
 
     @property
     def number(self) -> int:
-        """The number of runs of a sweep, or of a study's trials, those of an earlier start included."""
+        """The number of runs in a sweep, or of trials in a study, including those of an earlier start."""
         if self.tunes:
             return int(self.config.hydra.sweeper.n_trials)
         return math.prod(
@@ -77,12 +77,12 @@ class Runs:
         )
 
     def settings(self) -> list[Settings]:
-        """The settings of each run to check; raises UserError at the first mistake."""
+        """Returns the settings of each run to check; raises UserError at the first mistake."""
         return [checked(*run) for run in zip(self.configs, self.overrides, strict=True)]
 
 
 class LaunchRequest(NamedTuple):
-    """What a command line asks for. Neither `continued` nor `runs`: it asks for help, or for a configuration."""
+    """What a command line asks for: a run to continue, new runs or, if both are None, something to print."""
 
     line: CommandLine
     continued: Continued | None
@@ -106,7 +106,7 @@ def read(argv: list[str]) -> LaunchRequest:
 
 
 def _begun(line: CommandLine) -> Continued | None:
-    """For `resume=auto` of one run: the run, if its folder has a checkpoint."""
+    """Returns the run that `resume=auto` continues; None if it is no single run, or its folder has no checkpoint."""
     overrides = line.overrides
     if line.options.multirun or not any(override.key_or_group == "hydra.run.dir" for override in parse(overrides)):
         return None
@@ -120,7 +120,7 @@ def _begun(line: CommandLine) -> Continued | None:
 
 
 def _runs(line: CommandLine) -> Runs | None:
-    """The new runs; None where Hydra prints a configuration."""
+    """Returns the new runs; None if Hydra is to print a configuration."""
     base = line.overrides
     parsed = parse(base)
     for override in parsed:
@@ -145,7 +145,7 @@ def _runs(line: CommandLine) -> Runs | None:
     if tunes:
         try:
             from launch import tuning  # not before: Optuna is optional
-        except ImportError:  # there is none, or an older one
+        except ImportError:  # Optuna is missing or too old
             install = "pip install -e '.[optuna]'"
             raise UserError(f"hydra/sweeper=tuning: Optuna 5 is not installed; {install}") from None
         tuning.require(config, every)
@@ -154,7 +154,7 @@ def _runs(line: CommandLine) -> Runs | None:
 
 
 def output_folder(config: DictConfig, key: str) -> Path:
-    """The folder of a run, or of a sweep, by its key; refuses an empty name, and one that is no place for runs."""
+    """Returns the folder of a run or sweep, by its key; refuses an empty name, and this project's own folder."""
     try:
         folder = OmegaConf.select(config, key)
     except OmegaConfBaseException as error:
@@ -167,7 +167,7 @@ def output_folder(config: DictConfig, key: str) -> Path:
 
 
 def variants(parsed: list[Override], overrides: list[str], intervals: bool = True) -> list[list[str]]:
-    """One list of overrides for each swept value, with every other sweep at its first value.
+    """Returns a list of overrides for each swept value, with every other swept key at its first value.
 
     Args:
         intervals: whether the sweeper takes intervals; both ends are checked, and a fraction between them.

@@ -18,11 +18,11 @@ from utils import UserError, one_line
 
 
 class SeededTPE(Validated, BaseSampler):
-    """Optuna's TPE (Bergstra et al., 2011), created anew for each trial and each value that is drawn on its own, with
-    a seed that depends on the trial's number and the value's key.
+    """Creates a new TPESampler (TPE: Bergstra et al., 2011) for each trial, and for each value that is sampled
+    independently, with a seed that depends on the trial's number and the value's key.
 
-    A single generator would start again with the process, so a study that was stopped would draw the values of its
-    first trials a second time. The other arguments are TPESampler's.
+    A single generator would restart with the process, so a continued study would repeat the values of its first
+    trials. The other arguments are TPESampler's.
     """
 
     def __init__(self, seed: NonNegativeInt, n_startup_trials: NonNegativeInt = 10, **options: Any):
@@ -51,7 +51,7 @@ class SeededTPE(Validated, BaseSampler):
 
 
 def search_space(overrides: Iterable[Override]) -> dict[str, BaseDistribution]:
-    """What is searched, by key; raises UserError for a range that cannot be searched."""
+    """Returns the distribution of each searched key; raises UserError for a range that cannot be searched."""
     space = {}
     for override in overrides:
         if override.is_sweep_override():
@@ -84,5 +84,5 @@ def _numbers(low: float, high: float, **options: Any) -> BaseDistribution:
 
 
 def _choice(value: Any) -> bool | int | float | str:
-    """A number as it is; anything else as the text of an override, with quotes and escapes."""
+    """Returns a number or bool unchanged, and anything else as the text of an override, with quotes and escapes."""
     return value if isinstance(value, bool | int | float) else Transformer.str(value)

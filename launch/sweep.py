@@ -21,23 +21,23 @@ from run.stopping import Requeued
 from settings.schema import Settings
 from utils import EnvError, RunError, UserError, one_line
 
-# Engines whose worker processes serve one run after another. There a run gets a process of its own: a crash is that
-# run's alone, and threads and GPUs are set before torch is there to read them.
+# Launchers whose worker processes serve one run after another. There each run gets a process of its own: a crash ends
+# only that run, and threads and GPUs are set before torch is imported.
 POOLS = (JOBLIB, RAY)
 LOCK_WAIT_S = 120  # longer than a lost node's run may take to save (grace_s), or a file server to give up its lock
 
 
 def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> float:
-    """One run of a sweep. What goes wrong in it is written into its folder, and ends nothing else.
+    """Executes one run of a sweep. A failure is recorded in the run's folder, and does not end the sweep.
 
     Args:
-        overrides: what tells it from the others, for the report.
+        overrides: the overrides that distinguish the run from the others, for the report.
 
     Returns:
-        The mean return of the final evaluation; nan of a run that failed.
+        The mean return of the final evaluation; nan if the run failed.
 
     Raises:
-        RunError: for a run that failed and has no folder any more to say so.
+        RunError: if the run failed and its folder, which would record that, is gone.
     """
     run_folder.unmark_failed(folder)
     try:
@@ -60,14 +60,14 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
 def in_own_process(
     arguments: list[str], folder: Path, cfg: Settings, launcher: str, sweep: Path, environment: dict[str, str]
 ) -> float:
-    """The command `python train.py <arguments>` as one run of a pool, in the folder that it has there.
+    """Runs `python train.py <arguments>` as one run of a pool, in the run's folder; returns its final return.
 
     Raises:
         RunError: with the last line it wrote, or the signal that killed it.
     """
     run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
     with slot(sweep / ".slots") as number:
-        gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray has its own
+        gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray assigns GPUs
         own_process.run(arguments, folder, environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu})
     finished = run_folder.finished(folder, cfg.num_train_steps)
     if finished is None:
@@ -77,7 +77,7 @@ def in_own_process(
 
 @contextmanager
 def slot(folder: Path) -> Iterator[int]:
-    """The lowest number that no other run here has, until the block, or the process, ends."""
+    """Reserves the lowest number that no other run in `folder` has, until the block, or the process, ends."""
     make_folder(folder)
     for number in itertools.count():
         descriptor = open_in_place(folder / str(number), os.O_RDWR | os.O_CREAT)
@@ -92,7 +92,7 @@ def slot(folder: Path) -> Iterator[int]:
 
 
 def gpu_of(number: int) -> str | None:
-    """What CUDA_VISIBLE_DEVICES has to say for the run in a slot: the GPUs in turn; None where there is none."""
+    """Returns CUDA_VISIBLE_DEVICES for the run in a slot: slots get the GPUs in turn; None if there is no GPU."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = [str(index) for index in range(torch.cuda.device_count())] if named is None else named.split(",")
     return gpus[number % len(gpus)] if torch.cuda.device_count() else None

@@ -22,7 +22,7 @@ from files.reading import open_file, read_text
 from run.saving import folder as run_folder
 from utils import RunError
 
-POLL_S = 2.0  # between looks into the folders
+POLL_S = 2.0  # between reads of the folders
 REPORT_S = 60.0  # between reports, if no run begins or ends
 MOST_LINES = 20  # of runs in one report
 TAIL_BYTES = 16_384  # read from the end of a CSV file
@@ -30,7 +30,7 @@ TAIL_BYTES = 16_384  # read from the end of a CSV file
 
 @dataclass(frozen=True)
 class RunStatus:
-    """What the folder of a run says.
+    """The state of a run, read from its folder.
 
     Attributes:
         state: running, finished, pruned or failed.
@@ -50,7 +50,7 @@ class RunStatus:
 
     @property
     def share(self) -> float:
-        """The share of its steps that the run has made, from 0 to 1."""
+        """The fraction of its steps that the run has made, from 0 to 1."""
         if self.state in ("finished", "pruned"):
             return 1.0
         return min(self.step / self.total_steps, 1.0) if self.total_steps else 0.0
@@ -66,12 +66,12 @@ class SweepReport:
     """Follows the runs of a sweep.
 
     Args:
-        of_study: whether they are trials, of which those that an earlier start has finished do not begin again.
+        of_study: whether the runs are trials of a study; trials that an earlier start finished do not run again.
     """
 
     def __init__(self, folder: Path, num_runs: int, of_study: bool = False):
         self._folder = folder
-        # Runs of an earlier sweep in this folder do not count until their jobs begin again, which Hydra notes there.
+        # Runs of an earlier sweep in this folder do not count until their jobs restart, and Hydra rewrites the files.
         self._before = {path: path.stat().st_mtime_ns for path in self._jobs()}
         before = list(map(self._status, self._before))
         self._num_runs = num_runs - (sum(run.is_done for run in before) if of_study else 0)
@@ -79,7 +79,7 @@ class SweepReport:
         self._started_s = time.monotonic()
 
     def _jobs(self) -> list[Path]:
-        """The files that Hydra writes when a job begins."""
+        """Returns the files that Hydra writes when a job begins."""
         return sorted(self._folder.glob("**/.hydra/overrides.yaml"))
 
     def runs(self) -> list[RunStatus]:
@@ -138,7 +138,7 @@ def _last_row(path: Path) -> tuple[int, float]:
             header = file.readline(TAIL_BYTES)
             start = file.tell()
             file.seek(max(start, file.seek(0, 2) - TAIL_BYTES))
-            *rows, _ = file.read().split(b"\n")  # behind the last line break is a row that is being written, or nothing
+            *rows, _ = file.read().split(b"\n")  # after the last line break is a row that is being written, or nothing
         names, values = (next(csv.reader([line.decode().rstrip("\r\n")])) for line in (header, rows[-1]))
         row = dict(zip(names, values, strict=True))
         return int(row["step"]), float(row["episode_reward"])
@@ -156,7 +156,7 @@ def _duration(seconds: float) -> str:
 
 
 def text(report: SweepReport, runs: list[RunStatus], listed: list[RunStatus]) -> str:
-    """Returns a report: its head, and a line for each of the listed runs, but not for more than MOST_LINES."""
+    """Returns a report: its head, and a line for each of the listed runs, up to MOST_LINES of them."""
     lines = [f"Sweep: {report.head(runs)}", *(run.line() for run in listed[:MOST_LINES])]
     if len(listed) > MOST_LINES:
         lines.append(f"  and {len(listed) - MOST_LINES} more")
@@ -175,7 +175,7 @@ def reported(folder: Path, num_runs: int, of_study: bool = False) -> Iterator[No
             runs = report.runs()
             now = {run.name: run.state for run in runs}
             is_early = now == states and time.monotonic() - reported_s < REPORT_S
-            if is_early or report.is_over(runs):  # after which the last report follows at once
+            if is_early or report.is_over(runs):  # the last report follows at once
                 continue
             listed = [run for run in runs if not run.is_done or states.get(run.name) != run.state]  # or ended since
             tqdm.write(text(report, runs, listed))
@@ -190,7 +190,7 @@ def reported(folder: Path, num_runs: int, of_study: bool = False) -> Iterator[No
         failure = error
     finally:
         ended.set()
-    thread.join()  # not after Ctrl-C, where nothing is to be said but that
+    thread.join()  # skipped after Ctrl-C, which is reported without the sweep's state
     runs = report.runs()
     tqdm.write(text(report, runs, runs))
     sys.stdout.flush()

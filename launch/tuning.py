@@ -25,7 +25,7 @@ from settings import plain_yaml as saved_yaml
 from settings.keys import dotted
 from utils import RunError, UserError, one_line
 
-WHAT_IT_IS = "tuning.yaml"  # in the sweep's folder: what is searched, and everything that is the same for all trials
+WHAT_IT_IS = "tuning.yaml"  # in the sweep's folder: the searched ranges, and the settings that all trials share
 HEAD = "# The same for all trials; of what is searched, and of what follows it, the first value.\n"
 
 
@@ -47,10 +47,10 @@ def require(config: DictConfig, overrides: list[Override]) -> None:
 
 
 def _part(sweeper: DictConfig, name: str, kind: type, example: str) -> Any:
-    """The sampler or the pruner."""
+    """Builds the sampler or the pruner; raises UserError if the result is not a `kind`."""
     try:
         part = instantiate(sweeper[name]) if isinstance(sweeper[name], DictConfig) else None
-    except Exception as error:  # whatever the class says of its arguments
+    except Exception as error:  # the class can raise anything about its arguments
         raise UserError(f"hydra.sweeper.{name}: {one_line(error.__cause__ or error)}") from None
     if not isinstance(part, kind):
         raise UserError(f"hydra.sweeper.{name}={sweeper[name]}: one of Optuna's {name}s goes here, {example}")
@@ -70,17 +70,17 @@ def _pruner(sweeper: DictConfig) -> BasePruner:
 def open_study(
     folder: Path, direction: str, searched: dict[str, str], settings: dict[str, Any], may_continue: bool
 ) -> None:
-    """Makes a sweep's folder ready for a study, which begins there or is continued.
+    """Prepares a sweep's folder for a new or a continued study.
 
-    The folder is this process's until it ends.
+    Holds the folder's lock until the process ends.
 
     Args:
-        searched: what is searched, by key, as Hydra reads it.
-        settings: those of one run, resolved.
-        may_continue: whether a study that is there may go on (`resume=auto`).
+        searched: the searched ranges, by key, as Hydra reads them.
+        settings: the settings of one run, resolved.
+        may_continue: whether an existing study may be continued (`resume=auto`).
 
     Raises:
-        UserError: if the study that is there may not go on, or not like this, or another process is at work on it.
+        UserError: if an existing study may not be continued, differs in its settings, or is used by another process.
     """
     run_folder.Lock(folder)
     asked = {"direction": direction, "searched": searched, "settings": settings}
@@ -95,7 +95,7 @@ def open_study(
 
 
 def _require_same(path: Path, asked: dict[str, Any]) -> None:
-    """Trials of one study are compared, so they have everything in common but what is searched."""
+    """Raises UserError if the study in the folder has other settings, as its trials could not be compared."""
     saved = saved_yaml.load(path)
     if not isinstance(saved, dict):
         raise UserError(f"{path}: not what a study writes")
@@ -134,7 +134,7 @@ def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
             load_if_exists=True,
         )
         study_id = storage.get_study_id_from_name(study.study_name)
-        for cut_off in study.get_trials(states=[TrialState.RUNNING]):  # which are queued again
+        for cut_off in study.get_trials(states=[TrialState.RUNNING]):  # interrupted trials are queued again
             trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, cut_off.number)
             storage.set_trial_state_values(trial_id, TrialState.WAITING)
         while (done := sum(trial.state.is_finished() for trial in study.trials)) < n_trials:
@@ -148,7 +148,7 @@ def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
 
 
 def _override(override: Override, values: dict[str, Any]) -> str:
-    """An override of the command line, with its value in one trial if it is searched."""
+    """Returns an override of the command line, with the trial's value if its key is searched."""
     key = override.get_key_element()
     return f"{key}={values[key]}" if override.is_sweep_override() else str(override.input_line)
 
@@ -156,9 +156,9 @@ def _override(override: Override, values: dict[str, Any]) -> str:
 def _tell(study: Study, trial: optuna.Trial, job: JobReturn) -> None:
     """Writes the result of a trial and its evaluations into the study, and prints the result."""
     assert job.hydra_cfg is not None and job.cfg is not None
-    last_return = float(job.return_value)  # raises what its job did
+    last_return = float(job.return_value)  # raises the job's exception, if it had one
     run = Path(job.hydra_cfg.hydra.runtime.output_dir)
-    reported = study.trials[trial.number].intermediate_values  # of an earlier start that was killed here
+    reported = study.trials[trial.number].intermediate_values  # perhaps of an earlier start, killed in this function
     for step, mean_return in pruning.evaluations(run, job.cfg.eval_frequency).items():
         if step not in reported:
             trial.report(mean_return, step)

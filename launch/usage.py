@@ -29,7 +29,7 @@ NAME_WIDTH, WIDTH = 34, 120
 
 
 def help_text(folders: list[Path]) -> str:
-    """The commands, and the keys by group with their explanations; the choices are those in the folders."""
+    """Returns the commands, and the explained keys by group; lists the agents and presets in `folders`."""
     sections = {table.title: table.keys for table in tables(CONFIG_DIR / "train.yaml")}
     for table in tables(CONFIG_DIR / "agent" / "sac.yaml", "agent"):
         sections[f"The agent: {table.title} (of agent=sac)"] = table.keys
@@ -53,7 +53,7 @@ def _section(title: str, keys: list[Key]) -> str:
 
 
 def tasks_text() -> str:
-    """The suite's tasks, and the ids that Gymnasium lists."""
+    """Returns a list of the suite's tasks, and of the ids that Gymnasium lists."""
     env_module, _ = machine.import_envs(False)
     named, ids = (
         textwrap.fill(", ".join(names), WIDTH, break_on_hyphens=False, break_long_words=False)

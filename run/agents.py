@@ -15,19 +15,19 @@ from utils import UserError, one_line
 
 
 def identity_of(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
-    """What a checkpoint must have in common with the run that loads it."""
+    """Returns the values that a checkpoint and the run that loads it must share."""
     return {"agent": cfg.agent["name"], "_target_": cfg.agent["_target_"], "env": cfg.env, **spec.agent_arguments()}
 
 
 def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
-    """The agent of a run's settings; arguments and errors as for `agent_of`."""
+    """Builds the agent of a run's settings; arguments and errors as for `agent_of`."""
     require_kind(get_object(cfg.agent["_target_"]), spec, f"env={cfg.env}", f"agent={cfg.agent['name']}")
     node = {key: value for key, value in cfg.agent.items() if key != "name"}  # which names the run's folder
     return agent_of(node, spec.agent_arguments(), device, limit)
 
 
 def require_kind(agent: Any, spec: EnvSpec, env: str, named: str) -> None:
-    """Raises UserError for an agent, or its class, whose actions are discrete where the environment's are not."""
+    """Raises UserError if only one of agent (an object or its class) and environment has discrete actions."""
     kinds = "continuous", "discrete"
     is_discrete, wants_discrete = spec.num_actions is not None, bool(getattr(agent, "discrete_actions", False))
     if is_discrete != wants_discrete:
@@ -41,11 +41,11 @@ def require_kind(agent: Any, spec: EnvSpec, env: str, named: str) -> None:
 def agent_of(
     node: dict[str, Any], shapes: dict[str, Any], device: torch.device, limit: WeightLimit | None = None
 ) -> Any:
-    """The agent that a checked node describes.
+    """Builds the agent that a checked node describes.
 
     Args:
         shapes: the arguments that come from the environment (EnvSpec.agent_arguments).
-        limit: of its weights; None limits them by the memory.
+        limit: limits the number of its weights; None limits it by the available memory.
 
     Raises:
         UserError: if its networks do not fit into the memory, or it does not take images.
@@ -67,9 +67,9 @@ def agent_of(
 
 
 def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
-    """As `build_agent`; a copy of the agent has acted once, so parts that do not fit together are found.
+    """Builds an agent like `build_agent`, and lets a copy act once to find parts that do not fit together.
 
-    Any other exception becomes a UserError with the place in the code.
+    Any other exception becomes a UserError that names the line of code that raised it.
     """
     verb = "be built"
     try:
@@ -80,7 +80,7 @@ def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit
         return agent
     except UserError:
         raise
-    except Exception as error:  # whatever a class of the user's raises
+    except Exception as error:  # a user's class can raise anything
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"
         raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {verb} ({reason})") from error

@@ -33,14 +33,14 @@ STEPS_WORTH_A_PROCESS = 10_000  # a shorter run gains nothing from evaluating in
 
 @dataclasses.dataclass(frozen=True)
 class Parts(LoopParts):
-    """What a run is made of, before it has a folder.
+    """Holds a run's parts, before it has a folder.
 
     Attributes:
         films: whether evaluations are filmed.
         updates_from: transitions in the replay buffer before the first update.
-        identity: what its checkpoints must have in common with it.
-        used: its settings, with the choices that were left to the machine, for config.yaml.
-        solved_from: mean return from which the task counts as solved; None where the task names none.
+        identity: values that its checkpoints must match (see run.agents.identity_of).
+        used: its settings for config.yaml, with automatic choices such as the device resolved.
+        solved_from: mean return from which the task counts as solved; None if the task defines none.
         notes: lines to print when the run begins.
     """
 
@@ -64,13 +64,13 @@ class Parts(LoopParts):
 
 
 def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
-    """Builds a run's parts. Their order decides which random numbers a seed gives to whom.
+    """Builds a run's parts. The order determines which random numbers each part draws for a given seed.
 
     Args:
-        work_dir: the run's folder, if it continues.
+        work_dir: the run's folder, if the run is resumed.
 
     Raises:
-        UserError: if a part cannot be built here.
+        UserError: if a part cannot be built on this machine.
     """
     device = machine.resolve_device(cfg.device)
     if cfg.num_threads is not None:
@@ -113,7 +113,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         if getattr(envs, "restarts", False) and cfg.checkpoint_frequency:
             lacks = "it has no state_dict and load_state_dict, so a resumed run begins its episodes anew"
             notes.append(f"env={cfg.env}: {lacks}")
-        # With wrappers, rewards are not those of the task that goes by that name.
+        # Wrappers may change the rewards, so that the registered task's threshold no longer applies.
         is_as_registered = all(node.get(ONLY_IN) == "training" for node in cfg.env_wrappers)
         return Parts(
             envs=envs,
@@ -137,7 +137,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
 
 
 def background_evaluator(cfg: Settings, parts: Parts, work_dir: Path, own_evaluator: Any) -> BackgroundEvaluator | None:
-    """Evaluates in another process, where that is wanted; where it is not possible, a line says why."""
+    """Returns an evaluator in another process; None if it is not wanted or, with a printed reason, not possible."""
     agent, device = parts.agent, parts.device
     pays = machine.has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
     if not (pays if cfg.eval_in_background == "auto" else cfg.eval_in_background):
@@ -151,17 +151,17 @@ def background_evaluator(cfg: Settings, parts: Parts, work_dir: Path, own_evalua
         try:
             task = EvalTask(cfg, work_dir, parts.films, str(device), policy.networks, policy.action_range)
             return BackgroundEvaluator(task)
-        except Exception as error:  # whatever pickle says of a user's network
+        except Exception as error:  # pickling a user's network can raise anything
             obstacle = f"its networks cannot be sent to another process ({one_line(error)})"
     print(f"Training waits for evaluations: {obstacle}.")
     return None
 
 
 def build_seed_policy(cfg: Settings, agent: Any, spec: EnvSpec, device: torch.device, work_dir: Path | None) -> Any:
-    """What acts for the first `num_seed_steps`: `uniform`, the `agent`, or the policy in a file of that name.
+    """Returns what acts for the first `num_seed_steps`: a `uniform` policy, the `agent`, or the policy in a file.
 
     Args:
-        work_dir: of a run that continues: its copy of that file is read, and nothing outside of the folder.
+        work_dir: the folder of a resumed run: its copy of the file is read, and nothing outside of the folder.
     """
     if cfg.seed_policy == "agent":
         return agent
@@ -179,19 +179,19 @@ def build_seed_policy(cfg: Settings, agent: Any, spec: EnvSpec, device: torch.de
 
 
 def require_fit(policy: Policy, spec: EnvSpec, said: str, env: str) -> None:
-    """Raises UserError, which begins with `said`, for a policy that cannot act in this environment."""
+    """Raises UserError, prefixed with `said`, if a policy cannot act in this environment."""
     try:
         action, is_discrete = policy.act(spec.zero_obs()), spec.num_actions is not None
         fits = action.shape == spec.action_shape and is_discrete == (action.dtype.kind == "i")
         fits = fits and not (is_discrete and tuple(policy.action_range) != spec.action_range)
-    except Exception:  # another width, vectors where images are, half a policy in an untrusted file
+    except Exception:  # another width, vectors instead of images, an incomplete policy in an untrusted file
         fits = False
     if not fits:
         raise UserError(f"{said}: saved for an environment of other shapes than {env}")
 
 
 def _used(cfg: Settings, spec: EnvSpec, chosen: dict[str, Any]) -> dict[str, Any]:
-    """The settings with what was chosen here, absolute names of files, and the sinks that are on."""
+    """Returns the settings with the automatic choices and absolute paths; sinks that are off are None."""
     used = dataclasses.asdict(cfg) | chosen
     is_off = {"tensorboard": not cfg.log_save_tb, "wandb": not cfg.log_save_wandb}
     sinks = used["logger"]["sinks"]

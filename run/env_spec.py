@@ -13,9 +13,9 @@ class EnvSpec(NamedTuple):
     """The shapes of an environment's observations and actions.
 
     Attributes:
-        obs: what an observation is made of.
+        obs: the parts of an observation.
         action_shape: (action_dim,), each component of an action in [-1, 1]; or (1,), an integer below num_actions.
-        num_actions: of discrete actions, 2 or more; None where they are continuous.
+        num_actions: number of discrete actions, 2 or more; None if actions are continuous.
     """
 
     obs: ObsSpec
@@ -42,7 +42,7 @@ class EnvSpec(NamedTuple):
 
     @property
     def action_dim(self) -> int:
-        """The width of an action; the number of discrete ones."""
+        """The width of a continuous action, or the number of discrete actions."""
         return self.num_actions or self.action_shape[0]
 
     @property
@@ -51,7 +51,7 @@ class EnvSpec(NamedTuple):
         return (0.0, self.num_actions - 1.0) if self.num_actions else (-1.0, 1.0)
 
     def agent_arguments(self) -> dict[str, Any]:
-        """Returns the arguments of an agent's constructor that depend on it. Of its `obs`, all but the width."""
+        """Returns the arguments of an agent's constructor that depend on the environment's shapes."""
         obs = self.obs
         parts: dict[str, Any] = {"obs_shape": list(obs.image)} if obs.image else {}
         parts |= {"vector_dim": obs.vector_dim} if obs.is_mixed else {}
@@ -59,7 +59,7 @@ class EnvSpec(NamedTuple):
         return {"obs_dim": self.obs_dim, **parts, "action_dim": self.action_dim, "action_range": [*self.action_range]}
 
     def uniform_policy(self, seed: int) -> UniformPolicy:
-        """The policy that draws from all actions alike."""
+        """Returns a policy that draws actions uniformly."""
         return UniformPolicy(self.action_dim, self.action_range, seed, self.num_actions is not None)
 
     def zero_obs(self) -> np.ndarray:

@@ -26,13 +26,13 @@ PLACES: tuple[Place, ...] = get_args(Place)
 
 
 def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
-    """Chooses an OpenGL and then imports the environments.
+    """Chooses an OpenGL backend and then imports the environments.
 
     Returns:
         The module `envs.make`, and whether the run's environment can be rendered.
 
     Raises:
-        UserError: for a run from pixels where nothing renders.
+        UserError: if the run learns from pixels and nothing can render them.
     """
     env_module, has_opengl = machine.import_envs(films or cfg.from_pixels, cfg.env)
     renders = not env_module.is_simulator(cfg.env) and (has_opengl or not env_module.needs_opengl(cfg.env))
@@ -51,10 +51,10 @@ def why_no_videos(name: str) -> str:
 
 
 def require_alike(cfg: Settings) -> None:
-    """Builds an environment for each purpose, where wrappers tell training and evaluation apart or it has to render.
+    """Checks environments for training and evaluation if their wrappers differ, or a single one if it has to render.
 
     Raises:
-        UserError: for observations or actions of different shapes, or an environment that does not render.
+        UserError: if shapes of observations or actions differ, or an environment does not render.
     """
     differ = any(ONLY_IN in node for node in cfg.env_wrappers)
     specs: list[EnvSpec] = []
@@ -77,23 +77,23 @@ def require_alike(cfg: Settings) -> None:
 
 
 def in_processes(cfg: Settings) -> bool:
-    """Whether environments get processes of their own: several that are rendered always do, as a renderer is slow."""
+    """Returns whether each environment gets its own process; several rendered ones always do, as rendering is slow."""
     return cfg.async_envs or (cfg.from_pixels and cfg.num_envs > 1)
 
 
 def may_step_elsewhere(cfg: Settings) -> bool:
-    """Whether another thread may step them than the one that made them: EGL's context belongs to the thread that first
-    drew with it, while dm_control has OSMesa draw in a thread of its own.
+    """Returns whether a thread other than the one that made the environments may step them. EGL's context belongs to
+    the thread that first drew with it, while dm_control runs OSMesa in a thread of its own.
     """
     in_software = cfg.env in SUITE_TASKS and os.environ.get("MUJOCO_GL") == "osmesa"
     return not cfg.from_pixels or in_processes(cfg) or in_software
 
 
 def is_batched(cfg: Settings) -> bool:
-    """Resolves `physics`: whether worlds side by side (see physics/) serve these settings.
+    """Resolves `physics`: returns whether batched worlds (see physics/) are used with these settings.
 
     Raises:
-        UserError: where `batched` or `warp` is asked for and cannot serve.
+        UserError: if `batched` or `warp` is requested and does not support the settings.
     """
     is_warp, legacy_step = cfg.physics == "warp", cfg.env_kwargs.get("legacy_step", True)
     obstacles = {
@@ -118,7 +118,7 @@ def is_batched(cfg: Settings) -> bool:
 
 @dataclass(frozen=True)
 class SuiteMaker:
-    """Makes environments of a task of the suite: one by `make_env`, or worlds side by side."""
+    """Makes environments of a Control Suite task: a single one with `make_env`, or a batch of worlds."""
 
     make_env: MakeEnv
     name: str
@@ -127,11 +127,11 @@ class SuiteMaker:
         return self.make_env(render)
 
     def together(self, count: int, render: bool, threads: int | None = None) -> Any:
-        """Returns physics.worlds.Worlds, of which the first may be rendered; None leaves the threads to the machine."""
+        """Returns physics.worlds.Worlds, the first of which may be rendered; `threads=None` chooses their number."""
         env, make_task = self.make_env(render), tasks.of(self.name)
-        from physics.worlds import Worlds  # imports mujoco, as the environment did after the choice of an OpenGL
+        from physics.worlds import Worlds  # imports mujoco; the OpenGL backend has been chosen by now
 
-        is_helper = machine.PARENT in os.environ or parent_process() is not None  # beside other processes that compute
+        is_helper = machine.PARENT in os.environ or parent_process() is not None  # other processes need the cores, too
         return Worlds(env, make_task, self.name, count, threads or (1 if is_helper else usable_cpus()))
 
     def on_device(self, cfg: Settings) -> Any:
@@ -144,11 +144,10 @@ class SuiteMaker:
 
 
 def make_train_envs(cfg: Settings) -> Any:
-    """Makes the environments for training, stepped together: a simulator of the user's, worlds side by side, or single
-    ones.
+    """Makes the training environments, stepped together: a user's simulator, batched worlds, or single environments.
 
     Raises:
-        UserError: if they cannot be made, or keys do not go with a simulator.
+        UserError: if they cannot be made, or keys do not apply to a simulator.
     """
     env_module, _ = machine.import_envs(cfg.from_pixels, cfg.env)
     if env_module.is_simulator(cfg.env, cfg.num_envs):
@@ -166,12 +165,12 @@ def make_train_envs(cfg: Settings) -> Any:
 
 
 def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = False) -> MakeEnv:
-    """What makes an environment, given whether it will be rendered; of a simulator, `worlds` makes so many at once.
+    """Returns a function from `render` to an environment; for a simulator, its `worlds(count)` makes many worlds.
 
     Args:
-        place: what it is for; some wrappers belong to one of them alone.
+        place: training or evaluation; some wrappers are for one of them only.
         films: whether anything will be rendered in this process (see run.machine.import_envs).
-        human: whether the environment, which is no task of the suite, draws itself in a window.
+        human: whether the environment draws itself in a window; not for tasks of the suite.
     """
     env_module, _ = machine.import_envs(films or cfg.from_pixels, cfg.env)
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
@@ -188,7 +187,7 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
 
 
 def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
-    """What makes a simulator, given its number of worlds; raises UserError for keys that change single environments."""
+    """Returns a function from the number of worlds to a simulator; raises UserError for keys of single environments."""
     for key, value, needed in (
         ("async_envs", cfg.async_envs, False),
         ("from_pixels", cfg.from_pixels, False),
@@ -203,7 +202,7 @@ def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
 
 
 def _common(cfg: Settings, place: Place) -> dict[str, Any]:
-    """The arguments that make an environment or a simulator for a purpose."""
+    """Returns the arguments that environments and simulators share, for training or evaluation."""
     nodes = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
     wrappers = [
         instantiate({key: value for key, value in node.items() if key != ONLY_IN}, _convert_="all") for node in nodes

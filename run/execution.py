@@ -1,7 +1,7 @@
 """How an agent's updates run: operation by operation, recorded, compiled, or as CUDA graphs. The numbers are the same.
 
-On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (tracing.py) leaves them
-out, of acting too. On a GPU an update is some two hundred kernels of microseconds each, and Python needs longer to
+On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (tracing.py) avoids
+both, also for acting. On a GPU an update is some two hundred kernels of microseconds each, and Python needs longer to
 launch them than the GPU to run them; a captured CUDA graph launches them all at once.
 """
 
@@ -24,7 +24,7 @@ COMPILE_BACKEND = "inductor"
 
 
 def compiled(step: Callable[..., Result]) -> Callable[..., Result]:
-    """torch.compile of an update step, gradients included; each pattern of what is due is compiled once."""
+    """Compiles an update step, gradients included; each combination of updates that are due is compiled once."""
     torch._dynamo.config.trace_autograd_ops = True
     _leave_out_adam()
     return torch.compile(step, backend=COMPILE_BACKEND, dynamic=False)
@@ -32,18 +32,18 @@ def compiled(step: Callable[..., Result]) -> Callable[..., Result]:
 
 @cache
 def _leave_out_adam() -> None:
-    """Has Adam run as it is, as one kernel. Here and not beside it: torch's compiler takes a second to import."""
+    """Excludes Adam, one kernel already, from compilation. Not done in adam.py: torch's compiler is slow to import."""
     Adam.step = torch.compiler.disable(Adam.step)  # type: ignore[method-assign]
 
 
 def choose_execution(execution: Execution, agent: Any, device: torch.device) -> tuple[str, str]:
-    """What `execution` means for this agent on this device.
+    """Resolves `execution` for this agent on this device.
 
     Returns:
         The choice, and a line that says why `auto` is not the fastest ("" if it is).
 
     Raises:
-        UserError: for an execution that cannot be had here.
+        UserError: if the requested execution is not possible here.
     """
     on_gpu = device.type == "cuda"
     if execution == "eager":
@@ -67,10 +67,10 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
 
 
 def set_execution(agent: Any, execution: str, device: torch.device) -> None:
-    """Lets an agent's updates run as `choose_execution` said, and its acting with them, whatever they did before."""
+    """Sets how an agent updates and acts to a result of `choose_execution`; replaces any earlier setting."""
     if isinstance(agent, OffPolicyAgent):
         agent.execution, agent.compiled_step = Eager(), None
-        if "policy" in vars(agent):  # it is made when it first acts
+        if "policy" in vars(agent):  # created when the agent first acts
             for policy in (agent.policy, agent.newest_policy):  # the same policy where weights are not averaged
                 policy.choose = policy.actions
     if "compiled" in execution:

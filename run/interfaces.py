@@ -59,7 +59,7 @@ class RowMaker(Protocol):
 
 
 class Buffer(Protocol):
-    """Stores rows. What updates call on it is the agent's affair (see replay_buffer.py)."""
+    """Stores rows. The agent decides which other methods its updates call (see replay_buffer.py)."""
 
     @property
     def num_added(self) -> int: ...
@@ -69,15 +69,15 @@ class Buffer(Protocol):
 
 
 class Batches(Protocol):
-    """What updates draw from (see run/data/preloaded.py)."""
+    """Provides the sources of the updates' batches (see run/data/preloaded.py)."""
 
     @property
     def batches(self) -> Any:
-        """While the environments step."""
+        """The source while the environments step."""
 
     @property
     def offline(self) -> Any:
-        """Before their first step."""
+        """The source before the first environment step."""
 
 
 class MetricLogger(Protocol):

@@ -52,13 +52,13 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What `train` returns.
+    """The result of `train`.
 
     Attributes:
         steps: environment steps, summed over the environments.
         episodes: number of finished episodes.
         last_return: mean return of the last evaluation; nan without an evaluator.
-        replay_buffer: for a later call.
+        replay_buffer: the buffer with the transitions, which a later call may continue to fill.
     """
 
     steps: int
@@ -103,16 +103,15 @@ def train(
 ) -> TrainResult:
     """Trains an agent with the training loop of `train.py`.
 
-    Arguments that are named like a key of config/train.yaml have the same meaning. Schedules begin at step 0 in each
-    call.
+    Arguments named like a key of config/train.yaml have the same meaning. Schedules restart at step 0 in each call.
 
     Args:
-        agent: continues to learn from where it is.
-        env: an environment with observations that can be flattened and a Box or Discrete of actions, or several of the
-            same shapes, which are stepped together. They stay open. Without a time limit of its own, an environment
-            gets one of 1000 steps.
+        agent: continues to learn from its current state.
+        env: an environment with observations that can be flattened and a Box or Discrete action space, or several of
+            the same shapes, which are stepped together. They stay open. Without a time limit of its own, an
+            environment gets a limit of 1000 steps.
         num_steps: environment steps, summed over the environments.
-        replay_buffer: where transitions are stored; None creates one that holds all of them.
+        replay_buffer: stores the transitions; None creates one that holds all of them.
         logger: a logger.Logger, or an object with its `log`, `log_all`, `histograms_due` and `dump`; None logs nothing.
         evaluator: a run.evaluation.evaluator.Evaluator, or an object with its `evaluate(agent, step)`. It is called
             every `eval_frequency` steps, and at the end.
@@ -209,7 +208,7 @@ def evaluate(
 
 
 class _StaysOpen(gym.Wrapper):
-    """The user's environment, which is not closed with the wrappers around it."""
+    """Keeps the user's environment open when the wrappers around it are closed."""
 
     def close(self) -> None: ...
 

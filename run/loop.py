@@ -18,17 +18,17 @@ from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
 
 OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
-ROW_OF_EACH = 64  # up to so many environments each episode has a row of train.csv; of more, those that end together
+ROW_OF_EACH = 64  # one train.csv row per episode up to this many environments; above, per group that ends together
 
 
 @dataclass(frozen=True)
 class LoopParts:
-    """What the loop works with.
+    """Holds the objects that the loop works with.
 
     Attributes:
         seed_policy: acts for the first `num_seed_steps`.
-        n_step: makes the replay buffer's rows of the steps.
-        data: what updates draw batches from.
+        n_step: turns steps into rows of the replay buffer.
+        data: source of the updates' batches.
         may_step_in_thread: whether the environments may step while updates run.
     """
 
@@ -42,7 +42,7 @@ class LoopParts:
 
 
 class Loop:
-    """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when it is due.
+    """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when due.
 
     Args:
         save: saves the run; its argument is whether the run has ended.
@@ -77,13 +77,13 @@ class Loop:
         """Trains to the end.
 
         Args:
-            obs: (num_envs, obs_dim), everyone's newest observation where a run goes on; None begins it.
+            obs: (num_envs, obs_dim), each environment's newest observation if the run is resumed; None for a new run.
 
         Returns:
-            Whether it got there. A signal that asked it to stop did so after the run was saved.
+            Whether training is complete. False if a signal stopped it; the run has been saved then.
 
         Raises:
-            RunError: for an action, observation, reward or loss that is not finite.
+            RunError: if an action, observation, reward or loss is not finite.
         """
         total, done, is_hidden = self.plan.num_train_steps, self.progress.step, not sys.stderr.isatty()
         # "1.00M/1.00M" and a short text behind it leave room for the bar itself in 80 columns.
@@ -111,7 +111,7 @@ class Loop:
             seeding = progress.step < plan.num_seed_steps
             actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
             require_finite("action", actions)
-            # The updates do not see the step's transitions, and it may be taken meanwhile.
+            # Updates do not use this step's transitions, so the environments may step meanwhile.
             step_result = self.stepping.begin(actions)
             if (plan.updates_while_seeding or not seeding) and self.replay_buffer.num_added >= progress.updates_from:
                 for _ in range(progress.take_updates(self.replay_buffer.num_added + self.n_step.num_pending)):
@@ -129,10 +129,10 @@ class Loop:
                 bar.set_postfix_str(self._status(), refresh=False)
                 obs = self.begin_episodes(done)
             if progress.checkpoint_due:
-                self.save(False)  # before the evaluation, which can be made again
+                self.save(False)  # before the evaluation, which can be repeated
 
     def _update_offline(self) -> int:
-        """One update on what was preloaded, while the environments wait; returns the steps that it counts as."""
+        """Makes one update on preloaded data, without stepping environments; returns how many steps it counts as."""
         self.agent.update(self.data.offline, self.logger, self.progress.step)
         steps = self.progress.advance(1)
         if self.progress.step % OFFLINE_ROW_STEPS == 0:
@@ -142,26 +142,26 @@ class Loop:
         return steps
 
     def _evaluate(self, bar: "tqdm[NoReturn]", is_last: bool = False) -> None:
-        """Makes or begins the evaluation that is due; the bar says so, as training may wait for it."""
-        if self.evaluations.pending_step is None:  # otherwise the bar names the one that is waited for
+        """Runs or starts the evaluation that is due, and shows it in the bar, as training may wait for it."""
+        if self.evaluations.pending_step is None:  # otherwise the bar shows the step of the pending evaluation
             bar.set_postfix_str(f"evaluating step {self.progress.step}")
         self.evaluations.evaluate(is_last)
         bar.set_postfix_str(self._status())
 
     def _status(self) -> str:
-        """What the progress bar says: the evaluation that runs in the background, or the result of the last one."""
+        """Returns the progress bar's text: the evaluation that runs in the background, or the last one's result."""
         if (step := self.evaluations.pending_step) is not None:
             return f"evaluating step {step}"
         last_return = self.progress.last_return
         return "" if math.isnan(last_return) else f"evaluated at {last_return:.1f}"
 
     def _finish(self, bar: "tqdm[NoReturn]") -> bool:
-        """The last evaluation and the last rows; returns whether nothing is left to do."""
+        """Runs the last evaluation and writes the last rows; returns whether nothing is left to do."""
         bar.set_postfix_str(self._status())
         if not self.evaluations.finish():
             self.save(False)
             return False
-        self.save(True)  # before the rows that only the end has, so that a longer run can go on from here
+        self.save(True)  # before the rows that only a run's end writes, so that a longer run can continue from here
         self.end_unfinished_episodes()
         if self.progress.last_eval_step != self.progress.step:
             self._evaluate(bar, is_last=True)
@@ -169,7 +169,7 @@ class Loop:
         return True
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:
-        """Resets the environments in the mask `which`; returns everyone's newest observation."""
+        """Resets the environments in the mask `which`; returns the newest observation of every environment."""
         self.agent.reset()
         self.progress.begin_episodes(which)
         obs = self.envs.reset(options={"reset_mask": which})[0]
@@ -177,15 +177,15 @@ class Loop:
         return obs
 
     def end_unfinished_episodes(self) -> None:
-        """The rows of the episodes that a run's end cuts short."""
+        """Writes the rows of the episodes that the run's end cuts short."""
         self.end_episodes(self.progress.unfinished())
 
     def end_episodes(self, indices: np.ndarray, infos: Sequence[Any] | None = None) -> None:
-        """Dumps the rows of the episodes of some environments, or one row with their means (see ROW_OF_EACH).
+        """Writes a row for the episode of each of these environments, or one row of their means (see ROW_OF_EACH).
 
         Args:
-            infos: by environment, values of its episode's `info` (see envs.episodes.EpisodeInfo); None where a run's
-                end cut the episodes short.
+            infos: for each environment, values of its episode's `info` (see envs.episodes.EpisodeInfo); None if the
+                run's end cut the episodes short.
         """
         size = 1 if self.plan.num_envs <= ROW_OF_EACH else max(1, len(indices))
         for together in indices.reshape(-1, size):

@@ -16,11 +16,11 @@ from utils import UserError
 # actor, 2 in the critics. For the critics' step: 2 forward, 4 backward. For the actor's step: 1 forward and 2 backward
 # in the actor, 2 forward and 2 backward in the critics.
 MATMULS_PER_UPDATE = 16
-PARENT = "ENDS_WITH_PROCESS"  # environment variable of a pool with a run on every core: a run ends with this process
+PARENT = "ENDS_WITH_PROCESS"  # environment variable that a pool with a run per core sets: a run ends with this process
 
 
 def notes(cfg: Settings, device: torch.device) -> list[str]:
-    """Lines to print when a run begins: what this machine cannot do, or only slowly."""
+    """Returns lines to print when a run begins, about what is slow on this machine."""
     lines = []
     batch_size, width = cfg.agent.get("batch_size", 0), cfg.agent.get("critic", {}).get("hidden_dim", 0)
     if device.type == "cpu" and batch_size * width**2 >= 2**27:
@@ -34,7 +34,7 @@ def notes(cfg: Settings, device: torch.device) -> list[str]:
 
 
 def _slow_on_a_cpu(cfg: Settings, batch_size: int, width: int) -> str:
-    """What to expect where a CPU gets a GPU's work, from the time of the matmuls that dominate an update."""
+    """Returns the speed to expect of a GPU's agent on a CPU, from the time of the matmuls that dominate an update."""
     if cfg.agent.get("encoder"):
         return "This agent is made for a GPU: expect seconds for each decision. preset=pixels_cpu is made for a CPU."
     x, weight = torch.zeros(batch_size, width), torch.zeros(width, width)
@@ -89,15 +89,15 @@ def set_precision(precision: str, device: torch.device) -> str:
 
 
 def bf16_time_ratio(batch_size: int, width: int) -> float:
-    """Measures a (batch_size, width) by (width, width) matmul; returns its time in bf16, divided by that in fp32.
+    """Measures a (batch_size, width) by (width, width) matmul; returns its time in bf16, divided by its time in fp32.
 
     The conversions to and from bf16 are included. CPU flags cannot replace the measurement, which takes milliseconds:
     of the processors with AVX512_BF16, only those with AMX are faster in bf16 than in fp32.
     """
-    random = torch.Generator().manual_seed(0)  # not the run's own numbers
+    random = torch.Generator().manual_seed(0)  # leaves the run's own generator unchanged
     x, weight = torch.randn(batch_size, width, generator=random), torch.randn(width, width, generator=random)
     seconds: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
-    for _ in range(4):  # the first one of each is slower
+    for _ in range(4):  # the first measurement of each dtype is slower
         for dtype, measured in seconds.items():
             started_s = time.perf_counter()
             fast_matmul(x.to(dtype), weight.to(dtype)).float()
@@ -120,7 +120,7 @@ def import_envs(films: bool, *tasks: str) -> tuple[Any, bool]:
 
     Args:
         films: whether anything will be rendered.
-        tasks: those of the runs; quadruped_escape renders its terrain when it is built.
+        tasks: the runs' tasks; quadruped_escape renders its terrain when it is built.
 
     Returns:
         The module `envs.make`, and whether rendering works.

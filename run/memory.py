@@ -14,9 +14,9 @@ COPIES = 4  # of a weight: the weight, its gradient and Adam's two averages
 
 
 class WeightLimit(DispatchMode):
-    """Within it, a tensor with which all new ones would have more than `most` numbers is not created.
+    """Within its block, a new tensor that would bring the total above `most` elements raises UserError instead.
 
-    The message of the UserError ends with the number asked for.
+    The error's message ends with that total.
     """
 
     def __init__(self, most: int, message: str):
@@ -34,7 +34,7 @@ class WeightLimit(DispatchMode):
 
 
 def limit_by_memory(device: torch.device) -> WeightLimit:
-    """For networks that will be trained on a device."""
+    """Returns the limit for networks that will be trained on a device."""
     on_gpu = device.type == "cuda"
     available = torch.cuda.get_device_properties(device).total_memory if on_gpu else available_bytes()
     message = f"agent: its networks and their optimizers need more than the {available:,} bytes that are available"
@@ -42,5 +42,5 @@ def limit_by_memory(device: torch.device) -> WeightLimit:
 
 
 def limit_by_file(file_bytes: int, name: str) -> WeightLimit:
-    """For networks that will be read from a file: a weight takes two bytes of it at least, as bfloat16 does."""
+    """Returns the limit for networks read from a file, in which a weight takes at least two bytes (bfloat16)."""
     return WeightLimit(file_bytes // 2, f"{name}: its agent would have more weights than are saved there")

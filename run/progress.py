@@ -61,12 +61,12 @@ class Progress:
     Attributes:
         step: environment steps, summed over the environments.
         episode: number of finished training episodes.
-        episode_reward, episode_length: (num_envs,), of the unfinished episodes; lengths in environment steps.
-        num_taken: environments that took a step when all were last stepped.
+        episode_reward, episode_length: (num_envs,), return and environment steps so far of the unfinished episodes.
+        num_taken: number of environments that took a step in the newest step of the training loop.
         last_eval_step: step of the newest evaluation; 0 before the first.
         last_return: mean return of the newest evaluation that has a result; nan before the first.
-        best_return: the mean return of the best evaluation so far; None before the first.
-        best_score: its value of the key `best_by`; 0 where that is the return itself.
+        best_return: mean return of the best evaluation so far; None before the first.
+        best_score: that evaluation's value of the key `best_by`; 0 if `best_by` is the return.
         solved_step: step of the first evaluation that solved the task; None if none has.
     """
 
@@ -117,7 +117,7 @@ class Progress:
         return steps
 
     def end_episodes(self, indices: np.ndarray) -> dict[str, float]:
-        """Counts the episodes of some environments as finished; returns what is logged: their means, by name."""
+        """Counts the episodes of these environments as finished; returns their means for the log, by name."""
         self.episode += len(indices)
         lengths, seconds = self.episode_length[indices], time.perf_counter() - self._episode_started_s[indices]
         row = {
@@ -143,17 +143,17 @@ class Progress:
         every = self.plan.update_every
         self.bursts += num_transitions // every - (num_transitions - self.num_taken) // every
         made_before = self.updates_made
-        # The sum over all bursts is rounded down, not each burst; 1e-9 is for sums that floats put just below a number.
+        # The sum over all bursts is rounded down, not each burst; 1e-9 is for rounding errors just below an integer.
         self.updates_made = math.floor(self.bursts * every * self.plan.updates_per_step + 1e-9)
         return self.updates_made - made_before
 
     def evaluation_begun(self) -> None:
-        """Notes that the evaluation at this step has begun, so that it is no longer due."""
+        """Records that the evaluation at this step has begun, so that it is no longer due."""
         self.evaluation_due = False
         self.last_eval_step = self.step
 
     def evaluated(self, step: int, mean_return: float, solved_from: float | None = None, score: float = 0.0) -> bool:
-        """Notes the result of the evaluation at a step; returns whether it is the first to reach `solved_from`."""
+        """Records the result of the evaluation at a step; returns whether it is the first to reach `solved_from`."""
         self.last_return = mean_return
         if self.is_best(mean_return, score):
             self.best_return, self.best_score = mean_return, score
@@ -171,7 +171,7 @@ class Progress:
         self._episode_started_s += seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns plain values; of an episode its age, and not when it began, as another process has another clock."""
+        """Returns plain values. An episode's age is saved, not its start, as another process has another clock."""
         return {name: getattr(self, name) for name in (*COUNTS, *RESULTS)} | {
             "episode_reward": self.episode_reward.tolist(),
             "episode_length": self.episode_length.tolist(),

@@ -23,9 +23,9 @@ GIT_TIMEOUT_S = 10
 
 
 class Provenance:
-    """The entry of this process, written when it begins and again when it ends; a killed one has no end.
+    """Writes this process's entry when it begins and again when it ends; a killed process leaves `ended` empty.
 
-    Entries of earlier processes stay. A disk that cannot be written does not end a run.
+    Entries of earlier processes stay. A failed write does not end the run.
     """
 
     def __init__(self, folder: Path, device: torch.device, step: int):
@@ -49,7 +49,7 @@ class Provenance:
         self._write()
 
     def end(self, step: int) -> None:
-        """Adds when the process ended, and after which environment step."""
+        """Adds the time at which the process ended, and the environment step."""
         self._entry |= {"ended": _now(), "to_step": step}
         self._write()
 
@@ -73,7 +73,7 @@ def _commit(root: Path) -> dict[str, Any]:
     """Returns the commit of the code, and whether a file that git tracks has changed since; None without git.
 
     Args:
-        root: the folder of the code. An installed copy may lie in a repository that does not track it, which is none.
+        root: the folder of the code. A repository that does not track it, such as around an installed copy, is ignored.
     """
     # Without GIT_DIR and the like, which git sets for its hooks.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -23,7 +23,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Requeued(SystemExit):
-    """submitit's handler has queued the job again, and ends the process; no failure of the run."""
+    """Exits the process after submitit's handler has requeued the job; the run has not failed."""
 
 
 class Interrupted(BaseException):
@@ -40,12 +40,12 @@ class Stopping:
         grace_s: the grace period, in seconds after a cluster's signal.
 
     Attributes:
-        signal_number: the signal that was received; None so far.
+        signal_number: the signal that was received; None before.
     """
 
     def __init__(self, grace_s: float):
         self._grace_s = grace_s
-        self._previous: dict[int, Any] = {}  # handlers, by signal
+        self._previous: dict[int, Any] = {}  # replaced handlers, by signal
         self._timer: threading.Timer | None = None
         self._may_interrupt = False
         self.signal_number: int | None = None

@@ -32,14 +32,14 @@ from utils import EnvError, RunError, UserError, one_line
 
 
 class Workspace:
-    """One run in its folder: takes or builds its parts, trains (see run/loop.py), and reports how it ended.
+    """Trains one run in its folder (see run/loop.py): builds its parts unless given, and reports how the run ended.
 
     Args:
         resume: continue from the folder's newest whole checkpoint.
-        reuse: take the folder of a run that ended before its first checkpoint, and so has no logs.
+        reuse: accept the folder of a run that ended before its first checkpoint, and so has no logs.
         without: damaged parts to resume without (see run/saving/damaged.py).
         trusted: data outside of the folder that a resumed run may read again (see run/saving/trust.py).
-        parts: what `run.build.build` made of the settings; None builds them.
+        parts: the result of `run.build.build` for the settings; None builds them.
 
     Raises:
         UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
@@ -89,7 +89,7 @@ class Workspace:
         self.replay_buffer = parts.replay_buffer
         self.logger = instantiate(parts.used["logger"], _convert_="all")(log_dir=work_dir)
         make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, parts.films)
-        # The project's own is made when it is needed; one of the user's may have a state to restore.
+        # The project's evaluator is built when needed; a user's is built now, as it may have a state to restore.
         own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping(cfg.grace_s)
         plan = Plan.of(cfg)
@@ -132,7 +132,7 @@ class Workspace:
         return self.progress.last_return
 
     def run(self) -> float:
-        """Trains to the end, or until it is pruned; returns the mean return of the final evaluation."""
+        """Trains until the run is complete or pruned; returns the mean return of the final evaluation."""
         try:
             self._train()
         except KeyboardInterrupt as interrupt:
@@ -176,7 +176,7 @@ class Workspace:
         best.keep(self.work_dir, policy, step, mean_return)
 
     def _failure(self, error: BaseException) -> RunError:
-        """Returns the error that reports what ended the run, where it stopped, and what is left."""
+        """Returns an error with the reason, the step at which the run stopped, and the newest good checkpoint."""
         reason = error_with_place(error) if isinstance(error, SystemExit) else one_line(error)
         last = self.saved.last_checkpoint
         if not self.lock.is_in_place():
@@ -197,7 +197,7 @@ class Workspace:
         self.stopping.end(message)
 
     def close(self) -> None:
-        """Closes the environments and lets others into the folder."""
+        """Closes the environments and the evaluator, and releases the folder's lock."""
         self.loop.stepping.close()
         self.envs.close()
         self.evaluations.close()
@@ -213,8 +213,8 @@ def train(
 
     Args:
         prune: see Evaluations.
-        summarises: whether to print the result, and what can be done with the run.
-        how: arguments of Workspace.
+        summarises: whether to print the result and the commands that come next.
+        how: further arguments of Workspace.
 
     Returns:
         The mean return of the final evaluation.

@@ -17,14 +17,14 @@ from settings.operating_system import available_bytes
 from settings.schema import Settings
 from utils import UserError
 
-# What the training loop and checkpoints use of a replay buffer, and what updates in a CUDA graph use in addition.
+# Methods that the training loop and checkpoints call, and those that updates in a CUDA graph call in addition.
 BUFFER_METHODS = ("add", "sample", "num_added", "capacity", "state_dict", "load_state_dict", "__len__")
 GRAPH_METHODS = ("stage", "staged", "generators")
-STAGES = (ReplayBuffer.stage, frames.FrameBuffer.stage)  # which do not call `sample`
+STAGES = (ReplayBuffer.stage, frames.FrameBuffer.stage)  # these do not call `sample`
 
 
 def build_n_step(cfg: Settings) -> NStep:
-    """Builds what turns steps into the replay buffer's rows, which have to have one discount."""
+    """Builds the NStep that turns steps into the replay buffer's rows; n-step rows need a constant discount."""
     if cfg.n_step == 1:
         return NStep(1)
     discount = cfg.agent.get("discount")
@@ -37,7 +37,7 @@ def build_n_step(cfg: Settings) -> NStep:
 
 
 def has_our_buffer(cfg: Settings) -> bool:
-    """Returns whether the replay buffer is ReplayBuffer, which `replay_storage` has three versions of."""
+    """Returns whether the replay buffer is ReplayBuffer, of which `replay_storage` selects a version."""
     return get_object(cfg.replay_buffer["_target_"]) is ReplayBuffer
 
 
@@ -47,7 +47,7 @@ def draws_with_replacement(cfg: Settings) -> bool:
 
 
 def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
-    """Resolves `replay_storage=auto`; with a replay buffer of the user's own, which decides itself, it stays `auto`."""
+    """Resolves `replay_storage=auto`; it stays `auto` with a user's own replay buffer, which decides itself."""
     if has_our_buffer(cfg):
         capacity = cfg.replay_buffer["capacity"]
         num_bytes = (
@@ -87,12 +87,12 @@ def build_replay_buffer(
     """Builds the replay buffer that `cfg.replay_buffer` describes.
 
     Args:
-        device: of the batches.
+        device: device of the batches.
         storage: result of `choose_storage`.
-        execution: how updates run; in CUDA graphs, they use more of a buffer's methods.
+        execution: how updates run; in CUDA graphs, they call more of a buffer's methods.
 
     Raises:
-        UserError: if the class takes other arguments, lacks a method, or does not go with the agent or the settings.
+        UserError: if the class takes other arguments, lacks a method, or is incompatible with agent or settings.
     """
     node = dict(cfg.replay_buffer)
     target = node["_target_"]

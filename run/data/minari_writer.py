@@ -73,9 +73,9 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
         for namespace in folder.parents[: dataset_id.count("/")]:
             if not (namespace / NAMESPACE_METADATA_FILENAME).exists():
                 write_text(namespace / NAMESPACE_METADATA_FILENAME, "{}")
-        # Minari's own function would write where the data set is to be, and leave half of it there if it were killed.
+        # Minari's own function writes in place, and would leave half a data set behind if it were killed.
         with new_folder(folder) as partial, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Minari asks for an environment
+            warnings.simplefilter("ignore")  # Minari warns that no environment is given
             storage = MinariStorage.new(partial / "data", **spaces, data_format="hdf5")
             about = {"dataset_id": dataset_id, "algorithm_name": agent_name, "description": description}
             storage.update_metadata(about | {"minari_version": __version__})

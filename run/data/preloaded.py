@@ -26,15 +26,15 @@ class Preloaded:
     """The preloaded transitions, and what updates draw batches from.
 
     Args:
-        device: of the batches.
+        device: device of the batches.
         own_actions: the environment's action bounds (see dmc2gym.wrappers).
-        make_n_step: builds what turns steps into rows.
+        make_n_step: builds the NStep that turns steps into rows.
 
     Attributes:
         buffer: the buffer with the preloaded transitions, if `preload_share` is above 0; otherwise None, and they are
             in the replay buffer.
-        batches: what updates draw from.
-        offline: what updates before the first environment step draw from.
+        batches: source of the updates' batches.
+        offline: source of the batches before the first environment step.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Preloaded:
         self.batches = self.offline = replay_buffer
 
     def sources(self) -> list[DataSet | OldRun]:
-        """Opens what `preload` names, and checks it against the other keys; transitions are not read yet.
+        """Opens the sources that `preload` names, and checks them against the other keys; reads no transitions yet.
 
         Raises:
             UserError: if a source is missing or does not fit, or keys contradict each other.
@@ -82,7 +82,7 @@ class Preloaded:
         return opened
 
     def _require_room(self, total: int) -> None:
-        """Raises UserError if so many transitions do not fit where they go, or are too few for a batch."""
+        """Raises UserError if `total` transitions do not fit into their buffer, or are too few for a batch."""
         cfg, capacity = self._cfg, self._cfg.replay_buffer.get("capacity")
         if cfg.preload_share:
             require_memory(*self._shapes, total, f"preload: {total} transitions")
@@ -117,7 +117,7 @@ class Preloaded:
         return target.num_added if self.buffer is None else 0
 
     def restore(self, saved: Checkpoint) -> None:
-        """Reads the transitions from a checkpoint; their source is not needed."""
+        """Reads the transitions from a checkpoint, without their original source."""
         num_rows = saved.preloaded[-1].stop
         saved.load_preloaded(self._make_buffer(num_rows), num_rows)
 
@@ -137,6 +137,6 @@ class Preloaded:
         return {} if self.buffer is None else self.buffer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores them, once `restore` or `fill` has created the buffer."""
+        """Restores such a state, once `restore` or `fill` has created the buffer."""
         if self.buffer is not None:
             self.buffer.load_state_dict(state)

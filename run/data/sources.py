@@ -28,7 +28,7 @@ Observe = Callable[..., None] | None
 
 
 def named(preload: str | list[str] | None) -> list[str]:
-    """Returns the names in the key's value, folders by their absolute path, as they are saved and compared."""
+    """Returns the names in the value of `preload`. Folders become absolute paths, as they are saved and compared."""
     texts = [preload] if isinstance(preload, str) else preload or []
     try:
         return [str(Path(text).resolve()) if Path(text).is_dir() else text for text in texts]
@@ -37,7 +37,7 @@ def named(preload: str | list[str] | None) -> list[str]:
 
 
 def opened(text: str, cfg: Settings, spec: EnvSpec, own_actions: Any) -> "DataSet | OldRun":
-    """Opens one of the names, and checks that it fits the run.
+    """Opens one source by its name, and checks that it fits the run.
 
     Args:
         own_actions: the environment's action bounds (see dmc2gym.wrappers).
@@ -60,7 +60,7 @@ class DataSet:
     """A Minari data set.
 
     Args:
-        label: `preload=<name>`, with which messages begin.
+        label: `preload=<name>`, the prefix of messages.
     """
 
     def __init__(self, folder: Path, label: str, cfg: Settings, spec: EnvSpec, own_actions: Any):
@@ -132,7 +132,7 @@ class OldRun:
         try:
             config = plain_yaml.load(path, resolved=True)
             old: dict[str, Any] = {key: require_count(config[key], key) for key in ("n_step", "action_repeat")}
-            old |= {key: config.get(key) for key in ("action_bounds", "obs_groups")}  # newer than some runs
+            old |= {key: config.get(key) for key in ("action_bounds", "obs_groups")}  # missing in older runs
             return old | {"discount": config["agent"].get("discount")}
         except (OSError, KeyError, TypeError, AttributeError, ValueError):
             raise UserError(f"{self.label}: {CONFIG} is not a run's configuration") from None
@@ -145,7 +145,7 @@ class OldRun:
         if self._n_step == 1:
             _, returns = feed(chains(columns), n_step, observe, add)
             return f"{self.label}: {self.num_transitions} transitions in {len(returns)} pieces of episodes"
-        done = np.ones(len(columns["obs"]), bool)  # every row counts as an episode's end: what follows it is not known
+        done = np.ones(len(columns["obs"]), bool)  # every row counts as an episode's end: its successor is unknown
         names = "obs", "actions", "rewards", "next_obs", "discounts"
         *step, discounts = (columns[name] for name in names)
         terminated = discounts == 0

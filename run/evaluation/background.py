@@ -31,8 +31,8 @@ from settings.schema import Settings
 from utils import one_line, set_seed_everywhere
 
 NICE = 10  # added to the process's nice value: training goes first if both want the same core
-BEAT_S = 1.0  # time between two signs of life
-START_S = 10.0  # time for the process to start; one that takes longer is left to exit with the run's process
+BEAT_S = 1.0  # time between two heartbeats
+START_S = 10.0  # how long `close` waits for a start of the process; a slower process exits with the run's process
 EvalResult = tuple[Evaluation, float]  # and the seconds that it took
 
 
@@ -42,11 +42,11 @@ class LostError(Exception):
 
 @dataclass
 class EvalTask:
-    """What the process needs to know about the run.
+    """Holds what the process needs to know about the run.
 
     Attributes:
-        device: of the policy, as torch names it.
-        networks: of the policy, by name (see Policy.networks).
+        device: the policy's device, as torch names it.
+        networks: the policy's networks, by name (see Policy.networks).
     """
 
     cfg: Settings
@@ -78,7 +78,7 @@ class BackgroundEvaluator:
     def __init__(self, task: EvalTask):
         # Pickled here, which copies tensors; a connection's own pickling would move them into shared memory.
         self._task = pickle.dumps(task)
-        self._timeout_s = task.cfg.env_timeout_s  # without a sign of life for so long, the process counts as hung
+        self._timeout_s = task.cfg.env_timeout_s  # after this time without a heartbeat, the process counts as hung
         self._process: Any = None
         self._connection: Connection
         self._lock = threading.Lock()  # held while the process is started or killed
@@ -94,7 +94,7 @@ class BackgroundEvaluator:
         return self._answered.is_set()
 
     def begin(self, step: int, weights: dict[str, Any]) -> None:
-        """Begins the evaluation of a policy with these weights after this step; `wait` returns the result."""
+        """Starts the evaluation of a policy with these weights at this step; `wait` returns the result."""
         self._answered.clear()
         self._last_beat_s = time.monotonic()
         self.has_begun = True
@@ -107,7 +107,7 @@ class BackgroundEvaluator:
             with self._lock:
                 if self._process is None and not self._is_closed:
                     self._start()
-                if self._is_closed:  # while the process started, for which `close` does not wait forever
+                if self._is_closed:  # `close` was called, and waits for a start no longer than START_S
                     self._kill()
                     raise LostError("it is closed")
             self._connection.send_bytes(request)
@@ -155,7 +155,7 @@ class BackgroundEvaluator:
 
 
 class _BeatingPolicy(Policy):
-    """A policy that sends a sign of life, None, every BEAT_S seconds while it acts."""
+    """A policy that sends a heartbeat, None, every BEAT_S seconds while it acts."""
 
     def __init__(self, connection: Connection, **policy: Any):
         super().__init__(**policy)
@@ -170,10 +170,10 @@ class _BeatingPolicy(Policy):
 
 
 def serve(connection: Connection, pickled_task: bytes) -> None:
-    """The process's main function: evaluates the weights that it receives until the run ends.
+    """Runs as the process's main function: evaluates the weights that it receives until the run ends.
 
     Args:
-        connection: receives pickled (step, weights); sends an EvalResult or a LostError, and before it signs of life.
+        connection: receives pickled (step, weights); sends heartbeats (None), then an EvalResult or a LostError.
     """
     ignore_stop_signals()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -201,7 +201,7 @@ def serve(connection: Connection, pickled_task: bytes) -> None:
                     network.load_state_dict(weights[name])
                 evaluator = evaluator or make_evaluator(cfg, task.work_dir, task.films)
                 answer = evaluator.evaluate(policy, step), time.perf_counter() - started_s
-            except Exception as error:  # whatever it is, the run repeats the evaluation itself, and then reports it
+            except Exception as error:  # the run repeats the evaluation itself, and reports the error if it recurs
                 answer = LostError(f"{type(error).__name__}: {one_line(error)}")
             connection.send(answer)
 

@@ -32,7 +32,7 @@ class Pending:
 
     Attributes:
         step, episode: environment steps and finished training episodes when it was due.
-        weights: the policy's weights then (see Policy.weights); None for the agent as it is now.
+        weights: the policy's weights at that step (see Policy.weights); None evaluates the agent's current ones.
     """
 
     step: int
@@ -44,14 +44,14 @@ class Evaluations:
     """Evaluates the agent when it is due, and logs the results.
 
     In the background, a copy of the policy's weights is evaluated while training goes on. Training waits for the result
-    when the next evaluation is due, and at the end of the run. Results and their order are the same as without.
+    when the next evaluation is due, and at the end of the run. Results and their order are as without `background`.
 
     Args:
         agent: has a `policy` if there is a `background`.
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
         keep_best: saves the best policy so far (see run/saving/best.py), given policy, step and mean return.
-        best_by: what it is the best by: `return`, or a key of `info_keys`.
+        best_by: what ranks the evaluations: `return`, or a key of `info_keys`.
 
     Attributes:
         prune: decides from the step of a new result whether the run ends with a PrunedError; None never ends it. With
@@ -94,9 +94,9 @@ class Evaluations:
         return self._pending.step if self._pending else None
 
     def evaluate(self, is_last: bool = False) -> None:
-        """Makes or begins the evaluation that is due, once the previous one has finished.
+        """Runs or starts the evaluation that is due, once the previous one has finished.
 
-        If a signal interrupts it, the evaluation stays due. The result of the last one is waited for.
+        If a signal interrupts it, the evaluation stays due. With `is_last`, waits for the result.
         """
         if self._make_evaluator is None or not self.finish():
             return
@@ -114,12 +114,12 @@ class Evaluations:
             self.finish()
 
     def poll(self) -> None:
-        """Logs the result of the pending evaluation if it is there; without a `background`, evaluates first."""
+        """Logs the pending evaluation's result if it has arrived; without a `background`, evaluates first."""
         if self._pending and (self._background is None or self._background.has_answered):
             self.finish()
 
     def finish(self) -> bool:
-        """Waits for the pending evaluation and logs its result; returns False if a signal interrupts that."""
+        """Waits for the pending evaluation and logs its result; returns False if a signal interrupts the wait."""
         if self._pending is not None and self._background is not None:
             try:
                 result = self._stopping.interruptible(self._background.wait)
@@ -140,7 +140,7 @@ class Evaluations:
         return self._pending is None
 
     def _evaluate_here(self, pending: Pending) -> bool:
-        """Evaluates in this process and logs the result; returns False if a signal interrupts that."""
+        """Evaluates in this process and logs the result; returns False if a signal interrupts the evaluation."""
         actor = self._agent if pending.weights is None else self._agent.policy.with_weights(pending.weights)
         started_s = time.perf_counter()
         evaluation = self._stopping.interruptible(lambda: self.evaluator.evaluate(actor, pending.step))
@@ -153,7 +153,7 @@ class Evaluations:
         return True
 
     def _log(self, evaluation: Evaluation, seconds: float, pending: Pending) -> None:
-        """Writes a result's row of the log, counts it, keeps the policy if it is the best, and may prune the run."""
+        """Logs and counts a result, keeps the policy if it is the best, and may prune the run."""
         step, returns, lengths = pending.step, evaluation.returns, evaluation.lengths
         mean_return = float(np.mean(returns))
         infos = {key: float(np.mean(values)) for key, values in getattr(evaluation, "infos", {}).items()}
@@ -178,7 +178,7 @@ class Evaluations:
             **{f"eval_info/{key}": value for key, value in infos.items()},
         }.items():
             self._logger.log(key, value, step)
-        preview = getattr(evaluation, "preview", None)  # an evaluator or a logger of the user's own may know no videos
+        preview = getattr(evaluation, "preview", None)  # a user's evaluator or logger may not support videos
         if preview is not None and hasattr(self._logger, "log_video"):
             self._logger.log_video("eval/video", preview, step, evaluation.preview_fps)
         self._logger.dump(step, ty="eval")
@@ -186,7 +186,7 @@ class Evaluations:
             raise PrunedError(step)
 
     def _score(self, infos: dict[str, float]) -> float:
-        """What evaluations are compared by before their mean returns: 0 for `best_by=return`, -inf without a value."""
+        """Returns what ranks evaluations before the mean return: 0 for `best_by=return`, -inf if the key is missing."""
         if self._best_by == BY_RETURN:
             return 0.0
         if self._best_by not in infos and self._progress.best_return is None:
@@ -194,11 +194,11 @@ class Evaluations:
         return infos.get(self._best_by, -math.inf)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the pending evaluation with its weights, from which it is made again."""
+        """Returns the pending evaluation with its weights, so that a resumed run can repeat it."""
         return {"pending": vars(self._pending) if self._pending else None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the pending evaluation, and begins it again."""
+        """Restores the pending evaluation, and restarts it if it runs in the background."""
         pending = state["pending"]
         if pending is None:
             return

@@ -16,7 +16,7 @@ from settings.validated import Validated
 from utils import eval_mode, require_finite
 from video import filming, seconds_per_step
 
-MakeEnv = Any  # Callable[[bool], gym.Env], from whether it will be rendered; perhaps with `worlds`
+MakeEnv = Any  # Callable[[bool], gym.Env]; the argument is whether it will be rendered; may have `together` or `worlds`
 
 
 @dataclass
@@ -39,13 +39,13 @@ class Evaluation:
 
 @contextmanager
 def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]:
-    """Within it, an agent acts as in the evaluation at a step, on one thread.
+    """Within its block, an agent acts as in the evaluation at `step`, on one thread.
 
-    With another number of threads, matmuls round differently, and evaluations in this process, in the background and by
-    `evaluate.py` have to give the same numbers. Batches of ten rows would gain nothing from more threads.
+    Evaluations in this process, in the background and by `evaluate.py` have to return the same numbers, and matmuls
+    round differently with another number of threads. Batches of ten rows would gain nothing from more threads.
 
     Args:
-        sample_seed: the run's seed, of which the random numbers of sampled actions are a function; None if actions are
+        sample_seed: the run's seed, which determines the sampled actions together with `step`; None if actions are
             greedy.
     """
     num_threads = torch.get_num_threads()
@@ -61,7 +61,7 @@ def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]
 
 
 class Apart:
-    """Environments that are stepped one by one, with the methods of physics.worlds.Worlds."""
+    """Steps single environments one by one, with the methods of physics.worlds.Worlds."""
 
     def __init__(self, envs: list[gym.Env]):
         self._envs, self.count, self.render = envs, len(envs), envs[0].render
@@ -71,10 +71,10 @@ class Apart:
         return self._envs[index].reset(seed=seed)[0]
 
     def outcomes(self, actions: np.ndarray, which: Iterable[int]) -> Iterator[tuple[Any, ...]]:
-        """One decision in each of these environments, and whether its episode has ended; lazily, one after the other.
+        """Takes one action in each of the environments `which`, lazily, one after the other.
 
         Yields:
-            The observation, the reward, whether the episode terminated, or was truncated, steps, values of its info.
+            Observation, reward, terminated, truncated, environment steps, and (key, value) pairs of EPISODE_INFO.
         """
         for index, action in zip(which, actions, strict=True):
             *outcome, info = self._envs[index].step(action)
@@ -86,13 +86,13 @@ class Apart:
 
 
 class Progress:
-    """Is told how an evaluation goes on, and does nothing with it."""
+    """Receives the progress of an evaluation, and ignores it; subclasses may show it."""
 
     def stepped(self, steps: int) -> None:
-        """So many environment steps were made."""
+        """Called after this number of further environment steps."""
 
     def ended(self, episode: int, value: float, length: int) -> None:
-        """This episode, counted from 0, ended with this return after so many environment steps."""
+        """Called when an episode, counted from 0, ends with the return `value` after `length` environment steps."""
 
 
 class Evaluator(Validated):
@@ -102,14 +102,14 @@ class Evaluator(Validated):
     anything else that the run does, and training does not depend on them.
 
     Args:
-        make_env: builds an environment; only the first one, which is filmed, may be asked to render. If it has a method
-            `together`, that builds them all (see run.environments.SuiteMaker); with `worlds` it has a simulator (see
-            envs/simulator.py) of so many worlds, of which each runs one episode.
-        video_path: from an evaluation's step, the path of the video of its first episode; None films nothing.
+        make_env: builds an environment; only the first one, which is filmed, may be asked to render. A method
+            `together` builds all of them at once (see run.environments.SuiteMaker); a method `worlds` builds a
+            simulator (see envs/simulator.py) with one world per episode.
+        video_path: returns the path of the video of an evaluation's first episode, given its step; None films nothing.
         action_repeat: environment steps that each action is held for; sets the speed of the video.
         max_envs: with more episodes, each environment runs several of them.
         sample: sample the actions, with random numbers that are a function of (run seed, s); otherwise they are greedy.
-        progress: is told of steps and of the ends of episodes.
+        progress: receives steps and ends of episodes; None ignores them.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Evaluator(Validated):
             return self._episodes(agent, step)
 
     def _episodes(self, agent: Any, step: int) -> Evaluation:
-        """Runs the episodes in the environments, of which each begins another when one is over."""
+        """Runs the episodes; each environment starts another one when its episode has ended."""
         returns = [0.0] * self._num_episodes
         lengths = [0] * self._num_episodes
         infos: list[dict[str, float]] = [{}] * self._num_episodes
@@ -194,7 +194,7 @@ class Evaluator(Validated):
         return Evaluation(returns, lengths, _by_key(infos), *(film.preview() if film else ()))
 
     def _first_episodes(self, agent: Any, worlds: Any, seed: int) -> Evaluation:
-        """Runs the first episode of every world of a simulator; the seed is that of all worlds together."""
+        """Runs the first episode of every world of a simulator; `seed` seeds all worlds together."""
         count = self._num_episodes
         returns, lengths, infos = np.zeros(count), np.zeros(count, int), [dict[str, float]() for _ in range(count)]
         running, done = np.ones(count, bool), np.ones(count, bool)
@@ -221,6 +221,6 @@ class Evaluator(Validated):
 
 
 def _by_key(infos: list[dict[str, float]]) -> dict[str, list[float]]:
-    """By key, the values of the episodes that have one."""
+    """Collects the values of each key over the episodes that have it."""
     keys = dict.fromkeys(key for values in infos for key in values)
     return {key: [values[key] for values in infos if key in values] for key in keys}

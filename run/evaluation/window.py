@@ -1,7 +1,7 @@
 """Shows a policy live in a window. It runs at the environment's real speed.
 
-Simulations of MuJoCo, which the suite's and Gymnasium's tasks are, are shown by MuJoCo's own viewer; any other
-environment by the window that it opens itself (`render_mode=human`).
+MuJoCo simulations, such as the suite's tasks and Gymnasium's MuJoCo tasks, are shown in MuJoCo's own viewer. Any other
+environment opens a window of its own (`render_mode=human`).
 """
 
 import os
@@ -25,13 +25,13 @@ from video import seconds_per_step
 KEYS = "Space pauses, Backspace starts the next episode, closing the window ends"
 PAUSE, RESET = "pause", "reset"
 GLFW_KEYS = {glfw.KEY_SPACE: PAUSE, glfw.KEY_BACKSPACE: RESET}
-PAUSED_S = 0.02  # between two looks at the keys
-CLOSING_S = 10.0  # for MuJoCo's viewer to draw its last frame, at most
+PAUSED_S = 0.02  # between two reads of the keys
+CLOSING_S = 10.0  # longest wait for MuJoCo's viewer to draw its last frame
 
 
 @dataclass(frozen=True)
 class WatchedEpisode:
-    """One episode that was shown, its return and its environment steps; `complete` if it ended by itself."""
+    """An episode that was shown: its number, return and environment steps; `complete` if it ended by itself."""
 
     number: int
     value: float
@@ -69,11 +69,11 @@ class MujocoWindow:
                 self._viewer.cam.fixedcamid = 0
 
     def is_open(self) -> bool:
-        """Whether the user has not closed it."""
+        """Returns whether the window is still open."""
         return bool(self._viewer.is_running())
 
     def begin(self) -> None:
-        """Called after each reset, which may have changed more than the state."""
+        """Updates the terrains after a reset, which may have changed them."""
         for index in range(self._num_terrains):
             self._viewer.update_hfield(index)
 
@@ -85,18 +85,18 @@ class MujocoWindow:
     def pressed(self) -> list[str]:
         """Returns PAUSE and RESET for the keys pressed since the last call."""
         keys, self._keys[:] = list(self._keys), []
-        if keys:  # the viewer resets the simulation itself on Backspace, when it is synchronised: now, not later
+        if keys:  # on Backspace the viewer resets the simulation itself at its next sync: sync now, not later
             self._viewer.sync()
         return [GLFW_KEYS[key] for key in keys if key in GLFW_KEYS]
 
     def close(self) -> None:
         self._viewer.close()
-        for thread in self._threads:  # which would crash the process if it ended before them
+        for thread in self._threads:  # they would crash a process that ends before them
             thread.join(CLOSING_S)
 
 
 class HumanWindow:
-    """The window of an environment that draws itself in each step; its keys are read if it is one of pygame's."""
+    """The window of an environment that draws itself in each step; keys are read from pygame windows only."""
 
     def __init__(self) -> None:
         self._open = True
@@ -124,7 +124,7 @@ class HumanWindow:
         """Does nothing: the environment closes its window."""
 
     def _read_events(self) -> None:
-        import pygame  # imported late: MuJoCo's tasks do without
+        import pygame  # imported late: MuJoCo's tasks do not need it
 
         if not pygame.display.get_init():
             return
@@ -140,8 +140,8 @@ Window = MujocoWindow | HumanWindow
 
 
 def require_display() -> None:
-    """Raises UserError where no window can be opened."""
-    glfw.ERROR_REPORTING = "ignore"  # the error below says it
+    """Raises UserError if no window can be opened."""
+    glfw.ERROR_REPORTING = "ignore"  # the error below reports it
     if not glfw.init():
         name = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
         reason = f"the display {name} cannot be opened" if name else "there is no display here, DISPLAY is not set"
@@ -149,7 +149,7 @@ def require_display() -> None:
 
 
 def _require_opengl_window() -> None:
-    """Opens a hidden window first, because MuJoCo's viewer ends the process where it cannot open its own."""
+    """Tries a hidden window first, because MuJoCo's viewer ends the process if it cannot open its own."""
     require_display()
     glfw.window_hint(glfw.VISIBLE, glfw.FALSE)
     window = glfw.create_window(16, 16, "", None, None)
@@ -160,7 +160,7 @@ def _require_opengl_window() -> None:
 
 
 def _simulation_of(env: gym.Env) -> tuple[Any, Any] | None:
-    """The model and the data of an environment that MuJoCo simulates, as MuJoCo's own objects; None for another."""
+    """Returns an environment's model and data as MuJoCo's own objects; None if MuJoCo does not simulate it."""
     base: Any = env.unwrapped
     physics = getattr(getattr(base, "_env", None), "physics", None)  # a task of dm_control
     if physics is not None:
@@ -170,7 +170,7 @@ def _simulation_of(env: gym.Env) -> tuple[Any, Any] | None:
 
 
 def open_window(policy: RunPolicy) -> tuple[gym.Env, Window]:
-    """Makes an environment of a policy's run, and a window that shows it, if one can be opened."""
+    """Makes an environment of a policy's run, and a window that shows it; raises UserError if none can be opened."""
     require_display()
     env = policy.make_env(False)
     simulation = _simulation_of(env)
@@ -187,11 +187,11 @@ def open_window(policy: RunPolicy) -> tuple[gym.Env, Window]:
 def watch(
     policy: RunPolicy, env: gym.Env, window: Window, seed: int, num_episodes: int | None, sample: bool
 ) -> Iterator[WatchedEpisode]:
-    """Shows episodes one after the other until the window is closed. They begin as those of an evaluation do.
+    """Shows episodes one after the other until the window is closed. They have the seeds of an evaluation's episodes.
 
     Args:
         env, window: from `open_window`.
-        num_episodes: after as many episodes it ends; None goes on.
+        num_episodes: number of episodes to show; None shows them until the window is closed.
 
     Yields:
         Each episode, as it ends.
@@ -225,6 +225,6 @@ def _show_episode(
         require_finite("action", action)
         obs, reward, terminated, truncated, info = env.step(action)
         value, length, complete = value + float(reward), length + info["repeats"], terminated or truncated
-        due_s = max(due_s + step_s, time.perf_counter())  # a late step delays all others, and none is rushed
+        due_s = max(due_s + step_s, time.perf_counter())  # a late step delays all later ones, and none is rushed
         time.sleep(due_s - time.perf_counter() if due_s > time.perf_counter() else 0.0)
     return WatchedEpisode(number, value, length, complete)

@@ -101,7 +101,7 @@ def _arguments(agent: Agent) -> dict[str, Any]:
 
 
 def _node(value: Any, key: str, path: Path) -> Any:
-    """Converts an argument to what a configuration would have: a plain value, or a node with a `_target_`."""
+    """Converts an argument to its form in a configuration: a plain value, or a node with a `_target_`."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, list | tuple):
@@ -127,7 +127,7 @@ def _node(value: Any, key: str, path: Path) -> Any:
 
 
 def _name(kind: Any, key: str, path: Path) -> str:
-    """Returns the dotted name of a class that can be imported by it."""
+    """Returns a class's dotted name; raises UserError if the class cannot be imported by it."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     is_importable = kind.__module__ != "__main__" and "." not in kind.__qualname__ and inspect.isclass(kind)
     if not is_importable or getattr(import_module(kind.__module__), kind.__qualname__, None) is not kind:

@@ -26,7 +26,7 @@ _NOT_A_MANIFEST = (ValueError, KeyError, TypeError, AttributeError, OverflowErro
 
 
 def keep(run_folder: Path, policy: Policy, step: int, mean_return: float) -> None:
-    """Replaces the best policy. If it cannot be written, a line on standard error says so.
+    """Replaces the best policy. If it cannot be written, prints a line on standard error.
 
     A policy that could not be loaded again (see `save_policy`) is not saved, as in a checkpoint.
     """
@@ -48,14 +48,14 @@ def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
     """Loads a run's best policy; the run may replace it meanwhile.
 
     Returns:
-        The policy, the step of its evaluation, and the mean return then.
+        The policy, the step of its evaluation, and that evaluation's mean return.
 
     Raises:
         UserError: if there is none, or its files are damaged.
     """
     folder = run_folder / BEST
     try:
-        for is_last in (False, False, True):  # another attempt where the policy was replaced while it was read
+        for is_last in (False, False, True):  # tries again if the policy was replaced while it was read
             manifest = _read_manifest(folder)
             try:
                 policy = load_policy(folder / "policy.pt", device)
@@ -94,7 +94,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _matching_entry(manifest: dict[str, Any], folder: Path) -> dict[str, Any] | None:
-    """Returns the one of a manifest's two entries that describes the policy on the disk; None if neither does."""
+    """Returns whichever of a manifest's two entries describes the policy on the disk; None if neither does."""
     sha256 = checksum(folder / "policy.pt")
     entries = (manifest, manifest.get("before"))
     return next((entry for entry in entries if entry and entry["parts"]["policy"] == sha256), None)

@@ -6,7 +6,7 @@
                            policy.pt         the policy alone
                            replay_buffer.pt  state of a replay buffer that is no ReplayBuffer
     checkpoints/buffer/                      rows of a ReplayBuffer (replay/on_disk.py), shared by the checkpoints
-    checkpoints/preloaded/                   rows that `preload_share` draws from, likewise
+    checkpoints/preloaded/                   rows that `preload_share` draws from, also shared
 
 Files are loaded with `weights_only=True`: they hold tensors and plain values, and no code.
 checkpoint_writer.py writes them, so that a crash at any moment leaves the older checkpoints intact.
@@ -38,7 +38,7 @@ class BrokenError(Exception):
 
 
 class AllDamagedError(UserError):
-    """All checkpoints of a run are damaged; `without_buffer` is the newest that is so only in its replay buffer."""
+    """All checkpoints of a run are damaged; `without_buffer` is the newest one damaged only in its replay buffer."""
 
     def __init__(self, message: str, without_buffer: Path | None):
         super().__init__(message)
@@ -70,7 +70,7 @@ class Checkpoint:
             self._identity: dict[str, Any] = identity
             self._checksums: dict[str, str] = checksums
             numbers = sum(require_count(identity.get(name, 0), name) for name in ("obs_dim", "action_dim"))
-            self._most_row_bytes = 2**16 + 64 * numbers  # a ReplayBuffer's have 8 per number; others may add to it
+            self._most_row_bytes = 2**16 + 64 * numbers  # a ReplayBuffer's rows have 8 per number; others may have more
             self.step = require_count(manifest.get("step"), "step")
             if path.name != f"step_{self.step}":
                 raise ValueError(f"it is the manifest of step {self.step}")
@@ -179,7 +179,7 @@ def newest_intact(
 
 
 def weight_limit(folder: Path) -> WeightLimit:
-    """For an agent that is to be read from one of a run's checkpoints: no more weights than the largest file holds."""
+    """Returns the limit for an agent read from a run's checkpoint: no more weights than the largest file holds."""
     sizes = [path.stat().st_size for parent in newest_first(folder) for path in parent.glob("agent.pt")]
     return limit_by_file(max(sizes, default=0), str(folder))
 

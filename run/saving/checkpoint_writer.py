@@ -105,7 +105,7 @@ class CheckpointWriter:
             self._remove_old()
 
     def _remove_old(self) -> None:
-        broken = set(self._broken) - {self.path(self.last_step or 0)}  # this one has just been written again
+        broken = set(self._broken) - {self.path(self.last_step or 0)}  # the newest may have replaced a damaged one
         folders = checkpoint.newest_first(self._folder.parent)
         kept = [path for path in folders if path not in broken][: self._keep]
         for path in folders:

@@ -1,7 +1,7 @@
 """What a resumed run may continue without if it is damaged: `resume=<folder> resume_without=replay_buffer,logs`.
 
-The key belongs to one command. It is not saved with the run, so a later loss is not accepted silently, and what is not
-damaged is never left out.
+The key applies to one command and is not saved with the run, so a later loss is not accepted silently. Undamaged parts
+are never left out.
 """
 
 import shlex
@@ -25,7 +25,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def command(folder: Path, name: str, without: Collection[str]) -> str:
-    """Returns the arguments, quoted for a shell, that resume a run without `name` and what is left out already."""
+    """Returns the arguments, quoted for a shell, that resume a run without `name` and the parts in `without`."""
     chosen = ",".join(choice for choice in CHOICES if choice == name or choice in without)
     return f"{shlex.quote(f'resume={folder}')} {KEY}={chosen}"
 

@@ -85,7 +85,7 @@ class Lock:
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-        self._folder_descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)  # held, so that no other gets its inode
+        self._folder_descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)  # held, so that its inode is not reused
         self._open_descriptors = [self._descriptor, self._folder_descriptor]
 
     def is_in_place(self) -> bool:
@@ -94,7 +94,7 @@ class Lock:
             return os.path.samestat(self._folder.stat(), os.fstat(self._folder_descriptor))
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError:  # a file server that does not answer may do so again
+        except OSError:  # a file server that does not answer may recover
             return True
 
     def require_in_place(self) -> None:
@@ -104,13 +104,13 @@ class Lock:
 
     def release(self) -> None:
         """Releases the lock; a second call does nothing."""
-        while self._open_descriptors:  # once each: somebody else may have the same numbers afterwards
+        while self._open_descriptors:  # close each only once: its number may be reused afterwards
             with contextlib.suppress(OSError):
                 os.close(self._open_descriptors.pop())
 
 
 def wait_until_free(folder: Path, seconds: float) -> None:
-    """Waits until no process holds the folder's lock, but at most so many seconds."""
+    """Waits until no process holds the folder's lock, but at most `seconds`."""
     deadline_s = time.monotonic() + seconds
     while (folder / ".lock").exists() and time.monotonic() < deadline_s:
         try:
@@ -123,7 +123,7 @@ def wait_until_free(folder: Path, seconds: float) -> None:
 def mark_finished(
     folder: Path, step: int, last_return: float, solved_step: int | None = None, pruned: bool = False
 ) -> None:
-    """Records that a run is complete, including its last evaluation, or that it was pruned after it.
+    """Records that a run is complete, including its last evaluation, or was pruned after its last evaluation.
 
     Args:
         solved_step: step of the first evaluation that solved the task; None if none did.
@@ -133,9 +133,9 @@ def mark_finished(
 
 
 def finished(folder: Path, num_train_steps: int = 0, pruned_too: bool = True) -> tuple[int, float] | None:
-    """Returns the last step and the final return of a run that is complete or was pruned; None for another one.
+    """Returns the last step and the final return of a run that is complete or was pruned; None for any other run.
 
-    A run with fewer than `num_train_steps` is not complete. With `pruned_too`, that many are not asked of a pruned run.
+    A run with fewer than `num_train_steps` steps is not complete. With `pruned_too`, a pruned run may have fewer.
     """
     content = json_or(folder / FINISHED, {})
     try:

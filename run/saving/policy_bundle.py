@@ -17,7 +17,7 @@ from utils import UserError, require_count
 
 
 class PolicyBundle(NamedTuple):
-    """What the JSON file says about a policy; `evaluation` has `step`, `mean` and `std`, if it was evaluated."""
+    """The content of a policy's JSON file; `evaluation` has `step`, `mean` and `std`, if the policy was evaluated."""
 
     cfg: Settings
     step: int

@@ -17,8 +17,8 @@ from settings.keys import dotted
 from settings.schema import ASKED_BY_AGENT, Settings, check
 from utils import UserError
 
-# The keys that may change. Interpolations are resolved in a saved configuration, so the keys that referred to one of
-# them are listed with it, and change too.
+# The keys that may change, each with the keys whose values were interpolations of it. These change with it, as a saved
+# configuration has all interpolations resolved.
 MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "num_train_steps": (),
     "eval_frequency": (),
@@ -39,14 +39,14 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
     "save_video": (),
     "save_figure": (),
 }
-# Values that leave the choice to the machine; the saved configuration holds what was chosen, which stays.
+# Values that request an automatic choice; the choice in the saved configuration stays.
 CHOSEN_BY_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
 # Saved with the agent, but given by the environment.
 SHAPES = ("obs_dim", "obs_shape", "vector_dim", "obs_groups", "action_dim", "action_range")
 
 
 class Continuation(NamedTuple):
-    """What a run continues with: its settings, and what they may name, which are packages, classes and paths."""
+    """The settings that a run continues with, and the packages, classes and paths that they may name."""
 
     cfg: Settings
     trusted: tuple[str, ...]
@@ -60,12 +60,12 @@ def settings_of(folder: Path, overrides: list[str], *arguments: Any, **named: An
 def continuation(
     folder: Path, overrides: list[str], config_name: str = "train", trusted: Sequence[str] = ()
 ) -> Continuation:
-    """Returns what a run continues with.
+    """Returns the settings that a run continues with, and the names they may use.
 
     Args:
         overrides: as on the command line, without `resume`, `trust` and `hydra.*`.
-        trusted: packages of the user's, and paths, that the saved configuration may name (see run/saving/trust.py);
-            what the overrides name is trusted, too.
+        trusted: the user's packages, and paths, that the saved configuration may name (see run/saving/trust.py);
+            names in the overrides are trusted, too.
 
     Raises:
         UserError: if there is no checkpoint, an override would change what the run means, or the configuration names a
@@ -82,7 +82,7 @@ def continuation(
     if not checkpoints:
         raise UserError(f"resume={folder}: there is no checkpoint in it to continue from")
     with contextlib.suppress(BrokenError):
-        Checkpoint(checkpoints[0])  # reports another format, before its configuration turns out to be different
+        Checkpoint(checkpoints[0])  # reports an unsupported format before any difference in the configuration
 
     saved_values = dotted(saved)
     for key, value in _requested(composed, overrides, config_name).items():
@@ -118,7 +118,7 @@ def _saved_config(folder: Path) -> dict[str, Any]:
 
 
 def of_this_version(saved: dict[str, Any], has_images: bool) -> dict[str, Any]:
-    """Removes the shapes from a saved configuration. Where vectors were not stacked yet, `frame_stack` says so."""
+    """Removes the shapes from a saved configuration; adds `frame_stack=1` if it is older than stacks of vectors."""
     for key in SHAPES:
         saved["agent"].pop(key, None)
     return saved if "obs_groups" in saved or has_images else saved | {"frame_stack": 1}
@@ -149,7 +149,7 @@ def _requested(composed: DictConfig | None, overrides: list[str], config_name: s
 
 
 def _with_lists(value: Any) -> Any:
-    """Turns tuples into lists, as which YAML loads them."""
+    """Turns tuples into lists, which is how YAML loads them."""
     if isinstance(value, dict):
         return {key: _with_lists(child) for key, child in value.items()}
     return [_with_lists(child) for child in value] if isinstance(value, tuple | list) else value

@@ -21,7 +21,7 @@ from utils import UserError, one_line, resolved
 
 @dataclass(frozen=True)
 class RunPolicy:
-    """A trained agent or policy, and what it was trained in.
+    """A trained agent or policy, with its settings and environment.
 
     Attributes:
         folder: the run's folder, or the folder of an exported policy.
@@ -29,8 +29,8 @@ class RunPolicy:
         actor: the agent, or a policy alone; has `act`.
         step: environment steps of its training.
         make_env: builds an environment of the run; its argument is whether the environment will be rendered.
-        renders: whether it can be rendered.
-        evaluation: of an exported policy (see PolicyBundle); a run's evaluations are in its eval.csv.
+        renders: whether the environment can be rendered.
+        evaluation: an exported policy's evaluation (see PolicyBundle); a run's evaluations are in its eval.csv.
     """
 
     folder: Path
@@ -44,7 +44,7 @@ class RunPolicy:
 
 
 def run_folder_of(path: Path) -> Path:
-    """Returns the run's folder, given that or a checkpoint in it; of an exported policy, the folder it is in."""
+    """Returns the run's folder, given its path or a checkpoint's in it; for an exported policy, the parent folder."""
     if policy_bundle.is_bundle(path):
         return path.parent
     is_run = (path / "config.yaml").exists()
@@ -57,7 +57,7 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     Args:
         path: the folder of a run (its newest intact checkpoint is used) or a checkpoint in it; `checkpoints/best` is
             the policy of the best evaluation. Or an exported policy (see run/saving/policy_bundle.py).
-        trusted: packages of the user's whose classes the run's configuration may name.
+        trusted: the user's packages, whose classes the run's configuration may name.
         renders: whether an environment will be rendered.
 
     Raises:

@@ -32,7 +32,7 @@ class SavedRun:
     `load_state_dict`, except perhaps the evaluator; a state is tensors and plain values, nested.
 
     Args:
-        own_evaluator: an evaluator of the user's own class, which may have a state; None for the project's.
+        own_evaluator: a user's evaluator, which may have a state; None for the project's.
 
     Attributes:
         is_saved: whether the run writes checkpoints.
@@ -77,7 +77,7 @@ class SavedRun:
         return None if last_step is None else self._writer.path(last_step)
 
     def save(self, is_last: bool = False) -> None:
-        """Writes a checkpoint, unless this step has one. If that fails, the run goes on with the previous one.
+        """Writes a checkpoint, unless this step has one. If that fails, the run continues with the previous one.
 
         Raises:
             RunError: if a loss or a weight is not finite, or the last checkpoint cannot be written.
@@ -113,7 +113,7 @@ class SavedRun:
                 raise RunError("the end of the run is not saved") from error
 
     def _own_buffer_state(self) -> dict[str, Any]:
-        """Returns the state of a replay buffer that is no ReplayBuffer; checked now, as loading would be too late."""
+        """Returns the state of a buffer that is not a ReplayBuffer; checks it now, as loading would be too late."""
         state = self._parts.replay_buffer.state_dict()
         if fault := not_plain(state, "state"):
             raise UserError(
@@ -126,8 +126,8 @@ class SavedRun:
         """Loads the newest intact checkpoint.
 
         Args:
-            without: what may be left out if it is damaged (see run/saving/damaged.py); its remains are renamed.
-            trusted: what `preload` may name if it has to be read again (see run/saving/trust.py).
+            without: parts to leave out if they are damaged (see run/saving/damaged.py); their remains are renamed.
+            trusted: sources that `preload` may name if they have to be read again (see run/saving/trust.py).
 
         Returns:
             The newest observation of every environment, (num_envs, *obs_shape).
@@ -149,10 +149,10 @@ class SavedRun:
             num_preloaded = self._restore_preloaded(saved, has_rows, trusted)
             for name, part in self._stateful.items():
                 part.load_state_dict(state[name])
-            if getattr(self._envs.envs, "restarts", False):  # the saved episodes do not go on
+            if getattr(self._envs.envs, "restarts", False):  # the saved episodes cannot be continued
                 self._progress.begin_episodes(np.ones(self._cfg.num_envs, bool))
                 self._stateful["n_step"].forget()
-            # Nothing in the run's folder has changed so far. From here on it does: the logs are cut back to the
+            # The run's folder has not been changed so far. From here on it is: the logs are truncated at the
             # checkpoint's step.
             run_folder.unmark_finished(self._work_dir)
             for path in filter(Path.exists, lost):
@@ -160,7 +160,7 @@ class SavedRun:
             self._logger.load_state_dict(state["logger"])
         except (UserError, RunError):
             raise
-        except Exception as error:  # a state that is not its own can make a part raise anything
+        except Exception as error:  # another part's state can make a part raise anything
             reason = f"{type(error).__name__}: {one_line(error)}"
             raise UserError(f"{saved.path}: does not fit this run ({reason})") from error
         if not has_rows:
@@ -200,7 +200,7 @@ class SavedRun:
         """Returns the log files that are damaged.
 
         Raises:
-            UserError: if there are any, and `without` does not allow for them.
+            UserError: if there are any, and `without` does not include the logs.
         """
         faults = self._logger.lost(state) if hasattr(self._logger, "lost") else {}
         message = "; ".join(f"{path}: {fault}" for path, fault in faults.items())
@@ -212,7 +212,7 @@ class SavedRun:
         return list(faults)
 
     def _restore_buffer(self, saved: Checkpoint, counters: dict[str, Any]) -> bool:
-        """Restores the replay buffer; returns False if it had transitions and the checkpoint has none of them."""
+        """Restores the replay buffer; returns False if the run had transitions and the checkpoint has none of them."""
         buffer, num_added = self._parts.replay_buffer, counters["num_added"]
         if not isinstance(buffer, ReplayBuffer):
             has_rows = saved.has("replay_buffer")
@@ -229,7 +229,7 @@ class SavedRun:
         """Restores the preloaded rows, from the checkpoint or else from their source.
 
         Returns:
-            How many of them were put into the replay buffer again.
+            The number of preloaded rows that were put into the replay buffer again.
 
         Raises:
             UserError: if the source is outside of the run's folder, and not trusted.
@@ -248,7 +248,7 @@ class SavedRun:
         return 0
 
     def _collect_before_updates(self, num_preloaded: int) -> None:
-        """Delays the updates until there are new transitions in place of those that were not saved, or are lost."""
+        """Delays the updates until new transitions replace those that were not saved or are lost."""
         cfg, progress = self._cfg, self._progress
         num_collected = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
         progress.updates_from = min(num_collected + num_preloaded, self._parts.replay_buffer.capacity)
@@ -257,7 +257,7 @@ class SavedRun:
 
 
 class EnvEpisodes:
-    """Saves the episode of every training environment: its number and its actions, which are repeated to restore it.
+    """Saves the episode of every training environment: its number and its actions, which are replayed to restore it.
 
     Attributes:
         envs: the training environments.

@@ -25,7 +25,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "logger": ("logger", "sinks"),
     "evaluator": ("run.evaluation.evaluator",),
 }
-HYDRA_KEYS = ("_target_", "_partial_")  # the only ones of Hydra's keys that this project's configurations have
+HYDRA_KEYS = ("_target_", "_partial_")  # the only keys of Hydra that this project's configurations use
 
 
 class Node(NamedTuple):
@@ -34,7 +34,7 @@ class Node(NamedTuple):
     Attributes:
         target: the value of its `_target_`, which may be anything.
         is_in_list: whether it is in a list, at any level.
-        owners: the targets of the nodes around it.
+        owners: the targets of the enclosing nodes.
     """
 
     key: str
@@ -63,7 +63,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def named_by(config: dict[str, Any]) -> tuple[str, ...]:
-    """Returns what the user's own configuration names: the targets and the environment's module that are not this
+    """Returns the names in the user's own configuration: targets and the environment's module, unless they are this
     project's, and the paths in `env_kwargs`."""
     targets = {str(node.target) for node in _nodes(config)}
     module, separator, _ = str(config.get("env")).partition(":")
@@ -103,7 +103,7 @@ def require(config: dict[str, Any], path: Path, trusted: Iterable[str] = ()) -> 
 
 
 def may_read(name: str, folder: Path, trusted: Iterable[str]) -> bool:
-    """Returns whether the user names a path or a data set that a saved configuration names, or it is in its folder."""
+    """Returns whether a path or data set of a saved configuration may be read: it is trusted, or in the `folder`."""
     if name in trusted:
         return True
     path = Path(os.path.realpath(name))
@@ -164,7 +164,7 @@ def _require_name(node: Node, path: Path, trusted: tuple[str, ...]) -> None:
 def _require_class(node: Node, path: Path, trusted: tuple[str, ...]) -> None:
     """Imports a node's target, and checks that it is a class defined in an allowed module, not merely imported there.
 
-    A function is refused: it could be any that the module happens to use.
+    A function is refused: it could be any function that the module imports.
     """
     where = f"{path}: {node.key}._target_={node.target}"
     module, _, name = node.target.rpartition(".")
@@ -172,7 +172,7 @@ def _require_class(node: Node, path: Path, trusted: tuple[str, ...]) -> None:
         target = getattr(importlib.import_module(module), name)
     except Exception as error:  # importing the user's module can raise anything
         raise UserError(f"{where}: cannot be imported ({type(error).__name__}: {one_line(error)})") from None
-    if node.target in trusted:  # the command itself names it
+    if node.target in trusted:  # named in full by the user
         return
     home = str(getattr(target, "__module__", None))
     if _within(node.target, trusted):
