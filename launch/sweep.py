@@ -63,7 +63,7 @@ def in_own_process(
     """Runs `python train.py <arguments>` as one run of a pool, in the run's folder; returns its final return.
 
     Raises:
-        RunError: with the last line it wrote, or the signal that killed it.
+        RunError: with its last line or the signal that killed it; also if it exited with 0 before its last step.
     """
     run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
     with slot(sweep / ".slots") as number:

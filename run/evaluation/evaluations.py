@@ -96,7 +96,7 @@ class Evaluations:
     def evaluate(self, is_last: bool = False) -> None:
         """Runs or starts the evaluation that is due, once the previous one has finished.
 
-        If a signal interrupts it, the evaluation stays due. With `is_last`, waits for the result.
+        If a signal interrupts it, it stays due or, in the background, pending. With `is_last` or `prune`, waits for it.
         """
         if self._make_evaluator is None or not self.finish():
             return
