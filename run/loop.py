@@ -77,7 +77,7 @@ class Loop:
         """Trains to the end.
 
         Args:
-            obs: (num_envs, *obs_shape), each environment's newest observation if the run is resumed; None for a new run.
+            obs: (num_envs, *obs_shape), the newest observations if the run is resumed; None for a new run.
 
         Returns:
             Whether training is complete. False if a signal stopped it; the run has been saved then.
