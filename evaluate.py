@@ -70,8 +70,8 @@ def evaluate(
 
     Args:
         path, device, trusted: see run.saving.run_policy.load.
-        num_episodes, seed, sample: None is the run's num_eval_episodes, seed, and eval_sample.
-        film: the file for the video of the first episode; None films nothing.
+        num_episodes, seed, sample: None uses the run's num_eval_episodes, seed, and eval_sample.
+        film: the file for the video of the first episode; None records no video.
         dataset_id: the id of a data set to write the episodes to; None writes none.
 
     Returns:
@@ -152,7 +152,7 @@ def view(
             print(line, flush=True)
             if episode.complete:
                 returns.append(episode.value)
-    except KeyboardInterrupt:  # ends it, as closing the window does
+    except KeyboardInterrupt:  # Ctrl+C ends the display, as closing the window does
         print()
     finally:
         opened.close()
@@ -163,7 +163,7 @@ def view(
 
 
 def require_sensible(arguments: argparse.Namespace) -> None:
-    """Raises UserError for a value that no run can have, and for arguments that exclude each other."""
+    """Raises UserError for invalid values and for mutually exclusive arguments."""
     if arguments.episodes is not None and arguments.episodes < 1:
         raise UserError(f"--episodes {arguments.episodes}: 1 or more")
     if arguments.seed is not None and arguments.seed < 0:

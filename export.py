@@ -121,7 +121,7 @@ def _policy_of(source: RunPolicy) -> Policy:
 
 
 def _observations(env: gym.Env, policy: Policy, source: RunPolicy) -> np.ndarray:
-    """Observations of evaluation episodes: (NUM_CHECKED, *obs_shape)."""
+    """Returns observations of evaluation episodes, (NUM_CHECKED, *obs_shape)."""
     observations: list[np.ndarray] = []
     episode, done, obs = 0, True, np.zeros(0)
     while len(observations) < NUM_CHECKED:
@@ -166,7 +166,7 @@ def _description(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) ->
 
 
 def _return_of(source: RunPolicy) -> dict[str, float | None] | None:
-    """The return of the run's newest evaluation up to the step of the policy."""
+    """Returns the step, mean and standard deviation of the run's newest evaluation up to the policy's step."""
     columns = read(source.folder / "eval.csv")
     steps, means = columns.get("episode_reward", ([], []))
     evaluations = [(step, mean) for step, mean in zip(steps, means, strict=True) if step <= source.step]
@@ -198,7 +198,7 @@ def _load(kind: str, path: Path, own_actions: Any, to_inputs: Callable[[np.ndarr
 def worst_difference(act: Act, policy: Policy, obs: np.ndarray, own_actions: Any) -> float:
     """Returns the largest difference between actions of a file and of the policy, in [-1, 1], over all batch sizes.
 
-    Of discrete actions it is how much less probable the file's are, as a logarithm: rounding may decide between equals.
+    For discrete actions, the difference is in log-probability, as rounding may decide between equally probable actions.
     """
     expected = policy.act(obs).astype(np.float64)
     log_probs = policy.log_probs(obs) if own_actions.is_discrete else None

@@ -39,7 +39,7 @@ def fetch(meters: dict[str, Meter]) -> Row:
 
 
 def _restored_meter(key: str, total: Any, count: Any) -> Meter:
-    """A meter from a saved state, which may be damaged or forged."""
+    """Returns a meter from a saved state, which may be damaged or forged."""
     if not isinstance(total, int | float | torch.Tensor):
         raise ValueError(f"a meter's sum is {type(total).__name__}")
     meter = Meter()
@@ -78,7 +78,7 @@ class Logger(Validated):
         self._due: dict[str, Every] = {}
         self._meters: dict[str, Meter] = {}
         self._bundles: dict[tuple[str, ...], Meter] = {}  # values of one `log_all`, summed as one tensor
-        self._fine_meters: dict[str, Meter] = {}  # since the last point of the curves of log_every_steps
+        self._fine_meters: dict[str, Meter] = {}  # values since a curve's last point (log_every_steps)
         self._fine_due: dict[str, Every] = {}
 
     def log_settings(self, config: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Logger(Validated):
 
         Args:
             key: `train...` or `eval...` (see sinks/sink.py).
-            value: a number, or a tensor of one element, whose result is not waited for.
+            value: a number, or a tensor of one element, which is not copied to the host before it is written.
             step: environment steps so far.
             n: the number of values that `value` is the sum of.
             log_frequency: log only if a multiple of this many steps was crossed.
@@ -111,7 +111,7 @@ class Logger(Validated):
                 self._send_scalars(fetch({key: self._fine_meters.pop(key)}), step)
 
     def log_all(self, values: dict[str, Any], step: int) -> None:
-        """As `log` for each key of one group; all tensors (detached scalars of one device) cost one addition."""
+        """Logs each key of one group, as `log`; adds all tensors (detached scalars on one device) at once."""
         tensors = {} if self._every_steps else {k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
         for key, value in values.items():
             if key not in tensors:
@@ -158,7 +158,7 @@ class Logger(Validated):
             sink.image(key, values, step)
 
     def histograms_due(self, step: int) -> bool:
-        """Whether a multiple of `log_frequency` was crossed since the last call."""
+        """Returns whether a multiple of `log_frequency` was crossed since the last call."""
         return self._histograms_due(step)
 
     def _crossed(self, key: str, step: int, frequency: int) -> bool:
@@ -208,7 +208,7 @@ class Logger(Validated):
             sink.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the meters since the last dump, the steps of the frequencies, and where each sink's log ends."""
+        """Returns the meters since the last dump, the last step of each frequency, and where each sink's log ends."""
         meters, fine, due, fine_due = self._meters, self._fine_meters, self._due, self._fine_due
         return {
             "meters": {key: (meter.total, meter.count) for key, meter in meters.items()},

@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-CHUNK_BYTES = 2**23  # the size of what a Ring's `chunks` yields
+CHUNK_BYTES = 2**23  # size of the arrays that Ring.chunks yields
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -56,12 +56,12 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def resolved(path: Path) -> Path:
-    """Returns a path without links, as `Path.resolve`, which raises RuntimeError for links in a circle."""
+    """Returns a path without links, as `Path.resolve` does, but without its RuntimeError for circular links."""
     return Path(os.path.realpath(path))
 
 
 def import_failure(module: str, error: Exception) -> str:
-    """Returns what is wrong with a module that cannot be imported; if it was not found, how Python finds the user's."""
+    """Returns why a module cannot be imported; if it was not found, also how to put the user's module on the path."""
     is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
     hint = f"; if it is your own, name the folder that holds it: PYTHONPATH=/path/to/folder python {sys.argv[0]} ..."
     return f"cannot be imported ({one_line(error)}){hint if is_missing else ''}"
@@ -72,7 +72,7 @@ class RunError(Exception):
 
 
 class EnvError(RunError):
-    """An exception in the code of an environment, whose traceback is printed too.
+    """An exception raised in an environment's code; its traceback is printed too.
 
     Args:
         trace: the traceback, if the code ran in another process; otherwise the `__cause__` has it.
@@ -101,7 +101,7 @@ def set_seed_everywhere(seed: int) -> None:
 
 def require_finite(what: str, values: Any) -> None:
     """Raises RunError for an element that is not a finite float32, with its index."""
-    if getattr(values, "is_cuda", False):  # a simulator's, which has checked them (envs/simulator.py)
+    if getattr(values, "is_cuda", False):  # from a simulator, which has checked them (envs/simulator.py)
         return
     values = np.asarray(values)
     finite = np.abs(values) <= FLOAT32_MAX  # false for nan
@@ -177,7 +177,7 @@ class SoftUpdate:
 
 
 def soft_update_params(net: "torch.nn.Module", target_net: "torch.nn.Module", tau: float) -> None:
-    """Makes one soft update; for one in every step, a `SoftUpdate` is faster."""
+    """Makes one soft update; for repeated updates, a `SoftUpdate` is faster."""
     SoftUpdate(net, target_net)(tau)
 
 
@@ -193,7 +193,7 @@ def require_count(value: Any, what: str) -> int:
 
 
 class Every:
-    """Whether a multiple of `frequency` was crossed since the last call; never for a frequency of 0 or less."""
+    """Returns whether a multiple of `frequency` was crossed since the last call; never for a frequency of 0 or less."""
 
     def __init__(self, frequency: int, start: int = 0):
         self.frequency = frequency
@@ -215,12 +215,12 @@ class Ring:
     """A ring buffer of float32 rows. Memory is taken from the system only as the ring fills.
 
     Args:
-        capacity: rows; the newest ones stay.
+        capacity: number of rows kept, the newest ones.
         width: floats in a row.
 
     Attributes:
         rows: the memory itself, (capacity, row_width).
-        num_added: rows so far; the newest is at (num_added - 1) % capacity.
+        num_added: rows added so far; the newest is at (num_added - 1) % capacity.
     """
 
     def __init__(self, capacity: int, width: int):
@@ -236,7 +236,7 @@ class Ring:
         """Yields rows [start, stop), counted from the first ever added, as views of a few megabytes.
 
         Raises:
-            ValueError: if they are not all in the ring.
+            ValueError: if any of these rows is not in the ring.
         """
         if not self.num_added - len(self) <= start <= stop <= self.num_added:
             raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
@@ -248,5 +248,5 @@ class Ring:
             start += len(rows)
 
     def put_chunk(self, start: int, rows: np.ndarray) -> None:
-        """Stores the rows that were added as number `start` and following; `load_state_dict` then counts them."""
+        """Stores rows from number `start` on, counted from the first ever added; does not change `num_added`."""
         self.rows[np.arange(start, start + len(rows)) % self.capacity] = rows

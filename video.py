@@ -17,7 +17,7 @@ FPS = 30
 CHANNELS = (1, 2, 3, 4)  # of a frame: grey or RGB, perhaps with alpha
 MOST_IN_PREVIEW = 100  # frames
 PREVIEW_SIZE = 160  # pixels, at most
-PREVIEW_EVERY = 3  # frames of the video per frame of its preview, or twice, four times, ... as many in a long video
+PREVIEW_EVERY = 3  # video frames per preview frame; doubled, once or repeatedly, in a long video
 
 
 def seconds_per_step(env: Any, action_repeat: int) -> float:
@@ -83,7 +83,7 @@ class VideoRecorder:
         self._shape = frame.shape
         frame = frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]  # H.264 needs even sizes
         if self._writer is None:
-            self._path.parent.mkdir(exist_ok=True)  # without its parents: a run's folder that was deleted stays so
+            self._path.parent.mkdir(exist_ok=True)  # without its parents, so that a deleted run folder is not recreated
             self._file = NewFile(self._path)
             self._writer = imageio.get_writer(
                 self._file.partial,
@@ -99,7 +99,7 @@ class VideoRecorder:
         self._frames += num_frames
 
     def _add_to_preview(self, frame: np.ndarray, num_frames: int) -> None:
-        """Adds those of `num_frames` equal frames that the preview shows."""
+        """Adds every `_preview_every`-th of `num_frames` equal frames to the preview."""
         if frame.shape[2] not in (3, 4):
             return
         shrink = -(-max(frame.shape[:2]) // PREVIEW_SIZE)
@@ -111,7 +111,7 @@ class VideoRecorder:
                     self._preview_every *= 2
 
     def preview(self) -> tuple[np.ndarray | None, float]:
-        """Returns small frames of the video (T, H, W, 3), uint8, or None if it failed, and their number per second."""
+        """Returns small frames of the video (T, H, W, 3), uint8, or None if it failed, and their frame rate."""
         frames = None if self._failed or not self._preview else np.stack(self._preview)
         return frames, FPS / self._preview_every
 
@@ -144,7 +144,7 @@ class VideoRecorder:
 
 
 def _require_whole(file: BinaryIO) -> None:
-    """Raises OSError unless the boxes of an mp4, with its index, fill the file: ffmpeg does not report a full disk."""
+    """Raises OSError unless an mp4's boxes, its index included, fill the file: ffmpeg does not report a full disk."""
     kinds, offset, size = [], 0, file.seek(0, os.SEEK_END)
     while offset < size:
         file.seek(offset)

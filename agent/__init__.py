@@ -22,7 +22,7 @@ class Agent(ABC, Validated):
     training = True
     discrete_actions = False  # whether actions are integers below action_dim, instead of action_dim numbers in [-1, 1]
     supports_prioritised_replay = False  # whether updates use a batch's weights and return priorities for its rows
-    autocast_dtype: torch.dtype | None = None  # of the large matmuls in an update; None is the parameters' dtype
+    autocast_dtype: torch.dtype | None = None  # dtype of an update's large matmuls; None: the parameters' dtype
     made_with: tuple[tuple[Any, ...], dict[str, Any]]  # the constructor's arguments, so that a file can rebuild it
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -36,10 +36,10 @@ class Agent(ABC, Validated):
 
         Args:
             obs: (obs_dim,) or (B, obs_dim), float32; images, (C, H, W) or (B, C, H, W), are uint8.
-            sample: draw from the policy; otherwise take its greedy action.
+            sample: whether to draw from the policy instead of taking its greedy action.
 
         Returns:
-            float32 within the action range, (action_dim,) or, for a batch, (B, action_dim). Where `discrete_actions`,
+            float32 within the action range, (action_dim,) or, for a batch, (B, action_dim). If `discrete_actions`,
             int64 from 0 to action_dim - 1, (1,) or (B, 1).
         """
 
@@ -80,7 +80,7 @@ class Agent(ABC, Validated):
         self.training = training
 
     def sampling(self, seed: int) -> AbstractContextManager[None]:
-        """A context in which `act(..., sample=True)` draws from a stream of its own; training's draws stay as they are.
+        """Returns a context in which `act(..., sample=True)` draws from a separate stream; training's does not advance.
 
         It replaces the generator of the agent's `policy` or, if it has none, seeds torch's global generator. Override
         it in an agent that draws from another generator.
@@ -90,11 +90,11 @@ class Agent(ABC, Validated):
     UPDATES_ITSELF = "the agent makes its updates itself"
 
     def why_eager(self) -> str:
-        """The reason why updates cannot be recorded, compiled or captured; "" if they can (see OffPolicyAgent)."""
+        """Returns why updates cannot be recorded, compiled or captured; "" if they can (see OffPolicyAgent)."""
         return self.UPDATES_ITSELF
 
     def state_dict(self) -> dict[str, Any] | None:
-        """All that training resumes from, as tensors and plain values. None: the agent cannot be resumed."""
+        """Returns all that training resumes from, as tensors and plain values; None if the agent cannot be resumed."""
         return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

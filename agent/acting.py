@@ -20,14 +20,14 @@ class ActingAgent(Components):
     """An agent that acts with `self.actor`.
 
     Args:
-        actor_average_share: share of the newest weights in the average of the actor; 0 is no average.
+        actor_average_share: step size of the moving average of the actor's weights; 0: no average.
 
     Attributes:
-        actor_average: None without an average, so that the newest weights are evaluated and saved.
+        actor_average: None without an average; the newest weights are then evaluated and saved.
     """
 
     actor: Any
-    critic: Any  # where there is one
+    critic: Any  # if the agent has one
     action_range: tuple[float, float]
     device: torch.device
     observation_normaliser: Any
@@ -57,7 +57,7 @@ class ActingAgent(Components):
 
     @cached_property
     def policy(self) -> Policy:
-        """What is evaluated and saved: the actor, or its average, in evaluation mode."""
+        """The policy that is evaluated and saved: the actor, or its average, in evaluation mode."""
         if getattr(self, "actor", None) is None:
             raise UserError(f"{type(self).__name__}: its constructor builds no self.actor, which is what acts")
         if self.actor_average_share and self.actor_average is None:
@@ -65,14 +65,14 @@ class ActingAgent(Components):
                 f"agent.actor_average_share={self.actor_average_share}: {type(self).__name__} gives self.actor no "
                 "optimizer of its own, after whose steps it would be averaged; leave it at 0"
             )
-        # A generator of its own, so that nothing else that draws (an environment, an evaluation) shifts the noise.
+        # A separate generator, so that other random draws (an environment's, an evaluation's) do not shift the noise.
         generator = torch.Generator(self.device).manual_seed(torch.initial_seed())
         actor = evaluation_view(self.actor) if self.actor_average is None else self.actor_average.network
         return self._policy_of(actor, generator)
 
     @property
     def newest_policy(self) -> Policy:
-        """What acts in training: the newest weights, with noise from the generator of `policy`."""
+        """The policy that acts in training: the newest weights, with noise from the generator of `policy`."""
         average = self.actor_average
         if average is None:
             return self.policy
@@ -81,7 +81,7 @@ class ActingAgent(Components):
         return average.newest
 
     def _policy_of(self, actor: Any, generator: torch.Generator) -> Policy:
-        """A policy with the critic if greedy actions need it."""
+        """Returns a policy, with the critic if greedy actions need it."""
         critic = None if actor.acts_alone else evaluation_view(self.critic)
         return Policy(actor, self.action_range, self.device, generator, critic, self.observation_normaliser)
 

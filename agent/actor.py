@@ -27,7 +27,7 @@ class DiagGaussianActor(nn.Module, Validated):
         obs_dim, action_dim: widths of observation and action.
         hidden_dim, hidden_depth: width and number of hidden layers.
         log_std_bounds: (lo, hi) of log_std.
-        log_std_limit: `tanh` gives lo + (hi - lo) / 2 * (tanh(s) + 1) of an output s; `clamp` clamps s.
+        log_std_limit: `tanh` maps a network's output s to lo + (hi - lo) / 2 * (tanh(s) + 1); `clamp` clamps s.
         tanh_mu: squash mu before sampling too; the greedy action then stays below tanh(1) = 0.76.
         init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
         network: factory of a network (agent.networks.residual); None is the plain MLP.
@@ -65,7 +65,7 @@ class GaussianMixtureActor(nn.Module, Validated):
     """Maps an observation to a SquashedMixture or, with one component, to a SquashedNormal.
 
     Args:
-        num_components: K. The others are those of DiagGaussianActor.
+        num_components: K. For the other arguments, see DiagGaussianActor.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """All imports of a new algorithm's file (docs/NEW_AGENT.md).
 
 Base classes
-    OffPolicyAgent: an actor, an update step, and all around them; SoftActorAgent: the same with critics, a soft actor
-    and a temperature; Agent: the interface alone. Validated: checks a constructor's arguments by their types.
+    OffPolicyAgent: an actor and an update step, run by the framework; SoftActorAgent: adds critics, a soft actor
+    and a temperature; Agent: only the interface. Validated: checks a constructor's arguments by their types.
 The update step
     Batch: its input; Noise: its random numbers; Metrics, HistogramInputs: its two results.
     losses: the equations; SoftUpdate: moves a target network; frozen_view, evaluation_view: a module with constant
@@ -13,10 +13,10 @@ Types of the constructor's arguments, which are the keys of the YAML
     a number, or one that follows the step; PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat, UnitInterval,
     Bounds, Betas, Depth, Init, UpdateAt, UpdateOrder: values.
 Building
-    build_network: the MLP or another network of an actor or critic. Schedules: numbers on a schedule
-    (`self.schedules`). UserError: a mistake of the user's, printed in one line.
+    build_network: makes an actor's or critic's MLP or other network. Schedules: numbers on a schedule
+    (`self.schedules`). UserError: a mistake of the user, reported in one line.
 Hooks, for layers that act around an update
-    AfterStep: after each step of their optimizer; FollowsBatches: with statistics of batches; FollowsSteps: with
+    AfterStep: acts after each optimizer step; FollowsBatches: keeps statistics of batches; FollowsSteps: follows
     schedules; Phased: changes how it computes; Draws: draws random numbers.
 """
 

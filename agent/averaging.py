@@ -1,7 +1,7 @@
 """The average of an actor's weights over its updates, evaluated and saved instead of the newest weights.
 
 Noisy gradient steps scatter the weights around a good actor, and their mean is closer to it (Polyak and Juditsky 1992;
-for networks arXiv 1803.05407). Training does not use the average: acting and updates have the newest weights.
+for networks arXiv 1803.05407). Training does not use the average: acting and updates use the newest weights.
 """
 
 import copy
@@ -17,13 +17,13 @@ from agent.toolkit.hooks import AfterStep
 class ActorAverage:
     """A copy of an actor: average <- average + share * (weights - average) after each of the actor's updates.
 
-    Until 1 / share updates, it is the plain mean of the weights after each update, so that the initial weights do not
+    In the first 1 / share updates, it is the plain mean of the weights after each update, so the initial weights do not
     dominate it. Running statistics of batch normalisation are averaged like weights. Layers that change their weights
     after a step (AfterStep: unit lengths) do the same to the average.
 
     Args:
         actor: its tensors are updated in place.
-        share: of the newest weights in the average, in (0, 1].
+        share: step size of the average, in (0, 1].
 
     Attributes:
         network: the average, a module in evaluation mode.
@@ -38,11 +38,11 @@ class ActorAverage:
         self._averaged = [(average, newest) for average, newest in pairs if newest.is_floating_point()]
         self._copied = [(copied, newest) for copied, newest in pairs if not newest.is_floating_point()]
         self._after_step = [layer for layer in self.network.modules() if isinstance(layer, AfterStep)]
-        self._num_updates = torch.zeros((), device=pairs[0][0].device)  # a tensor, which recorded updates count up
+        self._num_updates = torch.zeros((), device=pairs[0][0].device)  # a tensor: recorded updates increment it
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Called after each update of the actor, when its running statistics have been updated too."""
+        """Updates the average; called after each update of the actor and of its running statistics."""
         self._num_updates += 1
         share = self._num_updates.reciprocal().clamp_(min=self._share)
         for average, newest in self._averaged:

@@ -26,7 +26,7 @@ class Components(Agent):
 
     def __init__(self) -> None:
         self.optimizers: dict[str, Adam] = {}
-        self._optimized: dict[str, nn.Module] = {}  # by the name of the optimizer that steps the module
+        self._optimized: dict[str, nn.Module] = {}  # optimizer name -> the module that it steps
         self._collected: dict[str, torch.Tensor] | None = None  # losses in `steps_together`
 
     def add_optimizer(
@@ -37,12 +37,12 @@ class Components(Agent):
         betas: Betas = (0.9, 0.999),
         weight_decay: NonNegativeFloat = 0.0,
     ) -> None:
-        """Adds Adam for a module's parameters. `step_optimizers`, logs and checkpoints use its name."""
+        """Adds Adam for a module's parameters. `step_optimizers`, logs and checkpoints refer to it by `name`."""
         self._optimized[name] = module
         self.optimizers[name] = Adam((p for p in module.parameters() if p.requires_grad), lr, betas, weight_decay)
 
     def step_optimizers(self, **losses: torch.Tensor) -> None:
-        """Makes a gradient step of each named optimizer on its loss; all gradients are taken before any step.
+        """Steps each named optimizer on its loss; computes all gradients before any step.
 
         Only the gradients of the named modules are computed, in one backward pass: no loss may depend on the parameters
         of another loss's module.
@@ -54,7 +54,7 @@ class Components(Agent):
 
     @contextmanager
     def steps_together(self) -> Iterator[None]:
-        """In it, `step_optimizers` collects losses; one step on all follows at its end, from the values before."""
+        """A context in which `step_optimizers` only collects losses; steps on all of them together at the end."""
         self._collected = {}
         try:
             yield
@@ -87,7 +87,7 @@ class Components(Agent):
             name: value for name, value in vars(self).items() if isinstance(value, nn.Module) and not is_view(value)
         }
 
-    # The hooks (agent/toolkit/hooks.py), searched for once, when the constructor is long done.
+    # The hooks (agent/toolkit/hooks.py), searched for once, on first use, after the subclass's constructor.
 
     @cached_property
     def _after_step(self) -> dict[str, list[Any]]:
@@ -110,14 +110,14 @@ class Components(Agent):
         return _instances(Draws, vars(self).values())
 
     def rehearse_draws(self) -> None:
-        """Lets everything that draws note what the next update needs."""
+        """Calls `rehearse` on every layer that draws random numbers, so that it notes what an update needs."""
         for layer in self._drawing:
             layer.rehearse()
 
     # State.
 
     def _stateful(self) -> dict[str, Any]:
-        """Modules and all other attributes with a `load_state_dict`, by name."""
+        """Returns the modules and all other attributes with a `load_state_dict`, by name, without views."""
         stateful = {name: value for name, value in vars(self).items() if hasattr(value, "load_state_dict")}
         return {
             name: value for name, value in stateful.items() if not (isinstance(value, nn.Module) and is_view(value))
@@ -136,12 +136,12 @@ class Components(Agent):
             optimizer.load_state_dict(state["optimizers"][name])
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state, for `load_state_dict`."""
+        """Returns a copy of the state, for `load_state_dict`."""
         return copy.deepcopy(self.state_dict())
 
 
 def _instances(kind: type, values: Iterable[Any]) -> list[Any]:
-    """All instances of a class among some values and the submodules of those that are modules, each once, in order."""
+    """Returns the instances of a class among the values and their submodules, each once, in order."""
     instances: dict[int, Any] = {}
     for value in values:
         candidates = value.modules() if isinstance(value, nn.Module) else [value]

@@ -25,7 +25,7 @@ class CriticEnsemble(nn.Module, Validated):
         num_critics: N, the number of members, at most 1000.
         init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
         network: factory of a network (agent.networks.residual); None is the plain MLP.
-        head: factory of the outputs' meaning and loss (agent.networks.heads); None is ScalarHead.
+        head: factory of the head, which defines the outputs and their loss (agent.networks.heads); None is ScalarHead.
     """
 
     def __init__(
@@ -50,26 +50,26 @@ class CriticEnsemble(nn.Module, Validated):
         return obs_dim + action_dim, self.head.out_dim
 
     def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """The members' Q values, (N, B, 1)."""
+        """Returns the members' Q values, (N, B, 1)."""
         return self.head.values(self.trunk(obs, action))
 
     def outputs(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """The raw outputs, (N, B, head.out_dim), which the head turns into values, targets and losses."""
+        """Returns the raw outputs, (N, B, head.out_dim), which the head turns into values, targets and losses."""
         return self.trunk(obs, action)
 
 
 class DiscreteCriticEnsemble(CriticEnsemble):
-    """As CriticEnsemble, of discrete actions: from an observation alone to the values of all `action_dim` of them."""
+    """A CriticEnsemble for discrete actions: maps an observation to the values of all `action_dim` actions."""
 
     def _widths(self, obs_dim: int, action_dim: int) -> tuple[int, int]:
         return obs_dim, action_dim * self.head.out_dim
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        """The members' Q values, (N, B, |A|)."""
+        """Returns the members' Q values, (N, B, |A|)."""
         return self.head.values(self.trunk(obs).unflatten(-1, (-1, self.head.out_dim))).squeeze(-1)
 
     def outputs(self, obs: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        """The raw outputs, (N, B, |A| * head.out_dim)."""
+        """Returns the raw outputs, (N, B, |A| * head.out_dim)."""
         return self.trunk(obs)
 
 
@@ -77,11 +77,11 @@ DoubleQCritic = partial(CriticEnsemble, num_critics=2)
 
 
 class RandomSubset(Draws):
-    """The outputs of a random subset of an ensemble, drawn anew before each update (REDQ, arXiv 2101.05982).
+    """Computes the outputs of a random subset of an ensemble, redrawn before each update (REDQ, arXiv 2101.05982).
 
     Args:
         critic: the ensemble.
-        count: members in the subset.
+        count: number of members in the subset.
 
     Raises:
         UserError: if the ensemble has fewer members.
@@ -98,14 +98,14 @@ class RandomSubset(Draws):
         self._members = torch.arange(count, device=self._chances.device)
 
     def rehearse(self) -> None:
-        """Nothing to note: every update needs one subset."""
+        """Does nothing: every update needs exactly one subset."""
 
     def draw(self, generator: torch.Generator) -> None:
         # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
         self._members.copy_(self._chances.uniform_(generator=generator).topk(self._count).indices)
 
     def __call__(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
-        """The outputs of the subset, (count, B, …)."""
+        """Returns the subset's outputs, (count, B, …)."""
         tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())
         subset = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
         return functional_call(self._trunk, subset, (obs if self._inputs is None else self._inputs(obs), *action))

@@ -31,16 +31,16 @@ from agent.api import (
 class CrossQAgent(SoftActorAgent):
     """Critics on joined batches, a squashed Gaussian actor and a temperature; with or without target critics.
 
-    The critics' loss runs the critics in training mode, and the actor's loss the actor. The actions at o', and the
+    The critics' loss uses the critics in training mode, and the actor's loss the actor. The actions at o', and the
     values that the actor maximises, come from networks in evaluation mode, with their running statistics.
 
     Args:
-        actor_batch: the observations that normalise the actor's batch: `obs`, or `both` ends of the transitions. The
-            actor's loss is taken at `obs` alone.
-        critic_tau: step size of the target critics towards the critics, per target update; None is no targets.
+        actor_batch: the observations in the actor's batch, and so in its normalisation: `obs`, or `both` ends of the
+            transitions. The actor's loss uses `obs` only.
+        critic_tau: step size of the target critics towards the critics, per target update; None: no targets.
         critic_target_update_frequency: updates between two target updates.
-        actor_statistics: the updates in which the actor's running statistics move: those of the actor (`own_updates`),
-            or `all_updates`, which costs a forward pass in the others.
+        actor_statistics: the updates in which the actor's running statistics move: those that step it (`own_updates`),
+            or `all_updates`, which costs an extra forward pass in the other updates.
         update_order: see SoftActorAgent.update_in_order.
         soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 
@@ -77,7 +77,7 @@ class CrossQAgent(SoftActorAgent):
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets, if there are
         any."""
         joint_obs = torch.cat([batch.obs, batch.next_obs])  # (2B, obs_dim)
-        next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's may be left out
+        next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
             self.update_order,
             partial(self._update_critic, batch, joint_obs, next_noise),
@@ -90,7 +90,7 @@ class CrossQAgent(SoftActorAgent):
         return metrics, outputs
 
     def _actor_obs(self, batch: Batch, joint_obs: torch.Tensor) -> torch.Tensor:
-        """The actor's batch, (B, obs_dim), or (2B, obs_dim) with the rows of obs first."""
+        """Returns the actor's batch, (B, obs_dim), or (2B, obs_dim) with the rows of obs first."""
         if self.actor_sees_both:
             return self.observations.first_view(joint_obs, ends=2)
         return self.observations.first_view(batch.obs)

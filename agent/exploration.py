@@ -19,10 +19,10 @@ class HeldNoise(Validated):
     deviation of the action still follow the observation in every step.
 
     Args:
-        device: of the noise.
-        exponent: of the distribution; a larger one gives shorter times.
-        max_steps: the longest time.
-        through_episodes: whether noise is held through an episode's end, as FlashSAC's is.
+        device: holds the noise.
+        exponent: exponent of the distribution; a larger one holds noise for fewer steps.
+        max_steps: maximum number of steps that noise is held for.
+        through_episodes: whether noise is held across the end of an episode, as in FlashSAC.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class HeldNoise(Validated):
         self._device, self._through_episodes = device, through_episodes
         weights = np.arange(1.0, max_steps + 1) ** -exponent
         self._cdf = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …, without the last, 1
-        # Seeded differently from the policy's generator: otherwise times and noise came from the same numbers.
+        # Seeded differently from the policy's generator, so that times and noise come from different random numbers.
         seed = int(np.random.SeedSequence([torch.initial_seed(), 1]).generate_state(1)[0])
         self._generator = torch.Generator().manual_seed(seed)
         self._steps_left = np.zeros(0, int)  # (num_envs,)
         self._noise = torch.zeros(0, device=device)  # (num_envs, noise_dim)
 
     def __call__(self, draw: Callable[[int], torch.Tensor], num_envs: int) -> torch.Tensor:
-        """Returns the noise of this step, (num_envs, noise_dim); a new number of environments starts afresh.
+        """Returns this step's noise, (num_envs, noise_dim); redraws all of it if the number of environments changes.
 
         Args:
             draw: draws standard normal noise (rows, noise_dim) for a number of rows.
-            num_envs: environments that act, in an order that stays the same.
+            num_envs: number of environments that act, always in the same order.
         """
         if len(self._steps_left) != num_envs:
             self._steps_left = np.zeros(num_envs, int)
@@ -63,7 +63,7 @@ class HeldNoise(Validated):
         return self._noise
 
     def release(self, ended: np.ndarray) -> None:
-        """Draws new noise in the next step where an episode has ended; `ended` is a mask (num_envs,)."""
+        """Makes the next step draw new noise where an episode has ended; `ended` is a mask (num_envs,)."""
         if not self._through_episodes and len(self._steps_left) == len(ended):
             self._steps_left[ended] = 0
 

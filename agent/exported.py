@@ -19,11 +19,11 @@ from settings.obs_spec import ObsSpec
 
 INPUT, OUTPUT = "obs", "action"
 INPUTS_OF_MIXED = ("image", "vector")
-Inputs = dict[str, np.ndarray]  # observations by the name of the graph's input
+Inputs = dict[str, np.ndarray]  # the graph's inputs: name -> observations
 
 
 def inputs_of(spec: ObsSpec, obs: np.ndarray) -> Inputs:
-    """The graph's inputs from observations (B, *shape): what the actor sees, images and vectors apart."""
+    """Returns the graph's inputs for observations (B, *shape): the actor's part, with images and vectors separated."""
     seen = spec.of_actor(obs)
     if not spec.is_mixed:
         return {INPUT: seen}
@@ -37,7 +37,7 @@ class Greedy(nn.Module):
     It includes the observation normaliser and the critic, if the policy has them. Images and vectors are two inputs.
 
     Args:
-        policy: acts in [-1, 1], or by integers from 0.
+        policy: its actions are in [-1, 1], or integers from 0.
         own_actions: the map to the environment's actions (see dmc2gym.wrappers.OwnActions).
     """
 
@@ -53,7 +53,7 @@ class Greedy(nn.Module):
         self._policy = policy
 
     def forward(self, obs: torch.Tensor, vector: torch.Tensor | None = None) -> torch.Tensor:
-        """(B, obs_dim), or images and (B, numbers beside them), -> (B, *action_shape), float32 or, of discrete actions,
+        """Maps (B, obs_dim), or images and vectors (B, …), to (B, *action_shape), float32 or, for discrete actions,
         int64."""
         actor = self._policy.actor
         if getattr(actor, "numbers", None) is not None and obs.dim() > 2:

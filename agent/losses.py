@@ -86,8 +86,8 @@ def actor_loss(log_prob: torch.Tensor, q: torch.Tensor, alpha: torch.Tensor) -> 
     """mean_B (alpha log pi(a|o) - Q(o, a)), a ~ pi(o) reparameterised, alpha constant.  [L] (7), [V] (12)
 
     Args:
-        log_prob, q: (B, 1), of the same sampled actions; q is reduced over critics, plus log p(a) if the prior is not
-            uniform.
+        log_prob, q: (B, 1), for the same sampled actions; q is reduced over critics and, if the prior is not uniform,
+            includes log p(a).
     """
     return (alpha * log_prob - q).mean()
 
@@ -101,7 +101,7 @@ def likelihood_ratio_loss(
 ) -> torch.Tensor:
     """mean_B log pi(u|o) stop(alpha log pi(u|o) - Q(o, a) + V(o) - log p(a)), a = tanh u, u ~ pi(o) constant.  [V] (11)
 
-    Its gradient is that of the expected KL divergence for any policy with a density, mixtures too; V is a baseline.
+    Its gradient equals that of the expected KL divergence for any policy with a density, mixtures too; V is a baseline.
     """
     return (log_prob * (alpha * log_prob - q + value - log_prior).detach()).mean()
 
@@ -112,7 +112,7 @@ def output_regulariser(mu: torch.Tensor, log_std: torch.Tensor, weight: float) -
 
 
 def temperature_loss(multiplier: torch.Tensor, entropy: torch.Tensor, target_entropy: float) -> torch.Tensor:
-    """m (mean_B -log pi(a|o) - H), gradient in m alone: it grows while the entropy is below H.  [L] (18)
+    """m (mean_B -log pi(a|o) - H), with a gradient in m only: a step raises m while the entropy is below H.  [L] (18)
 
     Args:
         multiplier: m, alpha or its logarithm (see agent.temperature), scalar.
@@ -122,7 +122,7 @@ def temperature_loss(multiplier: torch.Tensor, entropy: torch.Tensor, target_ent
 
 
 def log_normal_prior(action: torch.Tensor) -> torch.Tensor:
-    """log p(a) of a unit normal, (B, |A|) -> (B, 1)."""
+    """Returns log p(a) of a standard normal, (B, |A|) -> (B, 1)."""
     return (-0.5 * action.square() - 0.5 * math.log(2 * math.pi)).sum(-1, keepdim=True)
 
 
@@ -141,7 +141,7 @@ def quantile_huber(
 ) -> torch.Tensor:
     """mean_i,B,k,m |tau_k - 1[delta < 0]| huber(delta), delta = target_m - quantile_ik, tau_k = (k + 1/2) / K.
 
-    [T] (11), (12); the Huber loss is linear beyond 1. The mean over the critics i is that of the paper's code.
+    [T] (11), (12); the Huber loss is linear beyond 1. The mean over the critics i follows the paper's code.
 
     Args:
         quantiles: (N, B, K).
@@ -165,7 +165,7 @@ def quantile_huber(
 def project_to_bins(probabilities: torch.Tensor, returns: torch.Tensor, bounds: tuple[float, float]) -> torch.Tensor:
     """Projects a distribution onto evenly spaced bins: each point's mass goes to its two neighbours, linearly.
 
-    The total mass is kept, and the mean if all points lie within the bounds; points beyond go to the outermost bin.
+    This preserves the total mass and, if all points are within the bounds, the mean; points beyond go to the end bins.
     (arXiv 1707.06887, (7))
 
     Args:

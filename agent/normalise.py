@@ -1,7 +1,7 @@
 """Running normalisation of observations and rewards. Observations are scaled by mean and standard deviation, rewards by
 the spread of returns.
 
-Both see every training transition before an update can draw it, and none of an evaluation. Their scales are tensors
+Both see each training transition before an update can draw it, but no evaluation transitions. Their scales are tensors
 that change in place, so a captured CUDA graph reads the newest ones.
 """
 
@@ -45,7 +45,7 @@ class ObservationNormaliser(nn.Module, Validated):
         self.register_buffer("scale", torch.ones(obs_dim))
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """(..., obs_dim) -> (..., obs_dim), float32; also of the first numbers alone, which the actor's group is."""
+        """Normalises (..., obs_dim), float32, or only the first elements of it, as in the actor's observation group."""
         width = obs.shape[-1]
         if width < len(self.shift):
             return (obs - self.shift[:width]).mul_(self.scale[:width])
@@ -68,7 +68,7 @@ class ObservationNormaliser(nn.Module, Validated):
         self.scale.copy_(torch.rsqrt(self.variance + EPSILON))
 
     def get_extra_state(self) -> int:
-        """The count, saved with the buffers."""
+        """Returns the count, which is saved with the buffers."""
         return self.count
 
     def set_extra_state(self, state: int) -> None:
@@ -78,14 +78,14 @@ class ObservationNormaliser(nn.Module, Validated):
 class RewardNormaliser(Validated):
     """Divides rewards by the standard deviation of the discounted return G, or by max |G| / bound if that is larger.
 
-    So |G| stays within `bound`, the support of a categorical critic (arXiv 2604.04539); without a bound the standard
-    deviation alone counts (arXiv 2509.25174). Each environment's return runs forward, G <- r + gamma (1 - ended) G. As
-    in both papers' code, that takes the last step of an episode out of its return: G is the last reward alone, and the
-    next episode's return goes on from there. Nothing is divided until a reward differs from 0.
+    So |G| stays within `bound`, the support of a categorical critic (arXiv 2604.04539); without a bound, only the
+    standard deviation is used (arXiv 2509.25174). Each environment's return runs forward, G <- r + gamma (1 - ended) G.
+    As in both papers' code, the last step of an episode is not added to its return: G becomes the last reward alone,
+    and the next episode's return continues from it. Rewards stay unchanged until one of them differs from 0.
 
     Args:
         device: of the batches.
-        bound: on |G| after normalising; None is none.
+        bound: upper bound of |G| after normalising; None: unbounded.
     """
 
     def __init__(self, device: torch.device, bound: PositiveFloat | None = 5.0):

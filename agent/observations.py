@@ -1,6 +1,6 @@
 """Observations as networks take them: vectors, or images with an encoder and augmented views, alone or with vectors.
 
-An algorithm calls the same methods for all; for vectors they return their arguments.
+An algorithm calls the same methods for every kind of observation; for vectors, most return their arguments.
 """
 
 from functools import partial
@@ -32,10 +32,10 @@ class Vectors:
         """Turns the factory of a network for vectors into one for these observations.
 
         Args:
-            of_actor: whether the network sees what the actor does; otherwise what critics do.
+            of_actor: whether the network sees the actor's observation group; otherwise it sees the critics'.
 
         Returns:
-            The factory, and the shapes that it is called with.
+            The factory, and the shapes to call it with.
         """
         start, stop = self.spec.seen(of_actor)
         if self.spec.groups:
@@ -43,18 +43,18 @@ class Vectors:
         return network, {"obs_dim": stop - start}
 
     def share(self, network: Any, learns_encoder: bool) -> None:
-        """Lets a network that was built in this way share the convolutions of its agent."""
+        """Makes a network that was built by such a factory share its agent's convolutions."""
 
     def views(self, batch: Batch, noise: Noise) -> Batch:
-        """The batch with num_views * B rows: the augmented views of each transition."""
+        """Returns the batch with num_views * B rows: the augmented views of each transition."""
         return batch
 
     def features(self, obs: torch.Tensor) -> torch.Tensor:
-        """Detached features that networks take in place of observations, so that convolutions run once."""
+        """Returns detached features, which networks accept instead of observations, so that convolutions run once."""
         return obs
 
     def first_view(self, obs: torch.Tensor, ends: int = 1) -> torch.Tensor:
-        """`features` of the first view of each observation, (ends * B, ...).
+        """Returns the `features` of the first view of each observation, (ends * B, ...).
 
         Args:
             ends: 1 for obs or next_obs alone, 2 for both, concatenated.
@@ -66,7 +66,7 @@ class Vectors:
         return target
 
     def shown(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Histogram inputs from the observations (num_views * B, ...) of an update."""
+        """Returns histogram inputs from an update's observations (num_views * B, ...)."""
         return {}
 
 
@@ -75,9 +75,9 @@ class Images(Vectors):
 
     Args:
         encoder: factory of the encoders (agent.networks.encoder).
-        augmentation: factory of the augmentation (agent.augmentation); None is one view, the image itself.
-        spec: of the observations.
-        device: of the networks.
+        augmentation: factory of the augmentation (agent.augmentation); None: the image itself is the only view.
+        spec: describes the observations.
+        device: holds the networks.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Images(Vectors):
         return mean.repeat(self.num_views, 1)
 
     def shown(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """`images`, (SHOWN, num_views, C, H, W), uint8."""
+        """Returns `images`, (SHOWN, num_views, C, H, W), uint8."""
         obs = self.spec.unpack(obs, torch.float32)[0] if self.spec.is_mixed else obs
         return {"images": obs.unflatten(0, (self.num_views, -1))[:, :SHOWN].transpose(0, 1)}
 

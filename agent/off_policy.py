@@ -31,28 +31,28 @@ Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
 class OffPolicyAgent(ActingAgent):
-    """An agent with an actor and an update step on batches; docs/NEW_AGENT.md is the page for authors.
+    """An agent with an actor and an update step on batches; docs/NEW_AGENT.md explains how to write one.
 
     The constructor of a subclass builds `self.actor` and its other networks (`build`), and adds an optimizer for each
-    module that learns (`add_optimizer`). An update is `update`, which draws a batch and `draw_noise` on the host, and
-    `compute_update` on the device, which calls the author's `update_step`.
+    module that learns (`add_optimizer`). `update` draws a batch and its noise (`draw_noise`), then runs
+    `compute_update` on the device, which calls the subclass's `update_step`.
 
     Args:
         obs_dim, action_dim: widths of observation and action.
         action_range: (low, high) that actions are clamped to.
-        device: of networks and batches.
-        obs_shape: (C, H, W) where observations are images, uint8, or have some; None where they are vectors.
-        vector_dim: numbers beside the images.
-        obs_groups: which numbers actor and critics see (see ObsSpec.groups); None is all.
+        device: holds the networks and batches.
+        obs_shape: (C, H, W) if observations are, or contain, images, uint8; None if they are vectors.
+        vector_dim: number of vector elements beside the images.
+        obs_groups: which observation elements actor and critics see (see ObsSpec.groups); None: all.
         discount: gamma.
-        reward_scale: factor on the rewards that the losses see.
+        reward_scale: multiplies the rewards in the losses.
         batch_size: B, transitions per update.
-        observation_normaliser, reward_normaliser: factories of normalisers (agent.normalise); None is none.
-        exploration: factory of the noise of training's actions (agent.exploration); None draws it anew in each step.
-        actor_weight_decay, critic_weight_decay: AdamW's.
-        actor_average_share: share of the newest weights in the average of the actor that is evaluated and saved
+        observation_normaliser, reward_normaliser: factories of normalisers (agent.normalise); None: no normaliser.
+        exploration: factory of the exploration noise (agent.exploration); None draws new noise in every step.
+        actor_weight_decay, critic_weight_decay: weight decay, as in AdamW.
+        actor_average_share: step size of the moving average of the actor's weights, which is evaluated and saved
             (agent.averaging); 0 evaluates and saves the newest weights.
-        encoder, augmentation: factories for images (agent.observations); None is none.
+        encoder, augmentation: factories for images (agent.observations); None: not used.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class OffPolicyAgent(ActingAgent):
 
     @abstractmethod
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Computes losses and steps optimizers, from given tensors alone.
+        """Computes losses and steps optimizers, using only the given tensors.
 
-        Python runs in the first updates only, until the operations are recorded or captured (agent/execution). So
-        whatever changes with time is a tensor, is on a schedule (`self.schedules`) or asks `self.due`. The first update
-        checks this as far as it can. With `execution=eager` every line runs every time, for a breakpoint or a print.
+        Its Python code runs only in the first updates, until the operations are recorded or captured (agent/execution).
+        So anything that changes over time must be a tensor, be on a schedule (`self.schedules`) or depend on
+        `self.due`; the first update checks most of this. With `execution=eager`, for debugging, every line always runs.
 
         Args:
             batch: normalised and scaled (see replay_buffer.Batch and WeightedBatch).
@@ -122,8 +122,8 @@ class OffPolicyAgent(ActingAgent):
 
         Args:
             takes_action: whether the factory is called with `action_dim`.
-            learns_encoder: whether this network's loss trains the convolutions, which are constants in the others. Such
-                a network, and one without actions, sees the critic's group of the observations; others the actor's.
+            learns_encoder: whether this network's loss trains the convolutions, which other networks keep constant.
+                If so, or without `takes_action`, it sees the critics' observation group; otherwise the actor's.
         """
         is_actor = takes_action and not learns_encoder
         factory, shapes = self.observations.factory(factory, is_actor)
@@ -138,7 +138,7 @@ class OffPolicyAgent(ActingAgent):
         return network
 
     def due(self, frequency: int, at: UpdateAt = "first") -> bool:
-        """Whether something that happens in the first, or the last, of every `frequency` updates is due in this one."""
+        """Returns whether this update is the first, or with `at="last"` the last, of every `frequency` updates."""
         key = frequency, at
         if self.rehearsing or key not in self.pattern:
             self.pattern[key] = self.rehearsing or self._is_due(*key)
@@ -148,7 +148,7 @@ class OffPolicyAgent(ActingAgent):
         return (self._num_updates + (at == "last")) % frequency == 0
 
     def step_critic(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
-        """Makes a step of the optimizer "critic" on `critic_loss`; returns the loss, Q values and priorities."""
+        """Steps the optimizer "critic" on `critic_loss`; returns the loss, Q values and priorities."""
         loss = self.critic_loss(outputs, target, batch.weight)
         self.step_optimizers(critic=loss)
         q = self.critic.head.values(outputs.detach())
@@ -157,13 +157,13 @@ class OffPolicyAgent(ActingAgent):
     def critic_loss(
         self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """The loss of the critic's head, with row weights (B,); views of images are summed, with mean targets."""
+        """Returns the critic head's loss, with row weights (B,), summed over image views with their mean target."""
         weights = () if weight is None else (weight,)
         loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target), *weights)
         return loss if self.observations.num_views == 1 else self.observations.num_views * loss
 
     def priorities(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> HistogramInputs:
-        """The TD error of each row, for a replay buffer that draws by priority; {} for one that draws uniformly."""
+        """Returns each row's TD error for a prioritised replay buffer; {} for a uniform one."""
         if not isinstance(batch.index, torch.Tensor):
             return {}
         error = self.critic.head.td_error(outputs.detach(), self.observations.mean_of_views(target))
@@ -192,7 +192,7 @@ class OffPolicyAgent(ActingAgent):
         truncated: np.ndarray,
     ) -> None:
         done = terminated | truncated
-        if self.observation_normaliser is not None:  # each observation counts as often as it lies in the replay buffer
+        if self.observation_normaliser is not None:  # counts an observation once per copy in the replay buffer
             join: Any = torch.cat if isinstance(obs, torch.Tensor) else np.concatenate
             self.observation_normaliser.observe(join([obs, next_obs]))
         if self.reward_normaliser is not None:
@@ -208,7 +208,7 @@ class OffPolicyAgent(ActingAgent):
     # An update.
 
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
-        # Schedules and phases are Python's: they are set before the update, which may run without Python.
+        # Schedules and phases are computed in Python, so set them before the update, which may run without Python.
         for follower in self._step_followers:
             follower.set_step(step)
         self.phase = tuple(layer.enter_phase() for layer in self._phased)
@@ -224,7 +224,7 @@ class OffPolicyAgent(ActingAgent):
         self._set_num_updates(self._num_updates + 1)
 
     def draw_noise(self, batch: Batch) -> DrawnNoise:
-        """Draws the random numbers of the update on this batch, on the host; the first update is rehearsed before."""
+        """Draws an update's random numbers, on the host; rehearses the update first if its batch size is new."""
         if self._rehearsal is None or self._rehearsal.batch_size != self.batch_size:
             self._rehearsal = rehearse(self, batch)
         for layer in self._drawing:
@@ -238,10 +238,10 @@ class OffPolicyAgent(ActingAgent):
         return self._rehearsal is not None
 
     def compute_update(self, batch: Batch, noise: Noise) -> Result:
-        """Everything that an update does on the device: prepares the batch and runs `update_step`."""
+        """Runs the device's part of an update: prepares the batch and calls `update_step`."""
         prepared = self._prepare(batch, noise)
         step = self.update_step if self.rehearsing or self.compiled_step is None else self.compiled_step
-        # No cache of casts: one that was filled while a graph was captured would be read after its memory was reused.
+        # No cache of casts: entries cached during a graph's capture would be read after their memory was reused.
         dtype = self.autocast_dtype
         self._inside_update = True
         try:
@@ -253,7 +253,7 @@ class OffPolicyAgent(ActingAgent):
         return metrics, {**outputs, **self.observations.shown(prepared.obs)}
 
     def _prepare(self, batch: Batch, noise: Noise) -> Batch:
-        """The batch as the losses see it: views of images, normalised observations, scaled rewards."""
+        """Returns the batch that the losses use: views of images, normalised observations, scaled rewards."""
         batch = self.observations.views(batch, noise)
         if self.observation_normaliser is not None:
             obs, next_obs = self.observation_normaliser(batch.obs), self.observation_normaliser(batch.next_obs)
@@ -288,6 +288,6 @@ class OffPolicyAgent(ActingAgent):
 
 
 def takes_tensors(agent: Any) -> bool:
-    """Whether `act` and `observe` are this project's, which take tensors on the agent's device as well as arrays."""
+    """Returns whether `act` and `observe` are OffPolicyAgent's, which take tensors on the device as well as arrays."""
     methods = getattr(type(agent), "act", None), getattr(type(agent), "observe", None)
     return methods == (OffPolicyAgent.act, OffPolicyAgent.observe)

@@ -19,10 +19,10 @@ class Policy:
     Args:
         actor: maps observations (B, obs_dim), or images (B, C, H, W), to a distribution.
         action_range: (low, high) that actions are clamped to.
-        device: of the networks.
-        generator: of the noise of samples.
+        device: holds the networks.
+        generator: draws the noise of samples.
         critic: its first member rates a mixture's components; None if the actor needs none.
-        normaliser: applied to observations first (agent.normalise); None is none.
+        normaliser: applied to observations first (agent.normalise); None: not used.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Policy:
         self.generator = generator
         self.choose: Callable[[Tensors], Tensors] = self.actions  # or `actions`, traced
         self.training = False
-        self._pinned = torch.empty(0)  # pinned memory that observations are sent to a GPU from
+        self._pinned = torch.empty(0)  # pinned memory from which observations are sent to a GPU
 
     def train(self, training: bool = True) -> None:
         """Does nothing: a policy is always in evaluation mode."""
@@ -54,14 +54,14 @@ class Policy:
         return {name: network for name, network in named.items() if network is not None}
 
     def weights(self) -> dict[str, Any]:
-        """A copy of the networks' states, by name."""
+        """Returns a copy of the networks' states, by name."""
         return {name: copy.deepcopy(network.state_dict()) for name, network in self.networks.items()}
 
     def with_weights(self, weights: dict[str, Any]) -> "Policy":
-        """A copy of this policy with other weights, as `weights` returned them.
+        """Returns a copy of this policy with other weights, as returned by `weights`.
 
         Raises:
-            RuntimeError, KeyError: if they are those of other networks.
+            RuntimeError, KeyError: if the weights belong to different networks.
         """
         networks = copy.deepcopy(self.networks)
         for name, network in networks.items():
@@ -71,7 +71,7 @@ class Policy:
 
     @contextmanager
     def sampling(self, seed: int) -> Iterator[None]:
-        """A context in which noise comes from a stream of its own; afterwards the policy's stream goes on as before."""
+        """A context in which noise comes from a separate stream; afterwards the policy's own stream continues."""
         original, self.generator = self.generator, torch.Generator(self.device).manual_seed(seed)
         try:
             yield
@@ -89,8 +89,8 @@ class Policy:
         Discrete actions are integers from 0, (1,) or (B, 1), int64.
 
         Args:
-            obs: images, uint8, have three dimensions, or four. From a tensor, actions are one on the policy's device.
-            held: holds the noise of samples for several steps; None draws it anew in each.
+            obs: images are uint8, (C, H, W) or (B, C, H, W). For a tensor, returns a tensor on the policy's device.
+            held: holds the noise of samples for several steps; None draws new noise in every step.
         """
         is_batch = obs.ndim in (2, 4)
         is_bytes = obs.ndim > 2 or obs.dtype == np.uint8  # images, alone or with vectors
@@ -114,14 +114,14 @@ class Policy:
 
     @torch.no_grad()
     def log_probs(self, obs: np.ndarray) -> np.ndarray:
-        """log pi(a|o) of every discrete action, (B, |A|)."""
+        """Returns log pi(a|o) of every discrete action, (B, |A|)."""
         return self.actor(self._normalised(self._to_device(torch.from_numpy(obs)))).log_probs.cpu().numpy()
 
     def _normalised(self, obs: torch.Tensor) -> torch.Tensor:
         return obs if self.normaliser is None else self.normaliser(obs)
 
     def trace(self) -> None:
-        """From now on, `act` runs a traced program of `actions`, one per batch size, with the same bytes."""
+        """Makes `act` run a traced program of `actions`, one per batch size, with bit-identical results."""
         self.choose = TracedByShape(self.actions)
 
     def _to_device(self, obs: torch.Tensor) -> torch.Tensor:
@@ -139,11 +139,11 @@ class Policy:
         saved = state["generator"].cpu()
         if saved.shape == self.generator.get_state().shape:
             self.generator.set_state(saved)
-        else:  # saved on another kind of device, whose stream cannot continue on this one: seed a new stream by it
+        else:  # saved on another kind of device, whose stream cannot continue here: seed a new stream from its state
             self.generator.manual_seed(int(np.random.SeedSequence(saved.tolist()).generate_state(1)[0]))
 
     def _q1(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        """The first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""
+        """Returns the first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""
         assert self.critic is not None
         num_actions = actions.shape[1]
         repeated = obs.unsqueeze(1).expand(-1, num_actions, -1).reshape(-1, obs.shape[1])
@@ -160,7 +160,7 @@ class UniformPolicy:
         self._rng = np.random.default_rng(seed)
 
     def act(self, obs: np.ndarray, sample: bool = True) -> np.ndarray:
-        """Actions as Policy.act gives them: (|A|,) for (obs_dim,) or (C, H, W), (B, |A|) for a batch of them."""
+        """Returns actions in Policy.act's shapes: (|A|,) for (obs_dim,) or (C, H, W), (B, |A|) for a batch."""
         batch = obs.shape[:1] if obs.ndim in (2, 4) else ()
         if self._discrete:
             return self._rng.integers(self._action_dim, size=(*batch, 1))

@@ -23,7 +23,7 @@ Recipe = dict[str, Any]  # {"target": dotted name of a network's class, "kwargs"
 
 
 def recipe(factory: Any, **shapes: Any) -> Recipe:
-    """How to rebuild what a factory builds: the name of its class, and its arguments, factories as recipes."""
+    """Returns how to rebuild a factory's network: its class's name and its arguments, with factories as recipes."""
     kwargs: dict[str, Any] = {}
     while isinstance(factory, partial):
         factory, kwargs = factory.func, {**factory.keywords, **kwargs}
@@ -101,7 +101,7 @@ def _require_manifest_digest(path: Path) -> None:
         content = read_json(manifest)
         if "manifest" not in content:
             return  # a manifest of something else
-        # The best policy's manifest has that of the policy before, too (run/saving/best.py).
+        # The best policy's manifest also holds the manifest of the previous best policy (run/saving/best.py).
         versions = [content["manifest"], content["manifest"].get("before") or {"parts": {}}]
         expected = [version["parts"].get(path.stem) for version in versions]
         digest = checksum(path, inside=0)
@@ -112,7 +112,7 @@ def _require_manifest_digest(path: Path) -> None:
 
 
 def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
-    """Builds a network with its weights; first without memory, since forged arguments may ask for any amount."""
+    """Builds a network with its weights; first on "meta", as forged arguments may ask for any amount of memory."""
     make, weights = _factory(part, path), part["weights"]
     if any(depth > len(weights) for depth in _depths(part)):  # even without memory, each layer takes time
         raise ValueError("more layers than there are weights")
@@ -132,7 +132,7 @@ def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
 
 
 def _depths(part: Recipe) -> Iterator[int]:
-    """All `hidden_depth` of a recipe and the recipes in it."""
+    """Yields every `hidden_depth` in a recipe and in its nested recipes."""
     for name, value in part["kwargs"].items():
         if name == "hidden_depth":
             yield value
@@ -149,14 +149,14 @@ def _bytes(value: Any) -> int:
 
 
 def _factory(network_recipe: Recipe, path: str | Path) -> partial[nn.Module]:
-    """The factory that `recipe` describes; recipes in it become factories, too."""
+    """Returns the factory that a recipe describes; nested recipes become factories too."""
     kwargs = network_recipe["kwargs"].items()
     kwargs = {name: _factory(value, path) if isinstance(value, dict) else value for name, value in kwargs}
     return partial(_network_class(network_recipe["target"], path), **kwargs)
 
 
 def _network_class(target: str, path: str | Path) -> type[nn.Module]:
-    """The network class of this name, if a file of the agent package defines it; nothing else is imported or called."""
+    """Returns the network class of this name if a file of the agent package defines it; imports nothing else."""
     module, _, name = target.rpartition(".")
     package, *names = module.split(".")
     network_class = None

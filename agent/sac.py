@@ -25,7 +25,7 @@ class SACAgent(SlowTargetsAgent):
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
         """See SlowTargetsAgent.update_networks."""
-        next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's may be left out
+        next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         return self.update_networks(
             partial(self._update_critic, batch, next_noise), partial(self._update_actor, batch, noise)
         )

@@ -11,18 +11,18 @@ from agent.slow_targets import SlowTargetsAgent
 
 
 class SACDiscreteAgent(SlowTargetsAgent):
-    """Critics that give a value for each action, and an actor that gives a probability for each.
+    """Critics that return a value for each action, and an actor that returns a probability for each.
 
     Expectations over actions are sums, so that an update needs no noise, and the temperature follows the exact entropy.
 
     Args:
         action_dim: the number of actions.
-        target_entropy: as in SoftActorAgent; `auto` is a share of the largest, `target_entropy_share` * log |A|.
+        target_entropy: as in SoftActorAgent; `auto` is `target_entropy_share` * log |A|, a share of the maximum.
         target_entropy_share: 0.98 in the paper.
         slow_targets: arguments of agent.slow_targets.SlowTargetsAgent. `target_entropy_per_dim` has no effect.
 
     Raises:
-        UserError: for a head whose targets have no mean over actions, and for held noise.
+        UserError: for a head whose targets cannot be averaged over actions, and for held noise.
     """
 
     discrete_actions = True

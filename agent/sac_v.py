@@ -40,7 +40,7 @@ class SACVAgent(SoftActorAgent):
 
     Args:
         value: factory of the value network, called with `obs_dim`.
-        value_lr, value_betas: of its optimizer, which has the critics' weight decay.
+        value_lr, value_betas: for the value network's optimizer, which uses the critics' weight decay.
         critic_tau: step size of the slow copy towards the value network, per target update.
         critic_target_update_frequency: updates between two target updates.
         squared_error_weight: factor on the Q and V losses; the original has 1/2.
@@ -50,8 +50,8 @@ class SACVAgent(SoftActorAgent):
         soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 
     Raises:
-        UserError: for a reparameterised mixture, whose choice of a component has no gradient; for critics with another
-            head than values; for batch normalisation.
+        UserError: for a reparameterised mixture, whose choice of a component has no gradient; for critics whose head is
+            not a ScalarHead; for batch normalisation.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class SACVAgent(SoftActorAgent):
         return metrics, {"q": q.detach(), "mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
 
     def _sample(self, obs: torch.Tensor, noise: Noise) -> tuple[Any, torch.Tensor, torch.Tensor]:
-        """A distribution, an action (B, |A|) and its log-density (B, 1), with the graph of the policy gradient."""
+        """Returns a distribution, an action (B, |A|) and its log-density (B, 1), with the policy gradient's graph."""
         dist, numbers = self.actor(obs), noise.normal(len(obs), self.actor.noise_dim)
         if self.policy_gradient == "reparameterised":
             return dist, *dist.rsample_with_log_prob(numbers)

@@ -9,7 +9,7 @@ from settings.validated import Validated
 
 
 class Linear(Validated):
-    """From `start` to `final` in a straight line over `steps` steps, and `final` from then on."""
+    """Changes linearly from `start` to `final` over `steps` steps, then stays at `final`."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
         self.start, self.final, self.steps = start, final, steps
@@ -19,7 +19,7 @@ class Linear(Validated):
 
 
 class Cosine(Validated):
-    """From `start` to `final` along half a cosine over `steps` steps, and `final` from then on."""
+    """Changes from `start` to `final` along half a cosine over `steps` steps, then stays at `final`."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
         self.start, self.final, self.steps = start, final, steps
@@ -40,7 +40,7 @@ class Exponential(Validated):
 
 
 class Piecewise(Validated):
-    """Straight lines through (step, value) points in the order of their steps; constant before and after them."""
+    """Interpolates linearly between (step, value) points, sorted by step; constant before and after them."""
 
     def __init__(self, points: Points):
         self.points = sorted((step, value) for step, value in points)
@@ -55,7 +55,7 @@ class Piecewise(Validated):
 
 
 class Schedules(FollowsSteps):
-    """The numbers of an agent that may be on a schedule, read as attributes.
+    """Holds the numbers of an agent that may follow a schedule; they are read as attributes.
 
     >>> schedules = Schedules(discount=0.99, reward_scale=Linear(1.0, 10.0, steps=1000))
     >>> schedules.set_step(500)

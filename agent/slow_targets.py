@@ -19,7 +19,7 @@ class SlowTargetsAgent(SoftActorAgent):
     Args:
         critic_tau: step size of the target critics towards the critics, per target update.
         critic_target_update_frequency: updates between two target updates.
-        num_target_critics: target critics per target, drawn anew for every update; None is all.
+        num_target_critics: number of target critics per target, redrawn for every update; None: all.
         update_order: see SoftActorAgent.update_in_order.
         soft_actor: arguments of agent.soft_actor.SoftActorAgent.
 

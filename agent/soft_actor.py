@@ -23,7 +23,7 @@ Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.firs
 class SoftActorAgent(OffPolicyAgent):
     """The networks, optimizers and actor update of a soft actor-critic; a subclass computes the critics' targets.
 
-    Arguments of type Schedule may be on a schedule of the environment step (agent.schedule). The defaults are those of
+    Arguments of type Schedule may be on a schedule of the environment step (agent.schedule). The defaults match
     config/agent/sac.yaml, for use as a library.
 
     Args:
@@ -33,9 +33,9 @@ class SoftActorAgent(OffPolicyAgent):
         learnable_temperature: whether a learned temperature is adjusted at all.
         target_entropy: the entropy that a learned temperature keeps; `auto` is action_dim * target_entropy_per_dim.
         target_entropy_per_dim: target entropy per action dimension, used if `target_entropy` is `auto`.
-        alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: of the three Adam optimizers.
+        alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: for the three Adam optimizers.
         actor_update_frequency: updates between two updates of the actor.
-        actor_update_at: in which of these updates the actor steps, the `first` or the `last`.
+        actor_update_at: whether the actor steps in the `first` or the `last` of every `actor_update_frequency` updates.
         actor_q: what the actor maximises: the `min` or the `mean` over the critics, or the `first` of them.
         off_policy: arguments of agent.off_policy.OffPolicyAgent.
     """
@@ -80,7 +80,7 @@ class SoftActorAgent(OffPolicyAgent):
 
     @property
     def alpha(self) -> torch.Tensor:
-        """The current temperature: a detached scalar, copied, so that a step of the temperature leaves it as it is."""
+        """The current temperature: a detached scalar, copied so that a later temperature step does not change it."""
         return self.temperature().detach().clone()
 
     def actor_is_due(self) -> bool:
@@ -98,9 +98,9 @@ class SoftActorAgent(OffPolicyAgent):
         """Updates the critics, and actor and temperature if they are due.
 
         Args:
-            order: `critic_first`: the critics step before the actor's loss is computed, with the temperature before its
-                step in both losses. `actor_first`: the critics' target has the actor and the temperature after their
-                steps. `together`: all step on losses of the same values.
+            order: `critic_first`: the critics step before the actor's loss is computed; both losses use the old
+                temperature. `actor_first`: actor and temperature step first, and the critics' target uses their new
+                values. `together`: computes all losses from the old values, then steps all.
         """
         alpha = self.alpha
         if not self.actor_is_due():
@@ -117,12 +117,12 @@ class SoftActorAgent(OffPolicyAgent):
     def update_actor_and_temperature(
         self, obs: torch.Tensor, noise: Noise, alpha: torch.Tensor, num_rows: int | None = None
     ) -> tuple[Metrics, HistogramInputs]:
-        """Makes one step of actor and temperature, both from the values before.  arXiv 1812.05905 (7), (18)
+        """Steps actor and temperature once, both on losses of the old values.  arXiv 1812.05905 (7), (18)
 
         Args:
             obs: (B, obs_dim), the actor's batch.
             alpha: the temperature before its step, scalar.
-            num_rows: the losses are taken at the first rows alone; None is all.
+            num_rows: the losses use only this many first rows; None: all.
         """
         dist = self.actor(obs)
         if num_rows is not None:
@@ -133,7 +133,7 @@ class SoftActorAgent(OffPolicyAgent):
         return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
 
     def step_actor_and_temperature(self, loss: torch.Tensor, entropy: torch.Tensor, alpha: torch.Tensor) -> Metrics:
-        """Makes the steps, given the actor's loss, its mean entropy, detached, and the temperature before its step."""
+        """Steps both, given the actor's loss, its detached mean entropy, and the temperature before its step."""
         metrics: Metrics = {"train_actor/loss": loss.detach(), **self.entropy_metrics(entropy, alpha)}
         step_losses = {"actor": loss}
         if self.learns_temperature:
@@ -143,11 +143,11 @@ class SoftActorAgent(OffPolicyAgent):
         return metrics
 
     def temperature_loss(self, entropy: torch.Tensor) -> torch.Tensor:
-        """The temperature's loss, from the policy's mean entropy, detached."""
+        """Returns the temperature's loss, given the policy's mean entropy, detached."""
         return losses.temperature_loss(self.temperature.multiplier(), entropy, self.schedules.target_entropy)
 
     def entropy_metrics(self, entropy: torch.Tensor, alpha: torch.Tensor) -> Metrics:
-        """The metrics of the policy's entropy and its temperature."""
+        """Returns the metrics of the policy's entropy and its temperature."""
         return {
             "train_actor/target_entropy": torch.full_like(entropy, self.schedules.target_entropy),
             "train_actor/entropy": entropy,

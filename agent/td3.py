@@ -50,8 +50,8 @@ class DeterministicActor(nn.Module, Validated):
     """Maps an observation to an action, squashed by tanh.
 
     Args:
-        exploration_std: standard deviation of the noise on the actions of training.
-        The others are those of agent.actor.DiagGaussianActor.
+        exploration_std: standard deviation of the noise on training actions.
+        For the others, see agent.actor.DiagGaussianActor.
     """
 
     acts_alone = True  # the greedy action needs no critic
@@ -80,9 +80,9 @@ class TD3Agent(OffPolicyAgent):
 
     Args:
         critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
-        actor_lr, actor_betas, critic_lr, critic_betas: of the two Adam optimizers.
+        actor_lr, actor_betas, critic_lr, critic_betas: for the two Adam optimizers.
         actor_update_frequency: updates between two updates of the actor and of all targets.
-        actor_update_at: in which of these updates they step, the `first` or the `last`.
+        actor_update_at: whether they step in the `first` or the `last` of every `actor_update_frequency` updates.
         critic_tau: step size of the targets towards their networks, per target update.
         target_noise_std, target_noise_clip: standard deviation and limit of the noise on the target's actions.
         off_policy: arguments of agent.off_policy.OffPolicyAgent.

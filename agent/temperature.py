@@ -18,13 +18,13 @@ class LearnedTemperature(nn.Module, AfterStep, Validated):
 
     Args:
         init_temperature: alpha at the start.
-        form: the parameter, and the factor on the entropy's error in the loss.
+        form: the parameter, and the factor that multiplies the entropy error in the loss.
             `exp`: the parameter is log alpha, the factor alpha, as in (18).
             `log`: parameter and factor are log alpha, so steps do not shrink with alpha.
             `direct`: parameter and factor are alpha, which is kept at 0 or above.
 
     Raises:
-        UserError: for a start at 0, unless the form is `direct`.
+        UserError: for an initial value of 0, unless the form is `direct`.
     """
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule, form: Literal["exp", "log", "direct"] = "exp"):
@@ -40,7 +40,7 @@ class LearnedTemperature(nn.Module, AfterStep, Validated):
         return self.parameter if self.form == "direct" else self.parameter.exp()
 
     def multiplier(self) -> torch.Tensor:
-        """The factor on the entropy's error in the temperature's loss."""
+        """Returns the factor that multiplies the entropy error in the temperature's loss."""
         return self.parameter.exp() if self.form == "exp" else self.parameter
 
     @torch.no_grad()
@@ -78,7 +78,7 @@ class ExponentialTemperature(FixedTemperature):
 
 
 def _number(init_temperature: NonNegativeFloat | Schedule, temperature: str) -> float:
-    """`init_temperature`, for a temperature that cannot follow a schedule."""
+    """Returns `init_temperature`; raises UserError for a schedule, which this temperature cannot follow."""
     if callable(init_temperature):
         raise UserError(f"agent.init_temperature: a schedule needs agent/temperature=fixed, not {temperature}")
     return init_temperature

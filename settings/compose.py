@@ -30,7 +30,7 @@ CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"
 AUTO = "auto"
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir")
 SEARCHPATH = "hydra.searchpath"
-EXTRAS = {  # extras of pyproject.toml, by the launcher's configuration that they provide
+EXTRAS = {  # Hydra's configuration of a launcher -> the extra of pyproject.toml that provides it
     "hydra/launcher/joblib": "joblib",
     "hydra/launcher/submitit_slurm": "slurm",
     "hydra/launcher/submitit_local": "slurm",
@@ -86,7 +86,7 @@ def parse(overrides: list[str]) -> list[Override]:
 
 def as_folder(text: str) -> str:
     """Quotes the name in `hydra.run.dir=<name>` if Hydra would read it as something else, `exp/a,b` as a sweep or
-    `exp/a (1)` as a function; returns any other override as it is."""
+    `exp/a (1)` as a function; returns any other override unchanged."""
     key, sign, name = text.partition("=")
     if key not in FOLDERS or not sign or not name.strip():
         return text
@@ -112,7 +112,7 @@ def folders_of(overrides: list[str]) -> list[Path]:
 
 
 def choices(group: str, folders: list[Path]) -> list[Path]:
-    """Returns a group's files by name, from the first folder that has each; names that begin with _ are no choices."""
+    """Returns a group's files by name, each from the first folder that has it; leaves out names that begin with _."""
     paths = {path.stem: path for folder in reversed(folders) for path in (folder / group).glob("[!_]*.yaml")}
     return [paths[name] for name in sorted(paths)]
 
@@ -130,7 +130,7 @@ def _own_hydra() -> Iterator[None]:
 
 
 def loader(overrides: Sequence[str] = ()) -> ConfigLoader:
-    """Hydra's loader of configurations, with the folders that the overrides add."""
+    """Returns Hydra's configuration loader, which also searches the folders that the overrides add."""
     with _own_hydra():
         config_loader = GlobalHydra.instance().config_loader()
     added = searching(folders_of(list(overrides))[1:])
@@ -189,14 +189,14 @@ def _composition_error(error: HydraException, config_name: str, overrides: list[
 
 
 def _known_keys(config_name: str, overrides: list[str]) -> list[str]:
-    """The keys that there are with the choices of these overrides, such as agent=crossq."""
+    """Returns the keys that exist with the choices in these overrides, such as agent=crossq."""
     chosen = [text for text in overrides if (CONFIG_DIR / text.partition("=")[0]).is_dir()]
     chosen.append(searching(folders_of(overrides)[1:]))
     return ["preset", *dict(walk(plain(compose(config_name, chosen))))]
 
 
 def _require_choices(overrides: list[str]) -> None:
-    """Refuses what Hydra's error would name no key for: no such folder, `key=???`, `group=null` and numbers."""
+    """Raises UserError where Hydra's error would not name the key: absent folders, `key=???`, `group=null`, numbers."""
     for folder in folders_of(overrides):
         if not folder.is_dir():
             raise UserError(f"{SEARCHPATH}={folder}: there is no such folder")
@@ -237,7 +237,7 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
 
 
 def _reason_in_preset(unknown: str, preset: Path, agent: str) -> str | None:
-    """The setting of a preset that makes a key unknown: the key itself, or the class of its node."""
+    """Says which setting of a preset makes a key unknown: the key itself, or the class of its node; None if neither."""
     keys = dict(walk(OmegaConf.to_container(OmegaConf.create(read_text(preset, inside=0)))))  # type: ignore[arg-type]
     if unknown in keys:
         return f"it sets {unknown}, which agent={agent} does not have"

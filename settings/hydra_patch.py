@@ -36,7 +36,7 @@ def _apply_overrides(overrides: list[Override], cfg: DictConfig) -> None:
 
 
 def _clear_replaced_nodes(cfg: DictConfig, key: str, value: Any) -> None:
-    """Empties the node at a key, or the nodes in it, if the value has another `_target_`; equal ones are merged."""
+    """Empties the node at a key, or nodes in it, if the value has another `_target_`; Hydra merges equal ones."""
     node = _select(cfg, key)
     if not isinstance(value, dict) or not isinstance(node, DictConfig):
         return
@@ -53,14 +53,14 @@ def _select(cfg: DictConfig, key: str) -> Any:
 
 
 def _group_options(self: ConfigLoaderImpl, *args: Any, **kwargs: Any) -> list[str]:
-    """The choices of a group, for `glob(*)`: a file whose name begins with _ is only for others to build on."""
+    """Returns a group's choices, for `glob(*)`, without files that begin with _: these are only bases of others."""
     return [name for name in _hydras_options(self, *args, **kwargs) if not name.startswith("_")]
 
 
 def args_parser() -> ArgumentParser:
     """Returns Hydra's parser of its own options.
 
-    One of them has an object as its help text, which Hydra renders only when it is shown. Since Python 3.14 argparse
+    One option has an object as its help text, which Hydra renders only when it is shown. Since Python 3.14 argparse
     checks help texts as options are added, and would raise ValueError.
     """
     ArgumentParser._check_help = lambda *_: None  # type: ignore[attr-defined]  # hides the base class's

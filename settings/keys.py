@@ -37,7 +37,7 @@ class Key(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The keys between two `##` lines, or those of one node of an agent."""
+    """The keys between two `##` lines, or the keys of one node of an agent."""
 
     title: str
     keys: list[Key]
@@ -66,7 +66,7 @@ def tables(path: Path, prefix: str = "") -> list[Table]:
 
 
 def _keys(key_node: yaml.Node, value_node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:
-    """The row of a key; of a group of keys, the rows of its members."""
+    """Yields the row of a key; for a group of keys, the rows of its members."""
     name = f"{prefix}.{key_node.value}" if prefix else str(key_node.value)
     if name.split(".")[-1] == "defaults":
         yield from _choices(value_node, lines, prefix)
@@ -81,7 +81,7 @@ def _keys(key_node: yaml.Node, value_node: yaml.Node, lines: list[str], prefix: 
 
 
 def _choices(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:
-    """The rows of a defaults list, whose entries choose a file by a key with a slash."""
+    """Yields the rows of a defaults list, whose entries choose a file by a key with a slash."""
     assert isinstance(node, yaml.SequenceNode)
     for entry in node.value:
         if isinstance(entry, yaml.MappingNode):
@@ -91,7 +91,7 @@ def _choices(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Key]:
 
 
 def _default(node: yaml.Node, lines: list[str]) -> str:
-    """A value as it is written in the file; for an interpolation, the key that it follows."""
+    """Returns a value as it is written in the file; for an interpolation, the key that it follows."""
     start, end = node.start_mark, node.end_mark
     if isinstance(node, yaml.ScalarNode):
         text = str(node.value)
@@ -107,7 +107,7 @@ def _default(node: yaml.Node, lines: list[str]) -> str:
 
 
 def _comment(key_node: yaml.Node, value_node: yaml.Node, lines: list[str]) -> str:
-    """The comment behind a value; without one, the comment lines directly above its key."""
+    """Returns the comment behind a value; without one, the comment lines directly above its key."""
     end = value_node.end_mark
     behind = re.fullmatch(r"[\s}\],]*#\s*(.*)", lines[end.line][end.column :]) if end.line < len(lines) else None
     if behind and end.line == key_node.start_mark.line:
@@ -121,7 +121,7 @@ def _comment(key_node: yaml.Node, value_node: yaml.Node, lines: list[str]) -> st
 
 
 def header(path: Path) -> str:
-    """The comment lines at the top of a file, without Hydra's `# @package`."""
+    """Returns the comment lines at the top of a file, without Hydra's `# @package`."""
     lines = read_text(path, inside=0).splitlines()
     head = lines[: next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))]
     return " ".join(line.lstrip("# ") for line in head if not line.startswith("# @package"))

@@ -9,18 +9,18 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ObsSpec:
-    """The parts of an observation, and where they lie in the one array that it is.
+    """Describes the parts of an observation, and where they are in its array.
 
-    A vector alone is float32 (vector_dim,), an image alone uint8 (C, H, W). Both together are bytes: the image, filled
-    up to whole floats, and then the vector's floats.
+    A vector alone is float32 (vector_dim,), an image alone uint8 (C, H, W). Both together are bytes: the image, padded
+    to whole floats, and then the vector's floats.
 
     Attributes:
-        image: (C, H, W); None is none. The frames of a stack are channels, the oldest first.
-        vector_dim: numbers in the vector. The values of one number in the frames of a stack lie side by side, the
-            oldest first.
-        frame_stack: newest frames in an observation.
-        groups: (n, m) where the actor sees the first n numbers of the vector alone, and critics those from m on
-            (the key `obs_groups`); None where both see all.
+        image: (C, H, W); None: no image. The frames of a stack are channels, the oldest first.
+        vector_dim: number of elements in the vector. In a stack, the values of one element in all frames are adjacent,
+            the oldest first.
+        frame_stack: number of newest frames in an observation.
+        groups: (n, m): the actor sees only the first n elements of the vector, and critics those from index m on (the
+            key `obs_groups`); None: both see all.
     """
 
     image: tuple[int, int, int] | None = None
@@ -30,7 +30,7 @@ class ObsSpec:
 
     @classmethod
     def of_shape(cls, shape: tuple[int, ...], frame_stack: int = 1) -> "ObsSpec":
-        """An image or a vector of this shape."""
+        """Returns the spec of an image or a vector of this shape."""
         if len(shape) == 3:
             return cls((shape[0], shape[1], shape[2]), frame_stack=frame_stack)
         return cls(vector_dim=shape[0], frame_stack=frame_stack)
@@ -42,7 +42,7 @@ class ObsSpec:
 
     @property
     def has_frames(self) -> bool:
-        """Whether replay buffers store frames and not observations: images, and stacks of vectors."""
+        """Whether replay buffers store frames instead of observations: for images, and for stacks of vectors."""
         return self.image is not None or self.frame_stack > 1
 
     @property
@@ -68,7 +68,7 @@ class ObsSpec:
         return np.uint8 if self.image else np.float32
 
     def seen(self, by_actor: bool) -> tuple[int, int]:
-        """The numbers [start, stop) of the vector that the actor, or critics, see."""
+        """Returns the range [start, stop) of the vector's elements that the actor, or critics, see."""
         actor_stop, critic_start = self.groups or (self.vector_dim, 0)
         return (0, actor_stop) if by_actor else (critic_start, self.vector_dim)
 
@@ -79,14 +79,14 @@ class ObsSpec:
         return obs[:, : 4 * (self.vector_at + self.groups[0]) if self.image else self.groups[0]]
 
     def pack(self, image: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """An observation (4 * width,), uint8, of an image (C, H, W) and a vector (vector_dim,), float32."""
+        """Packs an image (C, H, W) and a vector (vector_dim,), float32, into an observation (4 * width,), uint8."""
         packed = np.zeros(4 * self.width, np.uint8)
         packed[: self.image_bytes] = image.reshape(-1)
         packed[4 * self.vector_at :] = vector.view(np.uint8)
         return packed
 
     def unpack(self, obs: Any, float32: Any) -> tuple[Any, Any]:
-        """Views of images (B, C, H, W) and vectors (B, …) in observations (B, 4 * width), arrays or tensors.
+        """Returns views of images (B, C, H, W) and vectors (B, …) in observations (B, 4 * width), arrays or tensors.
 
         Args:
             float32: the dtype, numpy's or torch's.

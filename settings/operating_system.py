@@ -25,7 +25,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def require_posix() -> None:
-    """Raises UserError on Windows, which points to WSL."""
+    """Raises UserError on Windows, with a pointer to WSL."""
     if sys.platform == "win32":
         raise UserError("Windows is not supported by itself; run the same command in WSL 2 (wsl --install)")
 
@@ -44,12 +44,12 @@ def ignore_stop_signals() -> None:
 
 @contextlib.contextmanager
 def interrupt_blocked() -> Iterator[None]:
-    """Keeps Ctrl-C from this thread and from the processes that it starts, also while these still import modules.
+    """Blocks Ctrl-C for this thread and for the processes that it starts, even while these still import modules.
 
-    Without it, they would print a traceback: they can ignore the signal only when their own code runs. Main threads and
-    others that do not block the signal still receive it.
+    Otherwise they would print a traceback, as they can ignore the signal only once their own code runs. Threads that do
+    not block the signal, such as the main thread, still receive it.
     """
-    # It resets the mask if it is started within the block. Helper processes start it in any case.
+    # The tracker resets the mask if it is started within the block. Helper processes start it in any case.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -86,7 +86,7 @@ def keep_freed_memory() -> None:
 
 @cache
 def of_processor(name: str) -> str:
-    """Returns what Linux says of the processor, such as its `vendor_id`; "" on another system."""
+    """Returns a field of Linux's /proc/cpuinfo, such as `vendor_id`; "" on another system."""
     if not _CPUINFO.exists():
         return ""
     lines = (line.partition(":") for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines())
@@ -94,7 +94,7 @@ def of_processor(name: str) -> str:
 
 
 def available_bytes() -> int:
-    """Returns the free memory in bytes: the machine's, or what a container's limit leaves of it."""
+    """Returns the free memory in bytes: the machine's, or less if a container's limit leaves less."""
     import psutil  # imported late: checking a command line does not need it
 
     available = psutil.virtual_memory().available

@@ -44,5 +44,5 @@ def name_of_group(flat: dict[str, Any]) -> str:
 
 
 def matches(key: str, patterns: Sequence[str]) -> bool:
-    """Whether a key is one of these, in which `*` stands for anything."""
+    """Returns whether a key matches one of the patterns, in which `*` stands for anything."""
     return any(fnmatchcase(key, pattern) for pattern in patterns)

@@ -6,29 +6,29 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-EPISODE_LENGTH = 1000  # steps, of the suite's tasks and of environments without a limit of their own
+EPISODE_LENGTH = 1000  # steps: in the suite's tasks, and assumed for environments without a time limit
 
 
 def product(a: Any, b: Any) -> Any:
-    """a * b, of positive numbers; 1 for others, which are refused as the values of their own keys."""
+    """Returns a * b for positive numbers; 1 for other values, which are refused where their own keys are checked."""
     return a * b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """a / b, likewise."""
+    """Returns a / b for positive numbers; 1 for other values, as `product`."""
     return a / b if all(isinstance(value, int | float) and value > 0 for value in (a, b)) else 1
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """min(a, b)."""
+    """Returns min(a, b)."""
     return min(a, b)
 
 
 def discount_of_length(env: Any, env_kwargs: Any, action_repeat: Any) -> float:
-    """clip(1 - 5 / T, 0.95, 0.995), T decisions in an episode: TD-MPC2's rule (arXiv 2310.16828), in SimBa and XQC.
+    """Returns clip(1 - 5 / T, 0.95, 0.995) for episodes of T decisions, as in TD-MPC2 (arXiv 2310.16828), SimBa, XQC.
 
-    The arguments are the values of these keys. Wrong ones give a discount, too: they are refused where they are used.
-    An episode has `env_kwargs.max_episode_steps`, or the limit that the id is registered with.
+    The arguments are the values of the keys of these names. For wrong values it returns a discount too: they are
+    refused where they are used. T follows from `env_kwargs.max_episode_steps`, or the limit registered with the id.
     """
     repeat = action_repeat if isinstance(action_repeat, int | float) and action_repeat >= 1 else 1
     length = env_kwargs.get("max_episode_steps") if hasattr(env_kwargs, "get") else None

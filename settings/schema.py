@@ -44,7 +44,7 @@ FROM_AGENT = {"init_temperature"}  # a temperature's parameter, from the agent's
 BY_RETURN = "return"  # value of `best_by`
 ONLY_IN = "only_in"  # key of a wrapper's node: the environments that it is limited to
 Place = Literal["training", "evaluation"]
-# Keys of an agent's YAML that are defaults of the run's keys of the same name.
+# Keys of an agent's YAML that set the defaults of the run's keys of the same names.
 ASKED_BY_AGENT = (
     *("updates_per_step", "from_pixels", "action_repeat", "num_seed_steps", "replay_buffer_capacity"),
     "action_repeats",  # action_repeat by task
@@ -117,7 +117,7 @@ class Settings:
     replay_buffer: dict[str, Any]  # run/data/buffers.py checks the rest
     logger: Annotated[dict[str, Any], Interface("a logger", ("log_dir",), ("log", "dump"))]
     evaluator: Annotated[dict[str, Any], Interface("an evaluator", ("make_env", "video_path"), ("evaluate",))]
-    # Later than the format of checkpoints, so a saved configuration may lack them.
+    # Added after the checkpoint format, so a saved configuration may lack them.
     info_keys: dict[str, Literal["last", "sum"]] = field(default_factory=lambda: {"is_success": "last"})
     best_by: str = BY_RETURN
     physics: Literal["auto", "suite", "batched", "warp"] = "auto"
@@ -127,7 +127,7 @@ class Settings:
 
 
 class UnknownKeyError(UserError):
-    """A key that no parameter takes, by its dotted name."""
+    """Raised for a key that no parameter takes; `key` is its dotted name."""
 
     def __init__(self, message: str, key: str):
         super().__init__(message)
@@ -160,7 +160,7 @@ def check(config: dict[str, Any]) -> Settings:
 
 
 def check_agent(node: dict[str, Any]) -> dict[str, Any]:
-    """As `check`, for the node of an agent alone, without its name."""
+    """Checks only the node of an agent, without its name, as `check` does."""
     checked = _check_value(AgentNode, node, "agent")
     _require_partial(checked, "agent")
     return checked
@@ -255,7 +255,7 @@ def _check_wrappers(nodes: list[Any]) -> list[dict[str, Any]]:
 
 
 def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
-    """Checks a node `{_target_: …}`; of a schedule, also the values that it returns."""
+    """Checks a node `{_target_: …}`; for a schedule, also the values that it returns."""
     accepts = list(alternatives(hint))
     if not any(map(_accepts_node, accepts)):
         raise UserError(f"{path}={node}: a plain value goes here, and no node")
@@ -272,7 +272,7 @@ def _check_node(hint: Any, node: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _accepts_node(kind: Any) -> bool:
-    """Whether one alternative of a hint can be an object that a node builds."""
+    """Returns whether one alternative of a hint can be an object that a node builds."""
     if get_origin(kind) is dict:
         return get_args(kind)[1] is Any
     return get_origin(kind) is Callable or kind is Any or (inspect.isclass(kind) and kind not in PLAIN)
@@ -301,5 +301,5 @@ def _locate(dotted: str, path: str) -> Any:
 
 
 def new_path(key: str) -> str | None:
-    """The new name of a key of pytorch_sac's layout; None for any other key."""
+    """Returns the new name of a key from pytorch_sac's layout; None for any other key."""
     return next((new + key.removeprefix(old) for old, new in OLD_PATHS if key.startswith(old)), None)

@@ -29,7 +29,7 @@ def parameters(target: Any, with_hints: bool = True) -> dict[str, Parameter]:
     """Returns the parameters that a class or a function can be called with.
 
     If a class's `__init__` takes `**keywords`, the parameters of the next class in the MRO are added; where both have
-    a parameter, the subclass's counts.
+    a parameter, the subclass's takes precedence.
 
     Args:
         with_hints: False leaves every hint `Any`, for annotations that cannot be evaluated.
@@ -66,7 +66,7 @@ def function_parameters(function: Any, with_hints: bool = True) -> tuple[dict[st
 
 
 def fit(hint: Any, value: Any) -> Any:
-    """Converts a value to what its type hint says: an int for 1e6, a tuple for a list.
+    """Converts a value to the type of its hint, such as 1e6 to an int or a list to a tuple.
 
     Raises:
         ValueError: if the value does not fit; the message says what would.
@@ -95,14 +95,14 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _nested_types(hint: Any) -> Iterator[Any]:
-    """A hint and every type in its brackets."""
+    """Yields a hint and every type in its brackets."""
     yield hint
     for argument in get_args(hint):
         yield from _nested_types(argument)
 
 
 def alternatives(hint: Any) -> Iterator[Any]:
-    """The members of a union, without the ranges in their `Annotated`."""
+    """Yields the members of a union, without the ranges in their `Annotated`."""
     if get_origin(hint) in (Union, UnionType):
         for member in get_args(hint):
             yield from alternatives(member)
@@ -113,7 +113,7 @@ def alternatives(hint: Any) -> Iterator[Any]:
 
 
 def is_plain(hint: Any) -> bool:
-    """Whether a hint admits only what YAML has: numbers, strings, lists and mappings of them."""
+    """Returns whether a hint admits only YAML's own types: numbers, strings, lists and mappings of them."""
     kind = get_origin(hint)
     if kind is Annotated:
         return is_plain(get_args(hint)[0])
@@ -146,7 +146,7 @@ def require_schedule(make: Callable[[], Any], arguments: Any, hint: Any, key: st
 
 
 def interface_of(hint: Any) -> Interface | None:
-    """The `Interface` in a type hint: what the code requires of the class that a node names."""
+    """Returns the `Interface` in a type hint, which has the requirements on a node's class; None if there is none."""
     if get_origin(hint) in (Union, UnionType):
         return next(filter(None, map(interface_of, get_args(hint))), None)
     if get_origin(hint) is Annotated:
@@ -158,7 +158,7 @@ def require_interface(interface: Interface, target: Any, names: Container[str], 
     """Checks that a class takes the arguments that the code passes, and has the methods that the code calls.
 
     Args:
-        target: the class; or a function, whose result is not known and so not checked.
+        target: the class; or a function, whose result is unknown, so its methods are not checked.
         names: its parameters.
         setting: `key=value`, for the message.
 
@@ -189,7 +189,7 @@ def nearest(key: str, known: Iterable[str], path: str = "", otherwise: str = "")
     known = [name for name in known if not name.rsplit(".", 1)[-1].startswith("_")]
     matches = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
     if not matches:
-        by_last_part = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}  # of equal ones the first counts
+        by_last_part = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}  # the first of equal ones wins
         close = difflib.get_close_matches(key.rsplit(".", 1)[-1], by_last_part, n=2, cutoff=0.6)
         matches = [by_last_part[last_part] for last_part in close]
     if matches:

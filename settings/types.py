@@ -14,7 +14,7 @@ NonNegativeInt = Annotated[int, Ge(0)]
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
 Depth = Annotated[int, Ge(0), Le(1000)]  # number of hidden layers
-Members = Annotated[int, Gt(0), Le(1000)]  # networks of an ensemble, which are initialised one by one
+Members = Annotated[int, Gt(0), Le(1000)]  # number of networks in an ensemble, which are initialised one by one
 UnitInterval = Annotated[float, Ge(0), Le(1)]
 Betas = tuple[Annotated[float, Ge(0), Lt(1)], Annotated[float, Ge(0), Lt(1)]]  # Adam's
 Points = Annotated[list[tuple[int, float]], MinLen(1)]  # (step, value)
@@ -31,10 +31,10 @@ Bounds = Annotated[tuple[float, float], AfterValidator(_increasing)]
 
 @dataclass(frozen=True)
 class Interface:
-    """What the code requires of a class that a node names, as in `Annotated[Factory, Interface("a norm", ("width",))]`.
+    """Requirements on the class that a node names, as in `Annotated[Factory, Interface("a norm", ("width",))]`.
 
     Attributes:
-        what: what the class is, in words, for the message.
+        what: the kind of class, in words, for error messages.
         given: the arguments that the code passes.
         has: the attributes that the code uses on the instance.
     """

@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Validated:
-    """A class whose constructor, and those of its subclasses, check each argument against its type hint.
+    """A base class that makes the constructors of its subclasses check each argument against its type hint.
 
     Each `__init__` checks the parameters that it names, so `**keywords` are checked by the constructor they are passed
     on to. Subclasses need no declaration. Arguments without a hint are not checked. Numbers, strings and lists are
@@ -60,7 +60,7 @@ def checked(function: Function) -> Function:
 
 @cache
 def _expected(function: Callable[..., Any]) -> tuple[dict[str, Parameter], bool]:
-    """The parameters, and whether there are `**keywords`."""
+    """Returns the parameters, and whether there are `**keywords`."""
     try:
         return function_parameters(function)
     except (ValueError, TypeError, NameError):  # annotations that cannot be evaluated, which Python itself allows

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 COLOURS = 256
-SAMPLES = 8  # frames that the colours are chosen from
+SAMPLES = 8  # approximate number of frames from which the palette is computed
 
 
 def gif(frames: np.ndarray, fps: float) -> bytes:

@@ -15,7 +15,7 @@ HEADER_EVERY = 20  # rows; so one is always visible in a terminal of 24 lines
 
 
 def _name(text: str) -> str:
-    """A column's name in the CSV files; raises ValueError for a text that no log key could have given."""
+    """Returns a column's name in the CSV files; raises ValueError for a text that cannot come from a log key."""
     if not text.strip():
         raise ValueError("the name of a column of train.csv or eval.csv goes here, such as alpha_loss")
     return column(text) if "/" in text else text
@@ -73,7 +73,7 @@ class ConsoleSink(Sink):
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Reports the columns that were asked for and never logged."""
+        """Reports requested columns that were never logged."""
         missing = [name for name in self._columns if name not in self._logged and name not in self.COLUMNS]
         if missing and self._logged:
             tqdm.write(
@@ -83,7 +83,7 @@ class ConsoleSink(Sink):
             self._columns = [name for name in self._columns if name not in missing]  # a second call is silent
 
     def _widths(self) -> dict[str, int]:
-        """The columns that are shown now, with their widths."""
+        """Returns the columns that are shown now, with their widths."""
         shown = {name: max(7, len(self._label(name))) for name in self._columns if name in self._logged}
         widths = self.ALWAYS | shown
         if sys.stdout.isatty():
@@ -101,7 +101,7 @@ def _write(group: str, cells: dict[str, str]) -> None:
 
 
 def _text(name: str, value: float) -> str:
-    """A value as it is printed: times and large returns with one decimal, others with four significant digits."""
+    """Formats a value: times and large returns with one decimal, others with four significant digits."""
     if isinstance(value, int):
         return str(value)
     if name == "duration":

@@ -15,7 +15,7 @@ UNREADABLE = (OSError, UnicodeDecodeError, csv.Error)
 
 
 class CsvSink(Sink):
-    """Writes `train.csv` and `eval.csv`. If a new column appears later, the file is rewritten with blanks above."""
+    """Writes `train.csv` and `eval.csv`. If a new column appears later, rewrites the file, with blanks in old rows."""
 
     COLUMNS: ClassVar = {
         "train": [
@@ -33,7 +33,7 @@ class CsvSink(Sink):
         self._columns: dict[str, list[str]] = {}
 
     def _columns_of(self, group: str) -> list[str]:
-        """The columns of a file. An existing file may be damaged, so it is not read before it is needed."""
+        """Returns the columns of a file. An existing file may be damaged, so it is not read before it is needed."""
         if group not in self._columns:
             path = self._paths[group]
             try:
@@ -69,7 +69,7 @@ class CsvSink(Sink):
         return {path: fault for path, fault in faults.items() if fault}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Cuts the files back; a missing file begins anew. A damaged one is refused before any file is cut."""
+        """Cuts the files back; a missing file is restarted. Raises UserError for a damaged one before cutting any."""
         for path, fault in self.lost(state).items():
             if path.exists():
                 raise UserError(f"{path}: {fault}")
@@ -87,12 +87,12 @@ class CsvSink(Sink):
 
 
 def _saved_end(state: dict[str, Any], group: str) -> tuple[list[str], int]:
-    """The columns of a file and its length in bytes, as saved in a state."""
+    """Returns the columns of a file and its length in bytes, as saved in a state."""
     return list(state["columns"][group]), require_count(state["bytes"][group], "bytes")
 
 
 def _fault(path: Path, columns: list[str], size: int) -> str | None:
-    """What is wrong with a file that had these columns and this length; None if it has only grown since."""
+    """Returns what is wrong with a file that had these columns and this length; None if it has only grown since."""
     if not size:
         return None
     if not path.exists():
@@ -121,7 +121,7 @@ def _header(text: str) -> list[str]:
 
 
 def _narrowed(text: str, columns: list[str]) -> str:
-    """Removes the columns of a table that were added after these, so that its earlier rows are as they were."""
+    """Removes a table's columns that were added after `columns`, so that its earlier rows are as before."""
     if len(_header(text)) <= len(columns):
         return text
     buffer = io.StringIO()

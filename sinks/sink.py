@@ -14,7 +14,7 @@ Row = dict[str, float]  # key -> averaged value; counters stay ints
 
 
 def column(key: str) -> str:
-    """`train_critic/loss` -> `critic_loss`, `eval/episode_reward` -> `episode_reward`."""
+    """Returns a key's column: `train_critic/loss` -> `critic_loss`, `eval/episode_reward` -> `episode_reward`."""
     return key[len(group_of(key)) + 1 :].replace("/", "_")
 
 
@@ -26,7 +26,7 @@ def group_of(key: str) -> str:
 
 
 class Sink:
-    """A destination of logs. A new sink overrides the methods it needs, and is a line under `logger.sinks` in the YAML.
+    """A destination of logs. A new sink overrides the methods it needs, and is listed under `logger.sinks` in the YAML.
 
     Args:
         log_dir: the run's folder.
@@ -68,4 +68,4 @@ class Sink:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues the log from the state, and cuts off whatever was written later."""
+        """Continues the log from the state, and removes everything written later."""

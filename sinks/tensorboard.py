@@ -44,7 +44,7 @@ def require_utf8(folder: Path) -> None:
 
 
 def _report_thread(failure: Any) -> None:
-    """As `threading.excepthook`, but silent about the writer's thread, whose error its `flush` raises, too."""
+    """Acts as `threading.excepthook`, but ignores the writer's thread, whose error its `flush` raises too."""
     if type(failure.thread).__name__ != "_AsyncWriterThread":
         threading.__excepthook__(failure)
 
@@ -82,7 +82,7 @@ class TensorBoardSink(Sink):
             key: value if isinstance(value, bool | int | float) else str(value)
             for key, value in values.items()
             if key not in DERIVED and not key.startswith(("logger.", "evaluator."))
-            if not key.rsplit(".", 1)[-1].startswith("_")  # which only connects components
+            if not key.rsplit(".", 1)[-1].startswith("_")  # a key that only connects components
             if key not in REPEATS or value != values.get(REPEATS[key])
         }
         self._writer._get_file_writer().add_summary(hparams_pb(shown))
@@ -96,15 +96,15 @@ class TensorBoardSink(Sink):
                 self._writer.add_scalar(key, value, step)
 
     def _varies(self, key: str, value: float, step: int) -> bool:
-        """Whether a curve has had another value than this; its earlier points are then written."""
-        now_s, value = time.time(), float(value)  # a checkpoint has no place for numpy's numbers
+        """Returns whether a curve has had a value other than this one; if so, writes its earlier points."""
+        now_s, value = time.time(), float(value)  # checkpoints cannot hold numpy's numbers
         held = self._constant.setdefault(key, _Constant(value, step, now_s, step, now_s))
         if value == held.value:
             held.last_step, held.last_s = step, now_s
             return False
         self._varying.add(key)
         del self._constant[key]
-        if held.value == held.value:  # a curve that begins with NaN begins with its first number
+        if held.value == held.value:  # if it began with NaN, a curve starts at its first number
             for held_step, held_s in dict.fromkeys([(held.first_step, held.first_s), (held.last_step, held.last_s)]):
                 self._writer.add_scalar(key, held.value, held_step, held_s)
         return True
@@ -145,7 +145,7 @@ class TensorBoardSink(Sink):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         ends = {path: state["bytes"].get(path.name) for path in self._earlier}
         for path, size in ends.items():
-            require_count(0 if size is None else size, path.name)  # all are checked before any is cut
+            require_count(0 if size is None else size, path.name)  # checks all before cutting any
         constant = {key: _restored(held, key) for key, held in state.get("constant", {}).items()}
         self._varying = set(RETURNS).union(map(str, state.get("varying", ())))
         self._constant = {key: held for key, held in constant.items() if key not in self._varying}
@@ -157,7 +157,7 @@ class TensorBoardSink(Sink):
 
 
 def _restored(held: Any, key: str) -> _Constant:
-    """A constant curve from a saved state, which may be damaged or forged."""
+    """Returns a constant curve from a saved state, which may be damaged or forged."""
     value, first_step, first_s, last_step, last_s = held
     if not all(isinstance(number, int | float) for number in (value, first_s, last_s)):
         raise ValueError(f"{key}: a saved value is not a number")

@@ -55,7 +55,7 @@ class WandbSink(Sink):
         log_dir: the run's folder, whose name becomes the name of the run.
         entity: the team; None is the user's own account.
         mode: `offline` writes into the run's folder, for `wandb sync`; None is the value of WANDB_MODE, or online.
-        group: runs of one group lie together, such as the seeds of a study; None is no group.
+        group: runs with the same group are shown together, such as the seeds of a study; None: no group.
 
     Raises:
         UserError: if the package is missing, or Weights & Biases returns an error.

@@ -25,7 +25,7 @@ from study.summary import Study, is_suite_task
 from study.training import PANELS, without_seeding
 
 COLUMNS = 4  # panels per row, as in the literature
-INFO = "info_"  # of columns
+INFO = "info_"  # prefix of columns (see info_columns)
 TARGETS = {"actor_entropy": "actor_target_entropy"}  # columns drawn in the same panel
 
 
@@ -37,7 +37,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     with matplotlib.rc_context({"svg.hashsalt": "study"}):
         for target in targets:
             metadata: dict[str, Any] = {"Date": None} if target.suffix == ".svg" else {"Software": None}
-            with NewFile(target) as file:  # and "tight", as a legend may be wider
+            with NewFile(target) as file:  # "tight", as a legend may be wider than the figure
                 figure.savefig(file, format=target.suffix[1:], dpi=120, metadata=metadata, bbox_inches="tight")
     return targets
 
@@ -192,7 +192,7 @@ def info_columns(*logs: Columns) -> list[str]:
 
 
 def _draw_both(panel: Axes, column: str, train: Columns, evaluation: Columns) -> None:
-    """Draws a column of both logs; of returns, also the range of an evaluation's episodes."""
+    """Draws a column of both logs; for returns, also the range of an evaluation's episodes."""
     blue = style.COLOURS[0]
     if column in train:
         panel.plot(*train[column], linewidth=0.6, color=style.GREYS[2], label="training episode")

@@ -18,7 +18,7 @@ FROM_THE_TASK = (
     *("agent.obs_dim", "agent.obs_shape", "agent.vector_dim", "agent.obs_groups*", "agent.action_dim"),
     *("agent.action_range", "logger.*"),
 )
-# Values of keys that the configurations of older runs do not have.
+# Values of keys that older runs' configurations lack.
 EARLIER_RUNS: Values = {
     "replay_buffer._target_": "replay_buffer.ReplayBuffer",
     "replay_buffer._partial_": True,
@@ -38,7 +38,7 @@ EARLIER_RUNS: Values = {
     "agent.encoder": None,
     "agent.augmentation": None,
 }
-IMAGE_STACK = 3  # frames, which is what `auto` is with images
+IMAGE_STACK = 3  # frames; the value of `auto` for images
 MOST_NAMED_KEYS = 3  # in a label
 ABSENT = "absent"
 
@@ -68,7 +68,7 @@ class Group:
 
 def _values(run: Run) -> Values:
     values = EARLIER_RUNS | dotted(run.config)
-    if "obs_groups" not in run.config and values["frame_stack"] == IMAGE_STACK:  # which vectors did not heed
+    if "obs_groups" not in run.config and values["frame_stack"] == IMAGE_STACK:  # vectors ignored it then
         values["frame_stack"] = "auto"
     return values
 
@@ -98,11 +98,11 @@ def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
 
 def _labels(agent: str, runs: Sequence[Run], settings: Sequence[Values]) -> dict[Path, str]:
     differing = {key: values for key, values in _differing(settings).items() if not _follows_task(key, values, runs)}
-    first_keys: dict[tuple[str, ...], str] = {}  # of keys with equal values in all runs, a label names only the first
+    first_keys: dict[tuple[str, ...], str] = {}  # a label names only the first of keys with equal values in all runs
     for key, values in differing.items():
         first_keys.setdefault(tuple(map(repr, values)), key)
     keys = list(first_keys.values())
-    # More keys would make a label unreadable; a number tells the groups apart, and the report shows what differs.
+    # More keys would make a label unreadable; a number distinguishes the groups, and the report shows the differences.
     combinations = list(dict.fromkeys(zip(*first_keys, strict=True)))
     labels = {}
     for index, run in enumerate(runs):
@@ -115,14 +115,14 @@ def _labels(agent: str, runs: Sequence[Run], settings: Sequence[Values]) -> dict
 
 
 def _follows_task(key: str, values: Sequence[Any], runs: Sequence[Run]) -> bool:
-    """Whether one interpolation gives a key its values, and each task one value, such as the task's action repeat."""
+    """Returns whether a key has one interpolation in all runs and one value per task, such as the action repeat."""
     written = {str(dotted(run.written).get(key)) for run in runs}
     pairs = {(run.task, repr(value)) for run, value in zip(runs, values, strict=True)}
     return len(written) == 1 and "${" in written.pop() and len(pairs) == len({run.task for run in runs})
 
 
 def _differing(settings: Sequence[Values]) -> dict[str, list[Any]]:
-    """Each key that differs between configurations, with its value in each of them."""
+    """Returns each key that differs between configurations, with its value in each of them."""
     keys = dict.fromkeys(key for values in settings for key in values)
     columns = {key: [values.get(key, ABSENT) for values in settings] for key in keys}
     return {key: values for key, values in columns.items() if len(set(map(repr, values))) > 1}

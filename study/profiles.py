@@ -1,8 +1,8 @@
 """Performance profiles and probabilities of improvement: as in Agarwal et al. 2021 (arXiv 2108.13264) and rliable.
 
-Both are of final returns, the last evaluations of finished runs, and both are means over tasks. Intervals are 95 %
-percentile bootstrap intervals whose resamples are drawn within each task, and of each group by itself. Of too few runs
-there is none (see `study.statistics.has_interval`).
+Both use final returns, the last evaluations of finished runs, and both are means over tasks. Intervals are 95 %
+percentile bootstrap intervals; each task of each group is resampled separately. With too few runs there is no interval
+(see `study.statistics.has_interval`).
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Improvement:
 
 
 def final_returns(groups: Sequence[Group]) -> dict[str, FinalReturns]:
-    """Returns what the finished runs of each label ended with; an empty array for a task where none has finished."""
+    """Returns the final returns of each label's finished runs; an empty array for a task where none has finished."""
     found: dict[str, FinalReturns] = {}
     for group in groups:
         ends = [run.returns[1][-1] for run in group.finished]
@@ -59,7 +59,7 @@ def final_returns(groups: Sequence[Group]) -> dict[str, FinalReturns]:
 
 
 def performance_profiles(labels: dict[str, FinalReturns]) -> list[Profile]:
-    """Computes the profiles of labels that have at least two tasks, and on each of them two finished runs."""
+    """Computes the profiles of labels with at least two tasks and, on each of them, at least two finished runs."""
     profiles = []
     for label, returns in labels.items():
         tasks = list(returns.values())
@@ -70,7 +70,7 @@ def performance_profiles(labels: dict[str, FinalReturns]) -> list[Profile]:
 
 
 def improvements(labels: dict[str, FinalReturns]) -> list[Improvement]:
-    """Compares each pair of labels, over the tasks on which both have two finished runs."""
+    """Compares each pair of labels, over the tasks on which both have at least two finished runs."""
     found = []
     for label, other in combinations(labels, 2):
         pairs = {task: (ours, labels[other].get(task, np.empty(0))) for task, ours in labels[label].items()}
@@ -125,7 +125,7 @@ def _resamples(tasks: Sequence[np.ndarray], generator: np.random.Generator) -> l
 
 
 def _interval(resampled: np.ndarray, sides: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
-    """Low and high of a statistic of resamples, (NUM_RESAMPLES, ...) -> (2, ...); NaN if a side has too few runs."""
+    """Returns low and high of resampled values, (NUM_RESAMPLES, ...) -> (2, ...); NaN if a side has too few runs."""
     if all(statistics.has_interval([len(returns) for returns in tasks]) for tasks in sides):
         return np.percentile(resampled, [2.5, 97.5], axis=0)
     return np.full((2, *resampled.shape[1:]), np.nan)

@@ -30,7 +30,7 @@ CONTENT_SECURITY_POLICY = (
 
 
 def html(study: Study, command: str = "") -> str:
-    """Returns the page, whose last line has the command that makes it.
+    """Returns the page, whose footer shows the command that makes it.
 
     Raises:
         UserError: if a log or a video cannot be read.
@@ -109,7 +109,7 @@ def _data(study: Study) -> dict[str, Any]:
 
 
 def _training_panels(study: Study) -> list[dict[str, Any]]:
-    """A panel for each task and column of train.csv that one of its runs has, with a curve per group."""
+    """Returns a panel per task and column of train.csv that any of its runs has, with a curve per group."""
     panels = []
     for task, groups in study.tasks.items():
         of_groups = [(group.label, training.averages(group)) for group in groups]
@@ -142,7 +142,7 @@ def _with_band(curve: Average | Profile) -> dict[str, list[float | None]]:
 
 
 def _ends(group: Group) -> list[dict[str, Any]]:
-    """The last points of unfinished runs."""
+    """Returns the last points of unfinished runs."""
     return [
         {"step": run.last_step, "value": run.returns[1][-1], "seed": run.seed}
         for run in group.runs
@@ -167,7 +167,7 @@ def _returns(study: Study) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def _differences(study: Study, labels: dict[Path, str]) -> str:
-    """A row per key, a column per label; a cell lists the values within a label, such as those of its tasks."""
+    """Makes a table: a row per key, a column per label; a cell lists a label's values, such as one for each task."""
     rows = []
     for key, values in differences(study.runs).items():
         cells = []
@@ -192,7 +192,7 @@ def _runs(study: Study, labels: dict[Path, str]) -> str:
 
 
 def _provenance(study: Study) -> str:
-    """A row per process that worked on a run."""
+    """Makes a table with a row per process that worked on a run."""
     top = os.path.commonpath([run.folder.parent for run in study.runs])
     rows = []
     for run in study.runs:

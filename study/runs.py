@@ -75,7 +75,7 @@ class Run:
 
     @cached_property
     def provenance(self) -> list[dict[str, Any]]:
-        """What each process of the run was made with (see run/provenance.py); empty if the run did not save it."""
+        """The provenance of each process of the run (see run/provenance.py); empty if the run did not save it."""
         return [entry for entry in json_or(self.folder / PROVENANCE_FILE, []) if isinstance(entry, dict)]
 
     @property
@@ -85,7 +85,7 @@ class Run:
 
 
 def find(paths: Iterable[str]) -> list[Run]:
-    """Finds the runs in folders, sweeps and whatever a pattern matches, each once, sorted by folder.
+    """Finds the runs in folders, sweeps and all matches of patterns, each once, sorted by folder.
 
     Raises:
         UserError: for a path without runs, or a run whose config.yaml cannot be read.

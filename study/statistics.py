@@ -1,8 +1,8 @@
 """Averages over seeds and tasks, with confidence intervals: as in Agarwal et al. 2021 (arXiv 2108.13264).
 
 Per task: the mean over runs. Over tasks: the interquartile mean, the mean of the middle half of all runs' scores.
-Intervals are 95 % percentile bootstrap intervals; over tasks, runs are resampled within each task. Of so few runs that
-resamples tell nothing new, the band is the range of the runs (see `has_interval`).
+Intervals are 95 % percentile bootstrap intervals; over tasks, runs are resampled within each task. With so few runs
+that resamples add nothing, the band is the range of the runs (see `has_interval`).
 """
 
 from collections.abc import Sequence
@@ -46,10 +46,10 @@ class Average:
 
 
 def has_interval(num_runs: Sequence[int]) -> bool:
-    """Whether tasks with so many runs have a 95 % interval.
+    """Returns whether tasks with these numbers of runs have a 95 % interval.
 
-    Of the 27 equally likely resamples of three runs, one is three times the lowest: more than 2.5 %, so that the
-    bootstrap's interval would be the range. Over several tasks, two runs each make one that is too narrow.
+    One of the 27 equally likely resamples of three runs repeats the lowest three times. That is more than 2.5 %, so the
+    bootstrap interval would be the range. Over several tasks, two runs each make the interval too narrow.
     """
     return min(num_runs) >= (4 if len(num_runs) == 1 else 3)
 
@@ -60,7 +60,7 @@ def mean(curves: Sequence[Points], steps: Sequence[float] | None = None) -> Aver
 
 
 def interquartile_mean(tasks: Sequence[Sequence[Points]], steps: Sequence[float] | None = None) -> Average:
-    """Averages the runs of several tasks, at the steps that every task has a run at."""
+    """Averages the runs of several tasks, at the steps that at least one run of every task covers."""
     return _average(tasks, _middle_half, steps)
 
 
@@ -102,7 +102,7 @@ def _on_grid(curves: Sequence[Points], grid: np.ndarray) -> np.ndarray:
 
 
 def _with_interval(tasks: list[np.ndarray], statistic: Any) -> np.ndarray:
-    """Value, low and high over tasks of shape (runs, S): (3, S)."""
+    """Returns value, low and high, (3, S), over tasks of shape (runs, S)."""
     value = statistic(np.concatenate(tasks), axis=0)
     repeated = [task for task in tasks if len(task) > 1]
     if not repeated:

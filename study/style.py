@@ -8,11 +8,11 @@ from typing import Any
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without yellow (faint on white) and black.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 GREYS = ("#000000", "#666666", "#999999")
-# On a dark page. Only what would be too dark there is another colour.
+# Replacements on a dark page, for the colours that would be too dark there.
 ON_DARK = {"#0072B2": "#3d9be0", "#000000": "#f0f0f0", "#666666": "#b5b5b5"}
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (8, 2, 2, 2))  # for the first six labels, the next six, ...
 REFERENCE_DASHES: tuple[tuple[float, ...], ...] = ((4, 2), (6, 2, 1, 2), (10, 3))
-FEWER_RUNS: tuple[float, ...] = (1, 2)  # where not all runs of a group have a value
+FEWER_RUNS: tuple[float, ...] = (1, 2)  # for steps that not all runs of a group have reached
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class LineStyle:
 
     @property
     def of_matplotlib(self) -> dict[str, Any]:
-        """The keywords of matplotlib."""
+        """The style as keywords of matplotlib."""
         return {"color": self.colour, "linestyle": (0, self.dash) if self.dash else "-"}
 
 

@@ -55,7 +55,7 @@ class Study:
 
     @cached_property
     def styles(self) -> dict[str, LineStyle]:
-        """The style of each label's curve, those of the references last."""
+        """The style of each label's curve; the references come last."""
         return style.of_labels(self.labels) | style.of_references(self.methods)
 
     @property
@@ -92,12 +92,12 @@ def _range_text(counts: Sequence[int]) -> str:
 
 
 def is_suite_task(task: str) -> bool:
-    """Whether returns lie in [0, 1000], as on the control suite; in Gymnasium (`<name>-v<number>`) they can be any."""
+    """Returns whether returns are in [0, 1000], as in the suite; in Gymnasium (`<name>-v<number>`) they can be any."""
     return re.search(r"-v\d+$", task) is None
 
 
 def _published(task: str, groups: list[Group]) -> tuple[list[Reference], list[str]]:
-    """The published curves up to the last step of the runs, and a note where there are none."""
+    """Returns the published curves up to the last step of the runs, and a note if there are none."""
     runs = [run for group in groups for run in group.runs]
     last_step = max(run.last_step for run in runs)
     files = {references.PIXELS if run.from_pixels else references.SUITE for run in runs}

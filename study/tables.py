@@ -67,7 +67,7 @@ def improvements(study: Study) -> Table:
 
 
 def comparison_legends(study: Study) -> list[str]:
-    """What the probabilities of improvement and the profiles are, where there are any."""
+    """Returns the legends of the probabilities of improvement and of the profiles, if the study has any."""
     legends = ((study.improvements, IMPROVEMENT_LEGEND), (study.profiles, PROFILE_LEGEND))
     return [legend for shown, legend in legends if shown]
 
@@ -140,7 +140,7 @@ def _points(task: str, label: str, average: Average) -> list[list[str]]:
 
 
 def _cells(groups: Sequence[Group], marks: list[int]) -> list[str]:
-    """The number of runs, the score at each mark, and the final score with its step, over one task or several."""
+    """Returns the number of runs, the score at each mark, and the final score and step, over one task or several."""
     runs = [run for group in groups for run in group.runs]
     finished = [run for run in runs if run.finished]
     cells = [str(len(runs)) if len(finished) == len(runs) else f"{len(finished)} of {len(runs)} finished"]
@@ -172,13 +172,13 @@ def number_text(value: float) -> str:
 
 
 def _range_text(steps: list[int]) -> str:
-    """The range of some numbers of steps, such as 60k or 60k to 100k."""
+    """Formats the range of some numbers of steps, such as 60k or 60k to 100k."""
     ends = sorted({min(steps, default=0), max(steps, default=0)})
     return " to ".join(map(steps_text, ends))
 
 
 def steps_text(steps: float) -> str:
-    """60000 -> 60k, 1000000 -> 1M."""
+    """Formats a number of steps: 60000 -> 60k, 1000000 -> 1M."""
     for size, unit in ((1_000_000, "M"), (1000, "k")):
         if steps >= size:
             return f"{steps / size:.4g}{unit}"

@@ -21,9 +21,9 @@ NUM_POINTS = 50  # of an averaged curve
 
 
 def without_seeding(train: Columns) -> Columns:
-    """Returns the log with the speed of episodes that had updates only, if there are any.
+    """Returns the log with the speeds of only those episodes that had updates, if there are any.
 
-    Random actions are taken ten times faster, and would flatten the rest; so would the episode in which updates began.
+    Episodes of random actions are ten times faster and would flatten the curve; so would that in which updates began.
     """
     updated = {step for column, *_ in PANELS if column.endswith("_loss") for step in train.get(column, ([], []))[0]}
     kept = [(step, value) for step, value in zip(*train.get(SPEED, ([], [])), strict=True) if step in updated]
@@ -32,7 +32,7 @@ def without_seeding(train: Columns) -> Columns:
 
 
 def averages(group: Group) -> dict[str, Average]:
-    """Averages what a group's runs logged while they trained, by column; columns that no run has are left out."""
+    """Averages the training logs of a group's runs, by column; leaves out columns that no run has."""
     logs = [without_seeding(read(run.folder / "train.csv")) for run in group.runs]
     ends = np.linspace(0, max(1, *(run.length for run in group.runs)), NUM_POINTS + 1)[1:]
     curves = {column: [_thinned(log[column], ends) for log in logs if column in log] for column, *_ in PANELS}
@@ -40,7 +40,7 @@ def averages(group: Group) -> dict[str, Average]:
 
 
 def _thinned(curve: Points, ends: np.ndarray) -> Points:
-    """Averages a run's rows up to each of the steps `ends`, from the one before; later rows belong to the last."""
+    """Averages a run's rows between consecutive steps of `ends`; rows after the last step count in the last average."""
     steps, values = map(np.asarray, curve)
     bins = np.minimum(np.searchsorted(ends, steps), len(ends) - 1)
     filled = np.unique(bins)

@@ -20,7 +20,7 @@ class Audit:
     """Compares the 10th, 100th, 1000th, ... replay of an agent's updates.
 
     Args:
-        exact: whether every bit has to agree; otherwise rounding may differ, as on a GPU.
+        exact: whether results must be bit-identical; otherwise rounding may differ, as on a GPU.
     """
 
     def __init__(self, exact: bool):
@@ -35,7 +35,7 @@ class Audit:
     def compare(
         self, agent: Any, replay: Callable[[], Result], run_eagerly: Callable[[], Result]
     ) -> tuple[Result, str]:
-        """Makes one update twice from the same state, replayed and eagerly. The eager result and state stay.
+        """Makes one update twice from the same state, replayed and eagerly; keeps the eager result and state.
 
         Returns:
             The eager result, and the name of the first value that differs ("" if none does).
@@ -59,7 +59,7 @@ class Audit:
 
 
 def difference_message(name: str, execution: str) -> str:
-    """The line that is printed when a replayed update differs from an eager one in the value of this name."""
+    """Returns the line to print when a replayed update differs from an eager one in the value of this name."""
     return (
         f"Updates run eagerly from here on: {name} is not what it would be without execution={execution}, so a number "
         "that update_step reads has changed in Python since; make it a tensor, put it on a schedule, or ask self.due"

@@ -34,8 +34,8 @@ class CudaGraphs:
         """Captures an update without running it.
 
         Args:
-            update: device operations alone.
-            generators: those that the update draws from; each replay advances them.
+            update: runs device operations only.
+            generators: the generators that the update draws from; each replay advances them.
 
         Returns:
             The tensors that every replay writes its result to, and the replay.
@@ -43,7 +43,7 @@ class CudaGraphs:
         graph = torch.cuda.CUDAGraph()
         for generator in generators:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph, stream=self._stream):  # a memory pool of its own: replays come in any order
+        with torch.cuda.graph(graph, stream=self._stream):  # a separate memory pool: replays run in any order
             result = update()
         return result, graph.replay
 
@@ -63,12 +63,12 @@ class _Graph(NamedTuple):
 class Captured:
     """Replays updates from CUDA graphs, one per variant, each captured after a few eager updates of its variant.
 
-    A graph holds what the device does: drawing a batch, the noise, and the update step with its metrics. What the host
-    does before (sending new rows or a batch) stays outside. Warm-up updates are real updates, and capturing runs
+    A graph holds the device's work: drawing a batch, the noise, and the update step with its metrics. The host's work
+    before it (sending new rows or a batch) stays outside. Warm-up updates are real updates, and capturing runs
     nothing, so eager and captured training make the same updates.
 
     Args:
-        graphs: captures, as CudaGraphs does.
+        graphs: the backend that warms up and captures updates, such as CudaGraphs.
     """
 
     def __init__(self, graphs: Any):
@@ -96,7 +96,7 @@ class Captured:
         key = replay_buffer, variant(agent)
         if key not in self._graphs:
             if not self._enabled or not agent.rehearsed or self._warm_ups[key] < WARM_UPS:
-                self._warm_ups[key] += agent.rehearsed  # the first update, which is rehearsed, warms no variant up
+                self._warm_ups[key] += agent.rehearsed  # the first, rehearsed update is not a warm-up
                 return self._backend.warm_up(update)
             self._graphs[key] = self._capture(agent, update, replay_buffer.generators)
 

@@ -8,7 +8,7 @@ Result = tuple[dict[str, torch.Tensor], Any]  # metrics and histogram inputs, as
 
 
 def variant(agent: Any) -> tuple[Any, ...]:
-    """The Python values that an update branches on; each combination needs a recording or a graph of its own."""
+    """Returns the Python values that an update branches on; each combination needs a separate recording or graph."""
     return agent.autocast_dtype, agent.training, agent.phase, *sorted(agent.pattern.items())
 
 

@@ -32,7 +32,7 @@ class Recorded:
     """Replays updates from recordings, one per variant; each is made while the first update of its variant runs.
 
     Attributes:
-        meanwhile: called once, before the next replay, which leaves Python's lock to other threads.
+        meanwhile: called once, before the next replay, which leaves the GIL to other threads.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Recorded:
         self._enabled = True
 
     def __deepcopy__(self, memo: Any) -> "Recorded":
-        return Recorded()  # a recording changes the agent that it was made of, and no copy of it
+        return Recorded()  # a recording changes its original agent, not a copy
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
         batch = replay_buffer.sample(agent.batch_size)

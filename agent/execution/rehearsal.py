@@ -1,7 +1,7 @@
 """Checks the first update and undoes it. Every process makes this rehearsal once, with everything due.
 
-It shows which random numbers an update needs, so that they can be drawn before each update. It also checks what a
-recorded or captured update requires of the author, with an error that names the mistake.
+It shows which random numbers an update needs, so that they can be drawn before each update. It also checks the rules
+that recorded and captured updates impose on an agent's code, with an error that names the mistake.
 """
 
 import copy
@@ -17,7 +17,7 @@ from utils import UserError
 
 
 class Rehearsal(NamedTuple):
-    """What an update needs and returns when everything is due."""
+    """The random numbers and the metrics of an update with everything due."""
 
     batch_size: int
     plan: Plan
@@ -29,7 +29,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
 
     Args:
         agent: an OffPolicyAgent.
-        batch: the batch of the update to come.
+        batch: the batch of the next update.
 
     Raises:
         UserError: if the constructor or the update step breaks a rule of OffPolicyAgent.
@@ -37,14 +37,14 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     name = type(agent).__name__
     _require_optimizers(agent, name)
 
-    # Note the state before the update. Adam's count of steps has a version number, which no GPU has to be waited for.
+    # Note the state before the update. Reading the version number of Adam's step count does not wait for a GPU.
     state, numbers, generators = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
     writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}
     weight = getattr(batch, "weight", None)
     try:
         plan, metrics = _update(agent, batch)
     except Exception as error:
-        # If it succeeds with weights, it is their absence that it cannot bear.
+        # If the update succeeds with weights, it failed because they were absent.
         if (
             isinstance(error, UserError)
             or weight is not None
@@ -56,7 +56,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
             "buffer with weights, or allow for None, as self.critic_loss(outputs, target, batch.weight) does"
         ) from error
 
-    # See what it changed; then see whether other weights change it, and restore the agent.
+    # See what the update changed, then whether other batch weights change its result, and restore the agent.
     stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
     changed = [key for key, value in _numbers(agent).items() if numbers.get(key, value) != value]
     if weight is not None:
@@ -88,7 +88,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
 
 
 def _update(agent: Any, batch: Any) -> tuple[Plan, dict[str, torch.Tensor]]:
-    """Makes an update with everything due and keeps all it changes but gradients; returns its draws and metrics."""
+    """Makes an update with everything due; restores only gradients afterwards; returns its draws and metrics."""
     noise = RehearsedNoise(agent.device)
     parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
     gradients = [parameter.grad for parameter in parameters]
@@ -104,7 +104,7 @@ def _update(agent: Any, batch: Any) -> tuple[Plan, dict[str, torch.Tensor]]:
 
 
 def _moments_with_other_weights(agent: Any, batch: Any, state: dict[str, Any]) -> torch.Tensor | None:
-    """Adam's first moments after an update from `state` on the same rows with other weights; None if it fails."""
+    """Returns Adam's first moments after an update from `state` on the same rows, reweighted; None if it fails."""
     count, weight = len(batch.obs), getattr(batch, "weight", None)
     other = np.ones(count) if weight is None else weight.cpu().numpy() + 1
     agent.load_state_dict(copy.deepcopy(state))
@@ -152,7 +152,7 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
 
 
 def _global_generators(device: torch.device) -> list[torch.Tensor]:
-    """The states of torch's global generators, which an update draws from if it names none."""
+    """Returns the states of torch's global generators, which an update draws from if it names none."""
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 

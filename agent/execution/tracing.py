@@ -2,7 +2,7 @@
 program.
 
 At 256 units, half of an update on a CPU is spent between operations: in Python, modules, autograd's graph and engine. A
-traced program has none of it. It runs the same operations in the same order, so it gives the same bytes.
+traced program has none of this. It runs the same operations in the same order, so its results are bit-identical.
 """
 
 import copy
@@ -47,11 +47,11 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
     _require_all_writes(program, writer)
 
     constants, lists = writer.constants, writer.lists
-    owner = _Owner(constants, lists)  # so that a program beside a busy thread does not wait for Python's lock
+    owner = _Owner(constants, lists)  # so that a program does not wait for the GIL beside a busy thread
 
     def replay(new_inputs: Tensors, owner: _Owner = owner) -> Tensors:
-        # TorchScript's optimiser would produce operations that round differently. Inference mode saves each operation
-        # the check whether autograd has to record it, a tenth of an update's time.
+        # TorchScript's optimiser would produce operations that round differently. Inference mode skips each operation's
+        # check whether autograd has to record it, a tenth of an update's time.
         with torch.inference_mode(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             return program(new_inputs, constants, lists)[0]
 
@@ -73,7 +73,7 @@ def _require_all_writes(program: Any, writer: "_SourceWriter") -> None:
 
 
 class TracedByShape:
-    """A function of tensors that is traced once per shape of its inputs; what cannot be traced runs in Python.
+    """Traces a function of tensors once per shape of its inputs; runs it in Python if it cannot be traced.
 
     Args:
         function: as for `trace`, without gradients or side effects.
@@ -101,7 +101,7 @@ class TracedByShape:
 
 
 class _Owner(torch.jit.ScriptModule):
-    """Keeps tensors alive from TorchScript: releasing the last reference that Python knows takes Python's lock."""
+    """Keeps tensors alive from TorchScript: releasing the last reference that Python knows takes the GIL."""
 
     __annotations__ = {}  # torch writes into it, and since Python 3.14 a class has none by default
 
@@ -115,7 +115,7 @@ _LITERALS = (str, bool, int, float, torch.dtype, torch.layout, torch.memory_form
 _aten = torch.ops.aten
 _TO_SIZES = {_aten.expand.default, _aten.view.default, _aten._unsafe_view.default}  # views of sizes fixed in the source
 _VIEWS = {_aten.transpose.int, _aten.unsqueeze.default, _aten.select.int}
-_TAKES_A_NUMBER = {  # and rounds it to float32 first; a division would multiply by the reciprocal
+_TAKES_A_NUMBER = {  # and rounds it to float32 first; division is left out, as it multiplies by the reciprocal
     *(_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.add_.Tensor, _aten.sub_.Tensor, _aten.mul_.Tensor),
 }
 
@@ -123,11 +123,11 @@ _TAKES_A_NUMBER = {  # and rounds it to float32 first; a division would multiply
 class _SourceWriter(DispatchMode):
     """Writes the operations that run under it as the TorchScript of `program(inputs, constants, lists)`.
 
-    Tensors from outside come in `constants`. Lists of them come whole, in `lists`: TorchScript assumes that nobody else
-    reads a list that the program makes itself, and removes what changes its tensors. The program returns its inputs
-    beside the results, so that it does not release them (see _Owner).
+    Tensors from outside are passed in `constants`, and lists of them in `lists`: TorchScript assumes that a list built
+    by the program is read nowhere else, and removes operations that change its tensors. The program returns its inputs
+    along with the results, so that it does not release them (see _Owner).
 
-    An operation that cannot be written does not stop the function, which is half done by then.
+    An operation that cannot be written does not stop the function, part of which has already run.
     """
 
     def __init__(self, inputs: Tensors):
@@ -151,7 +151,7 @@ class _SourceWriter(DispatchMode):
         return False  # telling torch.compile to skip this mode would import it, which takes two seconds
 
     def source(self, result: Tensors) -> str:
-        """The source of the program that returns `result`.
+        """Returns the source of the program that returns `result`.
 
         Raises:
             CannotTraceError: if an operation cannot be written.
@@ -184,13 +184,13 @@ class _SourceWriter(DispatchMode):
         arguments += [f"{key}={self._argument(value, types[key])}" for key, value in kwargs.items()]
         if function in _TAKES_A_NUMBER:
             arguments[1] = self._number(args, arguments[1])
-        if function is _aten.view.dtype:  # whose dtype TorchScript would take for a size, unless it is named
+        if function is _aten.view.dtype:  # TorchScript would take an unnamed dtype for a size
             arguments[1] = f"dtype={arguments[1]}"
         return f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
 
     def _add(self, function: Any, args: Any, kwargs: Any, result: Any, call: str) -> None:
         """Adds the line of a call and names its results."""
-        # Three kinds of calls need no line: their result gets the name of a tensor that is there already.
+        # Three kinds of calls need no line: their result gets the name of an existing tensor.
         if function is _aten.detach.default:  # without gradients, detaching changes nothing
             self._alias(args[0], result, self._name(args[0]))
             return
@@ -240,7 +240,7 @@ class _SourceWriter(DispatchMode):
         return f"constants[{len(self.constants) - 1}]"
 
     def _number(self, args: Any, literal: str) -> str:
-        """A constant for a Python number beside a float32 tensor: TorchScript would make and cast one in every run."""
+        """Returns a constant for a number beside a float32 tensor: TorchScript would make and cast one in every run."""
         tensor, value = args
         if type(value) not in (int, float) or tensor.dtype != torch.float32 or not tensor.shape:
             return literal
@@ -274,10 +274,10 @@ def _layout(tensor: torch.Tensor) -> tuple[Any, Any, torch.dtype]:
 
 
 def _depends_on_data(function: Any, args: Any) -> bool:
-    """Whether an operation returns a tensor's value to Python, or a result whose shape depends on values.
+    """Returns whether an operation returns a tensor's value to Python, or a result whose shape depends on values.
 
-    A traced program would repeat the value of the traced run. `nonzero` and indexing by whole numbers are fine: there
-    the shape stays in tensors.
+    A traced program would repeat the value of the traced run. `nonzero` and indexing by integer tensors are fine:
+    their shapes stay in tensors.
     """
     if torch.Tag.data_dependent_output in function.tags:
         return True

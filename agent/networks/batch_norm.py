@@ -15,22 +15,22 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
     """Normalises features over the batch, then scales and shifts them: (B, width) or (N, B, width).
 
     In training it uses the batch's mean and biased variance, and the running statistics follow after the optimizer's
-    step. In evaluation it uses the running statistics. Renormalised batches have nearly the values that the running
-    statistics would give, within limits, and the gradients of the batch's statistics.
+    step. In evaluation it uses the running statistics. Renormalised batches have nearly the same values, within limits,
+    as with the running statistics, but the gradients of the batch's statistics.
 
-    Renormalisation is that of CrossQ's code: with std = sqrt(var), r and d as in the paper and constant, it normalises
+    Renormalisation follows CrossQ's code: with std = sqrt(var), and r and d as in the paper and constant, it normalises
     by the mean `mean - d std / r` and the variance `var / r^2`, to which eps is added. The paper's algorithm 1 adds eps
-    before it divides by r^2, and its d has no gradient, where here std has one.
+    before dividing by r^2, and its correction by d has no gradient, whereas here std has one.
 
     Args:
-        width: features.
+        width: number of features.
         num_members: N, for an ensemble; None for one network.
-        momentum: share of the running statistics that is kept in each step.
+        momentum: share of the old running statistics that each step keeps.
         eps: added to variances.
-        renorm_after: steps before batches are renormalised; None is never.
+        renorm_after: steps before batches are renormalised; None: never.
         unbiased: whether the running variance follows the batch's unbiased variance, B / (B - 1) times the biased one.
-        r_max, d_max: limits of the ratio of standard deviations, and of the difference of means in running standard
-            deviations.
+        r_max, d_max: limits of r, the ratio of standard deviations, and of d, the difference of means in units of the
+            running standard deviation.
     """
 
     def __init__(
@@ -69,17 +69,17 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
     def into(self, linear: Linear, x: torch.Tensor, relu: bool, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Computes linear(self(x)), with a ReLU if `relu`: (B, in) or (N, B, in) -> (B, out) or (N, B, out).
 
-        With a ReLU, the backward pass overwrites the incoming gradient: exactly one layer has to follow.
+        With a ReLU, the backward pass overwrites the incoming gradient, so exactly one layer must use the output.
 
         Args:
-            dtype: of the matmul; None is the parameters' dtype.
+            dtype: dtype of the matmul; None is the parameters' dtype.
         """
         statistics = self.statistics(x)
         return NormalisedLinear.apply(x, self.scale, self.shift, linear.weight, linear.bias, relu, dtype, *statistics)
 
     @torch.no_grad()
     def statistics(self, x: torch.Tensor) -> Statistics:
-        """The statistics to normalise by: the batch's in training, the running ones in evaluation."""
+        """Returns the statistics to normalise by: the batch's in training, the running ones in evaluation."""
         if not self.training:
             return Statistics(False, self.running_mean, torch.rsqrt(self.running_var + self.eps))
         mean, var = _mean_and_variance(x)
@@ -97,7 +97,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
         return Statistics(True, mean, torch.rsqrt(var * shrink + self.eps), d * std / r, slope, shrink)
 
     def enter_phase(self) -> bool | None:
-        """Whether the next batch is renormalised; None on a GPU, which is not waited for: its tensors decide."""
+        """Returns whether the next batch is renormalised; None on a GPU, where tensors decide without a host wait."""
         if self.renorm_after is None:
             return False
         steps = self.num_steps
@@ -118,7 +118,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
 
 
 def refuse_batch_norm(**networks: nn.Module) -> None:
-    """Raises UserError for a network with batch normalisation, for agents whose batches have one end of transitions."""
+    """Raises UserError for batch normalisation, for agents whose batches hold only one end of the transitions."""
     for name, network in networks.items():
         if any(isinstance(layer, BatchNorm) for layer in network.modules()):
             raise UserError(
@@ -133,7 +133,7 @@ def _mean_and_variance(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _moments_on_cpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """One kernel per member, which writes nothing as large as x."""
+    """Computes the moments in one kernel per member, without a temporary as large as x."""
     if x.dim() == 2:
         mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
         return mean.unsqueeze(0), var.unsqueeze(0)
@@ -143,6 +143,6 @@ def _moments_on_cpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _moments_on_gpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """As many kernels for several members as for one."""
+    """Computes the moments in as many kernels for several members as for one."""
     mean = x.mean(-2, keepdim=True)
     return mean, (x - mean).square_().mean(-2, keepdim=True)

@@ -28,7 +28,7 @@ def normal_log_prob(u: torch.Tensor, mu: torch.Tensor, log_std: torch.Tensor) ->
 
 
 def inverse_tanh(action: torch.Tensor) -> torch.Tensor:
-    """u of an action in [-1, 1]; -1 and 1 are moved to the nearest number inside."""
+    """Returns u of an action in [-1, 1]; moves -1 and 1 to the nearest number inside."""
     inside = 1 - torch.finfo(action.dtype).eps / 2
     return torch.atanh(action.clamp(-inside, inside))
 
@@ -40,7 +40,7 @@ def choose(log_probs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
 
 
 class _Squashed(ABC):
-    """A distribution of tanh(u); `log_std` is that of u, or of its components."""
+    """A distribution of tanh(u); `log_std` is the log standard deviation of u, or of its components."""
 
     log_std: torch.Tensor
 
@@ -51,18 +51,18 @@ class _Squashed(ABC):
 
     @abstractmethod
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
-        """A sample of u, (B, |A|), detached, from noise (B, noise_dim)."""
+        """Returns a sample of u, (B, |A|), detached, computed from noise (B, noise_dim)."""
 
     def sample(self, noise: torch.Tensor) -> torch.Tensor:
-        """A sampled action, (B, |A|), detached."""
+        """Returns a sampled action, (B, |A|), detached."""
         return torch.tanh(self.sample_u(noise))
 
     @abstractmethod
     def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of the action tanh(u), u (B, |A|)."""
+        """Returns the log-density (B, 1) of the action tanh(u), u (B, |A|)."""
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """The log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
+        """Returns the log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
         return self.log_prob_u(inverse_tanh(action))
 
 
@@ -70,7 +70,7 @@ class SquashedNormal(_Squashed):
     """The distribution of tanh(u), u ~ N(mu, exp(log_std)^2) in each dimension (arXiv 1801.01290, appendix C).
 
     Args:
-        mu, log_std: (B, |A|). log_std is a keyword so that nobody passes a standard deviation.
+        mu, log_std: (B, |A|). log_std is keyword-only, so that no standard deviation is passed by mistake.
     """
 
     def __init__(self, mu: torch.Tensor, *, log_std: torch.Tensor):
@@ -87,14 +87,14 @@ class SquashedNormal(_Squashed):
         return self.mean
 
     def first(self, num_rows: int) -> "SquashedNormal":
-        """The distribution of the first rows alone."""
+        """Returns the distribution of the first rows only."""
         return SquashedNormal(self.mu[:num_rows], log_std=self.log_std[:num_rows])
 
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
         return (self.mu + self.std * noise).detach()
 
     def rsample_with_log_prob(self, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """A sampled action (B, |A|) and its log-density (B, 1), both differentiable in mu and log_std.
+        """Returns a sampled action (B, |A|) and its log-density (B, 1), both differentiable in mu and log_std.
 
         Faster and more accurate than `log_prob(sample(noise))`, which has to invert tanh.
         """
@@ -140,7 +140,7 @@ class SquashedMixture(_Squashed):
     """The distribution of tanh(u), u from a mixture of K diagonal Gaussians.
 
     Args:
-        logits: (B, K), of the components' weights.
+        logits: logits of the components' weights, (B, K).
         mu, log_std: (B, K, |A|).
     """
 
@@ -150,7 +150,7 @@ class SquashedMixture(_Squashed):
         self.log_std = log_std
 
     def greedy(self, rate: Rate) -> torch.Tensor:
-        """tanh(mu_k) of the component k with the highest rate, (B, |A|)."""
+        """Returns tanh(mu_k), (B, |A|), of the component k whose action `rate` rates highest."""
         actions = torch.tanh(self.mu)
         best = rate(actions).argmax(dim=1).view(-1, 1, 1)
         return actions.gather(1, best.expand(-1, -1, actions.shape[-1])).squeeze(1)
@@ -186,5 +186,5 @@ class Categorical:
         return self.log_probs.argmax(-1, keepdim=True)
 
     def sample(self, noise: torch.Tensor) -> torch.Tensor:
-        """A sampled action, (B, 1), int64, from noise (B, 1)."""
+        """Returns a sampled action, (B, 1), int64, computed from noise (B, 1)."""
         return choose(self.log_probs, noise)

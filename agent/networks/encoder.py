@@ -1,7 +1,7 @@
 """Convolutional encoders that an agent's networks share (DrQ, arXiv 2004.13649).
 
-The critic's loss trains the critic's whole encoder. The actor's encoder has the same convolutions as constants, and a
-head of its own. A target critic has a copy of the whole encoder.
+The critic's loss trains the critic's whole encoder. The actor's encoder has the same convolutions as constants, and its
+own head. A target critic has a copy of the whole encoder.
 """
 
 import math
@@ -30,7 +30,7 @@ class Convolutions(nn.Sequential):
     Args:
         obs_shape: (C, H, W).
         channels: filters of each convolution.
-        strides: of each convolution.
+        strides: stride of each convolution.
 
     Raises:
         UserError: for images that are too small.
@@ -78,7 +78,7 @@ class Encoder(nn.Module, Validated):
     Args:
         obs_shape: (C, H, W), passed by the agent.
         channels: filters of each convolution.
-        strides: of each convolution; their number is that of the convolutions.
+        strides: stride of each convolution; the list's length is the number of convolutions.
         feature_dim: width of the output.
     """
 
@@ -97,17 +97,17 @@ class Encoder(nn.Module, Validated):
         self.norm = LayerNorm(feature_dim)
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Encodes images, or features (B, convolutions.feature_dim) that the convolutions have made of them."""
+        """Encodes images, or features (B, convolutions.feature_dim) that the convolutions have already computed."""
         features = self.convolutions(obs) if obs.dim() > 2 else obs
         return torch.tanh(self.norm(self.linear(features)))
 
 
 class FromNumbers(nn.Module):
-    """A network for vectors that sees some of an observation's numbers (ObsSpec.groups).
+    """Wraps a network for vectors so that it sees a slice of the observation (ObsSpec.groups).
 
     Args:
-        obs_dim: how many.
-        start: the first one.
+        obs_dim: width of the slice.
+        start: first index of the slice.
         network: factory of an actor, a critic or a value network.
         shapes: other arguments of that factory.
     """
@@ -118,7 +118,7 @@ class FromNumbers(nn.Module):
         self.network = network(obs_dim=obs_dim, **shapes)
 
     def inputs(self, obs: torch.Tensor) -> torch.Tensor:
-        """What the network takes of observations, (B, obs_dim)."""
+        """Returns the slice of observations that the network sees, (B, obs_dim)."""
         return obs[:, self.numbers]
 
     def forward(self, obs: torch.Tensor, *action: torch.Tensor) -> Any:
@@ -130,31 +130,31 @@ class FromNumbers(nn.Module):
 
     @property
     def head(self) -> Any:
-        """A critic's."""
+        """The wrapped critic's head."""
         return self.network.head
 
     @property
     def acts_alone(self) -> bool:
-        """An actor's."""
+        """The wrapped actor's value."""
         return self.network.acts_alone
 
     @property
     def noise_dim(self) -> int:
-        """An actor's."""
+        """The wrapped actor's value."""
         return self.network.noise_dim
 
 
 class FromImages(FromNumbers):
-    """A network for vectors behind an encoder, with the numbers beside the images that it sees.
+    """Wraps a network for vectors behind an encoder, with the vector elements beside the images that it sees.
 
-    It takes images, images with vectors in bytes (ObsSpec), or features: the convolutions' of the images, then the
-    vectors.
+    Its input is images, images and vectors packed as bytes (ObsSpec), or features: the output of the convolutions,
+    then the vectors.
 
     Args:
         obs_shape: (C, H, W) of the images.
         encoder: factory of the encoder.
         network: factory of an actor, a critic or a value network, called with the width of its input as `obs_dim`.
-        start, num_numbers: the first of those numbers, and how many; None where observations are images alone.
+        start, num_numbers: first index and number of those elements; None if observations are images alone.
         shapes: other arguments of the network's factory.
     """
 
@@ -174,7 +174,7 @@ class FromImages(FromNumbers):
         self.network = network(obs_dim=self.encoder.feature_dim + (num_numbers or 0), **shapes)
 
     def inputs(self, obs: torch.Tensor) -> torch.Tensor:
-        """The encoder's output and the numbers, (B, obs_dim of the network)."""
+        """Returns the encoder's output and the vector elements, (B, obs_dim of the network)."""
         if self.numbers is None:
             return self.encoder(obs)
         if obs.dtype == torch.uint8:

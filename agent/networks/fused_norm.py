@@ -24,8 +24,8 @@ Backward = Callable[[Any, torch.Tensor], tuple[Gradient, ...]]
 class Statistics(NamedTuple):
     """The statistics, (1, width) or (N, 1, width), of y = (x - centre) * inv_std * scale + shift.
 
-    The centre is mean - offset. Renormalisation corrects a batch's mean by `offset`, whose derivative by the batch's
-    variance is `slope`, and multiplies that variance by the constant `shrink` before eps is added; None is no
+    The centre is mean - offset. Renormalisation corrects a batch's mean by `offset`, whose derivative with respect to
+    the batch's variance is `slope`, and multiplies that variance by the constant `shrink` before adding eps; None: no
     correction. `from_batch` says whether mean and variance are functions of x.
     """
 
@@ -42,7 +42,7 @@ class Statistics(NamedTuple):
 
 
 def _affine_map(scale: torch.Tensor, shift: torch.Tensor, stats: Statistics) -> tuple[torch.Tensor, torch.Tensor]:
-    """s and t of y = x s + t."""
+    """Returns s and t of y = x s + t."""
     s = scale * stats.inv_std
     return s, torch.addcmul(shift, stats.centre, s, value=-1)
 
@@ -60,8 +60,8 @@ def _gradients(
     grad_scale = grad_s * stats.inv_std
     if not stats.from_batch:
         return grad_scale, grad_t, None, None
-    # s is proportional to (shrink var + eps)^(-1/2), so d s / d var = -s inv_std^2 shrink / 2, and t falls by s for
-    # each 1 of the centre, which falls by slope for each 1 of var; d var / d x = 2 (x - mean) / B.
+    # s is proportional to (shrink var + eps)^(-1/2), so d s / d var = -s inv_std^2 shrink / 2. At constant s,
+    # d t / d centre = -s, with d centre / d var = -slope. Last, d var / d x = 2 (x - mean) / B.
     share = s * (-1 / batch_size)
     c2 = grad_scale * stats.inv_std * share
     if stats.shrink is not None and stats.slope is not None:
@@ -145,7 +145,7 @@ class NormalisedLinear(torch.autograd.Function):
         if ctx.relu:  # in place
             gradient = torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=gradient)
         grad_x, grad_scale, grad_shift, grad_weight, grad_bias, c1, c2 = (None,) * 7
-        # First of `folded` and `constant`, then of what they are made of: W, b, s and t, and last scale and shift.
+        # Gradients of `folded` and `constant` first, then of W, b, s and t, and finally of scale and shift.
         if ctx.from_batch or any(ctx.needs_input_grad[1:5]):
             grad_constant = gradient.sum(-2, keepdim=True)
             grad_folded = _weight_gradient(x, gradient, ctx.dtype)
@@ -170,7 +170,7 @@ def _cast(dtype: torch.dtype | None, *tensors: torch.Tensor) -> tuple[torch.Tens
 
 
 def _constant(t: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """t W + b, of one row or of one row per member."""
+    """Returns t W + b, for one row or for one row per member."""
     if weight.dim() == 2:
         return torch.addmm(bias, t, weight)
     return torch.baddbmm(bias, t.expand(weight.shape[0], 1, -1), weight)
@@ -201,7 +201,7 @@ def _weight_gradient(x: torch.Tensor, gradient: torch.Tensor, dtype: torch.dtype
 def _input_gradient(
     gradient: torch.Tensor, weight: torch.Tensor, constant: Gradient, dtype: torch.dtype | None
 ) -> torch.Tensor:
-    """gradient W^T, plus a constant (..., 1, in) in each row."""
+    """Returns gradient W^T, plus a constant (..., 1, in) in each row."""
     if weight.shape[-1] == 1:
         return gradient * weight.mT if constant is None else torch.addcmul(constant, gradient, weight.mT)
     if constant is None:

@@ -1,7 +1,7 @@
 """Heads: what a critic's outputs mean, and their loss. Outputs are values, quantiles of the return, or a distribution
 over bins.
 
-A head has the width of the last layer (`out_dim`), turns outputs into values, and computes targets, the loss and TD
+A head sets the width of the last layer (`out_dim`), turns outputs into values, and computes targets, the loss and TD
 errors. The equations are in agent/losses.py.
 """
 
@@ -25,11 +25,11 @@ class ScalarHead(nn.Module, Validated):
         target_q: the target is the `min` over the critics or their `mean`. The minimum prevents overestimation (arXiv
             1802.09477), but it is pessimistic where critics disagree, which can suppress exploration (BRO, arXiv
             2405.16158).
-        loss_weight: factor on the squared errors. Steps of Adam depend on it through eps alone.
+        loss_weight: multiplies the squared errors. It affects Adam's steps only through eps.
     """
 
     out_dim = 1
-    averages_targets = True  # whether a mean of targets, weighted by an action's probability, is a target
+    averages_targets = True  # whether a mean of targets over actions, weighted by probability, is a target
 
     def __init__(self, target_q: Literal["min", "mean"] = "min", loss_weight: PositiveFloat = 1.0):
         super().__init__()
@@ -58,34 +58,34 @@ class ScalarHead(nn.Module, Validated):
         return losses.q_target(reward, discount, _minus(self.reduction(next_outputs), next_cost), gamma)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-        """The loss, a scalar: mean over B, sum over the N critics.
+        """Returns the loss, a scalar: mean over B, sum over the N critics.
 
         Args:
-            weight: (B,), of the rows in that mean; None is 1.
+            weight: weights of the rows in that mean, (B,); None is 1.
         """
         return losses.squared_error(outputs, target, self.loss_weight, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The absolute TD error, (B,), as a mean over the critics."""
+        """Returns the absolute TD error, (B,), as a mean over the critics."""
         return losses.td_error(outputs, target)
 
 
 class HuberHead(ScalarHead):
-    """As ScalarHead, with the loss and the TD error that rows drawn as LAP does need (arXiv 2007.06049).
+    """A ScalarHead with the loss and the TD error that LAP's prioritised sampling needs (arXiv 2007.06049).
 
-    That loss is linear beyond an error of 1, where LAP draws in proportion to the error.
+    The loss is linear beyond an error of 1, where LAP samples in proportion to the error.
     """
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         return losses.huber(outputs, target, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The largest absolute TD error of the critics, (B,)."""
+        """Returns the largest absolute TD error of the critics, (B,)."""
         return (target - outputs).abs().amax(0).squeeze(-1)
 
 
 class QuantileHead(nn.Module, Validated):
-    """Quantiles of the return; targets pool those of all critics and drop the largest (TQC, arXiv 2005.04269).
+    """Quantiles of the return; targets pool all critics' quantiles and drop the largest (TQC, arXiv 2005.04269).
 
     Args:
         num_quantiles: K, of each critic.
@@ -116,12 +116,12 @@ class QuantileHead(nn.Module, Validated):
         next_outputs: torch.Tensor,
         next_cost: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """(B, N (K - drop_per_critic)); see ScalarHead.target."""
+        """Returns (B, N (K - drop_per_critic)); see ScalarHead.target."""
         pool = losses.truncated_pool(next_outputs, self.drop_per_critic)
         return losses.q_target(reward, discount, _minus(pool, next_cost), gamma)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-        """The mean over B and the N critics; see ScalarHead.loss."""
+        """Returns the mean over B and the N critics; see ScalarHead.loss."""
         return losses.quantile_huber(outputs, target, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -131,18 +131,18 @@ class QuantileHead(nn.Module, Validated):
 class CategoricalHead(nn.Module, Validated):
     """Probabilities of bins of the return, fitted by cross-entropy (arXiv 1707.06887).
 
-    The target is that of the critic with the smallest mean (arXiv 2604.04539).
+    The target comes from the critic with the smallest mean (arXiv 2604.04539).
 
     Args:
         num_bins: K, 2 or more; the centres are evenly spaced from the first bound to the second.
         bounds: the range of returns that the bins cover.
-        loss_weight: factor on the loss. Steps of Adam depend on it through eps alone.
+        loss_weight: multiplies the loss. It affects Adam's steps only through eps.
 
     Raises:
         UserError: for one bin.
     """
 
-    averages_targets = True  # of probabilities: their mixture
+    averages_targets = True  # a mean of distributions is their mixture
 
     def __init__(self, num_bins: PositiveInt = 101, bounds: Bounds = (-5.0, 5.0), loss_weight: PositiveFloat = 1.0):
         super().__init__()
@@ -166,7 +166,7 @@ class CategoricalHead(nn.Module, Validated):
         next_outputs: torch.Tensor,
         next_cost: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Probabilities, (B, K); see ScalarHead.target."""
+        """Returns probabilities, (B, K); see ScalarHead.target."""
         probabilities = torch.softmax(next_outputs, -1)  # (N, B, K)
         smallest = (probabilities @ self.centres.unsqueeze(-1)).argmin(0, keepdim=True)  # (1, B, 1)
         chosen = probabilities.gather(0, smallest.expand(1, *probabilities.shape[1:]))[0]

@@ -20,7 +20,7 @@ class LayerNorm(nn.Module, Validated):
     """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width).
 
     Args:
-        width: features.
+        width: number of features.
         num_members: N, for an ensemble; None for one network.
         eps: added to variances.
     """
@@ -54,11 +54,11 @@ class RMSNorm(nn.Module, Validated):
 class Dropout(nn.Module, Draws, Validated):
     """In training, sets features to 0 at random and scales up the others; does nothing in evaluation.
 
-    The masks of all passes of an update are drawn before it, from the agent's generator and into memory that stays in
-    place: so a resumed run drops the same features, and a captured update gets new masks.
+    The masks of all passes in an update are drawn before it, from the agent's generator and into fixed memory, so that
+    a resumed run drops the same features, and a captured update gets new masks.
 
     Args:
-        probability: of dropping a feature, in each row.
+        probability: probability of dropping a feature, in each row.
     """
 
     def __init__(self, probability: Probability):

@@ -1,9 +1,9 @@
 """Matmuls without autograd. The faster of the two libraries that torch has on a CPU computes them.
 
-torch.mm calls MKL, which does not use AVX-512 on processors other than Intel's. There oneDNN, which torch calls for
-convolutions, takes half the time for 256 x 256 numbers, and adds a bias and a ReLU on the way (docs/PERFORMANCE.md). A
-call of oneDNN costs ten microseconds more, so small matmuls stay with MKL. Autograd has no gradient for it: mlp.py and
-fused_norm.py write their backward passes out.
+torch.mm calls MKL, which does not use AVX-512 on processors other than Intel's. On those, oneDNN, which torch calls for
+convolutions, takes half the time for 256 x 256 matrices, and fuses a bias and a ReLU (docs/PERFORMANCE.md). A call of
+oneDNN costs ten microseconds more, so small matmuls stay with MKL. Autograd has no gradient for that call: mlp.py and
+fused_norm.py have hand-written backward passes.
 """
 
 from functools import cache
@@ -12,8 +12,8 @@ import torch
 
 from settings.operating_system import of_processor
 
-LARGE = 2**21  # multiplications from which on oneDNN is faster: 128 rows by 128 x 128
-LARGE_OF_COLUMNS = 2**22  # the same where both matrices are read by columns, as for a weight's gradient
+LARGE = 2**21  # multiplications at and above which oneDNN is faster: 128 rows by 128 x 128
+LARGE_OF_COLUMNS = 2**22  # the same if both matrices are read by columns, as for a weight's gradient
 
 
 def fast_matmul(
@@ -24,14 +24,14 @@ def fast_matmul(
     rows: int | None = None,
     least: int = LARGE,
 ) -> torch.Tensor:
-    """a b, with a bias and a ReLU on request: (M, K) (K, L) -> (M, L), or N of them as a batch.
+    """Returns a b, optionally with a bias and a ReLU: (M, K) (K, L) -> (M, L), or a batch of N such matmuls.
 
     Args:
-        a: (M, K) or (N, M, K); (M, K) goes with each of b's N.
+        a: (M, K) or (N, M, K); (M, K) is multiplied with each of b's N matrices.
         b: (K, L) or (N, K, L).
         bias: (L,) or (1, L), or (N, 1, L).
-        rows: the M that decides on the library, for calls whose M varies.
-        least: multiplications from which on oneDNN is chosen.
+        rows: the M by which the library is chosen, for calls whose own M varies.
+        least: number of multiplications at and above which oneDNN is chosen.
     """
     if _prefers_onednn(a, b, a.shape[-2] if rows is None else rows, least):
         return _onednn(a, b, bias, "relu" if relu else "none")
@@ -53,7 +53,7 @@ def _prefers_onednn(a: torch.Tensor, b: torch.Tensor, rows: int, least: int) -> 
 
 @cache
 def mkl_leaves_avx512_alone() -> bool:
-    """Whether this processor has AVX-512 and is not Intel's."""
+    """Returns whether this processor has AVX-512 and is not Intel's."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability().startswith("AVX512")):
         return False
     return of_processor("vendor_id") not in ("", "GenuineIntel")

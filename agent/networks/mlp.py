@@ -2,7 +2,7 @@
 
 The backward pass of an MLP is written out by hand. Together with those of fused_norm.py and distributions.py and with
 matmul.py's choice of a library, it saves 12 to 22 % of a recorded update. It skips zero rows of a minimum's gradient
-and gradients that nobody needs, works in place, and gives each matmul to the faster library.
+and unneeded gradients, works in place, and runs each matmul in the faster library.
 """
 
 import math
@@ -22,7 +22,7 @@ Gradient = torch.Tensor | None
 
 
 class Linear(nn.Module):
-    """x W + b of one layer, (B, in) -> (B, out), or of an ensemble, (B, in) or (N, B, in) -> (N, B, out).
+    """Computes x W + b for one layer, (B, in) -> (B, out), or an ensemble, (B, in) or (N, B, in) -> (N, B, out).
 
     Args:
         in_dim, out_dim: widths.
@@ -41,7 +41,7 @@ class Linear(nn.Module):
 
 
 def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """x W + b, as Linear computes it."""
+    """Returns x W + b, for the shapes of Linear."""
     if weight.dim() == 2:
         return torch.addmm(bias, x, weight)
     if x.dim() == 2:
@@ -69,10 +69,10 @@ class MLP(nn.Module):
             self.add_module(str(2 * i), layer)
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Applies the layers to one input (B, in), or to several that are concatenated to it."""
+        """Applies the layers to one input (B, in), or to several that are concatenated to that width."""
         device = inputs[0].device.type
         if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):  # it would round every layer
+            with torch.autocast(device, enabled=False):  # autocast would round every layer
                 return self._compute(inputs, torch.get_autocast_dtype(device))
         return self._compute(inputs, None)
 
@@ -89,7 +89,7 @@ def _forward(
     weights: Sequence[torch.Tensor],
     biases: Sequence[torch.Tensor],
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
-    """The output, and the inputs and weights of all layers, for the backward pass."""
+    """Returns the output and, for the backward pass, the inputs and weights of all layers."""
     h = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
     last, dtype = len(weights) - 1, h.dtype
     layer_inputs, layer_weights = [], []
@@ -130,7 +130,7 @@ class _ReLUStack(torch.autograd.Function):
 
     @staticmethod
     def gradients(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
-        """The gradients of the arguments of `forward`, from the gradient of its output."""
+        """Returns the gradients of `forward`'s arguments, given the gradient of its output."""
         needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(ctx.widths)], ctx.needs_input_grad[-1]
         depth = len(ctx.saved_tensors) // 2
         layer_inputs, weights = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
@@ -152,17 +152,17 @@ def _backward(
     gradient: torch.Tensor,
     num_rows: int,
 ) -> list[Gradient]:
-    """The gradients of the inputs, the weights and the biases; None where they are not needed.
+    """Returns the gradients of the inputs, the weights and the biases; None where they are not needed.
 
     Args:
-        widths: of the inputs, which are concatenated.
-        num_rows: rows of the whole batch; the gradient may be of some of them.
+        widths: widths of the inputs, which are concatenated.
+        num_rows: rows of the whole batch; `gradient` may cover only some of them.
     """
     dtype, depth = gradient.dtype, len(weights)
     grad_inputs: list[Gradient] = [None] * len(widths)
     grad_weights: list[Gradient] = [None] * depth
     grad_biases: list[Gradient] = [None] * depth
-    # From the last layer to the first; `gradient` is that of layer i's output.
+    # From the last layer to the first; `gradient` is the gradient of layer i's output.
     for i in range(depth - 1, -1, -1):
         h, weight = layer_inputs[i], weights[i]
         if i > 0 and gradient.dtype is not h.dtype:
@@ -193,16 +193,16 @@ def _grad_inputs_by_member(
     needs_inputs: Sequence[bool],
     gradient: torch.Tensor,
 ) -> list[Gradient]:
-    """The gradients of an ensemble's inputs, computed for each member's non-zero rows alone.
+    """Returns the gradients of an ensemble's inputs, computed only for each member's non-zero rows.
 
-    The gradient of a minimum of two critics is zero in one of them in each row, so half of the work would be on zeros.
+    In each row, the gradient of a minimum of two critics is zero for one of them: half of the work would be on zeros.
     """
     totals = [
         gradient.new_zeros(gradient.shape[1], w) if n else None for w, n in zip(widths, needs_inputs, strict=True)
     ]
     for member in range(len(gradient)):
         rows = gradient[member].any(-1).nonzero().squeeze(-1)
-        # The first layer's input serves the gradients of parameters alone, and none is needed.
+        # The first layer's input is used only for gradients of parameters, which are not needed here.
         hidden = [layer_inputs[0], *(h[member].index_select(0, rows) for h in layer_inputs[1:])]
         member_weights = [weight[member] for weight in weights]
         row_gradient = gradient[member].index_select(0, rows)
@@ -214,7 +214,7 @@ def _grad_inputs_by_member(
 
 
 def _mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a b. Not `a @ b`, which changes the strides of batches, and with them the rounding."""
+    """Returns a b. Avoids `a @ b`, which changes the strides of batches, and with them the rounding."""
     return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
 
 
@@ -227,7 +227,7 @@ def _weight_gradient(h: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
 
 
 def _first_input_gradient(gradient: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """The gradient (B, width) of an input, summed over members, from its rows (..., width, H) of the first weight."""
+    """Returns an input's gradient (B, width), summed over members; `rows` (..., width, H) are from the first weight."""
     transposed = _mm(rows, gradient.mT)
     return (transposed.sum(0) if transposed.dim() == 3 else transposed).mT
 
@@ -239,9 +239,9 @@ def initialise(layer: Linear, init: Init | float) -> None:
     Args:
         init: `orthogonal`: orthogonal weights (gain 1) and zero biases; `xavier`: weights uniform within
             sqrt(6 / (in_dim + out_dim)) and zero biases (Glorot and Bengio 2010); `torch`: both uniform within
-            1/sqrt(in_dim), as torch.nn.Linear does; `lecun`: weights from a normal distribution of variance 1/in_dim
-            that is cut off at two standard deviations, as in flax, and zero biases; `he_normal`: of variance 2/in_dim
-            (arXiv 1502.01852); a number: both uniform within it.
+            1/sqrt(in_dim), as torch.nn.Linear does; `lecun`: weights from a normal distribution of variance 1/in_dim,
+            truncated at two standard deviations as in flax, and zero biases; `he_normal`: like `lecun`, with variance
+            2/in_dim (arXiv 1502.01852); a number: both uniform within it.
     """
     weight, bias = layer.weight, layer.bias
     if init == "orthogonal":
@@ -253,7 +253,7 @@ def initialise(layer: Linear, init: Init | float) -> None:
         nn.init.uniform_(weight, -bound, bound)
         nn.init.zeros_(bias)
     elif init in VARIANCES:
-        # Cut off, a unit normal has a standard deviation of 0.8796.
+        # A standard normal truncated at 2 has a standard deviation of 0.8796.
         std = math.sqrt(VARIANCES[init] / weight.shape[-2]) / 0.87962566103423978
         nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
         nn.init.zeros_(bias)

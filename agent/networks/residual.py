@@ -55,7 +55,7 @@ def build_network(network: NetworkFactory | None, *shape: Any, key: str = "netwo
 
 
 def _require_shape(network: nn.Module, shape: Shape, key: str) -> None:
-    """Tries a network on one row. A norm or a block can be named in its place, and would fail in the first update."""
+    """Runs a network on one row: a norm or a block configured in its place would only fail in the first update."""
     members = () if shape.num_members is None else (shape.num_members,)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -72,7 +72,7 @@ def _require_shape(network: nn.Module, shape: Shape, key: str) -> None:
 
 
 class Network(nn.Sequential, AfterStep, Validated):
-    """A sequence of layers. Under autocast, the matmuls between hidden layers use its dtype."""
+    """A sequence of layers. Under autocast, the matmuls between hidden layers use autocast's dtype."""
 
     def __init__(self, *layers: nn.Module, unit_length: UnitLength):
         super().__init__(*layers)
@@ -102,10 +102,10 @@ class NormedMLP(Network):
 
     Args:
         shape: passed by the actor or the critic.
-        norm: factory of a norm, called with `width` and `num_members`; None is none.
+        norm: factory of a norm, called with `width` and `num_members`; None: no norm.
         norm_input: whether the input is normalised too.
         norm_position: `after` the ReLU, or `before` it.
-        dropout: probability of dropping a hidden feature, right after its linear layer.
+        dropout: probability of dropping a hidden feature, directly after its linear layer.
         unit_length: keeps `weights` at unit length, or weights and norms (`true`), or nothing (`false`); see
             agent.networks.layers.to_unit_lengths.
     """
@@ -134,7 +134,7 @@ class NormedMLP(Network):
         super().__init__(*layers, last_linear(widths[-1], shape), unit_length=unit_length)
 
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
-        # BatchNorm, the linear layer behind it and a ReLU after that are computed as one.
+        # Compute BatchNorm, the linear layer after it and a following ReLU in one operation.
         layers, at, num_linear = list(self), 0, 0
         while at < len(layers):
             layer, following = layers[at], layers[at + 1] if at + 1 < len(layers) else None
@@ -158,8 +158,8 @@ class Residual(Network):
     Args:
         shape: passed by the actor or the critic; `hidden_depth` counts the blocks.
         block: factory of a block, called with `shape`.
-        input_norm, last_norm: factories of norms of the network's and of the last layer's input, called with `width`
-            and `num_members`; None is none.
+        input_norm, last_norm: factories of norms for the input of the network and of the last layer, called with
+            `width` and `num_members`; None: no norm.
         unit_length: see NormedMLP.
         input_bias: whether the first linear layer has a bias.
     """
@@ -234,7 +234,7 @@ class PostNormBlock(nn.Module, Validated):
 def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
     """Builds an initialised layer of the shape's members; `bias=False` keeps the bias at 0.
 
-    Batch normalisation subtracts a bias in front of it, whose gradient would be rounding errors that make Adam drift.
+    Batch normalisation cancels a bias before it; the bias's gradient would be rounding errors that make Adam drift.
     """
     layer = Linear(fan_in, fan_out, shape.num_members)
     initialise(layer, shape.init)
@@ -253,7 +253,7 @@ def last_linear(fan_in: int, shape: Shape) -> Linear:
 
 
 def apply_linear(layer: Linear, x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
-    """layer(x), with the matmul in `dtype`; None is the parameters' dtype."""
+    """Returns layer(x), with the matmul in `dtype`; None is the parameters' dtype."""
     if dtype is None:
         return layer(x)
     return affine(x.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype)).to(x.dtype)

@@ -20,7 +20,7 @@ class Adam(FollowsSteps):
         parameters: of one module, float32, on one device.
         lr: learning rate, or a schedule of it.
         betas: decay of the first and the second moment.
-        weight_decay: of every parameter, biases included.
+        weight_decay: applied to every parameter, biases included.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Adam(FollowsSteps):
         self.set_lr(lr(0) if callable(lr) else lr)
 
     def set_step(self, step: int) -> None:
-        """Sets a learning rate on a schedule to its value at this environment step."""
+        """Sets a scheduled learning rate to its value at this environment step."""
         if self._schedule is not None:
             self.set_lr(self._schedule(step))
 
@@ -92,9 +92,9 @@ class Adam(FollowsSteps):
 
 
 def _in_layout_of(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """The gradient in the parameter's memory layout, which the kernel assumes.
+    """Returns the gradient in the parameter's memory layout, which the kernel assumes.
 
-    torch.autograd.grad leaves it in the layout of the last operation: of convolutions on images, channels last.
+    torch.autograd.grad leaves it in the last operation's layout: for convolutions on images, channels last.
     """
     if parameter.stride() == gradient.stride() or (parameter.is_contiguous() and gradient.is_contiguous()):
         return gradient

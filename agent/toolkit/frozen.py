@@ -1,6 +1,6 @@
 """Views of a module: the same weights as constants, or in evaluation mode.
 
-A view is a module of its own on another module's memory: it sees every later change in place, such as an optimizer's
+A view is a separate module that shares another's memory: it sees every later change in place, such as an optimizer's
 step or `load_state_dict`. It has no state to save and nothing to learn, so an agent leaves it out of its modules.
 """
 
@@ -12,7 +12,7 @@ from torch import nn
 
 
 def frozen_view(module: nn.Module) -> Any:
-    """A view with constant parameters: gradients flow through it to its inputs, and none reach its weights."""
+    """Returns a view with constant parameters: gradients flow through it to its inputs, and none reach its weights."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in module.buffers()}
     for parameter in module.parameters():
         shared[id(parameter)] = torch.nn.Parameter(parameter.detach(), requires_grad=False)
@@ -20,7 +20,7 @@ def frozen_view(module: nn.Module) -> Any:
 
 
 def evaluation_view(module: nn.Module) -> Any:
-    """A view that stays in evaluation mode, whatever the module's mode."""
+    """Returns a view that stays in evaluation mode, whatever the module's mode."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return _view(module, shared).eval()
 

@@ -24,7 +24,7 @@ def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logg
     """Logs histograms of the inputs and of each layer of the networks.
 
     Args:
-        networks: by the names of their optimizers; each member of an ensemble is logged alone.
+        networks: networks by optimizer name; each member of an ensemble is logged separately.
         logger: has `log_histogram`, `log_param` and, for images, `log_image` (see logger.Logger).
     """
     values = {f"train_critic/q{i}_hist": member for i, member in enumerate(inputs.get("q", ()), start=1)}

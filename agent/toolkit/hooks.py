@@ -15,7 +15,7 @@ class AfterStep(ABC):
 
     @abstractmethod
     def after_step(self) -> None:
-        """Called without gradients."""
+        """Called with gradients disabled."""
 
 
 class FollowsBatches(ABC):
@@ -23,7 +23,7 @@ class FollowsBatches(ABC):
 
     @abstractmethod
     def follow(self) -> None:
-        """Called after every step of optimizers, also if no batch has passed since the last call."""
+        """Called after every optimizer step, even if no batch has passed since the last call."""
 
 
 class FollowsSteps(ABC):
@@ -35,7 +35,7 @@ class FollowsSteps(ABC):
 
 
 class Phased(ABC):
-    """Changes how it computes at some update. Each phase gets a recording of its own, so none pays for another."""
+    """Changes its computation at some update. Each phase gets a separate recording, so none pays for another."""
 
     @abstractmethod
     def enter_phase(self) -> Hashable:
@@ -51,4 +51,4 @@ class Draws(ABC):
 
     @abstractmethod
     def draw(self, generator: torch.Generator) -> None:
-        """Draws for the next update, into memory that stays in place."""
+        """Draws for the next update, into fixed memory."""

@@ -1,8 +1,8 @@
 """The random numbers of an update step. They are drawn before the step so that a recording takes them as inputs.
 
-The first update of a process is rehearsed with everything due. The numbers that the step asks for then are drawn
-before every later update, even where the step does not use all: so the draws do not depend on what is due, and a
-resumed run draws the same.
+The first update of a process is rehearsed with everything due. The numbers that the step requests then are drawn
+before every later update, even if the step does not use them all. So the draws do not depend on what is due, and a
+resumed run draws the same numbers.
 """
 
 import math
@@ -22,11 +22,11 @@ class Noise(ABC):
 
     @abstractmethod
     def normal(self, *shape: int) -> torch.Tensor:
-        """Standard normal numbers, float32, on the agent's device."""
+        """Returns standard normal numbers, float32, on the agent's device."""
 
     @abstractmethod
     def uniform(self, *shape: int) -> torch.Tensor:
-        """Uniform numbers from [0, 1), float32, on the agent's device."""
+        """Returns uniform numbers from [0, 1), float32, on the agent's device."""
 
 
 class Plan(NamedTuple):
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     uniform: list[Shape]
 
     def draw(self, device: torch.device, generator: torch.Generator) -> list[torch.Tensor]:
-        """Draws all numbers of an update: a flat tensor of normal ones and a flat tensor of uniform ones."""
+        """Draws all numbers of an update; returns a flat tensor of normal numbers and one of uniform numbers."""
         num_normal, num_uniform = (sum(map(math.prod, shapes)) for shapes in self)
         return [
             torch.randn(num_normal, device=device, generator=generator),
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 class RehearsedNoise(Noise):
-    """Draws when asked, from a generator of its own, and notes the shapes in `plan`."""
+    """Draws on request, from a separate generator, and records the shapes in `plan`."""
 
     def __init__(self, device: torch.device):
         self.plan = Plan([], [])
@@ -64,10 +64,10 @@ class RehearsedNoise(Noise):
 
 
 class DrawnNoise(Noise):
-    """Hands out the numbers that were drawn by a plan, once each.
+    """Returns the numbers that a plan has drawn, each once.
 
     Args:
-        plan: the rehearsal's.
+        plan: the plan from the rehearsal.
         numbers: what `plan.draw` returned.
     """
 
