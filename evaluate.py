@@ -97,7 +97,7 @@ def evaluate(
 
     count = num_episodes or cfg.num_eval_episodes
     make_env = policy.make_env
-    if dataset_id is not None:  # whose rows are those of single environments
+    if dataset_id is not None:  # a data set's episodes come from single environments, recorded one by one
 
         def make_env(renders: bool) -> gym.Env:
             return Recorder(policy.make_env(renders), recordings)

@@ -80,7 +80,7 @@ def onnx_bytes(greedy: Greedy, example: Inputs) -> bytes:
             dynamo=True,
             verbose=False,
         )
-    assert program is not None  # it is for a file alone
+    assert program is not None  # it would be None only if the export went to a file
     return program.model_proto.SerializeToString()
 
 

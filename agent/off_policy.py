@@ -224,7 +224,7 @@ class OffPolicyAgent(ActingAgent):
         self._set_num_updates(self._num_updates + 1)
 
     def draw_noise(self, batch: Batch) -> DrawnNoise:
-        """Draws an update's random numbers, on the host; rehearses the update first if its batch size is new."""
+        """Draws an update's random numbers, on the device; rehearses the update first if its batch size is new."""
         if self._rehearsal is None or self._rehearsal.batch_size != self.batch_size:
             self._rehearsal = rehearse(self, batch)
         for layer in self._drawing:

@@ -51,7 +51,7 @@ class SACVAgent(SoftActorAgent):
 
     Raises:
         UserError: for a reparameterised mixture, whose choice of a component has no gradient; for critics whose head is
-            not a ScalarHead; for batch normalisation.
+            not a ScalarHead, or has a `loss_weight`; for batch normalisation.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class ScalarHead(nn.Module, Validated):
         target_q: the target is the `min` over the critics or their `mean`. The minimum prevents overestimation (arXiv
             1802.09477), but it is pessimistic where critics disagree, which can suppress exploration (BRO, arXiv
             2405.16158).
-        loss_weight: multiplies the squared errors. It affects Adam's steps only through eps.
+        loss_weight: multiplies the loss. It affects Adam's steps only through eps.
     """
 
     out_dim = 1
@@ -77,7 +77,7 @@ class HuberHead(ScalarHead):
     """
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-        return losses.huber(outputs, target, weight)
+        return self.loss_weight * losses.huber(outputs, target, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Returns the largest absolute TD error of the critics, (B,)."""

@@ -169,6 +169,7 @@ def test_a_huber_head_is_linear_beyond_one_and_gives_back_the_largest_error() ->
     (gradient,) = torch.autograd.grad(loss, outputs)
     assert gradient.flatten().tolist() == [0.25, 0.5, -0.5, 0.125]
     assert HuberHead().td_error(outputs, target).tolist() == [1.0, 3.0]
+    assert HuberHead(loss_weight=2.0).loss(outputs, target).item() == 2 * loss.item()
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
