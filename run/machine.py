@@ -92,7 +92,7 @@ def bf16_time_ratio(batch_size: int, width: int) -> float:
     """Measures a (batch_size, width) by (width, width) matmul; returns its time in bf16, divided by its time in fp32.
 
     The conversions to and from bf16 are included. CPU flags cannot replace the measurement, which takes milliseconds:
-    of the processors with AVX512_BF16, only those with AMX are faster in bf16 than in fp32.
+    Intel's processors with AVX512_BF16 but without AMX are slower in bf16 than in fp32.
     """
     random = torch.Generator().manual_seed(0)  # leaves the run's own generator unchanged
     x, weight = torch.randn(batch_size, width, generator=random), torch.randn(width, width, generator=random)
