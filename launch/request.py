@@ -20,7 +20,7 @@ from envs import names
 from launch.argv import CommandLine, parse_line
 from launch.launchers import TUNING
 from settings import compose
-from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, parse, plain, with_params
+from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, omegaconf_message, parse, plain, with_params
 from settings.schema import Settings, new_path
 from utils import UserError, one_line
 
@@ -158,9 +158,9 @@ def output_folder(config: DictConfig, key: str) -> Path:
     try:
         folder = OmegaConf.select(config, key)
     except OmegaConfBaseException as error:
-        raise UserError(f"{key}: {one_line(error)}") from None
-    if not isinstance(folder, str) or not folder.strip():
-        raise UserError(f"{key}={folder}: the name of a folder goes here")
+        raise UserError(omegaconf_message(error)) from None
+    if folder is None or not folder.strip():
+        raise UserError(f"{key}=: the name of a folder goes here")
     if Path(folder).resolve() == CONFIG_DIR.parent:
         raise UserError(f"{key}={folder}: that is this project's own folder; choose another")
     return Path(folder)

@@ -52,10 +52,10 @@ def plain(config: DictConfig, resolve: bool = True) -> dict[str, Any]:
         values = OmegaConf.to_container(job, resolve=resolve, throw_on_missing=resolve)
         return {str(key): value for key, value in values.items()}  # type: ignore[union-attr]
     except OmegaConfBaseException as error:
-        raise UserError(_of_value(error)) from None
+        raise UserError(omegaconf_message(error)) from None
 
 
-def _of_value(error: OmegaConfBaseException) -> str:
+def omegaconf_message(error: OmegaConfBaseException) -> str:
     """Returns OmegaConf's message in one line, with the key first."""
     if isinstance(error, MissingMandatoryValue):
         return f"{error.full_key}=???: a value goes here"
@@ -157,7 +157,7 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
         except HydraException as error:
             raise UserError(_composition_error(error, config_name, overrides)) from None
         except OmegaConfBaseException as error:
-            raise UserError(_of_value(error)) from None
+            raise UserError(omegaconf_message(error)) from None
         except YAMLError as error:
             raise UserError(one_line(error)) from None
         except UnicodeDecodeError as error:
@@ -185,7 +185,8 @@ def _composition_error(error: HydraException, config_name: str, overrides: list[
         return f"{key}: it comes from the environment and the run, not from the user"
     if "not in struct" in str(cause):
         return f"{key}: unknown key; {nearest(key, _known_keys(config_name, overrides))}"
-    return _of_value(cause) if isinstance(cause, OmegaConfBaseException) else f"{key}: {one_line(cause or error)}"
+    assert isinstance(cause, OmegaConfBaseException)  # others have no full_key
+    return omegaconf_message(cause)
 
 
 def _known_keys(config_name: str, overrides: list[str]) -> list[str]:

@@ -273,7 +273,7 @@ FOLDERS = [
     (f"{P} hydra.run.dir=", "hydra.run.dir=: the name of a folder goes here"),
     (f"{P} 'hydra.run.dir=\"\"'", "hydra.run.dir=: the name of a folder goes here"),
     (f"{P} hydra.run.dir=null", "hydra.run.dir"),
-    (f"{P} 'hydra.run.dir=${{nope}}'", "hydra.run.dir: Interpolation key 'nope' not found"),
+    (f"{P} 'hydra.run.dir=${{nope}}'", "hydra.run.dir: Interpolation key 'nope' not found\n"),
     (f"-m {P} seed=1,2 hydra.sweep.subdir=", "hydra.sweep.subdir=: each run needs a folder of its own"),
     (f"{P} {shlex.quote(f'hydra.run.dir={ROOT}')}", "this project's own folder"),
     (f"{P} hydra.run.dir=/proc/sys/vm", "cannot be created or written"),
