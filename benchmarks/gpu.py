@@ -1,15 +1,14 @@
 """Measures whole trainings on a GPU with captured, compiled and eager updates: `make gpu-check`.
 
-    python benchmarks/gpu.py
+    python benchmarks/gpu.py [VARIANT ...]
 
-cheetah_run at full size (1024 units, batches of 1024, one update per step; flash_sac and drq at their own sizes), with
-logs, without evaluations and videos. The variants take turns, each in its own process, twice. Writes
-benchmarks/results/gpu.json (machine, versions, every number); the last line of output is the summary as JSON.
+cheetah_run at full size (1024 units, batches of 1024, one update per step; the other agents and presets at their own
+sizes), with logs, without evaluations and videos. The variants, by default all of VARIANTS, take turns, each in its own
+process, twice. Writes benchmarks/results/gpu.json (machine, versions, every number) after each run; the last line of
+output is the summary as JSON.
 """
 
-import datetime
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from machine import ROOT, circumstances
 
-ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
 VARIANTS = {
@@ -29,6 +28,7 @@ VARIANTS = {
     "compiled_captured_tf32": ["execution=compiled_captured", "precision=tf32"],
     "captured_bf16": ["execution=captured", "precision=bf16"],
     "captured_tf32_pinned": ["execution=captured", "precision=tf32", "replay_storage=pinned"],
+    "captured_tf32_strong": ["execution=captured", "precision=tf32", "preset=strong"],
     "captured_tf32_flash_sac": ["execution=captured", "precision=tf32", "agent=flash_sac"],
     "captured_tf32_drq": [
         *("execution=captured", "precision=tf32", "agent=drq", "replay_buffer_capacity=20_000"),
@@ -95,28 +95,18 @@ def _wait(device: torch.device) -> None:
 def summarise(runs: list[dict[str, Any]]) -> dict[str, float]:
     """Returns medians over the rounds, and the speed of each variant divided by that of eager updates."""
     summary: dict[str, float] = {}
-    for name in VARIANTS:
+    names = dict.fromkeys(run["variant"] for run in runs)
+    for name in names:
         variant_runs = [run for run in runs if run["variant"] == name]
         summary[f"{name}_steps_per_second"] = statistics.median(run["steps_per_second"] for run in variant_runs)
         summary[f"{name}_update_ms"] = statistics.median(run["update_ms"] for run in variant_runs)
-    eager = summary["eager_tf32_steps_per_second"]
-    for name in VARIANTS:
-        summary[f"{name}_vs_eager"] = summary[f"{name}_steps_per_second"] / eager
-    plain = [name for name in VARIANTS if "tf32" in name and not name.endswith(("flash_sac", "drq"))]
-    fastest = max(summary[f"{name}_steps_per_second"] for name in plain)
-    summary["minutes_for_1e6_steps_tf32"] = 1e6 / fastest / 60
+    full_size = [name for name in names if not name.endswith(("strong", "flash_sac", "drq"))]
+    if eager := summary.get("eager_tf32_steps_per_second"):
+        for name in full_size:
+            summary[f"{name}_vs_eager"] = summary[f"{name}_steps_per_second"] / eager
+    for name in names:
+        summary[f"{name}_minutes_for_1e6_steps"] = 1e6 / summary[f"{name}_steps_per_second"] / 60
     return {key: round(value, 4) for key, value in summary.items()}
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "cuda": torch.version.cuda,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "processor": platform.processor() or platform.machine(),
-        "date": datetime.date.today().isoformat(),
-    }
 
 
 def main() -> int:
@@ -126,19 +116,19 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("benchmarks/gpu.py: needs an NVIDIA GPU, and torch finds none", file=sys.stderr)
         return 2
+    if unknown := [name for name in sys.argv[1:] if name not in VARIANTS]:
+        print(f"benchmarks/gpu.py: no variant {unknown[0]}; there are {', '.join(VARIANTS)}", file=sys.stderr)
+        return 2
     runs = []
     for number in range(ROUNDS):
-        for name, overrides in VARIANTS.items():
-            command = [sys.executable, __file__, "measure", *TRAINING, *overrides]
+        for name in sys.argv[1:] or VARIANTS:
+            command = [sys.executable, __file__, "measure", *TRAINING, *VARIANTS[name]]
             process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
             runs.append({"variant": name, "round": number, **json.loads(process.stdout.splitlines()[-1])})
             print(f"{name}: {runs[-1]['steps_per_second']:.0f} steps/s, {runs[-1]['update_ms']:.3f} ms per update")
-    summary = summarise(runs)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
-        json.dumps({"machine": machine(), "summary": summary, "runs": runs}, indent=1) + "\n", encoding="utf-8"
-    )
-    print(json.dumps(summary))
+            result = circumstances() | {"gpu": torch.cuda.get_device_name(), "summary": summarise(runs), "runs": runs}
+            RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result["summary"]))
     return 0
 
 
