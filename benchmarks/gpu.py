@@ -37,7 +37,7 @@ VARIANTS = {
 }
 ROUNDS = 2
 WARM_UP_EPISODES = 2  # of 1000 steps: one of random actions, one in which updates are warmed up and captured
-EPISODES = 8
+EPISODES = 6
 TIMED_UPDATES = 300
 NO_EVALUATION = 10**9
 TRAINING = [
