@@ -1,6 +1,7 @@
 """Worlds stepped by mujoco-warp, on a GPU or, for tests, on a CPU."""
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import gymnasium as gym
@@ -45,7 +46,8 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
     """Worlds whose observations and rewards are tensors on a device, in float32, for envs.simulator.Simulator.
 
     dm_control starts every episode on the host, and only the initial state is sent to the device: seeds, initial states
-    and first observations are those of physics.training.TrainingWorlds. On a GPU a step is one CUDA graph.
+    and first observations are those of physics.training.TrainingWorlds. A thread prepares each world's next start while
+    the worlds step, as one can take milliseconds. On a GPU a step is one CUDA graph.
 
     Args:
         env, make_task: as for Opened; an action is held for one step.
@@ -64,6 +66,8 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         self.action_space = batch_space(self.single_action_space, count)
         self._episodes = [0] * count
         self._steps = torch.zeros(count, dtype=torch.int64, device=device)  # steps of the current episode
+        self._starter = ThreadPoolExecutor(1)  # from here on alone in using the environment
+        self._next: dict[int, Future[list[np.ndarray]]] = {}  # each world's next start
         env.reset(seed=0)  # an episode's start sets constants of the model, too
         fields = [name for name in make_task.model_fields if is_per_world(name)]
         with warp.ScopedDevice(str(device)):
@@ -85,7 +89,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         """
         del seed  # every episode has its own
         which = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
-        starts = [self._start(index) for index in which.tolist()]
+        starts = [self._begin(index) for index in which.tolist()]
         worlds = torch.as_tensor(which, device=self._device)
         obs = torch.zeros(self.num_envs, *(self.single_observation_space.shape or ()), device=self._device)
         for rows, values in zip([obs, *self._rows.values()], zip(*starts, strict=True), strict=True):
@@ -94,10 +98,20 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         self._look()
         return obs, {}
 
-    def _start(self, index: int) -> list[np.ndarray]:
-        """Starts a world's next episode; returns its observation, and its row of each array in `_rows`."""
+    def _begin(self, index: int) -> list[np.ndarray]:
+        """Takes the start of a world's next episode, and has the one after it prepared."""
+        start = self._next.get(index) or self._prepare(index)
+        values = start.result()
         self._episodes[index] += 1
-        obs, _ = self._env.reset(seed=episode_seed(self._run_seed, TRAIN_STREAM, index, self._episodes[index]))
+        self._next[index] = self._prepare(index)
+        return values
+
+    def _prepare(self, index: int) -> Future[list[np.ndarray]]:
+        return self._starter.submit(self._start, index, self._episodes[index] + 1)
+
+    def _start(self, index: int, episode: int) -> list[np.ndarray]:
+        """Returns the first observation of a world's episode, and its row of each array in `_rows`."""
+        obs, _ = self._env.reset(seed=episode_seed(self._run_seed, TRAIN_STREAM, index, episode))
         return [obs, *(array.copy() for array in self._of_host)]
 
     def step(self, actions: torch.Tensor) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -154,12 +168,16 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._episodes = list(state["episodes"])
+        for start in self._next.values():
+            start.cancel()
+        self._next.clear()
         self._steps.copy_(state["steps"])
         for name, rows in state["rows"].items():
             self._rows[name].copy_(rows)
         self._look()
 
     def close_extras(self, **kwargs: Any) -> None:
+        self._starter.shutdown(cancel_futures=True)
         self._env.close()
 
 
