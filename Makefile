@@ -9,7 +9,7 @@
 # make soak           a run of 100 000 steps whose memory and open files must not grow
 # make bench          speed compared with Stable-Baselines3 and SBX (eight minutes; builds .venv-bench for them)
 # make profile        a profiler's trace of ten updates, for Perfetto or TensorBoard
-# make gpu-check      the tests that need a GPU, and the speed of training on it (under eight minutes)
+# make gpu-check      the tests that need a GPU, and the speed of training on it (a quarter of an hour)
 #
 # Each builds .venv on first use from the pins in requirements.txt and constraints.txt, and updates it when they change.
 
@@ -72,9 +72,10 @@ crash-test: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/soak.py $(ARGS)
 
-gpu-check: gpu $(VENV)/dev.stamp
+gpu-check: gpu $(VENV)/warp.stamp
 	$(BIN)/python -m pytest -m gpu
 	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/gpu_worlds.py
 
 gpu:
 	$(if $(filter 0,$(HAS_GPU)),$(error gpu-check needs an NVIDIA GPU, and nvidia-smi lists none here))@:
@@ -99,7 +100,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt requirements.txt | $(BIN)/pyth
 	@$(SUITE)
 	@touch $@ $(VENV)/train.stamp
 
-# Apart from the others: it is large, and only thorough tests use it.
+# Apart from the others: it is large, and only thorough tests and a GPU's use it.
 $(VENV)/warp.stamp: $(VENV)/dev.stamp
 	$(PIP) -e '.[warp]' -c constraints.txt
 	@touch $@
