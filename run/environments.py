@@ -4,7 +4,6 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import parent_process
 from typing import Any, get_args
 
 import gymnasium as gym
@@ -18,7 +17,6 @@ from physics import tasks
 from run import machine
 from run.env_spec import EnvSpec
 from run.evaluation.evaluator import MakeEnv
-from settings.operating_system import usable_cpus
 from settings.schema import ONLY_IN, Place, Settings
 from utils import EnvError, UserError
 
@@ -118,10 +116,15 @@ def is_batched(cfg: Settings) -> bool:
 
 @dataclass(frozen=True)
 class SuiteMaker:
-    """Makes environments of a Control Suite task: a single one with `make_env`, or a batch of worlds."""
+    """Makes environments of a Control Suite task: a single one with `make_env`, or a batch of worlds.
+
+    Attributes:
+        device: the run's, by its key's value.
+    """
 
     make_env: MakeEnv
     name: str
+    device: str
 
     def __call__(self, render: bool) -> gym.Env:
         return self.make_env(render)
@@ -131,8 +134,7 @@ class SuiteMaker:
         env, make_task = self.make_env(render), tasks.of(self.name)
         from physics.worlds import Worlds  # imports mujoco; the OpenGL backend has been chosen by now
 
-        is_helper = machine.PARENT in os.environ or parent_process() is not None  # other processes need the cores, too
-        return Worlds(env, make_task, self.name, count, threads or (1 if is_helper else usable_cpus()))
+        return Worlds(env, make_task, self.name, count, threads or machine.free_cores(self.device))
 
     def on_device(self, cfg: Settings) -> Any:
         """Returns the run's training environments as tensors on its device: physics.warp_worlds.WarpWorlds."""
@@ -183,7 +185,7 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
     make_env: Any = partial(env_module.make_env, cfg.env, cfg.seed, cfg.action_repeat, **options)
     if env_module.is_simulator(cfg.env):
         make_env.worlds = _simulator_maker(cfg, env_module, place)
-    return SuiteMaker(make_env, cfg.env) if is_batched(cfg) else make_env
+    return SuiteMaker(make_env, cfg.env, cfg.device) if is_batched(cfg) else make_env
 
 
 def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from multiprocessing import parent_process
 from typing import Any
 
 import torch
@@ -113,6 +114,19 @@ def has_free_core(device: torch.device) -> bool:
     if device.type == "cuda":
         return True
     return PARENT not in os.environ and usable_cpus() > torch.get_num_threads()
+
+
+def free_cores(device: str) -> int:
+    """Returns how many threads may step worlds in this process; `device` is the run's, by its key's value.
+
+    A sweep's other runs need the cores, too. Beside an evaluation in a process of its own, a CPU trains on the other
+    cores, and a GPU's training needs one core.
+    """
+    if PARENT in os.environ:
+        return 1
+    if parent_process() is None:
+        return usable_cpus()
+    return max(1, usable_cpus() - 1) if device != "cpu" and torch.cuda.is_available() else 1
 
 
 def import_envs(films: bool, *tasks: str) -> tuple[Any, bool]:

@@ -55,3 +55,28 @@ def test_a_matmul_in_bf16_is_compared_with_one_in_fp32(monkeypatch: pytest.Monke
     monkeypatch.setattr(machine, "fast_matmul", product)
     monkeypatch.setattr(machine.time, "perf_counter", lambda: now_s)
     assert machine.bf16_time_ratio(8, 4) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "in_a_process", "in_a_sweep", "cores"),
+    [
+        ("cpu", False, False, False, 8),
+        ("auto", True, False, False, 8),
+        ("auto", False, True, False, 1),
+        ("cpu", True, True, False, 1),
+        ("auto", True, True, False, 7),
+        ("cuda:0", True, True, False, 7),
+        ("auto", True, True, True, 1),
+        ("cpu", False, False, True, 1),
+    ],
+)
+def test_worlds_are_stepped_by_the_cores_that_training_leaves(
+    monkeypatch: pytest.MonkeyPatch, device: str, has_gpu: bool, in_a_process: bool, in_a_sweep: bool, cores: int
+) -> None:
+    monkeypatch.setattr(machine, "usable_cpus", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.setattr(machine, "parent_process", lambda: object() if in_a_process else None)
+    monkeypatch.delenv(machine.PARENT, raising=False)
+    if in_a_sweep:
+        monkeypatch.setenv(machine.PARENT, "1")
+    assert machine.free_cores(device) == cores
