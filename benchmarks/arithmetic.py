@@ -1,4 +1,4 @@
-"""Counts the floating-point operations of an update of an agent."""
+"""Counts the floating-point operations in one update of an agent."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ def gflop(overrides: Sequence[str]) -> float:
     from agent.networks import matmul
 
     asks_onednn = matmul._prefers_onednn
-    matmul._prefers_onednn = lambda *shapes: False  # torch's counter does not see matmuls by oneDNN
+    matmul._prefers_onednn = lambda *shapes: False  # torch's counter misses oneDNN's matmuls
     try:
         update = ours([*overrides, "execution=eager", "device=cpu"])
-        update()  # the first update is rehearsed
+        update()  # the first update includes a rehearsal, which does not count
         with FlopCounterMode(display=False) as counter:
             for _ in range(UPDATES):
                 update()

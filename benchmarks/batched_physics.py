@@ -1,9 +1,9 @@
-"""Measures what worlds side by side save: `python benchmarks/batched_physics.py [--parts collecting,evaluations,...]`.
+"""Measures what `physics=batched` saves: `python benchmarks/batched_physics.py [--parts collecting,evaluations,...]`.
 
-In turns with `physics=suite`, medians of wall and CPU time, and the least CPU time, which other processes disturb
-least: steps/s of 64 environments with random actions; evaluations of ten episodes; whole runs in one environment; and
-worlds stepped by one thread or by one for each core. Writes benchmarks/results/batched_physics.json; parts that are not
-measured keep their numbers.
+It takes turns with `physics=suite` in three parts: steps/s of 64 environments with random actions, evaluations of ten
+episodes, and whole runs in one environment. A fourth part compares worlds stepped by one thread with worlds stepped by
+one thread per core. Reports median wall and CPU times, and mostly the lowest CPU time, which other processes disturb
+least. Writes benchmarks/results/batched_physics.json; parts that are not measured keep their numbers.
 """
 
 import argparse
@@ -34,7 +34,7 @@ RESULT = ROOT / "benchmarks" / "results" / "batched_physics.json"
 ENGINES: tuple[Literal["suite", "batched"], ...] = ("suite", "batched")
 TASKS = ("cheetah_run", "walker_run", "hopper_hop", "humanoid_run")
 NUM_ENVS, ROUNDS, STEPS = 64, 40, 1
-RUNS = {  # whole runs, shortened, with as many episodes of evaluation for each step
+RUNS = {  # shortened, with slightly fewer evaluation episodes per step than the presets
     "cheetah_run preset=fast": ["env=cheetah_run", "preset=fast", "num_train_steps=16000", "num_eval_episodes=6"],
     "dog_run preset=strong": ["env=dog_run", "preset=strong", "num_train_steps=6000", "num_eval_episodes=2"],
 }
@@ -48,7 +48,7 @@ def settings_of(*overrides: str) -> Settings:
 
 
 def in_turns(work: dict[str, Work], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Returns by name the medians of wall and CPU seconds, and the least CPU seconds."""
+    """Returns, by name, the median wall and CPU seconds and the lowest CPU seconds."""
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
     for _ in range(rounds):
         for name, do in work.items():
@@ -63,12 +63,12 @@ def in_turns(work: dict[str, Work], rounds: int = ROUNDS) -> dict[str, dict[str,
 
 
 def ratios(seconds: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Returns batched / suite."""
+    """Returns the ratio batched / suite on each clock."""
     return {clock: round(each / seconds["suite"][clock], 3) for clock, each in seconds["batched"].items()}
 
 
 def stepping(envs: Any, count: int) -> Work:
-    """Random actions in all environments, for STEPS steps."""
+    """Returns a function that takes STEPS steps with random actions in all environments."""
     random, everyone = np.random.default_rng(0), np.ones(count, bool)
     envs.reset(options={"reset_mask": everyone})
 
@@ -105,7 +105,7 @@ def evaluations(task: str) -> dict[str, Any]:
 
 def whole_runs(overrides: list[str]) -> dict[str, Any]:
     def run(engine: str) -> tuple[float, float]:
-        """Wall and CPU seconds of the command."""
+        """Returns the wall and CPU seconds of the command."""
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "train.py", *overrides, f"physics={engine}", f"hydra.run.dir={folder}/run"]
             command += ["save_video=false", "save_figure=false"]
@@ -123,7 +123,7 @@ def whole_runs(overrides: list[str]) -> dict[str, Any]:
 
 
 def threads(task: str) -> dict[str, float]:
-    """Wall time with a thread for each core, divided by that with one, by number of worlds."""
+    """Returns, by number of worlds, the wall time with one thread per core divided by that with one thread."""
     return dict(_threads(settings_of(f"env={task}")))
 
 

@@ -5,14 +5,14 @@
 Both sides have the same interpreter and the same overrides (the commit is checked out in a worktree) and take turns, so
 that other load on the machine affects both alike.
 
-    update     one update of SAC, 256 units, batches of 256, fp32, two threads; Stable-Baselines3 and SBX take turns
-               too if there is a .venv-bench (`make bench` builds it)
-    start      from the command to the first environment step, and to the message about a mistyped key
+    update     one update of SAC: 256 units, batches of 256, fp32, torch's own number of threads; Stable-Baselines3 and
+               SBX take turns too if there is a .venv-bench (`make bench` builds it)
+    start      time from the command to the first environment step, and to the message about a mistyped key
     training   a decision of `preset=fast` on cheetah_run without evaluations, in turns of 250 decisions
-    run        the whole of that run with videos, a few minutes per side and seed: wall time, training (the durations of
-               the episodes, without evaluations but with their load on the machine), the final return
+    run        that run in full, with videos, a few minutes per side and seed: wall time, training time (the sum of the
+               episodes' durations, slowed by evaluations in the background), evaluation time and the final return
 
-Updates its parts of benchmarks/results/before_after.json.
+Updates the measured parts of benchmarks/results/before_after.json.
 """
 
 import argparse
@@ -31,8 +31,8 @@ from machine import circumstances
 from same_bytes import worktree
 from speed import PEERS, ROOT, Worker, in_turns, ratio, start_s, updates_of
 
-# Runs train.py and stops it before an environment step until a number of steps is read from standard input; then
-# prints the mean seconds of these steps.
+# Runs train.py. After 3000 environment steps it prints a line and waits for a number of steps on standard input. After
+# that many steps it prints their mean seconds and waits again.
 STEPS_ON_REQUEST = """
 import os, runpy, sys, time
 import gymnasium as gym
@@ -81,7 +81,7 @@ def start(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def answer_s(checkout: Path) -> float:
-    """Returns the seconds to the message about a mistyped key."""
+    """Returns the seconds from the command to the message about a mistyped key."""
     began = time.perf_counter()
     command = [sys.executable, "train.py", "preset=fast", "agent.actor_lrr=1"]
     code = subprocess.run(command, cwd=checkout, capture_output=True).returncode

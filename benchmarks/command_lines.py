@@ -1,10 +1,10 @@
-"""Tries wrong command lines of all four programs: each has to be one line on standard error and exit code 2.
+"""Tries wrong command lines of all four programs: each must give one line on standard error and exit code 2.
 
     python benchmarks/command_lines.py [--only evaluate.py]
 
-Runs each line in this process, in a folder with a small run and folders that are none; a run that would begin counts
-as exit code 0. Prints one line of JSON: the number of lines, and how many ended in a traceback, hung, gave another exit
-code, a message of several lines or none, or changed a file. Each of these is described on standard error.
+Tries each command line in this process, in a folder with a small run and folders that are not runs; a run that would
+begin counts as exit code 0. Prints one line of JSON: the number of command lines, and how many ended in a traceback,
+hung, gave another exit code, printed no message or several lines, or changed a file. Standard error describes each.
 """
 
 import argparse
@@ -34,7 +34,7 @@ import train  # noqa: E402
 from launch import command, job  # noqa: E402
 
 LIMIT_S = 60
-LINES = Path(__file__).with_suffix(".txt")  # P stands for PENDULUM; a valid line has its exit code, 0, in front
+LINES = Path(__file__).with_suffix(".txt")  # P stands for PENDULUM; a valid command line begins with its exit code, 0
 PENDULUM = ["env=Pendulum-v1", "device=cpu", "save_video=false"]
 SMALL = (
     "num_train_steps=40 num_seed_steps=20 num_eval_episodes=1 save_figure=false log_save_tb=false num_threads=1 "
@@ -66,7 +66,7 @@ class Hung(BaseException):
 
 
 def prepare(folder: Path) -> None:
-    """Makes what the lines name: a run, and folders and files that are none."""
+    """Makes what the command lines name: a run, presets, and files and folders that are not runs."""
     os.chdir(folder)
     presets, given = folder / "conf/preset", folder / "given"
     presets.mkdir(parents=True)
@@ -87,7 +87,7 @@ def prepare(folder: Path) -> None:
 
 
 def files(folder: Path) -> dict[str, int]:
-    """All files by name, with the time when they were written."""
+    """Returns the modification time of each file and folder by name, without films."""
     return {str(path): path.lstat().st_mtime_ns for path in folder.rglob("*") if "video" not in path.parts}
 
 
@@ -95,7 +95,7 @@ def attempt(main: Callable[[], int], program: str, arguments: list[str]) -> tupl
     """Runs one command.
 
     Returns:
-        Its exit code, or None if it raised an exception or hung; what it wrote to standard error.
+        Its exit code (None if it raised an exception or hung), and what it wrote to standard error.
     """
     sys.argv = [program, *arguments]
     err = io.StringIO()
@@ -118,7 +118,7 @@ def attempt(main: Callable[[], int], program: str, arguments: list[str]) -> tupl
 
 
 def faults(code: int | None, expected: int, said: str, is_changed: bool) -> Iterator[str]:
-    """What is wrong with the end of a command."""
+    """Yields what is wrong with how a command ended."""
     if "hung\n" in said:
         yield "hangs"
     elif code is None or "Traceback" in said:

@@ -1,4 +1,4 @@
-"""Processes that the crash test starts and kills."""
+"""Starts, awaits and kills the processes of the crash test."""
 
 import os
 import runpy
@@ -18,20 +18,20 @@ ROOT = Path(__file__).resolve().parents[1]
 class Outcome:
     """The counts of one scenario."""
 
-    runs: int = 0  # finished, and compared with what an undisturbed process left
+    runs: int = 0  # finished and compared with an undisturbed one
     sigkills: int = 0
     sigterms: int = 0
-    during_a_write: int = 0  # SIGKILLs that left something half written
+    during_a_write: int = 0  # SIGKILLs that left half a checkpoint, or came after a command had changed a file
     fresh_interpreters: int = 0
     faults: list[str] = field(default_factory=list)
 
 
 def start(program: str, arguments: list[str], log: Path, fresh: bool = False) -> int:
-    """Starts a script of the root in a process group of its own; returns its id.
+    """Starts a script of the repository in a process group of its own; returns the process id.
 
     Args:
-        log: file that its output is appended to.
-        fresh: as a new interpreter; otherwise forked from this process, which has imported everything.
+        log: the file to which the process appends its output.
+        fresh: whether to start a new interpreter; otherwise forks this process, which has imported everything.
     """
     if fresh:
         with log.open("ab") as file:
@@ -58,7 +58,7 @@ def start(program: str, arguments: list[str], log: Path, fresh: bool = False) ->
 
 
 def wait(process: int, seconds: float) -> int | None:
-    """Returns the exit code (negative: the signal), or None if the process still runs after `seconds`."""
+    """Returns the exit code (negative for a signal), or None if the process still runs after `seconds`."""
     until_s = time.perf_counter() + seconds
     while True:
         ended, status = os.waitpid(process, os.WNOHANG)
@@ -70,18 +70,18 @@ def wait(process: int, seconds: float) -> int | None:
 
 
 def kill_group(process: int) -> None:
-    """SIGKILL to a process, if it still runs, and to all that it has started."""
+    """Sends SIGKILL to the process group: the process, if it still runs, and those that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process, signal.SIGKILL)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 2) -> None:
-    """Returns when the condition holds, or after so many seconds."""
+    """Returns when the condition holds, or after `seconds`."""
     until_s = time.perf_counter() + seconds
     while not condition() and time.perf_counter() < until_s:
         time.sleep(0.0005)
 
 
 def last_output(log: Path) -> str:
-    """The last three lines of a log."""
+    """Returns the last three lines of a log."""
     return " / ".join(log.read_text(errors="replace").splitlines()[-3:])

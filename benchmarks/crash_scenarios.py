@@ -1,4 +1,4 @@
-"""What the crash test kills: trainings, sweeps, and commands that write files."""
+"""Lists what the crash test kills: trainings, sweeps, and commands that write files."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ SMALL = [
     *("num_seed_steps=100", "num_train_steps=600", "eval_frequency=250", "checkpoint_frequency=13"),
 ]
 PENDULUM = "env=Pendulum-v1"  # episodes of 200 steps
-TRAININGS: dict[str, list[str]] = {  # by overrides
+TRAININGS: dict[str, list[str]] = {  # name: overrides
     "sac": [PENDULUM, "log_frequency=200", "log_every_steps=50"],
     "sac_v": [PENDULUM, "agent=sac_v", "agent.value.hidden_dim=16"],
     "sac_2018": [PENDULUM, "agent=sac_2018", "agent.value.hidden_dim=16", "save_replay_buffer=true"],
@@ -48,10 +48,10 @@ class Command:
     """A command that writes files.
 
     Args:
-        program: script in the root.
-        arguments: `{run}` is a finished run, `{folder}` the folder that it is in.
-        together: folder, relative to that, whose files appear all at once.
-        is_repeatable: whether the command may be given where its files exist.
+        program: script in the repository's root.
+        arguments: its arguments; `{run}` stands for a finished run, `{folder}` for the folder that holds the run.
+        together: a folder, relative to `{folder}`, whose files must all appear at once.
+        is_repeatable: whether the command may be repeated when its files already exist.
     """
 
     program: str
@@ -62,7 +62,7 @@ class Command:
 
 COMMANDS = {
     "recording": Command(
-        # The file of the namespace, `crash`, is there before the data set, whose name it does not take.
+        # The file of the namespace `crash` appears before the data set; alone it does not stop a repetition.
         "evaluate.py",
         ("{run}", "--episodes=5", "--no-video", "--dataset=crash/test-v0"),
         "datasets/crash/test-v0",

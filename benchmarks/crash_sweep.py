@@ -1,4 +1,4 @@
-"""Sweeps that are killed, as a whole, in their first process or in a run, and repeated until nothing is missing."""
+"""Kills sweeps (all processes, the first one, or that of a run) and repeats them until no run is missing."""
 
 import os
 import random
@@ -19,8 +19,8 @@ class Sweep:
     """A scenario: one sweep.
 
     Args:
-        folder: of the undisturbed sweep and, with a number behind its name, of the others.
-        overrides: of the sweep.
+        folder: folder of the undisturbed sweep; those of the other sweeps add a number to its name.
+        overrides: overrides of the sweep.
     """
 
     def __init__(self, folder: Path, overrides: list[str]):
@@ -37,7 +37,7 @@ class Sweep:
         return start("train.py", arguments, folder.with_suffix(".txt"), fresh=True)
 
     def attempt(self, chance: random.Random, outcome: Outcome, until_s: float) -> Path:
-        """Kills and repeats a sweep until all of its runs are finished, without kills after `until_s`."""
+        """Kills and repeats a sweep until its runs are finished, with no kills after `until_s`; returns its folder."""
         self._attempts += 1
         folder = self._folder.with_name(f"{self._folder.name}_{self._attempts}")
         for number in range(MOST_STARTS):
@@ -49,7 +49,7 @@ class Sweep:
                 code = self._kill(process, folder, chance, outcome)
             if code == 0:
                 break
-            if code not in (-signal.SIGKILL, 3):  # 3: the run that was killed is reported
+            if code not in (-signal.SIGKILL, 3):  # 3: the sweep reports the run that was killed
                 outcome.faults.append(f"exit code {code}: {last_output(folder.with_suffix('.txt'))}")
                 kill_group(process)
                 return folder
@@ -65,7 +65,7 @@ class Sweep:
         return folder
 
     def _kill(self, process: int, folder: Path, chance: random.Random, outcome: Outcome) -> int | None:
-        """Kills all processes, the first one alone, or that of a run; returns the first one's exit code."""
+        """Kills all processes, the first one alone, or that of one run; returns the first process's exit code."""
         outcome.sigkills += 1
         workers = working(folder) - {process}
         kind = chance.choice(["all", "first", "run"])
@@ -81,12 +81,12 @@ class Sweep:
 
 
 def runs(folder: Path) -> list[Path]:
-    """The folders of a sweep's finished runs."""
+    """Returns the folders of a sweep's finished runs."""
     return sorted(path.parent for path in folder.glob("*/finished.json"))
 
 
 def working(folder: Path) -> set[int]:
-    """The processes that work in the folders of a sweep's runs, by their locks; some may have ended since."""
+    """Returns the running processes that the locks in the folders of a sweep's runs name."""
     texts = [path.read_text(errors="replace") for path in folder.glob("*/.lock")]
     numbers = {int(text.partition(" ")[0]) for text in texts if text.partition(" ")[0].isdecimal()}
     return {number for number in numbers if _exists(number)}

@@ -1,15 +1,15 @@
-"""Kills processes at random instants, repeats their commands until they finish, and compares what is on the disk.
+"""Kills processes at random instants, repeats their commands until they finish, and checks the files they leave.
 
     python benchmarks/crash_test.py --minutes 1 [--seed 7] [--only pendulum ring]
 
-Three kinds of scenarios (crash_scenarios.py): trainings, which end in the bytes of an undisturbed run
-(crash_training.py); sweeps, of which each run does (crash_sweep.py); commands that write figures, exports, films or
-data sets, whose files are whole as soon as they have their final names (crash_writing.py).
+There are three kinds of scenarios (crash_scenarios.py). Trainings must end with the bytes of an undisturbed run
+(crash_training.py), and so must each run of a sweep (crash_sweep.py). Commands that write figures, exports, films or
+data sets must leave only whole files under final names (crash_writing.py).
 
-Each start of a training is a process, which gets SIGKILL (or SIGTERM, one time in five) and is started again by the
-same command, `train.py resume=auto …`, or by `resume=<folder>`. Most processes are forked from this one, which has
-imported everything, so that more kills fit into a minute; every tenth is a new interpreter. Half of the kills wait
-until something is being written. Prints one line per scenario and writes a summary.
+A training gets SIGKILL (one time in five, SIGTERM) and is started again, by the same command, `train.py resume=auto …`,
+or by `resume=<folder>`. Most trainings are forked from this process, which has imported everything, so that more kills
+fit into a minute; about one in ten is a new interpreter. Half of the kills wait until the training writes a checkpoint.
+Prints one line per scenario and writes a summary.
 """
 
 import argparse
@@ -32,7 +32,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import matplotlib.pyplot  # noqa: E402, F401
 import torch  # noqa: E402
-import torch._dynamo  # noqa: E402  takes two seconds; the forked runs would need them too
+import torch._dynamo  # noqa: E402  takes two seconds, which forked runs then save
 from crash_processes import Outcome  # noqa: E402
 from crash_scenarios import COMMANDS, SWEEPS, TRAININGS  # noqa: E402
 from crash_sweep import Sweep  # noqa: E402
@@ -47,7 +47,7 @@ SCENARIOS = [*TRAININGS, *COMMANDS, *SWEEPS]
 
 
 def prepare(name: str, folder: Path) -> Training | Writing | Sweep:
-    """Runs a scenario once, undisturbed."""
+    """Runs a scenario once, undisturbed, and returns it."""
     if name in COMMANDS:
         return Writing(folder / name, finish_runs(folder / "finished"), COMMANDS[name])
     return Sweep(folder / name, SWEEPS[name]) if name in SWEEPS else Training(folder / name, TRAININGS[name])

@@ -1,4 +1,4 @@
-"""Trainings that are killed at random instants and resumed until they finish; every byte is compared."""
+"""Kills trainings at random instants, resumes them until they finish, and compares every byte."""
 
 import os
 import random
@@ -20,7 +20,7 @@ from run.stopping import EXIT_SAVED
 
 
 class Run:
-    """A training run in a folder, started until it is finished."""
+    """A training run in a folder, which is started again until it is finished."""
 
     def __init__(self, folder: Path, overrides: list[str]):
         self.folder = folder
@@ -31,8 +31,8 @@ class Run:
         """Starts a process and returns its id.
 
         Args:
-            fresh: as a new interpreter; otherwise forked.
-            by_folder: by `resume=<folder>` if there is a checkpoint; otherwise by `resume=auto`.
+            fresh: whether to start a new interpreter; otherwise forks this process.
+            by_folder: whether to use `resume=<folder>` if there is a checkpoint; otherwise uses `resume=auto`.
         """
         by_folder = by_folder and bool(checkpoint.newest_first(self.folder))
         return start("train.py", [f"resume={self.folder}"] if by_folder else self._auto, self._log, fresh)
@@ -41,9 +41,9 @@ class Run:
         return (self.folder / run_folder.FINISHED).exists()
 
     def is_writing(self) -> bool:
-        """Returns whether there is half a checkpoint, being written or left by a killed process."""
+        """Returns whether half a checkpoint exists: one that is being written, or that a killed process left."""
         folder = self.folder / checkpoint.FOLDER
-        lasting = [folder / name for name in (checkpoint.BUFFER, checkpoint.PRELOADED, "best")]  # old step_* may vanish
+        lasting = [folder / name for name in (checkpoint.BUFFER, checkpoint.PRELOADED, "best")]  # a step_* may vanish
         return any(folder.glob(".step_*")) or any(path for each in lasting for path in each.glob(".*"))
 
     def last_output(self) -> str:
@@ -54,8 +54,8 @@ class Training:
     """A scenario: one configuration.
 
     Args:
-        folder: of the undisturbed run and, with a number behind its name, of the others.
-        overrides: of the run.
+        folder: folder of the undisturbed run; those of the other runs add a number to its name.
+        overrides: overrides of the run.
     """
 
     def __init__(self, folder: Path, overrides: list[str]):
@@ -72,7 +72,7 @@ class Training:
         self._expected: dict[str, Any] = result(folder)
 
     def attempt(self, chance: random.Random, outcome: Outcome, until_s: float) -> Path:
-        """Kills and resumes a run until it is finished, without kills after `until_s`; returns its folder."""
+        """Kills and resumes a run until it is finished, with no kills after `until_s`; returns its folder."""
         self._attempts += 1
         run = Run(self._folder.with_name(f"{self._folder.name}_{self._attempts}"), self._overrides)
         if self._disturb(run, chance, outcome, until_s):
@@ -82,8 +82,8 @@ class Training:
         return run.folder
 
     def _disturb(self, run: Run, chance: random.Random, outcome: Outcome, until_s: float) -> bool:
-        """Returns whether the run has finished without a fault."""
-        span_s = 0.2 * self._whole_s  # a kill falls within it; it grows while no new checkpoint is reached
+        """Kills and resumes the run; returns whether it finished without a fault."""
+        span_s = 0.2 * self._whole_s  # kills fall within this time; it grows while no new checkpoint is reached
         while True:
             fresh = chance.random() < 0.1
             outcome.fresh_interpreters += fresh
@@ -94,7 +94,7 @@ class Training:
                 delay_s = 600
             code = wait(process, delay_s)
             if code is None and chance.random() < 0.5:
-                wait_until(lambda: not run.is_writing())  # an older write
+                wait_until(lambda: not run.is_writing())  # until an older write is over
                 wait_until(lambda: run.is_writing() or run.is_finished())
                 code = wait(process, chance.uniform(0, 0.008))
             if code is None:

@@ -1,7 +1,7 @@
-"""Commands that are killed while they write files: what has its final name is whole, and the command can be repeated.
+"""Kills commands while they write files: files with final names must be whole, and the command must be repeatable.
 
-A file is whole if it has the bytes that it had before, or those that an undisturbed command writes; if two undisturbed
-commands write different bytes, it has to open and be read to its end. Names with a leading dot are not final.
+A file is whole if it has its earlier bytes or those that an undisturbed command writes. If two undisturbed commands
+write different bytes, it is enough that the file can be read to its end. Names with a leading dot are not final.
 """
 
 import contextlib
@@ -43,9 +43,9 @@ class Writing:
     """A scenario: one command, on finished runs.
 
     Args:
-        folder: of the undisturbed commands and, with a number behind its name, of the others.
-        begun: what the command finds: two runs.
-        command: to be killed.
+        folder: folder of the undisturbed command; those of the other commands add to its name.
+        begun: folder with the two runs on which the command works; it is copied.
+        command: the command to kill.
     """
 
     def __init__(self, folder: Path, begun: Path, command: Command):
@@ -71,7 +71,7 @@ class Writing:
         return start(self._command.program, arguments, log), log
 
     def attempt(self, chance: random.Random, outcome: Outcome, until_s: float) -> Path:
-        """Kills the command up to three times, and lets it finish then; returns its folder."""
+        """Kills the command up to three times, then lets it finish; returns its folder."""
         self._attempts += 1
         folder = self._folder.with_name(f"{self._folder.name}_{self._attempts}")
         faults: list[str] = []
@@ -94,10 +94,10 @@ class Writing:
         return folder
 
     def _killed(self, process: int, folder: Path, chance: random.Random, outcome: Outcome) -> int | None:
-        """Kills the process at a random instant, or when it has changed some file.
+        """Kills the process at a random instant, or after it has changed some files.
 
         Returns:
-            Its exit code, if it ended before; None if it was killed.
+            Its exit code if it ended first; None if it was killed.
         """
         before = seen = changes(folder)
         if chance.random() < 0.3:
@@ -119,7 +119,7 @@ class Writing:
         return code
 
     def _faults(self, folder: Path, before: Files) -> list[str]:
-        """What is not whole under its final name."""
+        """Describes the files with final names that are foreign, gone, not whole, or incomplete as a group."""
         now = files(folder)
         faults = [f"{name}: no file of this command" for name in sorted(now.keys() - self._names)]
         faults += [f"{name} is gone" for name in sorted(before.keys() - now.keys())]
@@ -137,7 +137,7 @@ class Writing:
 
 
 def files(folder: Path) -> Files:
-    """The contents of the files with final names, by their names relative to the folder."""
+    """Returns the contents of the files with final names, by name relative to the folder."""
     paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {
         str(name): path.read_bytes() for name, path in paths.items() if not any(p.startswith(".") for p in name.parts)
@@ -145,9 +145,9 @@ def files(folder: Path) -> Files:
 
 
 def changes(folder: Path) -> dict[Path, int]:
-    """When each file and folder was changed, those with names that are not final included."""
+    """Returns when each file and folder last changed, whether or not its name is final."""
     times = {}
-    for parent, folders, names in os.walk(folder):  # which passes over a folder that was renamed since
+    for parent, folders, names in os.walk(folder):  # skips a folder that has just been renamed
         for path in (Path(parent, name) for name in (*folders, *names)):
             with contextlib.suppress(FileNotFoundError):
                 times[path] = path.lstat().st_mtime_ns
@@ -155,7 +155,7 @@ def changes(folder: Path) -> dict[Path, int]:
 
 
 def unreadable(path: Path) -> str | None:
-    """What is wrong with a file, which is read to its end; None if nothing is."""
+    """Reads a file to its end and returns what is wrong with it; None if nothing is."""
     try:
         READERS.get(path.suffix, _read_any)(path)
     except Exception as error:
@@ -179,7 +179,7 @@ def _read_hdf5(path: Path) -> None:
 
 
 def _read_onnx(path: Path) -> None:
-    import onnx  # not before: threads that it starts would be lost in forked processes
+    import onnx  # not earlier: forked processes would lack the threads it starts
 
     onnx.checker.check_model(onnx.load(path))
 

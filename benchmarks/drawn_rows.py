@@ -1,7 +1,7 @@
-"""Measures what an update costs more if rows are drawn by priority or by age: `python benchmarks/drawn_rows.py`.
+"""Measures the extra cost of an update that draws rows by priority or by age: `python benchmarks/drawn_rows.py`.
 
-One update of SAC, 256 units, batches of 256, fp32, two threads, 100 000 rows. The systems take turns. Writes
-benchmarks/results/drawn_rows.json.
+Times an update of SAC: 256 units, batches of 256, fp32, torch's own number of threads, 100 000 rows. The replay buffers
+take turns. Writes benchmarks/results/drawn_rows.json.
 """
 
 import json

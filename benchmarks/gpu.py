@@ -2,10 +2,10 @@
 
     python benchmarks/gpu.py [VARIANT ...]
 
-cheetah_run at full size (1024 units, batches of 1024, one update per step; the other agents and presets at their own
-sizes), with logs, without evaluations and videos. The variants, by default all of VARIANTS, take turns, each in its own
-process, twice. Writes benchmarks/results/gpu.json (machine, versions, every number) after each run; the last line of
-output is the summary as JSON.
+Trains on cheetah_run at full size (1024 units, batches of 1024, one update per step; other agents and presets have
+their own sizes), with logs, but times no evaluations and makes no videos. The variants, by default all of VARIANTS,
+take turns in two rounds; each run has its own process. Writes benchmarks/results/gpu.json (machine, versions, every
+number) after each run; the last line of output is the summary as JSON.
 """
 
 import json
@@ -36,7 +36,7 @@ VARIANTS = {
     ],
 }
 ROUNDS = 2
-WARM_UP_EPISODES = 2  # of 1000 steps: one of random actions, one in which updates are warmed up and captured
+WARM_UP_EPISODES = 2  # of 1000 steps: random actions in one; updates are warmed up and captured in the other
 EPISODES = 6
 TIMED_UPDATES = 300
 NO_EVALUATION = 10**9
@@ -48,7 +48,7 @@ TRAINING = [
 
 
 def measure(overrides: list[str]) -> dict[str, Any]:
-    """Trains once and returns the speed from the end of one episode to the end of another, with resets and logs."""
+    """Trains once; returns the time of an update, and the speed after the warm-up, with resets and logs."""
     from settings import compose
     from settings.schema import check
     from train import Workspace
@@ -78,7 +78,7 @@ def measure(overrides: list[str]) -> dict[str, Any]:
 
 
 def _update_ms(workspace: Any) -> float:
-    """Returns the milliseconds of an update, with nothing between updates."""
+    """Returns the milliseconds of an update when nothing happens between updates."""
     _wait(workspace.agent.device)
     started_s = time.perf_counter()
     for _ in range(TIMED_UPDATES):
@@ -93,7 +93,7 @@ def _wait(device: torch.device) -> None:
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, float]:
-    """Returns medians over the rounds, and the speed of each variant divided by that of eager updates."""
+    """Returns medians over rounds, speeds of full-size variants relative to eager, and minutes for 1e6 steps."""
     summary: dict[str, float] = {}
     names = dict.fromkeys(run["variant"] for run in runs)
     for name in names:

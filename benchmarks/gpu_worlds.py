@@ -1,10 +1,10 @@
-"""Measures trainings in 1024 worlds of mujoco-warp on a GPU: steps per second, and returns by the minute.
+"""Measures trainings in 1024 worlds of mujoco-warp on a GPU: steps per second, and returns over time.
 
     python benchmarks/gpu_worlds.py [--seconds 75] [TASK ...]
 
 Runs `train.py preset=many_worlds physics=warp` for each task (by default cheetah_run and humanoid_run) and interrupts
-it after --seconds, which begin with the first row of train.csv: mujoco-warp's kernels are compiled before that. Other
-words with `=` go to train.py. Writes benchmarks/results/gpu_worlds.json after each task.
+it --seconds after the first row of train.csv, when mujoco-warp has compiled its kernels. Words with `=` go to train.py.
+Writes benchmarks/results/gpu_worlds.json after each task.
 """
 
 import argparse
@@ -28,12 +28,12 @@ LEARNING = 200_000  # steps; the preset acts at random for 100 000
 
 
 def train(folder: Path, task: str, seconds: float, overrides: list[str]) -> dict[str, Any]:
-    """Trains until it is interrupted; returns the speed once updates have begun, and every evaluation."""
+    """Trains for `seconds`, then interrupts; returns the speed once updates have begun, and every evaluation."""
     command = [sys.executable, "train.py", "preset=many_worlds", f"env={task}", "physics=warp", "save_figure=false"]
     command += ["log_frequency=1_024_000", "eval_frequency=1_024_000", "checkpoint_frequency=1_000_000_000", *overrides]
     started_s = time.perf_counter()
     process = subprocess.Popen([*command, f"hydra.run.dir={folder}"], cwd=ROOT)
-    reached: list[tuple[float, int]] = []  # seconds since the start, and the step of the last episode that ended
+    reached: list[tuple[float, int]] = []  # seconds since the start, step at the last end of an episode
     while process.poll() is None and (not reached or reached[-1][0] - reached[0][0] < seconds):
         time.sleep(POLL_S)
         if rows := rows_of(folder / "train.csv"):

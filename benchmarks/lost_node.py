@@ -1,12 +1,12 @@
-"""Runs a sweep on a Ray cluster of two nodes and kills one of them; every run has to finish all the same.
+"""Runs a sweep on a Ray cluster of two nodes and kills one of them; every run must still finish.
 
     python benchmarks/lost_node.py --cpus 1 preset=cpu env=cartpole_swingup,walker_walk seed=1,2,3 \\
         hydra.sweep.dir=exp/on_ray
     python benchmarks/lost_node.py --against exp/undisturbed ...
 
-Both nodes are on this machine, with --cpus cores each; the other arguments are train.py's. As soon as a run on the
-second node has written a checkpoint, all processes of that node get SIGKILL, as in a power failure. With --against,
-each run is then compared, byte by byte, with the run of the same name in an undisturbed sweep.
+Both nodes are on this machine, with --cpus cores each; the other arguments go to train.py. As soon as a run on the
+second node has two checkpoints, all processes of that node get SIGKILL, as in a power failure. With --against, each run
+is then compared, byte by byte, with the run of the same name in an undisturbed sweep.
 """
 
 import argparse
@@ -35,14 +35,14 @@ def sweep_and_kill(arguments: list[str], folder: Path, cpus: int) -> tuple[int, 
     """Runs the sweep and kills the second node.
 
     Args:
-        arguments: arguments of train.py, without launcher and folder.
+        arguments: arguments of train.py, without the launcher and the folder.
         folder: folder of the sweep.
         cpus: cores of each node.
 
     Returns:
-        The exit code of the sweep, and the names of the runs that were on the killed node.
+        The exit code of the sweep, and the names of the unfinished runs that were on the killed node.
     """
-    # Ray then notices a lost node within seconds; the default is twenty.
+    # With these, Ray notices a lost node within seconds; by default it takes twenty.
     health_checks = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "_system_config": health_checks})
     try:
@@ -57,7 +57,7 @@ def sweep_and_kill(arguments: list[str], folder: Path, cpus: int) -> tuple[int, 
             time.sleep(0.02)
         for process in [psutil.Process(raylet), *psutil.Process(raylet).children(recursive=True)]:
             process.send_signal(signal.SIGKILL)
-        # Printed in one piece with its line end, because the sweep writes to the same terminal.
+        # Print the line and its end in one piece: the sweep writes to the same terminal.
         print(f"killed the second node, with {', '.join(killed)}\n", end="", flush=True)
         return sweep.wait(), killed
     finally:
@@ -65,7 +65,7 @@ def sweep_and_kill(arguments: list[str], folder: Path, cpus: int) -> tuple[int, 
 
 
 def runs_past_a_checkpoint(folder: Path, raylet: int) -> list[str]:
-    """Returns the runs of a node once one of them has a checkpoint besides that of its start; until then, none."""
+    """Returns a node's unfinished runs once one of them has a checkpoint besides its first; until then, none."""
     on_node = {process.pid for process in psutil.Process(raylet).children(recursive=True)}
     runs, past = [], False
     for lock in folder.glob("*/.lock"):
@@ -77,7 +77,7 @@ def runs_past_a_checkpoint(folder: Path, raylet: int) -> list[str]:
 
 
 def differences(folder: Path, undisturbed: Path) -> list[str]:
-    """Returns a line for each part of a run that is not the same to the last bit."""
+    """Returns a line for each unfinished run, and for each part of a run that differs in any bit."""
     lines = []
     for other in sorted(path.parent for path in undisturbed.glob("*/train.csv")):
         if run_folder.finished(folder / other.name) is None:

@@ -1,4 +1,4 @@
-"""Describes how a result was measured: command, date, machine, version of torch."""
+"""Describes how a result was measured: command, date, machine, torch version."""
 
 import datetime
 import os
@@ -18,7 +18,7 @@ def processor() -> str:
 
 
 def circumstances() -> dict[str, str]:
-    """Returns what a result file says about its origin; the command is that of the running script."""
+    """Returns the circumstances that a result file records; the command is the running script's."""
     script = Path(sys.argv[0]).resolve().relative_to(ROOT)
     return {
         "command": shlex.join(["python", str(script), *sys.argv[1:]]),

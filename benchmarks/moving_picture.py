@@ -1,4 +1,4 @@
-"""Writes docs/img/policies.webp, the README's moving picture: policies of policies/ at real speed.
+"""Writes docs/img/policies.webp, the README's animation of trained policies (policies/) at real speed.
 
 python benchmarks/moving_picture.py
 """
@@ -28,22 +28,22 @@ TASKS = (
     "reacher_hard",
 )
 COLUMNS, TILE, FRAME_MS = 4, 200, 40  # pixels; 25 frames per second
-START_S, LENGTH_S = 0.0, 7.0  # of the first episode of each policy's last evaluation
+START_S, LENGTH_S = 0.0, 7.0  # part of the first episode of each policy's last evaluation
 QUALITY, MOST_BYTES = 45, 3_000_000
 
 
 def shown_steps(step_s: float) -> list[int]:
-    """Returns for each frame the number of environment steps, or of held actions, that precede it.
+    """Returns, for each frame, the number of decisions before it.
 
     Args:
-        step_s: simulated seconds per step.
+        step_s: simulated seconds per decision.
     """
     moments_s = START_S + np.arange(round(LENGTH_S * 1000 / FRAME_MS)) * FRAME_MS / 1000
     return [int(moment / step_s + 1e-6) for moment in moments_s]
 
 
 def film(path: Path) -> list[Image.Image]:
-    """Renders the frames of one policy, TILE pixels wide and high, with the task's name."""
+    """Renders one policy's frames, TILE pixels wide and high and labelled with the task's name."""
     policy = run_policy.load(path, "cpu", renders=True)
     env = policy.make_env(True)
     obs, _ = env.reset(seed=episode_seed(policy.cfg.seed, EVAL_STREAM, policy.step, 0))
@@ -68,7 +68,7 @@ def _labelled(pixels: np.ndarray, name: str) -> Image.Image:
 
 
 def write(tiles: list[list[Image.Image]], target: Path) -> None:
-    """Arranges the tiles' frames in a grid, and writes them as an animated WebP that repeats for ever."""
+    """Arranges the tiles in a grid and writes them as an animated WebP that repeats forever."""
     size = (COLUMNS * TILE, -(-len(tiles) // COLUMNS) * TILE)
     frames = []
     for moment in zip(*tiles, strict=True):

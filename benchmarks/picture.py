@@ -1,4 +1,4 @@
-"""Draws one run: its evaluations, and frames of its last video.
+"""Draws the evaluations of one run and frames of its last video.
 
 python benchmarks/picture.py exp/<day>/<run> docs/img/trained_run.png
 """
@@ -34,7 +34,7 @@ def main(run: Path, target: Path, num_frames: int = 6) -> None:
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     for place in range(num_frames):
-        moment = len(frames) // 4 + place * 5  # a sixth of a second apart, from a quarter of the video on
+        moment = len(frames) // 4 + place * 5  # every sixth of a second, from a quarter of the video on
         axes = figure.add_subplot(grid[place // (num_frames // 2), 2 + place % (num_frames // 2)])
         axes.imshow(frames[moment])
         axes.set_title(f"{moment / 30:.2f} s", fontsize=8)

@@ -1,6 +1,6 @@
 """Records a profiler's trace of ten updates: `make profile ARGS="agent.batch_size=256"`.
 
-The arguments are train.py's. Prints the operations that take most time, and writes
+Takes train.py's overrides. Prints the operations that take the most time, and writes
 exp/profile/<host>.<time>.pt.trace.json for https://ui.perfetto.dev or TensorBoard's profiler plug-in
 (`tensorboard --logdir exp/profile`).
 """

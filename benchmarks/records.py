@@ -1,4 +1,4 @@
-"""Keeps finished runs in a committed CSV file, so that a study continues on any machine."""
+"""Keeps finished runs in a committed CSV file, so that a study can continue on any machine."""
 
 import csv
 import hashlib
@@ -11,7 +11,7 @@ from training import Curve
 
 
 def digest(settings: Any) -> str:
-    """Returns a hash of eight characters of settings that JSON can hold."""
+    """Returns an eight-character hash of settings that JSON can hold."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -38,7 +38,7 @@ class Records:
                 writer.writerow((*key, int(step), round(value, 2), round(seconds, 1)))
 
     def read(self) -> dict[tuple[str, ...], Curve]:
-        """Returns all runs of the file by their identifying columns."""
+        """Returns all runs in the file, by the values of their identifying columns."""
         runs: dict[tuple[str, ...], Curve] = {}
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as file:

@@ -1,6 +1,6 @@
-"""Measures what storing a step of N environments costs, and holding their noise: `python benchmarks/rows.py`.
+"""Measures the time to store a step of N environments and to hold their noise: `python benchmarks/rows.py`.
 
-cheetah_run's widths, one thread. Prints the median milliseconds of a step's 1-step and 3-step rows and of held noise.
+Uses cheetah_run's widths and one thread. Prints median milliseconds per step for 1-step rows, 3-step rows and noise.
 """
 
 import time
@@ -23,7 +23,7 @@ OBS_DIM, ACTION_DIM, EPISODE, STEPS = 17, 6, 1000, 200
 
 
 def milliseconds(step: Callable[[np.ndarray], object], num_envs: int) -> float:
-    """The median time of a step, given which episodes ended in it."""
+    """Returns the median time of `step`, which is told in which environments an episode ended."""
     rng, times = np.random.default_rng(0), []
     for _ in range(STEPS):
         ended = rng.random(num_envs) < 1 / EPISODE
@@ -34,7 +34,7 @@ def milliseconds(step: Callable[[np.ndarray], object], num_envs: int) -> float:
 
 
 def storing(num_envs: int, n: int) -> Callable[[np.ndarray], None]:
-    """Stores a step of so many environments."""
+    """Returns a function that stores a step of `num_envs` environments."""
     buffer, n_step = ReplayBuffer((OBS_DIM,), (ACTION_DIM,), max(100_000, 20 * num_envs), CPU), NStep(n, 0.99)
     obs, rewards = np.zeros((num_envs, OBS_DIM), np.float32), np.zeros(num_envs)
     add = batch_adder(buffer)
@@ -42,7 +42,7 @@ def storing(num_envs: int, n: int) -> Callable[[np.ndarray], None]:
 
 
 def holding(num_envs: int) -> Callable[[np.ndarray], None]:
-    """Draws the noise of a step of so many environments, and lets go where an episode ended."""
+    """Returns a function that draws held noise for `num_envs` environments and releases it where an episode ended."""
     held = HeldNoise(CPU)
 
     def step(ended: np.ndarray) -> None:

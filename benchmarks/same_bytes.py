@@ -2,11 +2,11 @@
 
     python benchmarks/same_bytes.py <commit> [--agents sac,crossq] [--steps 3000] [--jobs 2] [--keep FOLDER]
 
-Trains every agent by `train.py` in a worktree of the commit and in this checkout, eager and recorded, in one
-environment and in three, with the same overrides and the same interpreter. Compares train.csv and eval.csv without the
-columns that measure time, and the policy in the newest checkpoint: its action range, and its networks' weights by name.
-Imports nothing of the project, whose modules may have moved. Prints a table with one row per agent; progress goes to
-standard error.
+Runs `train.py` for every agent in a worktree of the commit and in this checkout, eager and recorded, with one
+environment and with three, with the same overrides and the same interpreter. Compares train.csv and eval.csv without
+the columns that measure time, and the policy in the newest checkpoint: its action range and its networks' weights by
+name. Imports nothing from the project, because its modules may have moved. Prints a table with one row per agent;
+progress goes to standard error.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class Ended(NamedTuple):
 
 @contextmanager
 def worktree(commit: str, folder: Path) -> Iterator[Path]:
-    """Checks a commit out into a folder, and removes it at the end of the context."""
+    """Checks a commit out into a folder, and removes the folder at the end of the context."""
     git = ["git", "-C", str(ROOT), "worktree"]
     if subprocess.run([*git, "add", "--quiet", "--detach", str(folder), commit]).returncode:
         sys.exit(2)  # git has printed the reason
@@ -91,11 +91,11 @@ def overrides(case: Case, steps: int) -> list[str]:
 
 
 def train(case: Case, checkout: Path, folder: Path, steps: int) -> Ended:
-    """Runs a training to its end; its output goes into a file beside its folder."""
+    """Runs a training to its end; its output goes to a file beside the run's folder."""
     run = folder / str(case).replace(" ", "_")
     log = run.with_suffix(".log")
     command = [sys.executable, "train.py", *overrides(case, steps), f"hydra.run.dir={run}"]
-    # Frames are only the same if both sides render with the same software.
+    # Frames are the same only if both sides render with the same software.
     renderer = "osmesa" if MORE.get(case.agent) is PIXELS else "disabled"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MUJOCO_GL": renderer}
     began_s = time.perf_counter()
@@ -117,13 +117,13 @@ def last_line(log: Path) -> str:
 
 
 def difference(a: Ended, b: Ended) -> str:
-    """Returns `same`, or the first difference, or the failure of a run."""
+    """Returns the failure of a run, or the first difference, or `same`."""
     failure = b.failure or a.failure
     if failure:
         return failure
     try:
         return next(differences(a.folder, b.folder), "same")
-    except Exception as fault:  # a missing or unreadable file fails this cell only
+    except Exception as fault:  # a missing or unreadable file fails only this cell
         return f"failed: {type(fault).__name__}: {fault}"
 
 
@@ -169,7 +169,7 @@ def newest_checkpoint(folder: Path) -> Path:
 
 
 def of_policies(a: dict[str, Any], b: dict[str, Any]) -> Iterator[str]:
-    """Yields differences of action range and weights; the classes' names, which the files have too, may differ."""
+    """Yields differences in action range and weights; the class names in the files may differ."""
     if a["action_range"] != b["action_range"]:
         yield f"policy action_range {a['action_range']} != {b['action_range']}"
     networks_a, networks_b = a["networks"], b["networks"]
@@ -198,7 +198,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def row(agent: str, ended: dict[Case, Future[Ended]]) -> list[str]:
-    """Returns one cell per setting, which compares both sides, and one that compares eager and recorded here."""
+    """Returns one cell per setting that compares the sides, and one that compares eager and recorded on this side."""
     runs = {case: future.result() for case, future in ended.items() if case.agent == agent}
     cells = [difference(*(runs[Case(agent, *setting, side)] for side in (THERE, HERE))) for setting in SETTINGS]
     between = {

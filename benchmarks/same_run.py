@@ -1,7 +1,7 @@
-"""Compares what two runs ended with, to the last byte.
+"""Reads everything in which two equal runs must agree to the last byte.
 
-Compared are train.csv and eval.csv without the columns that measure time, TensorBoard's scalars and histograms, the
-weights, every random generator, the counters, the environments and the replay buffer.
+This is train.csv and eval.csv without the columns that measure time, TensorBoard's scalars and histograms, the weights,
+every random generator, the counters, the environments and the replay buffer.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from run.saving import folder as run_folder
 
 
 def result(folder: Path) -> dict[str, Any]:
-    """Returns everything that has to be the same, by name, for `same`."""
+    """Returns everything that must agree, by name, for comparison by `same`."""
     newest, _ = checkpoint.newest_intact(folder, "agent", "run", "policy", buffer=True)
     run = newest.load("run")
     progress = {name: value for name, value in run.pop("progress").items() if name != "episode_age_s"}
@@ -36,7 +36,7 @@ def result(folder: Path) -> dict[str, Any]:
 
 
 def ring(newest: checkpoint.Checkpoint, state: dict[str, Any]) -> bytes:
-    """Returns the stored transitions, oldest first, and their frames, whatever files they are divided into."""
+    """Returns the stored transitions, oldest first, and their frames, however files divide them."""
     rows = _last_bytes(newest, "rows", 4 * state["row_width"] * min(state["num_added"], state["capacity"]))
     if "num_frames" not in state:
         return rows
@@ -50,12 +50,12 @@ def _last_bytes(newest: checkpoint.Checkpoint, ring: str, count: int) -> bytes:
 
 
 def events(folder: Path) -> dict[str, list[tuple[int, bytes]]]:
-    """Returns (step, summary) of every curve and histogram by tag, in writing order, without those of time."""
+    """Returns (step, summary) of every curve and histogram by tag, as written, without those that measure time."""
     tags: dict[str, list[tuple[int, bytes]]] = {}
     files = [list(EventFileLoader(str(path)).Load()) for path in folder.glob("events.*")]
-    # Sorted by the time in the first event: the names have whole seconds, in which a run can start twice.
+    # Sort by the first event's time: names have whole seconds, and a run can start twice within one.
     for event in itertools.chain(*sorted(files, key=lambda file: file[0].wall_time)):
         for value in event.summary.value:
-            if not value.tag.endswith(CLOCKS) and not value.tag.startswith("_hparams_"):  # the run's settings
+            if not value.tag.endswith(CLOCKS) and not value.tag.startswith("_hparams_"):  # _hparams_: settings
                 tags.setdefault(value.tag, []).append((event.step, value.SerializeToString()))
     return tags

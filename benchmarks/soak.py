@@ -1,8 +1,8 @@
-"""Checks that a long run does not grow: memory once the replay buffer is full, open files; and that no row is missing.
+"""Checks that a long run does not grow in memory (once its replay buffer is full) or open files, or lose log rows.
 
     python benchmarks/soak.py [--steps 100000]
 
-Trains tiny networks on Pendulum-v1 with TensorBoard, checkpoints and evaluations, and samples the process from outside.
+Trains tiny networks on Pendulum-v1 with TensorBoard, checkpoints and evaluations, and watches the process from outside.
 Prints a summary and writes it to benchmarks/results/soak.json; the exit code is 1 if anything grew or is missing.
 """
 
@@ -22,11 +22,11 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "soak.json"
 EPISODE = 200  # steps of Pendulum-v1
-MAY_GROW_BYTES = 4_000_000  # fragmentation in the allocator
+MAY_GROW_BYTES = 4_000_000  # for fragmentation in the allocator
 
 
 class Sample(NamedTuple):
-    """Memory and open files of the process at one step of the log."""
+    """Memory and open files of the process, and the last step in its log, at one moment."""
 
     step: int
     resident_bytes: int
@@ -49,7 +49,7 @@ def overrides(steps: int, folder: Path) -> list[str]:
 
 
 def last_step(log: Path) -> int:
-    """Returns the step of the last whole row of a log; 0 if there is none."""
+    """Returns the step in the last row of a log; 0 if there is none or the row is incomplete."""
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     return int(lines[-1].split(",")[1]) if len(lines) > 1 and lines[-1].count(",") == lines[0].count(",") else 0
 

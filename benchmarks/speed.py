@@ -1,7 +1,7 @@
-"""Measures the speed of updates and of whole runs, compared with Stable-Baselines3, SBX and bare matmuls: `make bench`.
+"""Times whole runs, and compares updates with Stable-Baselines3, SBX and bare matmuls: `make bench`.
 
-Each system has a process of its own and works only in its turn, round after round, so that other load on the machine
-affects all alike. A ratio is the median over rounds of the ratio of the two medians within a round. Writes
+Each system has its own process and works only in its turn, round after round, so that other load on the machine affects
+all alike. A ratio compares the two medians within a round; its median over rounds is reported. Writes
 benchmarks/results/speed.json; the last line of output is one JSON object.
 """
 
@@ -46,7 +46,7 @@ class Worker:
         return line
 
     def median_s(self, num_updates: int) -> float:
-        """Returns the median time of an update, without the first fifth, when caches hold other data."""
+        """Returns the median time of an update, without the first fifth, in which caches hold other data."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{num_updates}\n")
         self._process.stdin.flush()
@@ -72,7 +72,7 @@ def compare(units: int, rounds: int, updates_per_turn: int, with_bf16: bool) -> 
 
 
 def in_turns(workers: dict[str, Worker], rounds: int, updates_per_turn: int) -> Times:
-    """Lets the workers take turns, beginning with another one in each round, and closes them."""
+    """Lets the workers take turns, each round starting with the next one, and closes them."""
     names = list(workers)
     for worker in workers.values():
         worker.median_s(max(2, updates_per_turn // 5))

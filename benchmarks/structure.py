@@ -3,7 +3,7 @@
     python benchmarks/structure.py [--checkout FOLDER]
 
 Runs `python train.py env=cheetah_run preset=cpu` under a profiler hook until the first call of `agent.update` returns,
-and prints one JSON object. Of this project's code it has:
+and prints one JSON object. For this project's code it gives:
 
     functions   named functions that were entered; class bodies, lambdas and comprehensions are not named functions
     files       files with at least one of these functions
@@ -13,7 +13,7 @@ and prints one JSON object. Of this project's code it has:
     max_depth   the same with the rehearsal
     modules_imported, modules_executed_twice
 
-and of the whole checkout: lines of product code, annotations with `Any`, words of pages.
+and for the whole checkout: files and lines of product code, annotations with `Any`, words of pages.
 """
 
 import argparse
@@ -86,7 +86,7 @@ runpy.run_path(os.path.join(root, "train.py"), run_name="__main__")
 
 
 def to_the_first_update(checkout: Path) -> dict[str, object]:
-    """Counts the code that is entered from the command line to the end of the first update."""
+    """Counts the code that is entered between the command line and the end of the first update."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         arguments = [str(checkout), str(result), *COMMAND, f"hydra.run.dir={folder}/run"]
@@ -95,7 +95,7 @@ def to_the_first_update(checkout: Path) -> dict[str, object]:
 
 
 def sizes(checkout: Path) -> dict[str, int]:
-    """Counts lines of product code, annotations with `Any`, and words of pages."""
+    """Counts files and lines of product code, annotations with `Any`, and words of pages."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=checkout, check=True, capture_output=True, text=True)
     names = [name for name in listed.stdout.split("\0") if name and (checkout / name).exists()]
     product = [name for name in names if name.endswith(".py") and name.split("/")[0] not in NOT_PRODUCT]

@@ -2,11 +2,11 @@
 
     python benchmarks/suite.py [--tasks …] [--seeds 1 2 3] [--report]
 
-One run per core, as many at a time as there are cores. An interrupted study continues where it was, also within a run.
-A finished run is four lines of benchmarks/results/suite/returns.csv (evaluations of fifty episodes, seconds of
-training) and is not repeated unless the preset has changed. The policy of each task's median seed is saved in
-policies/. --report only writes means.csv, tasks.csv and docs/img/suite.png. The tables also have the results of the
-preset before its actor was averaged (evaluations of ten episodes).
+Each core trains one run at a time. An interrupted study continues where it stopped, even within a run. A finished run
+is four lines of benchmarks/results/suite/returns.csv (evaluations of fifty episodes, seconds of training) and is not
+repeated unless the preset has changed. The policy of each task's median seed is saved in policies/. --report trains
+nothing and only makes means.csv, tasks.csv and docs/img/suite.png. The tables also have the results of the preset
+before its actor was averaged (evaluations of ten episodes).
 """
 
 import csv
@@ -34,7 +34,7 @@ RETURNS = Records(RESULTS / "returns.csv", ("task", "seed", "settings"))
 FIGURE = ROOT / "docs" / "img" / "suite.png"
 REFERENCES = ROOT / "benchmarks" / "references" / "suite_28.csv"
 PRESET, STEPS, EPISODES = "strong", 100_000, 50
-BEFORE = "00de66c4"  # the settings of the preset before its actor was averaged
+BEFORE = "00de66c4"  # digest of the preset's settings before its actor was averaged
 SMALL = ("agent.critic.hidden_dim=256", "agent.actor.hidden_dim=256", "agent.batch_size=256")
 ARITHMETIC: dict[str, tuple[str, ...]] = {
     "ours": (f"preset={PRESET}",),
@@ -76,7 +76,7 @@ def settings() -> str:
 
 
 def recorded(made_with: str = "") -> dict[tuple[str, int], Curve]:
-    """Returns the runs that were made with these settings, by default the preset's present ones, by task and seed."""
+    """Returns the runs made with these settings (a digest; by default the preset's present one), by task and seed."""
     wanted = made_with or settings()
     return {(task, int(seed)): run for (task, seed, digest_), run in RETURNS.read().items() if digest_ == wanted}
 
@@ -87,7 +87,7 @@ def job(task: str, seed: int) -> Job:
 
 
 def keep_median(task: str) -> None:
-    """Saves the policy of the median seed among the finished ones in policies/."""
+    """Saves in policies/ the policy of the task's median seed so far."""
     seeds = of_tasks(recorded())[task]
     final = sorted(seeds, key=lambda seed: seeds[seed][STEPS])
     folder = job(task, final[(len(final) - 1) // 2]).folder
@@ -111,7 +111,7 @@ def best_of_run(points: dict[int, float]) -> float:
 
 
 def our_means(name: str, tasks: Sequence[str], returns: Returns) -> list[str]:
-    """Returns a row of our means over tasks: after half and all of the steps, with an interval, and of the best."""
+    """Returns our row: means after half and all steps, with interval and interquartile mean, and of best returns."""
     final = [[seeds[s][STEPS] for s in sorted(seeds)] for seeds in (returns[task] for task in tasks)]
     half = mean(mean(points[STEPS // 2] for points in returns[task].values()) for task in tasks)
     best = mean(mean(map(best_of_run, returns[task].values())) for task in tasks)
@@ -128,7 +128,7 @@ def means(title: str, tasks: Sequence[str], of_ours: dict[str, Returns], others:
     """Returns rows of means, intervals and interquartile means over tasks, ours and published.
 
     Args:
-        of_ours: our returns by the row's name. Those that lack a task have no row.
+        of_ours: our returns by the row's name. Results that lack a task get no row.
     """
     rows: list[list[str]] = []
     for name, returns in of_ours.items():
@@ -144,7 +144,7 @@ def means(title: str, tasks: Sequence[str], of_ours: dict[str, Returns], others:
 
 
 def our_cells(seeds: dict[int, dict[int, float]]) -> list[str]:
-    """Returns the number of seeds, the mean and standard deviation of their last returns, the mean of their best."""
+    """Returns the number of seeds, the mean and standard deviation of their last returns, and their mean best."""
     final = [points[STEPS] for points in seeds.values()]
     if not final:
         return ["0", "", "", ""]
@@ -170,7 +170,7 @@ def write(name: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def below_plain_sac(ours_: Returns, others: Published) -> str:
-    """Names the tasks on which the better SAC implementation is ahead by more than our standard deviation."""
+    """Names the tasks on which the better published SAC leads by more than our standard deviation."""
     behind: dict[str, float] = {}
     for task, seeds in ours_.items():
         final = [points[STEPS] for points in seeds.values()]
@@ -181,13 +181,13 @@ def below_plain_sac(ours_: Returns, others: Published) -> str:
 
 
 def arithmetic() -> str:
-    """Returns a line: GFLOP per environment step of the preset, and of other methods' sizes."""
+    """Returns a line with the GFLOP per environment step of the preset and of the other methods' sizes."""
     from arithmetic import gflop
 
     from settings import compose
 
     run = compose.plain(compose.compose_config("train", list(ARITHMETIC["ours"])))
-    shares = {"ours": run["updates_per_step"] / run["action_repeat"]}  # the others make two updates in two steps
+    shares = {"ours": run["updates_per_step"] / run["action_repeat"]}  # others: two updates in two steps
     costs = {name: gflop(overrides) * shares.get(name, 1.0) for name, overrides in ARITHMETIC.items()}
     return "GFLOP of an environment step: " + ", ".join(f"{name} {value:.2f}" for name, value in costs.items())
 
@@ -246,7 +246,7 @@ def report() -> None:
     seconds = [run.seconds[-1] for run in runs.values()]
     if seconds:
         print(f"{len(seconds)} runs, {np.median(seconds) / 60:.1f} minutes of training each (median) on one core")
-    draw([*easy, *hard], returns if set(returns) == set(groups) else before, others)  # until all tasks are there
+    draw([*easy, *hard], returns if set(returns) == set(groups) else before, others)  # until all tasks have new ones
 
 
 def main() -> None:

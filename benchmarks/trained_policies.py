@@ -2,7 +2,7 @@
 
     python benchmarks/trained_policies.py
 
-benchmarks/suite.py saves the policies: for each task, that of the seed with the median final return.
+benchmarks/suite.py saves these policies: for each task, that of the seed with the median final return.
 """
 
 import json
@@ -22,7 +22,7 @@ from export import export
 from run.saving import policy_bundle, run_policy
 
 FOLDER, FIGURE = ROOT / "policies", ROOT / "docs" / "img" / "policies.png"
-MOMENT_S = 4.0  # of the episode that the picture shows
+MOMENT_S = 4.0  # the moment of the episode that the picture shows
 COLUMNS = 7
 HEAD = """# Trained policies
 
@@ -64,7 +64,7 @@ def write_table() -> None:
 
 
 def frame(path: Path) -> np.ndarray:
-    """Renders the environment at MOMENT_S of the first episode of the policy's evaluation."""
+    """Renders the environment at MOMENT_S in the first episode of the policy's last evaluation."""
     policy = run_policy.load(path, "cpu", renders=True)
     env = policy.make_env(True)
     obs, _ = env.reset(seed=episode_seed(policy.cfg.seed, EVAL_STREAM, policy.step, 0))

@@ -24,7 +24,7 @@ from study.runs import read
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Nothing but training and evaluations takes time.
+# With these overrides, only training and evaluations take time.
 BARE = ("device=cpu", "num_threads=1", "save_video=false", "save_figure=false", "checkpoint_frequency=0")
 
 
@@ -41,17 +41,17 @@ class Job(NamedTuple):
 
     folder: Path
     command: list[str]  # writes the folder
-    result: str = "finished.json"  # a file or folder in it that exists once the command is done
+    result: str = "finished.json"  # a file or folder in `folder` that exists once the command is done
     resumes: bool = False  # whether the command continues an interrupted run
 
 
 def done(job: Job) -> bool:
-    """Returns whether the job has finished, with its present command and the present YAML files."""
+    """Returns whether the job has finished with its present command and the present YAML files."""
     return (job.folder / job.result).exists() and recorded(job) == made_by(job)
 
 
 def recorded(job: Job) -> str:
-    """Returns the command and the digest of the run in the folder; empty if there is none."""
+    """Returns the recorded `made_by` of the run in the job's folder; empty if there is none."""
     record = record_of(job)
     return record.read_text(encoding="utf-8") if record.exists() else ""
 
@@ -75,7 +75,7 @@ def ours(
     checkpoint_frequency: int = 0,
     keep_checkpoints: int = 1,
 ) -> Job:
-    """Returns a run of train.py; if it writes checkpoints, it can be interrupted and continued."""
+    """Returns a job for train.py; if it writes checkpoints, it can be interrupted and continued."""
     run = [f"env={task}", f"seed={seed}", *overrides, *BARE, f"hydra.run.dir={folder}"]
     if checkpoint_frequency:
         run += [f"checkpoint_frequency={checkpoint_frequency}", f"keep_checkpoints={keep_checkpoints}", "resume=auto"]
@@ -87,10 +87,10 @@ def finish(jobs: Sequence[Job], after: Callable[[int], object] = lambda index: N
 
     Args:
         jobs: the runs.
-        after: called with the index of each finished job, one call at a time.
+        after: called with the index of each finished job, earlier ones included, one call at a time.
 
     Raises:
-        RuntimeError: a job failed. No job is started after a failure; running ones are finished first.
+        RuntimeError: a job failed. After a failure no job is started, and running ones finish first.
     """
     cores: queue.Queue[int] = queue.Queue()
     for core in sorted(os.sched_getaffinity(0)):
@@ -141,7 +141,7 @@ class Curve(NamedTuple):
 
 
 def curve(folder: Path) -> Curve:
-    """Reads the evaluations of a run; the durations of training episodes do not include evaluations."""
+    """Reads the evaluations of a run; its seconds are the training episodes' durations, without evaluations."""
     training, evaluations = read(folder / "train.csv"), read(folder / "eval.csv")
     episodes = list(zip(*training["duration"], strict=True))
     steps, returns = evaluations["episode_reward"]

@@ -2,10 +2,10 @@
 
     update_worker.py SYSTEM UNITS BATCH PRECISION
 
-Reads a count from standard input, makes as many updates, prints their seconds as a JSON list, and repeats until the
+Reads a count from standard input, makes that many updates, prints their seconds as a JSON list, and repeats until the
 input ends. Every system has cheetah_run's sizes, two hidden layers, the same learning rates and a full replay buffer,
-and samples its own batches. `floor` makes only the 16 matmuls of (batch, units) by (units, units) that an update needs,
-with the faster library.
+and samples its own batches. Only `floor` differs: it makes just the 16 matmuls of (batch, units) by (units, units) that
+an update needs, with the faster of torch's two libraries.
 """
 
 import json
@@ -52,7 +52,7 @@ def ours(overrides: list[str]) -> Update:
 
 
 def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
-    """Builds an agent of cheetah_run's sizes, or for images with six actions, and a full replay buffer."""
+    """Builds an agent with cheetah_run's sizes (or images instead of its obs) and a full replay buffer."""
     from hydra.utils import get_object, instantiate
 
     from replay.frames import FrameBuffer
@@ -133,7 +133,7 @@ def peer(make: Any, **kwargs: Any) -> Any:
 
 
 def sb3(units: int, batch: int, precision: str) -> Update:
-    """Makes two updates per call, so that targets can move at every second update; the time is halved."""
+    """Makes two updates per call, so that targets can move at every second update; `main` halves the time."""
     from stable_baselines3 import SAC
 
     networks = {"net_arch": [units, units]}

@@ -1,15 +1,16 @@
-"""Measures where the time of a run goes: cheetah_run, 256 units, batches of 256, with logs, without evaluations.
+"""Measures where a run spends its time: cheetah_run, 256 units, batches of 256, with logs and one evaluation.
 
-benchmarks/speed.py starts it. In a first run, blocks of training steps take turns with blocks of updates alone, of
-environment steps alone, and of one of each, within a second or two, so that other load on the machine affects all
-alike. In a second run, the calls of the loop are timed. Prints one JSON object:
+benchmarks/speed.py starts this script. In a first run, blocks of training steps take turns with blocks of updates
+alone, of environment steps alone, and of both in alternation. A turn takes a second or two, so that other load on the
+machine affects all alike. A second run times the calls of the loop. Prints one JSON object, which includes:
 
     step_ms         median milliseconds of a step of the loop and of its parts
-    train_overhead  a training step divided by an update and an environment step, each repeated alone with warm caches
-    train_overhead_in_turns   the same, where the two alternate, as in training, and evict each other's data
-    share_of_evaluation_and_logging   of the time of a run at the default frequencies, without video
+    train_overhead  time of a training step divided by that of an update and an environment step, each repeated alone
+                    with warm caches
+    train_overhead_in_turns   the same, but the two alternate, as in training, and evict each other's data
+    share_of_evaluation_and_logging   share of a run's time at the default frequencies, without video
 
-The first two ratios are medians over blocks of the ratio of medians within a block.
+Each overhead is a ratio of medians within a block; the median over blocks is printed.
 """
 
 import json
@@ -31,7 +32,7 @@ from settings.schema import check
 from train import Workspace
 
 NUM_STEPS, SEED_STEPS = 4000, 500
-BLOCK, SETTLE = 120, 20  # steps of a block, and those at its beginning that do not count (the caches hold other data)
+BLOCK, SETTLE = 120, 20  # steps in a block, and how many of the first do not count (caches hold other data)
 OVERRIDES = [
     "env=cheetah_run",
     "agent.batch_size=256",

@@ -2,9 +2,10 @@
 
     python studies/ablation.py [--tasks …] [--seeds 1 2 3] [--steps 18000]
 
-A run's score is the mean return of its evaluations, the area under its learning curve. The table has the mean and the
-standard deviation over seeds for each task, the interquartile mean over all runs, and milliseconds per decision (two
-environment steps). Writes benchmarks/results/ablation.json. Finished runs in exp/benchmarks/ablation are reused.
+A run's score is the mean return of its evaluations, in effect the area under its learning curve. For each task, the
+table has the mean and the standard deviation over seeds; then the interquartile mean over all runs, and milliseconds
+per decision (two environment steps). Writes benchmarks/results/ablation.json. Reuses finished runs in
+exp/benchmarks/ablation.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Measures the time of an update of each agent at the sizes of its YAML, compared with SAC (256 units, batches of 256).
+"""Measures the processor time of each agent's update, compared with SAC (256 units, batches of 256).
 
     python studies/agent_costs.py [--rounds 3] [--threads 1]
 
-Every agent gets cheetah_run's sizes and a full replay buffer. The agents take turns of sixty updates, a multiple of
-every update frequency, so that other load on the machine affects all alike. Times are processor time. Writes
-benchmarks/results/agent_costs.json.
+Agents have the sizes in their YAML files unless their names in AGENTS say otherwise, cheetah_run's spaces (images for
+drq) and a full replay buffer. They take turns, so that other load on the machine affects all alike. A turn is sixty
+updates, a multiple of every update frequency. Writes benchmarks/results/agent_costs.json.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python studies/crossq.py [--tasks …] [--seeds 1 2 3] [--steps 20000]
 
-Three tasks, three seeds; an actor of 2 x 128 units, critics of 2 x 256, batches of 256, two environment steps per
-decision. One run of each project trains at a time, side by side, each on its own core. Both start their networks
-from truncated normal weights. Writes benchmarks/results/crossq.json and crossq.png and prints the
-table. Needs .venv-bench (`make .venv-bench/stamp`). Finished runs in exp/benchmarks/crossq are reused.
+Trains on three tasks with three seeds: an actor of 2 x 128 units, critics of 2 x 256, batches of 256, two environment
+steps per decision. Two runs, one of each project, train at a time, each on its own core. Both projects initialise their
+networks with truncated normal weights. Writes benchmarks/results/crossq.json and crossq.png and prints the table. Needs
+.venv-bench (`make .venv-bench/stamp`). Reuses finished pairs of runs in exp/benchmarks/crossq.
 """
 
 import json
@@ -27,7 +27,7 @@ FOLDER, RESULTS = ROOT / "exp" / "benchmarks" / "crossq", ROOT / "benchmarks" / 
 TASKS = ("cheetah_run", "walker_walk", "finger_spin")
 EVERY = 5_000
 SIZES = ("agent=crossq", "agent.critic.hidden_dim=256", "agent.actor.hidden_dim=128", "action_repeat=2")
-WARM_UP_STEPS = 2_000  # not counted in the speed: random actions, then updates that are being compiled
+WARM_UP_STEPS = 2_000  # not counted in the speed: random actions, then the compilation of updates
 COLORS = {"ours": "#d1495b", "sbx": "#30638e"}
 
 
@@ -41,7 +41,7 @@ def job(system: str, task: str, seed: int, steps: int) -> Job:
 
 
 def evaluations_of(system: str, folder: Path) -> tuple[list[float], list[float], float]:
-    """Returns steps and returns of the evaluations, and training steps per second without the evaluations."""
+    """Returns the steps and returns of the evaluations, and steps per second of training without them."""
     if system == "sbx":
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         rows = result["evaluations"]
@@ -62,7 +62,7 @@ def main() -> None:
     for task, seed in pairs:  # one pair at a time
         pair = [job(system, task, seed, args.steps) for system in (COLORS if seed % 2 else reversed(COLORS))]
         if not all(done(run) for run in pair):
-            for run in pair:  # both again: the speeds are only comparable if they trained at the same time
+            for run in pair:  # train both again: speeds are comparable only if the two trained at the same time
                 shutil.rmtree(run.folder, ignore_errors=True)
             finish(pair)
     runs = {

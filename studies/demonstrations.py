@@ -1,10 +1,10 @@
-"""Measures what twenty demonstrations are worth: 20 000 steps without them, and with half of every batch from them.
+"""Measures the worth of twenty demonstrations: 20 000 steps without them, and with half of each batch from them.
 
     python studies/demonstrations.py [--tasks …] [--seeds 1 2 3] [--steps 20000]
 
 A teacher (preset=fast) learns each task for longer, and its best policy records twenty episodes. Students with other
-seeds then learn without them, or with preload=… preload_share=0.5. One process at a time, at low priority. Writes
-benchmarks/results/demonstrations.json and prints the table. Finished runs in exp/benchmarks/demonstrations are reused.
+seeds then learn without these, or with preload=… preload_share=0.5. Runs one process at a time, at low priority. Writes
+benchmarks/results/demonstrations.json and prints the table. Reuses finished runs in exp/benchmarks/demonstrations.
 """
 
 import json

@@ -1,12 +1,12 @@
-"""Compares what preset=fast and preset=cpu learn in the same time, a few minutes.
+"""Compares what preset=fast and preset=cpu learn in the same few minutes.
 
     python studies/fast.py [--tasks …] [--seeds 1 2 3]
 
-Six tasks, three seeds, about two minutes per run, one run per core; the presets take turns, so that other load on the
-machine affects both alike. The two runs of a pair are compared after the training time (without evaluations) of the
-shorter one; between evaluations a return is interpolated. preset=fast was tuned on four of the tasks
-(studies/search.py), not on hopper_stand and finger_turn_hard. Writes benchmarks/results/fast.json and fast.png and
-prints the table. Finished runs in exp/benchmarks/fast are reused.
+Trains on six tasks with three seeds, about two minutes per run, one run per core. The presets take turns, so that other
+load on the machine affects both alike. The two runs of a pair are compared after the training time (without
+evaluations) of the shorter one; returns are interpolated between evaluations. preset=fast was tuned on four of the
+tasks (studies/search.py), not on hopper_stand and finger_turn_hard. Writes benchmarks/results/fast.json and fast.png
+and prints the table. Reuses finished runs in exp/benchmarks/fast.
 """
 
 import json
@@ -36,7 +36,10 @@ def job(preset: str, task: str, seed: int) -> Job:
 
 
 def ratio_of_interquartile_means(scores: dict[str, np.ndarray]) -> dict[str, float]:
-    """Of `fast` over `cpu`, each (tasks, seeds), and its 95 % interval over resampled seeds of each task."""
+    """Returns both interquartile means, the ratio fast / cpu and its 95 % interval, from scores (tasks, seeds).
+
+    The interval resamples the seeds of each task.
+    """
     random = np.random.default_rng(0)
     seeds = scores["fast"].shape[1]
     ratios = []

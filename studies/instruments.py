@@ -1,4 +1,4 @@
-"""Makes the project and the modules of benchmarks/ importable by the studies: `import instruments` comes first."""
+"""Makes the project and the modules of benchmarks/ importable by the studies, which import this module first."""
 
 import sys
 from pathlib import Path

@@ -1,16 +1,15 @@
-"""What keeps the returns that preset=strong has had: candidates on top of it, over eight tasks.
+"""Compares ways to keep preset=strong's best returns until the end of a run, on eight tasks.
 
     python studies/keeping.py [--candidates …] [--tasks …] [--seeds 11] [--report]
 
-Every candidate is a list of overrides on top of the preset as it was before its actor was averaged. A run is evaluated
-every 12 500 steps with fifty episodes (the first rows: with twenty); its evaluations are lines of
-benchmarks/results/keeping.csv, and what is there is not run again, unless the candidate has other settings by now. A
-candidate that trains as another does until FORK goes on from the checkpoint that the other's run has there: the same
-bytes as from the start, at three eighths of the time. Its evaluations until then are the other's. Averaging does not
-change the training: with --newest, the newest weights of an averaged run, evaluated at its checkpoints, stand for the
-preset's own run. The other tasks of the suite are not looked at here. With
---report nothing is run: a table of what is there, of the last evaluation, the best, and the part of the best that the
-last one is.
+A candidate is a list of overrides on top of the preset as it was before its actor was averaged. A run is evaluated
+every 12 500 steps with fifty episodes (twenty in the first rows). Its evaluations are lines of
+benchmarks/results/keeping.csv, and it is not repeated unless its candidate's settings have changed. A candidate that
+trains like another until FORK continues from the other run's checkpoint there. This gives the same bytes as a run from
+the start, in three eighths of the time; until FORK it has the other run's evaluations. Averaging does not change
+training. So with --newest, the newest (not averaged) weights of an averaged run are evaluated at its checkpoints, in
+place of a run of the preset. The other tasks of the suite are not used here. --report runs nothing and prints only the
+table: the last return, the best, and last / best.
 """
 
 import shutil
@@ -41,7 +40,7 @@ BASE = "base"
 
 
 def rates(final: float, start: float = 1e-3) -> tuple[str, ...]:
-    """The three learning rates, held for two thirds of the run, and then on a straight line to `final`."""
+    """Returns overrides that hold the learning rates for two thirds of a run, then move them linearly to `final`."""
     schedule = f"{{_target_: agent.schedule.Piecewise, points: [[{2 * STEPS // 3}, {start}], [{STEPS}, {final}]]}}"
     return tuple(f"agent.{part}_lr={schedule}" for part in ("alpha", "actor", "critic"))
 
@@ -74,7 +73,7 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "average, 0.0005, rates fall to a tenth": ("agent.actor_average_share=0.0005", *rates(1e-4)),
     "average, 0.001, rates fall to a tenth": ("agent.actor_average_share=0.001", *rates(1e-4)),
 }
-LATE = {  # candidate: the one that it trains as until FORK
+LATE = {  # candidate: the one that trains the same until FORK
     "rates fall to a tenth": BASE,
     "rates fall to a half": BASE,
     "average, 0.0005, rates fall to a tenth": AVERAGE,
@@ -92,12 +91,12 @@ def job(candidate: str, task: str, seed: int) -> Job:
 
 
 def settings(candidate: str) -> str:
-    """A digest of what the candidate sets."""
+    """Returns a digest of the candidate's settings."""
     return digest([CANDIDATES.get(candidate), suite.BEFORE])
 
 
 def found() -> dict[Key, Curve]:
-    """The runs whose candidates have the settings that they had then."""
+    """Returns the recorded runs that were made with their candidates' present settings."""
     return {
         (candidate, task, int(seed)): run
         for (candidate, task, seed, made), run in RUNS.read().items()
@@ -106,7 +105,10 @@ def found() -> dict[Key, Curve]:
 
 
 def fork(candidate: str, task: str, seed: int) -> None:
-    """Makes the candidate's folder from that of the run that it shares, as it was at FORK, if it is there."""
+    """Copies the folder of the run that the candidate continues, as it was at FORK, unless the candidate's has begun.
+
+    Does nothing if that run has no checkpoint at FORK.
+    """
     target, source = job(candidate, task, seed), job(LATE[candidate], task, seed)
     is_begun = target.folder.exists() and recorded(target) == made_by(target)
     if is_begun or not (source.folder / "checkpoints" / f"step_{FORK}").exists():
@@ -135,7 +137,7 @@ def run(keys: Sequence[Key]) -> None:
 
 
 def newest(candidate: str, task: str, seed: int) -> Curve:
-    """Evaluates the newest weights of an averaged run, with the episodes that the preset's own run would have had."""
+    """Evaluates the newest weights of an averaged run, on the evaluation episodes of the preset's own run."""
     folder = job(candidate, task, seed).folder
     steps, seconds, _ = curve(folder)
     cfg = settings_of(folder, [])
@@ -150,8 +152,11 @@ def newest(candidate: str, task: str, seed: int) -> Curve:
 
 
 def report(candidates: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> None:
-    """Of each candidate on each task: last / best, means over seeds. The means behind are over all of its runs, beside
-    the last of the preset's on the same tasks with the same seeds."""
+    """Prints a row for each candidate: on each task the last and the best return, as means over seeds.
+
+    The columns after the tasks are means over all its runs; "the preset's" is the preset's last return on the same
+    tasks and seeds.
+    """
     runs = found()
     print(f"| candidate | {' | '.join(tasks)} | last | the preset's | best | last / best | runs | seconds |")
     print("|" + " --- |" * (len(tasks) + 7))
@@ -191,7 +196,7 @@ def main() -> None:
             for seed, candidate, task in product(args.seeds, args.candidates, args.tasks)
             if (candidate, task, seed) not in records
         ]
-        run([key for key in missing if key[0] not in LATE])  # the others may go on from there
+        run([key for key in missing if key[0] not in LATE])  # the others may continue these
         run([key for key in missing if key[0] in LATE])
     report(args.candidates, args.tasks, args.seeds)
 

@@ -2,8 +2,8 @@
 
     python studies/learn.py cartpole_swingup --seeds 1 2 3 -- preset=cpu env=cartpole_swingup
 
-Writes benchmarks/results/learn/<name>.json (machine, command, every evaluation) and a figure beside it, and prints the
-row of a table. With --keep, finished runs in exp/learn/<name> are reused.
+Writes benchmarks/results/learn/<name>.json (machine, command, every evaluation) and a figure beside it, and prints a
+table row. --keep reuses finished runs in exp/learn/<name>.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python studies/pixels.py [--updates 12] [--threads 1]
 
-Operations and median processor times on cartpole_swingup; MUJOCO_GL chooses the renderer. Writes
+Counts operations and takes median processor times on cartpole_swingup; MUJOCO_GL chooses the renderer. Writes
 benchmarks/results/pixels.json.
 """
 
@@ -43,7 +43,7 @@ FRAMES = 100_000
 
 
 def milliseconds(work: Callable[[], object], count: int) -> float:
-    """Returns the median processor time of a call, summed over threads."""
+    """Returns the median processor time of a call, summed over threads, in milliseconds."""
     times_ms = []
     for _ in range(count):
         started_s = time.process_time()
@@ -53,7 +53,7 @@ def milliseconds(work: Callable[[], object], count: int) -> float:
 
 
 def update(overrides: tuple[str, ...], threads: int, count: int) -> dict[str, float]:
-    """Returns the mean cost of two updates, one of which steps the actor: GFLOP and milliseconds."""
+    """Returns GFLOP and milliseconds per update (of two, one steps the actor), and the milliseconds of sampling."""
     logger = Logger(Path(), {})
     agent, buffer = agent_and_buffer([*overrides, f"num_threads={threads}", "execution=eager"])
     agent.update(buffer, logger, 0)
@@ -87,7 +87,7 @@ def environment() -> dict[str, float]:
 
 
 def memory() -> dict[str, float]:
-    """Fills a replay buffer with frames of 64 x 64 pixels and returns its size and the time of an addition."""
+    """Fills a replay buffer with 64 x 64 frames; returns its bytes per byte of a frame and the time to add one."""
     process, random = psutil.Process(), np.random.default_rng(0)
     before = process.memory_info().rss
     buffer = FrameBuffer((9, 64, 64), (6,), FRAMES, torch.device("cpu"), frame_stack=3)

@@ -1,9 +1,9 @@
-"""Trains SBX's CrossQ on a task of the suite as studies/crossq.py trains ours; that script starts this one.
+"""Trains SBX's CrossQ on a task of the suite as studies/crossq.py, which starts this script, trains ours.
 
     .venv-bench/bin/python studies/sbx_crossq.py TASK SEED STEPS EVERY FOLDER
 
-Environment, seeds, evaluations and sizes are those of our runs: an actor of 2 x 128 units, critics of 2 x 256, batches
-of 256, two environment steps per decision. Writes FOLDER/result.json: evaluations, steps per second, versions.
+The environment, seeds, evaluations and sizes are those of our runs: an actor of 2 x 128 units, critics of 2 x 256,
+batches of 256, two environment steps per decision. Writes FOLDER/result.json: evaluations, steps per second, versions.
 """
 
 import json
@@ -28,7 +28,7 @@ ACTION_REPEAT, SEED_STEPS, EPISODES = 2, 1000, 10
 
 
 class Evaluate(BaseCallback):  # type: ignore[misc]
-    """Evaluates every `every` environment steps and leaves the time for it out of the speed."""
+    """Evaluates every `every` environment steps and excludes the time for this from the speed."""
 
     def __init__(self, task: str, seed: int, every: int):
         super().__init__()

@@ -1,11 +1,11 @@
-"""Searches the settings of preset=fast that learn most per minute on one core: candidates, each on six tasks.
+"""Searches for the settings of preset=fast that learn most per minute on one core, on six tasks.
 
     python studies/search.py [--candidates …] [--tasks …] [--seeds 11]
 
-A candidate's score on a task is its mean return over the second half of the training time (without evaluations) that
-all candidates had, so a cheaper decision counts as much as a better one. The seed is none of those with which
-studies/fast.py measures the preset. Writes benchmarks/results/search.json and prints the table. Finished runs in
-exp/benchmarks/search are reused and appear in the table.
+All candidates are compared over the same training time (without evaluations): a candidate's score on a task is its mean
+return over the second half, so a cheaper decision counts as much as a better one. studies/fast.py measures the preset
+with other seeds. Writes benchmarks/results/search.json and prints the table. All finished runs in exp/benchmarks/search
+are reused and appear in the table.
 """
 
 import json
@@ -22,8 +22,8 @@ from training import ROOT, Curve, Job, at, curve, done, finish, options, ours
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "search", ROOT / "benchmarks" / "results" / "search.json"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "finger_spin", "cartpole_swingup")
 EVERY = 3_000
-TWO, ONE = ("updates_per_step=2",), ("updates_per_step=1",)  # per decision; the actor steps in every second update
-# Name: overrides, and the number of environment steps that take about as long as those of the other candidates.
+TWO, ONE = ("updates_per_step=2",), ("updates_per_step=1",)  # updates per decision; every second one updates the actor
+# Name: number of environment steps, chosen for about the same time as the other candidates, and overrides.
 CANDIDATES: dict[str, tuple[int, tuple[str, ...]]] = {
     "two updates": (30_000, TWO),
     "two updates, critics of 256 units": (27_000, (*TWO, "agent.critic.hidden_dim=256")),
@@ -50,7 +50,7 @@ def job(candidate: str, task: str, seed: int) -> Job:
 
 
 def late_return(run: Curve, seconds: float) -> float:
-    """Returns the mean return from half of the time to the end."""
+    """Returns the mean return over the second half of the first `seconds` of training."""
     return mean(at(run, second) for second in np.linspace(seconds / 2, seconds, 50))
 
 
@@ -60,7 +60,7 @@ def main() -> None:
     args = parser.parse_args()
     finish([job(name, task, seed) for seed, task, name in product(args.seeds, args.tasks, args.candidates)])
     keys = product(CANDIDATES, args.tasks, args.seeds)
-    runs = {key: curve(folder(*key)) for key in keys if done(job(*key))}  # earlier calls included
+    runs = {key: curve(folder(*key)) for key in keys if done(job(*key))}  # those of earlier calls included
     limits = {
         (t, s): min(run.seconds[-1] for (_, task, seed), run in runs.items() if (task, seed) == (t, s))
         for t, s in product(args.tasks, args.seeds)

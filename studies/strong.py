@@ -1,4 +1,4 @@
-"""Searches the settings of preset=strong that learn most from 100 000 steps on one core: candidates, on six tasks.
+"""Searches for the settings of preset=strong that learn most from 100 000 steps on one core, on six tasks.
 
     python studies/strong.py [--candidates …] [--tasks …] [--seeds 11] [--steps 100000] [--report]
     python studies/strong.py --ablation [--report]
@@ -7,8 +7,8 @@ A candidate is a list of overrides. Its score on a task is the mean of its retur
 steps; the table also has the seconds of training. The other tasks of the suite are not used here; benchmarks/suite.py
 runs them with the chosen settings. A finished run is four lines of benchmarks/results/strong.csv and is not repeated
 unless its candidate's settings have changed. --ablation removes one part of preset=strong at a time, with 50 000 steps
-and three seeds; the runs of the whole preset are those of benchmarks/suite.py. All are without the average of the
-actor's weights, which came later. --report only prints the table.
+and three seeds; the runs of the whole preset come from benchmarks/suite.py. No run averages the actor's weights: the
+preset did not do so yet. --report only prints the table.
 """
 
 import re
@@ -114,7 +114,7 @@ def seconds_until(run: Curve, steps: int) -> float:
 
 
 def print_table(rows: dict[str, dict[str, list[Curve]]], tasks: Sequence[str], steps: int) -> None:
-    """Prints a row for each candidate: its score on each task, the mean, means by seed, seconds of training."""
+    """Prints a row for each candidate: its score on each task, their mean, means by seed, seconds of training."""
     print(f"| candidate | {' | '.join(tasks)} | mean | by seed | seconds |\n|{' --- |' * (len(tasks) + 4)}")
     for name, of_task in rows.items():
         if not any(of_task.values()):

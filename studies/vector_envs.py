@@ -2,8 +2,8 @@
 
     python studies/vector_envs.py
 
-Measured twice: while random actions fill the replay buffer (environments and loop alone), and while an agent of 256
-units makes one update for every sixteenth transition. Writes benchmarks/results/vector_envs.json.
+Measures twice: while random actions fill the replay buffer (environments and loop alone), and while an agent of 256
+units makes one update per sixteen transitions. Writes benchmarks/results/vector_envs.json.
 """
 
 import argparse
@@ -30,7 +30,7 @@ OVERRIDES = [
 
 
 def steps_per_second(num_envs: int, async_envs: bool, num_seed_steps: int) -> float:
-    """Returns the speed of the loop, without set-up and final evaluation."""
+    """Returns the speed of the loop, without set-up and the final evaluation."""
     overrides = [f"num_envs={num_envs}", f"async_envs={async_envs}", f"num_seed_steps={num_seed_steps}"]
     cfg = check(compose.plain(compose.compose_config("train", [*OVERRIDES, *overrides])))
     workspace = Workspace(cfg, Path(tempfile.mkdtemp()))

@@ -12,24 +12,24 @@ import torch
 
 import envs.opengl
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime's, which leaves files in folders that are looked at
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime's telemetry leaves files in folders that tests list
 HAS_OPENGL = envs.opengl.choose(wanted=True)
 
 import probes  # noqa: E402, F401  registers the probe environments
 from strangers import copied, mark, small_run  # noqa: E402, F401  fixtures
 
-import envs.make  # noqa: E402  imports dm_control, which settles the choice for the whole session
+import envs.make  # noqa: E402  imports dm_control, which fixes the OpenGL backend for the whole session
 import train  # noqa: E402
 
 torch.set_num_threads(1)
-# The same examples everywhere; `--hypothesis-profile=default` searches among others.
+# The same examples everywhere; `--hypothesis-profile=default` tries random ones.
 hypothesis.settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("fixed")
 
 
 @pytest.fixture
 def opengl() -> None:
-    """For tests that render. In CI a missing OpenGL is a failure of the set-up, not a reason to skip."""
+    """Skips tests that render where OpenGL is missing; in CI, fails them, as the set-up has to install it."""
     if not HAS_OPENGL:
         assert not os.environ.get("CI"), "no OpenGL in CI: .ci/run has to install it"
         pytest.skip("no OpenGL here: apt install libegl1 libgl1")
@@ -37,7 +37,7 @@ def opengl() -> None:
 
 @pytest.fixture
 def float64() -> Iterator[None]:
-    """Agents that are made in the test compute in float64."""
+    """Makes agents that are built in the test compute in float64."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
@@ -45,7 +45,7 @@ def float64() -> Iterator[None]:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """`python train.py <arguments>` in `tmp_path`, without the seconds of a start; returns the exit code."""
+    """A function that runs train.py with arguments, in `tmp_path` but in this process, and returns the exit code."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "")  # a sweep adds to it
 
@@ -58,7 +58,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A headless Chromium, driven by Selenium, for tests of pages. Missing in CI, it is a failure of the set-up."""
+    """A headless Chromium, driven by Selenium. Skips tests where it is missing; in CI, fails them."""
     names = ("chromium", "chromium-browser", "google-chrome")
     program = next((path for path in map(shutil.which, names) if path), None)
     driver = shutil.which("chromedriver")
@@ -81,12 +81,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # what there is by now stays, so that looking for garbage need not look at it
+    gc.freeze()  # existing objects stay, so the garbage collector need not visit them
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_waits_for_the_disk() -> Iterator[None]:
-    """A process that is killed loses nothing that it has written; only a machine does. Started processes do wait."""
+    """Skips fsync in this process, as only a crash of the machine loses unsynced data; child processes still sync."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda descriptor: None)
         yield

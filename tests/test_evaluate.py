@@ -1,4 +1,4 @@
-"""evaluate.py, for runs and for the files of policies."""
+"""evaluate.py, for runs and for policy files."""
 
 import shutil
 import sys
@@ -21,7 +21,7 @@ from utils import RunError, UserError
 
 
 def test_a_policy_trained_elsewhere_acts_here(tmp_path: Path) -> None:
-    """A generator of a GPU has another state than the CPU's."""
+    """The saved generator is a GPU's, whose state does not fit the CPU's."""
     trained = probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40").agent
     state = trained.state_dict()
     state["policy"]["generator"] = torch.arange(16, dtype=torch.uint8)
@@ -43,7 +43,7 @@ def test_evaluate_plays_trainings_own_last_episodes(tmp_path: Path, capsys: pyte
     said = capsys.readouterr().out
     assert said.startswith("episode 1: return -") and said.count("\n") == 4
 
-    (tmp_path / "checkpoints/buffer").rename(tmp_path / "elsewhere")  # it is not needed
+    (tmp_path / "checkpoints/buffer").rename(tmp_path / "elsewhere")  # evaluating needs no replay buffer
     older = evaluate.evaluate(tmp_path / "checkpoints/step_90", num_episodes=2, seed=5, device="cpu")
     assert len(older) == 2 and not set(older) & set(returns)
 

@@ -50,7 +50,7 @@ def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
     named = line[1].split()
     assert {"sac", "crossq", "xqc"} <= set(named)
     for agent in sorted(path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml")):
-        # What a preset does not fit is refused here. A new agent may fit preset=cpu too, and not be named.
+        # An agent that does not fit its preset is refused here. One that fits preset=cpu need not be named.
         assert settings(f"agent={agent}", f"preset={'cpu' if agent in named else 'short'}").num_threads == 1
 
 
@@ -88,7 +88,7 @@ def threads() -> Iterator[None]:
     ("env", "num_threads", "num_steps", "hidden_dim", "batch_size"),
     [
         ("ProbeDrawn-v0", 1, 300, 32, 24),  # episodes that terminate
-        ("Pendulum-v1", 1, 360, 32, 24),  # a time limit, which does not
+        ("Pendulum-v1", 1, 360, 32, 24),  # episodes that a time limit truncates
         ("walker_walk", 2, 105, 128, 64),  # |A| = 6
     ],
 )
@@ -113,7 +113,7 @@ def test_sac_on_one_page_trains_to_the_bytes_of_the_framework(
     for weights, module in zip([*networks, [log_alpha]], modules, strict=True):
         for weight, parameter in zip(weights, module.parameters(), strict=True):
             assert torch.equal(weight.flatten(), parameter.flatten())
-    torch.set_num_threads(1)  # as an evaluation of the framework has
+    torch.set_num_threads(1)  # as in the framework's evaluation
     assert page["evaluate"](networks[0], make_env(env, 3), 3, num_steps, episodes=1) == theirs.last_return
 
 

@@ -28,7 +28,7 @@ from agent.exported import Greedy, onnx_bytes, torchscript_bytes
 from dmc2gym.wrappers import OwnActions
 from utils import RunError, UserError
 
-LOW, HIGH = np.array([[-2.0, 0.0, 1.0]] * 2), np.array([[2.0, 10.0, 1.5]] * 2)  # of six actions in a matrix
+LOW, HIGH = np.array([[-2.0, 0.0, 1.0]] * 2), np.array([[2.0, 10.0, 1.5]] * 2)  # of a matrix of six actions
 SCALED = ("agent/observation_normaliser=running",)
 AGENTS = {
     "sac, scaled": SCALED,
@@ -41,7 +41,7 @@ AGENTS = {
 
 
 def moved(agent: Any) -> Any:
-    """Statistics that are not those of the start, as after training."""
+    """Moves an agent's statistics away from their initial values, as training does."""
     random = np.random.default_rng(0)
     obs = (5 + 3 * random.normal(size=(200, agent.obs_dim))).astype(np.float32)
     if agent.observation_normaliser is not None:
@@ -81,10 +81,10 @@ def test_an_exported_policy_acts_as_the_policy_for_any_batch(tmp_path: Path, nam
     (tmp_path / "policy").write_bytes(contents(Greedy(agent.policy, own_actions), {"obs": obs[:4]}))
     run = runner(kind, tmp_path / "policy")
     in_bounds = LOW + (agent.act(obs).reshape(-1, 2, 3).astype(np.float64) + 1) * (HIGH - LOW) / 2
-    assert np.ptp(in_bounds[:, 0, 1]) > 0.1  # they do differ
+    assert np.ptp(in_bounds[:, 0, 1]) > 0.1  # the actions do differ
     for batch in (obs, obs[:1], obs[:7]):
         np.testing.assert_allclose(run(batch), in_bounds[: len(batch)], atol=1e-4, rtol=0)
-    assert [path.name for path in tmp_path.iterdir()] == ["policy"]  # the weights are in it
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]  # no separate file of weights
 
 
 @pytest.mark.parametrize("kind", ["onnx", "torchscript"])
@@ -117,7 +117,7 @@ def test_rounding_may_decide_between_equally_probable_actions_alone() -> None:
 
 @pytest.fixture(scope="module")
 def pendulum(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that was exported, to be read only."""
+    """The folder of an exported run, which tests only read."""
     folder = tmp_path_factory.mktemp("pendulum")
     probes.train(folder, "env=Pendulum-v1", *RUN, "num_train_steps=80", "action_repeat=2")
     export.export(folder)
@@ -168,7 +168,7 @@ def test_a_file_that_acts_otherwise_is_an_error_and_not_left(
     pendulum: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def shifted(greedy: Greedy, example: np.ndarray) -> bytes:
-        greedy.lowest += 1e-4  # a hundred-thousandth is 2e-5 here
+        greedy.lowest += 1e-4  # the tolerance, 1e-5 of actions in [-1, 1], is 2e-5 here
         return torchscript_bytes(greedy, example)
 
     monkeypatch.setattr(export, "torchscript_bytes", shifted)
@@ -186,7 +186,7 @@ def test_a_file_whose_name_is_not_utf8_is_written_and_checked(
         folder.mkdir()
     except OSError:
         pytest.skip("this file system has names in UTF-8 alone")
-    monkeypatch.setattr("builtins.print", lambda *_: None)  # a terminal may have no way to show it
+    monkeypatch.setattr("builtins.print", lambda *_: None)  # a terminal may be unable to show the name
     assert export.export(pendulum, kind, output=folder / "policy").stat().st_size > 1000
 
 
@@ -221,7 +221,7 @@ def test_what_cannot_be_exported_is_one_line(
 
 
 def deploy(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The example in a process in which neither torch nor this project can be imported."""
+    """Runs the example in a process that can import neither torch nor this project."""
     script = str(ROOT / "examples/deploy.py")
     code = f"import runpy, sys; sys.modules['torch'] = None; sys.argv = [{script!r}, *sys.argv[1:]]; "
     code += f"runpy.run_path({script!r}, run_name='__main__')"
@@ -234,9 +234,9 @@ def test_the_example_plays_it_without_torch(pendulum: Path) -> None:
     assert said.returncode == 0, said.stderr
     first, second, mean, trained, calls = said.stdout.splitlines()
     assert trained.startswith("at its export, after 80 steps of training: mean -")
-    assert calls.startswith("a call: median ") and calls.endswith(" ms of 200")  # each held for two of 200 steps
+    assert calls.startswith("a call: median ") and calls.endswith(" ms of 200")  # two steps each, in 2 x 200
     returns = [float(line.split()[-1]) for line in (first, second)]
-    # Two roundings to four digits lie between them: of the mean, and of what the mean is taken of here.
+    # The printed mean is rounded to four decimals, and so are the printed returns whose mean is taken here.
     assert float(mean.split()[1].rstrip(",")) == pytest.approx(np.mean(returns), rel=0, abs=2e-4)
     assert returns == pytest.approx([played(pendulum, seed) for seed in (7, 8)], abs=0.5)
 
@@ -254,7 +254,7 @@ def test_the_example_says_what_it_does_not_know(tmp_path: Path, pendulum: Path) 
 
 
 def played(folder: Path, seed: int) -> float:
-    """The return of the run's own policy in the episode of a seed."""
+    """Plays the episode of a seed with the run's own policy; returns its return."""
     found = export.run_policy.load(folder, "cpu")
     env = found.make_env(False)
     obs, _ = env.reset(seed=seed)

@@ -1,4 +1,4 @@
-"""Who may import whom: down only, never in a circle; others with a pin; and no file or root that is too large."""
+"""Imports go down only and never in a circle, other packages are pinned, and files and the root stay small."""
 
 import ast
 import re
@@ -34,8 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hydra_plugins": {"launch"},
     "train": {"launch", "run"},
 }
-ABOVE = {"benchmarks", "examples", "studies", "tests"}  # import what they like, and nothing below imports them
-AGENTS_IMPORT = {"annotated_types", "numpy", "torch", *sys.stdlib_module_names}  # beside what the table says
+ABOVE = {"benchmarks", "examples", "studies", "tests"}  # may import anything; nothing below may import them
+AGENTS_IMPORT = {"annotated_types", "numpy", "torch", *sys.stdlib_module_names}  # besides what the table says
 MOST_IN_ROOT, MOST_LINES = 8, 320
 
 SOURCES = {
@@ -52,7 +52,7 @@ def room(module: str) -> str:
 
 
 def imported(module: str) -> set[str]:
-    """What a module imports, wherever in it: modules of this project by their dotted names, others by their first."""
+    """What a module imports anywhere in its code: our modules by dotted name, others by top-level name."""
     found = set()
     for node in ast.walk(ast.parse(SOURCES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -61,7 +61,7 @@ def imported(module: str) -> set[str]:
             assert node.level == 0, f"{SOURCES[module]}:{node.lineno}: a relative import"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in SOURCES else str(node.module) for name in names}
-    # Scripts and tests import their neighbours, and the scripts of benchmarks/, by the bare name.
+    # Scripts and tests import their neighbours, and the scripts of benchmarks/, by their bare names.
     folders = (room(module), "benchmarks") if room(module) in ABOVE else ()
     beside = {name: path for name in found for folder in folders if (path := f"{folder}.{name}") in SOURCES}
     found = {beside.get(name, name) for name in found}
@@ -90,7 +90,7 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
 
 
 def wrong(allowed: dict[str, set[str]]) -> list[str]:
-    """Imports from one room of the project into another that the table does not have."""
+    """Imports from one room (top-level folder or module) into another that the table does not allow."""
     return [
         f"{SOURCES[module].relative_to(ROOT)} imports {name}"
         for module, names in all_imports().items()
@@ -103,7 +103,7 @@ def wrong(allowed: dict[str, set[str]]) -> list[str]:
 
 def test_every_folder_imports_only_what_the_table_says() -> None:
     here = {path.stem for path in ROOT.glob("*.py")} | {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    here.add("hydra_plugins")  # packages share that name, so none has an __init__.py in it
+    here.add("hydra_plugins")  # other packages share this name, so it has no __init__.py
     assert here == MAY_IMPORT.keys(), "a folder or a module of the root that the table does not know"
     assert wrong(MAY_IMPORT) == []
 
@@ -142,7 +142,7 @@ def test_no_algorithm_is_imported_by_another_or_by_what_they_share() -> None:
 def test_what_is_imported_is_pinned() -> None:
     lines = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.txt", "constraints.txt"))
     pinned = {distribution(name) for name in re.findall(r"^([\w.-]+)(?:\[\w+\])?==", lines, re.M)}
-    owners = {"warp": ["warp-lang"]} | packages_distributions()  # which only thorough tests install
+    owners = {"warp": ["warp-lang"]} | packages_distributions()  # warp is installed for thorough tests only
     others = (
         set().union(*(names for module, names in all_imports().items() if room(module) not in ABOVE)) - SOURCES.keys()
     )
@@ -166,7 +166,7 @@ def test_tests_import_helpers_and_no_other_tests() -> None:
 
 
 def locale_decides(call: ast.Call) -> bool:
-    """Whether a call opens a text file and leaves its encoding to the machine."""
+    """Whether a call opens a text file without naming its encoding."""
     names = {keyword.arg for keyword in call.keywords}
     modes = [
         value.value for value in (*call.args, *(k.value for k in call.keywords)) if isinstance(value, ast.Constant)

@@ -172,7 +172,7 @@ def test_histograms_of_values_layers_and_members(tmp_path: Path) -> None:
 def console_lines(
     folder: Path, capsys: pytest.CaptureFixture[str], *dumps: dict[str, float], columns: list[str] | None = None
 ) -> list[str]:
-    """What is printed for rows of the log, each with its `step`."""
+    """The lines that the console sink prints for rows of values, each with its `step`."""
     make = ConsoleSink if columns is None else partial(ConsoleSink, columns=columns)
     log = Logger(folder, {"console": make})
     for values in dumps:
@@ -269,7 +269,7 @@ def test_a_curve_is_written_from_its_first_change_on(tmp_path: Path, resumed_aft
         log.dump(step)
         if step == resumed_after:
             state = log.state_dict()
-            log.log("train/flat", -1, step)  # is cut off again
+            log.log("train/flat", -1, step)  # resuming cuts this off
             log.dump(step)
             log.close()
             log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
@@ -287,7 +287,7 @@ def test_a_forged_state_of_curves_is_refused(tmp_path: Path) -> None:
     sink = TensorBoardSink(tmp_path)
     with pytest.raises(ValueError, match="train/a: a saved value is not a number"):
         sink.load_state_dict({"bytes": {}, "constant": {"train/a": ["x", 1, 0.0, 1, 0.0]}})
-    sink.load_state_dict({"bytes": {}})  # of an earlier version
+    sink.load_state_dict({"bytes": {}})  # a state of an earlier version
 
 
 def test_a_sink_of_ones_own(tmp_path: Path) -> None:
@@ -398,7 +398,7 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
             log.dump(step)
         log.close()
 
-    # As TensorBoard's HParams page asks its server.
+    # What TensorBoard's HParams page asks its server.
     runs = EventMultiplexer()
     runs.AddRunsFromDirectory(str(tmp_path))
     runs.Reload()
@@ -427,7 +427,7 @@ def test_tensorboard_sets_settings_against_final_returns(tmp_path: Path) -> None
 
 
 def test_the_state_of_a_curve_that_has_not_changed_can_be_read_back(tmp_path: Path) -> None:
-    """Means of numpy arrays are numpy's numbers, which a checkpoint refuses when it is read."""
+    """The mean of a numpy array is a numpy number, which is refused when a checkpoint is read."""
     sink = TensorBoardSink(tmp_path)
     sink.scalars({"train/duration": np.float64(1.5), "train/episode": 1}, 10)
     torch.save(sink.state_dict(), tmp_path / "state.pt")

@@ -1,4 +1,4 @@
-"""What pip and uv read: extras that are named exist, pins are complete and within the ranges, nothing is left out."""
+"""What pip and uv read: named extras exist, pins are complete and within their ranges, and nothing is left out."""
 
 import os
 import re
@@ -32,7 +32,7 @@ HIDDEN_OR_MADE = re.compile(r"(\.(?!github)|exp/|.*__pycache__|.*\.egg-info|buil
 
 
 def files() -> list[str]:
-    """The project's files, without what is made in its folder."""
+    """The project's files, without hidden and generated ones."""
     names = (str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file())
     return [name for name in names if not HIDDEN_OR_MADE.match(name)]
 

@@ -18,7 +18,7 @@ page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative
 
 
 def anchors(path: Path) -> set[str]:
-    """What a heading of a page can be linked as: lower case, spaces as hyphens, no punctuation."""
+    """The link targets of a page's headings: lower case, spaces as hyphens, no punctuation."""
     headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -162,7 +162,7 @@ REFERENCE = re.compile(r"\bsee[\s#]+`?((?:\w+/)+[\w.]*|[a-z]\w*(?:\.\w+)+)|\(((?
 
 
 def exists(reference: str) -> bool:
-    """Whether `some/file.py`, or `some.module` with or without names in it, is in the project."""
+    """Whether the project has `some/file.py`, or `some.module` and any names that follow it."""
     if "/" in reference or reference.endswith(".py"):
         return (ROOT / reference).exists()
     words = reference.split(".")

@@ -42,7 +42,7 @@ def study(folder: Path, with_references: bool = False) -> summary.Study:
 
 
 def curves(figure: Figure, panel: int) -> list[list[tuple[float, float]]]:
-    """Points of each line of a panel, gaps left out."""
+    """The points of each line of a panel, without gaps."""
     return [
         [(x, y) for x, y in line.get_xydata().tolist() if y == y]  # type: ignore[union-attr]
         for line in figure.axes[panel].lines
@@ -64,7 +64,7 @@ def test_a_study_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (last["task"], last["step"], last["value"], last["runs"]) == ("IQM of 2 tasks", "100000", "200", "4")
     assert iio.imread(written / "curves.png").std() > 10
     before = {name: (written / name).read_bytes() for name in names}
-    assert plot.main([str(tmp_path / "sweep"), "--reference"]) == 0  # its own output is no run, and changes nothing
+    assert plot.main([str(tmp_path / "sweep"), "--reference"]) == 0  # its own output does not count as a run
     assert before == {name: (written / name).read_bytes() for name in names}
 
 
@@ -160,11 +160,11 @@ def test_a_studys_folder_is_no_link(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert plot.main([str(tmp_path / "given")]) == 2
     assert re.fullmatch(r"plot\.py: .*a link, and none is followed.*\n", capsys.readouterr().err)
     assert not list((tmp_path / "mine").iterdir())
-    assert plot.main([str(tmp_path / "given"), "--out", str(tmp_path / "given/study")]) == 0  # the user names it
+    assert plot.main([str(tmp_path / "given"), "--out", str(tmp_path / "given/study")]) == 0  # the user named it
 
 
 def replaced(name: str, how: str) -> Callable[[Path], None]:
-    """Puts a link to a file of the user's, or a pipe, where a run has a file."""
+    """Returns a change that replaces a run's file by a pipe or by a link to a file of the user's."""
 
     def replace(run: Path) -> None:
         path = run / name

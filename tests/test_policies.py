@@ -1,4 +1,4 @@
-"""A policy's file with its JSON: plays where no run's folder is, and a stranger's runs nothing of theirs."""
+"""A policy's file with its JSON plays without its run's folder, and a stranger's file executes no code."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ OVERRIDES = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run's folder, to be read only."""
+    """A run's folder, which tests only read."""
     folder = tmp_path_factory.mktemp("run")
     probes.train(folder, *OVERRIDES, "agent/observation_normaliser=running")
     return folder
@@ -80,7 +80,7 @@ def test_it_acts_for_the_seed_steps_of_another_run(packed: Path, tmp_path: Path)
     assert go_on(tmp_path / "killed").step == 80
     assert_same(tmp_path / "killed", tmp_path / "straight")
     again = export.export(tmp_path / "killed", "policy")
-    assert read(again).cfg.experiment == "🚀"  # which YAML and JSON write differently
+    assert read(again).cfg.experiment == "🚀"  # YAML and JSON write it differently
 
 
 def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:
 
 
 def changed(**values: Any) -> Callable[[Path], None]:
-    """A breakage of the JSON; `settings` are added to those that are there."""
+    """Returns a change of values in the JSON; `settings` are merged into those that are there."""
 
     def change(path: Path) -> None:
         about = path.with_name(f"{path.name}.json")
@@ -124,7 +124,7 @@ def huge(path: Path) -> None:
 
 
 def half_a_policy(path: Path) -> None:
-    """A mixture's actor, without the critic that it asks."""
+    """Saves a mixture's actor without the critic that it needs to act."""
     agent = make_agent("agent=sac_2018", *SMALL, "agent.actor.num_components=3", obs_dim=5, action_dim=1)
     agent.save_policy(path)
     saved = torch.load(path, weights_only=True)

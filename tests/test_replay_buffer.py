@@ -1,4 +1,4 @@
-"""The ring against a list of what was stored."""
+"""The replay buffer, a ring, agrees with a list of what was stored."""
 
 from collections import deque
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_it_holds_the_newest_transitions_and_their_fields(capacity: int, count: 
     assert len(buffer) == len(stored)
     by_reward = {t[2]: t for t in stored}
     batch = buffer.sample(2000)
-    assert set(batch.reward[:, 0].tolist()) == set(by_reward)  # each is drawn, nothing else is
+    assert set(batch.reward[:, 0].tolist()) == set(by_reward)  # all are drawn, and nothing else
     for obs, action, reward, next_obs, discount in zip(*batch, strict=True):
         expected = by_reward[reward.item()]
         np.testing.assert_array_equal(obs, np.float32(expected[0]))
@@ -64,7 +64,7 @@ def test_images_stay_bytes() -> None:
 def test_sampling_is_uniform_with_replacement_and_follows_the_seed() -> None:
     buffer, _ = filled(10, 10)
     counts = np.bincount(buffer.sample(100_000).reward[:, 0].long(), minlength=10)
-    assert np.abs(counts - 10_000).max() < 500  # five standard deviations
+    assert np.abs(counts - 10_000).max() < 500  # over five standard deviations
     assert len(filled(10, 1)[0].sample(7).reward) == 7
     same, other = filled(10, 10, seed=3)[0].sample(50), filled(10, 10, seed=4)[0].sample(50)
     assert torch.equal(filled(10, 10, seed=3)[0].sample(50).reward, same.reward)
@@ -104,7 +104,7 @@ def test_a_sample_in_two_halves_is_the_same_and_lies_where_it_lay() -> None:
         staged = buffer.staged()
         assert all(map(torch.equal, staged, other.sample(batch_size)))
         places.append(staged.obs.data_ptr())
-    assert places[0] == places[1]  # where a captured graph reads
+    assert places[0] == places[1]  # a captured graph reads at this address
     assert buffer.generators == []
 
 
@@ -118,7 +118,7 @@ def test_chunks_and_state_dict_restore_a_full_ring(monkeypatch: pytest.MonkeyPat
         other.put_chunk(start, rows)
         start += len(rows)
         sizes.append(len(rows))
-    assert sizes == [3, 4, 3]  # to the ring's end, as many as a chunk may have, the rest
+    assert sizes == [3, 4, 3]  # up to the ring's end, a full chunk, the rest
     other.load_state_dict(buffer.state_dict())
     for ring in (buffer, other):
         ring.add(*transition(40))
@@ -146,7 +146,7 @@ def test_chunks_of_nothing_of_one_row_and_of_what_is_gone(monkeypatch: pytest.Mo
 def test_a_million_transitions_take_what_was_promised() -> None:
     assert replay_buffer.nbytes((17,), (6,), 1_000_000) <= 180e6  # cheetah_run
     assert replay_buffer.nbytes((223,), (38,), 1_000_000) <= 2e9  # dog_run
-    # 75 bytes of an image lie in 19 floats: twice 19, an action of 2, reward and discount
+    # An image of 75 bytes takes 19 floats; a row has two images, an action of 2, reward and discount.
     assert replay_buffer.nbytes((3, 5, 5), (2,), 1000) == 4 * 42 * 1000
 
 
@@ -166,7 +166,7 @@ def test_a_buffer_that_does_not_fit_is_refused_with_both_numbers(monkeypatch: py
 @pytest.mark.parametrize(
     ("limit", "used", "free"),
     [
-        ("1000", "700", 450),  # 150 of those used would give way
+        ("1000", "700", 450),  # 150 of those used are reclaimable file cache
         ("9000", "700", 5000),  # the machine has no more
         ("100", "700", 0),
         ("max", "700", 5000),  # no limit

@@ -1,4 +1,4 @@
-"""Whole runs: known values, the same bytes, and learning."""
+"""Whole runs find known values, repeat to the same bytes, and learn."""
 
 import csv
 import math
@@ -38,8 +38,8 @@ PROBE = (
 @pytest.mark.parametrize(
     ("env", "value"),
     [
-        ("ProbeOneStep-v0", 1.0),  # one step pays 1 and terminates: nothing is added after it
-        ("ProbeTwoSteps-v0", 0.5),  # the second of two pays 1: gamma
+        ("ProbeOneStep-v0", 1.0),  # one step pays 1 and terminates: no bootstrap is added
+        ("ProbeTwoSteps-v0", 0.5),  # the second of two steps pays 1: gamma
         ("ProbeTimeLimit-v0", 2.0),  # pays 1 for ever, cut by a time limit: 1 / (1 - gamma), not less
     ],
 )
@@ -124,7 +124,7 @@ def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> No
         "num_eval_episodes=1",
     )
     short = probes.workspace(tmp_path, *overrides)
-    short.evaluator._envs._limit = 30  # a third of a second is enough to film
+    short.evaluator._envs._limit = 30  # 0.3 s are enough to film
     short.run()
     assert sorted(path.name for path in (tmp_path / "video").iterdir()) == ["100.mp4", "150.mp4"]
 
@@ -141,7 +141,7 @@ def test_no_transition_reaches_across_episodes(tmp_path: Path, num_envs: int, as
     assert episode.max() > 3
     ended = discount == 0
     assert (next_step[ended] >= 3).all() and ended.sum() >= 240 / 7 - num_envs
-    assert run.agent.num_updates == 120  # one a transition, however many environments
+    assert run.agent.num_updates == 120  # one per transition, whatever num_envs is
     train = rows(tmp_path / "train.csv")
     assert sum(int(row["episode_length"]) for row in train) == 240
     assert [int(row["episode"]) for row in train] == list(range(1, len(train) + 1))
@@ -154,7 +154,7 @@ def test_the_agent_observes_every_transition_once_before_it_is_stored(tmp_path: 
     def observe(*step: np.ndarray) -> None:
         assert 2 * len(shown) == run.replay_buffer.num_added
         obs, action, reward, next_obs, terminated, truncated = step
-        assert not truncated.any()  # these episodes end by themselves
+        assert not truncated.any()  # these episodes all terminate
         shown.append(np.column_stack([obs, action, reward, ~terminated, next_obs]))
 
     run.agent.observe = observe
@@ -198,7 +198,7 @@ def test_the_precision_reaches_the_agent_and_the_saved_configuration(
 def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One of a class that saves nothing, with everything else left as it was written for pytorch_sac."""
+    """Its class saves nothing, and is otherwise written as for pytorch_sac."""
     agent = "{name: fork, _target_: forks.ForkAgent, _partial_: true}"
     config = compose.compose_config(
         "train", [*probes.SMALL, "execution=auto", "env=Pendulum-v1", "checkpoint_frequency=50", "num_train_steps=250"]

@@ -1,4 +1,4 @@
-"""The squashed Gaussian's density, samples and bounds."""
+"""Densities, samples and bounds of the squashed Gaussian and of mixtures of it."""
 
 import math
 
@@ -47,7 +47,7 @@ def test_log_std_stays_in_its_bounds_and_reaches_them() -> None:
     dist = actor(torch.randn(100, 3) * 1e4)
     assert dist.log_std.min() == -5
     assert dist.log_std.max() == 2
-    torch.testing.assert_close(actor(torch.zeros(1, 3)).log_std, torch.full((1, 2), -1.5))  # s = 0 is the middle
+    torch.testing.assert_close(actor(torch.zeros(1, 3)).log_std, torch.full((1, 2), -1.5))  # s = 0 gives the middle
 
 
 def mixture(dtype: torch.dtype = torch.float64) -> SquashedMixture:
@@ -137,4 +137,4 @@ def test_gradients_of_a_sample_and_its_log_density_are_autograds() -> None:
 def test_a_deviation_is_not_taken_for_its_logarithm() -> None:
     mu, std = torch.zeros(1, 2), torch.ones(1, 2)
     with pytest.raises(TypeError):
-        SquashedNormal(mu, std)  # type: ignore[misc]  # how others call theirs
+        SquashedNormal(mu, std)  # type: ignore[misc]  # as in other libraries

@@ -1,4 +1,4 @@
-"""The average of the actor: its arithmetic, who acts by it, and that training does not know of it."""
+"""The actor's average: its arithmetic, when it acts, and that it does not change training."""
 
 import copy
 from pathlib import Path
@@ -22,7 +22,7 @@ from utils import UserError, eval_mode
 SHARE = 0.25
 AVERAGED = f"agent.actor_average_share={SHARE}"
 CROSSQ = ("agent=crossq", *SMALL, "agent.actor_update_frequency=2")
-REDQ = ("agent=redq", *SMALL, "agent.actor_update_frequency=2")  # whose actor and critics step together
+REDQ = ("agent=redq", *SMALL, "agent.actor_update_frequency=2")  # its actor and critics step together
 UNIT = tuple(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic"))
 OBS = np.random.default_rng(0).normal(size=(5, OBS_DIM)).astype(np.float32)
 
@@ -45,7 +45,7 @@ def test_it_is_the_plain_mean_at_first_and_then_moves_by_its_share(overrides: tu
     of_updates, expected = [], {}
     for step in range(18):
         agent.update(buffer, log, step)
-        if step % 2 == 1:  # those that update the actor
+        if step % 2 == 1:  # the updates that change the actor
             of_updates.append(float64(agent.actor))
     for name in of_updates[0]:
         average = torch.stack([weights[name] for weights in of_updates[:4]]).mean(0)
@@ -59,7 +59,7 @@ def test_it_is_the_plain_mean_at_first_and_then_moves_by_its_share(overrides: tu
 
 
 def test_weights_of_unit_length_have_an_average_of_unit_length() -> None:
-    agent = trained(make_agent(*CROSSQ, *UNIT, AVERAGED, "agent.actor_lr=0.3"), 8)  # far apart
+    agent = trained(make_agent(*CROSSQ, *UNIT, AVERAGED, "agent.actor_lr=0.3"), 8)  # weights move far apart
     weights = [layer.weight for layer in agent.actor_average.network.modules() if isinstance(layer, Linear)]
     assert weights
     for weight in weights:  # (in, out)
@@ -130,7 +130,7 @@ def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: 
 
 
 class Joined(OffPolicyAgent):
-    """Its actor lies in a module that is optimized as a whole."""
+    """An agent whose actor is part of a module that one optimizer steps as a whole."""
 
     def __init__(self, **off_policy: Any):
         super().__init__(**off_policy)

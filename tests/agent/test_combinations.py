@@ -1,5 +1,7 @@
-"""Every agent with every part that docs/AGENTS_PARTS.md lists: it trains, recorded as eager, and resumes to the same
-bytes, or it is refused in one line. `make thorough` runs all of it."""
+"""Every agent with every part that docs/AGENTS_PARTS.md lists.
+
+It trains, recorded as eager, and resumes to the same bytes, or it is refused in one line. `make thorough` runs all.
+"""
 
 import copy
 from typing import Any
@@ -26,7 +28,7 @@ def test_the_page_knows_every_agent_and_every_part() -> None:
     assert table().keys() == {(name, part) for name in names for part in PARTS}
 
 
-# Those of the replay buffer are in test_pairs.py, as an agent alone knows nothing of them.
+# test_pairs.py tests the replay buffer's parts, of which an agent alone knows nothing.
 OF_AGENTS = [(name, part) for name, part in sorted(table()) if not PARTS[part][0].startswith("replay_buffer")]
 
 

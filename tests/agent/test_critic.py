@@ -1,4 +1,4 @@
-"""The ensemble computes what its members would compute alone."""
+"""A critic ensemble computes what its members would compute alone."""
 
 import pytest
 import torch

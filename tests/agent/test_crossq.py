@@ -1,4 +1,4 @@
-"""CrossQ against its paper (arXiv 1902.05605) and its authors' code, in plain operations; what its state carries."""
+"""CrossQ against its paper (arXiv 1902.05605) and authors' code, in plain operations, and what its state carries."""
 
 import copy
 from functools import partial
@@ -30,7 +30,7 @@ def clamped(s: torch.Tensor) -> torch.Tensor:
 
 
 class CrossQ:
-    """The whole algorithm on the copied weights of an agent, from the paper and its authors' code."""
+    """The whole algorithm, from the paper and its authors' code, on a copy of an agent's weights."""
 
     def __init__(self, agent: Any):
         self.passes = dict.fromkeys(("actor", "critic"), 0)
@@ -43,7 +43,7 @@ class CrossQ:
         self.count = 0
 
     def network(self, part: str, net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
-        """A norm, and twice linear, ReLU and a norm, and linear. They are named 0; 1, 2, 3; 4, 5, 6; 7."""
+        """A norm (named 0), twice linear, ReLU and norm (1, 2, 3 and 4, 5, 6), then linear (7)."""
         renormalised = training and self.passes[part] >= WARM_UP
         norm = renormalise if renormalised else Network.batch_norm
         x = norm(net, "0", x, training)
@@ -74,7 +74,7 @@ class CrossQ:
 
 
 def renormalise(net: Network, name: str, x: torch.Tensor, training: bool) -> torch.Tensor:
-    """Batch renormalisation of CrossQ's code: r and d correct mean and variance, with eps added after that."""
+    """Batch renormalisation as in CrossQ's code: r and d correct mean and variance before eps is added."""
     mean, var = x.mean(0), x.var(0, unbiased=False)
     old_mean, old_var = net.running[f"{name}.running_mean"][0], net.running[f"{name}.running_var"][0]
     net.seen |= {f"{name}.running_mean": mean.detach()[None], f"{name}.running_var": var.detach()[None]}
@@ -107,7 +107,7 @@ def test_critics_have_2048_units_and_the_actor_256() -> None:
 
 @pytest.mark.parametrize("preset", ["fast", "strong"])
 def test_the_presets_own_crossq_stays_what_they_were_tuned_with(preset: str) -> None:
-    """They build on CrossQ and keep the bytes of their training, so what its authors have otherwise is not theirs."""
+    """They build on CrossQ but keep the bytes of their training, so these values are not those of its authors."""
     agent = composed.settings(f"preset={preset}").agent
     head = agent["critic"]["head"]
     assert (agent["actor_update_at"], agent["actor_update_frequency"]) == ("first", 2)
@@ -172,7 +172,7 @@ def test_acting_goes_by_the_running_statistics_and_touches_nothing(name: str, tm
     before = copy.deepcopy(agent.state_dict()["actor"])
     obs = np.random.default_rng(0).normal(size=(5, OBS_DIM)).astype(np.float32)
     actions = agent.act(obs)
-    np.testing.assert_allclose(np.stack([agent.act(row) for row in obs]), actions, atol=1e-6)  # rows apart
+    np.testing.assert_allclose(np.stack([agent.act(row) for row in obs]), actions, atol=1e-6)  # row by row
     with eval_mode(agent):
         np.testing.assert_array_equal(agent.act(obs), actions)
     agent.act(obs, sample=True)

@@ -37,7 +37,7 @@ Weights = list[torch.Tensor]
 
 
 def convolved64(weights: Weights, images: torch.Tensor) -> torch.Tensor:
-    """(B, C, H, W) -> features, each convolution pixel by pixel as it is defined."""
+    """(B, C, H, W) -> features; computes each convolution pixel by pixel from its definition."""
     x = images.double() / 255
     for weight, bias, stride in zip(weights[0::2], weights[1::2], STRIDES, strict=True):
         height, width = ((size - 3) // stride + 1 for size in x.shape[2:])
@@ -116,7 +116,7 @@ def test_every_offset_is_as_likely_as_the_next() -> None:
 
 def test_an_update_equals_the_formulas_in_float64() -> None:
     agent, batch = make_agent(*DRQ), make_batch(BATCH, images=True)
-    with torch.no_grad():  # a fresh target equals the critic; tell them apart
+    with torch.no_grad():  # a fresh target equals the critic; make them differ
         for parameter in agent.critic_target.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     shifts, eps = torch.rand(2, 2, 2, BATCH), torch.randn(3 * BATCH, ACTION_DIM)
@@ -126,13 +126,13 @@ def test_an_update_equals_the_formulas_in_float64() -> None:
     metrics, seen = agent.compute_update(batch, Given(shifts[0], shifts[1], eps[: 2 * BATCH], eps[2 * BATCH :]))
 
     obs, next_obs = shifted64(batch.obs, shifts[0]), shifted64(batch.next_obs, shifts[1])
-    with torch.no_grad():  # the target: the mean over both views of o', each with its own action
+    with torch.no_grad():  # the target: the mean over both views of next_obs, each with its own action
         next_action, next_log_prob = policy64(actor[8:], encoded64(actor, next_obs), eps[: 2 * BATCH].double())
         next_q = q64(target[8:], encoded64(target, next_obs), next_action)[0].min(0).values
         value = (next_q - 0.1 * next_log_prob).view(2, BATCH).mean(0)
         y = reward[:, 0] + 0.99 * discount[:, 0] * value
     per_view = [q64(critic[8:], encoded64(critic, view), action)[0] for view in obs.chunk(2)]
-    loss = sum(((q - y) ** 2).mean(1).sum() for q in per_view)  # over both views of o
+    loss = sum(((q - y) ** 2).mean(1).sum() for q in per_view)  # over both views of obs
     assert isinstance(loss, torch.Tensor)
     gradients = torch.autograd.grad(loss, critic)
     assert relative([metrics["train_critic/loss"]], [loss.detach()]) < 1e-5
@@ -141,7 +141,7 @@ def test_an_update_equals_the_formulas_in_float64() -> None:
     first_step = [w.detach() - lr * g / (g.abs() + 1e-8) for w, g in zip(critic, gradients, strict=True)]  # Adam's
     assert relative(list(agent.critic.parameters()), first_step) < 1e-4
 
-    # The actor sees the first view, through the convolutions as the critic's step has left them.
+    # The actor sees the first view, through the convolutions that the critic's step has just changed.
     stepped = double(agent.critic)
     actor = [w.detach().requires_grad_() for w in (*stepped[:4], *actor[4:])]
     features = encoded64(actor, obs[:BATCH])
@@ -154,7 +154,7 @@ def test_an_update_equals_the_formulas_in_float64() -> None:
     assert relative([p.grad for p in learned], list(gradients)) < 1e-5
 
     moved = [t.detach() + 0.01 * (p - t).detach() for t, p in zip(target, stepped, strict=True)]
-    assert relative(list(agent.critic_target.parameters()), moved) < 1e-6  # with convolutions of its own
+    assert relative(list(agent.critic_target.parameters()), moved) < 1e-6  # its convolutions too
     assert torch.equal(seen["images"][:, 1].double(), obs[BATCH : BATCH + 4])
 
 
@@ -174,7 +174,7 @@ def test_the_actors_loss_has_no_gradient_in_the_convolutions(name: str) -> None:
         agent.update_actor_and_temperature(obs, Given(torch.randn(8, ACTION_DIM)), agent.alpha)
     assert all(parameter.grad is None for parameter in (*ours.parameters(), *shared.parameters()))
     assert all(torch.equal(before[key], value) for key, value in ours.state_dict().items())
-    assert not torch.equal(head, agent.actor.encoder.linear.weight)  # which it trains
+    assert not torch.equal(head, agent.actor.encoder.linear.weight)  # the actor trains its own linear layer
 
 
 def test_a_policy_from_images_is_saved_alone_and_acts_the_same(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_policy_from_images_is_saved_alone_and_acts_the_same(tmp_path: Path) -
     images = np.random.default_rng(0).integers(0, 256, (5, *IMAGE), np.uint8)
     loaded = load_policy(tmp_path / "policy.pt")
     assert np.array_equal(loaded.act(images), agent.act(images))
-    np.testing.assert_allclose(loaded.act(images[0]), agent.act(images)[0], rtol=0, atol=1e-6)  # in a batch
+    np.testing.assert_allclose(loaded.act(images[0]), agent.act(images)[0], rtol=0, atol=1e-6)  # rounding differs
     weights = agent.policy.weights()
     assert np.array_equal(agent.policy.with_weights(weights).act(images), agent.act(images))
 

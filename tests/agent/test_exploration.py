@@ -1,4 +1,4 @@
-"""Held noise: its law, whose it is, and that it goes on after a restart."""
+"""Held noise: its distribution, which environment and episode it belongs to, and that it survives a restart."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ HELD = "agent/exploration=held"
 
 
 class Counter:
-    """Instead of noise, 1, 2, 3, …: every drawn row can be told from every other."""
+    """Draws 1, 2, 3, … in place of noise, so that no two rows are the same."""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -23,14 +23,14 @@ class Counter:
 
 
 def steps_held(held: HeldNoise, num_envs: int, steps: int) -> list[int]:
-    """How long each noise stayed, those of the first and the last left out."""
+    """For how many steps each noise was held, without the first and the last of each environment."""
     counter, seen = Counter(), []
     for _ in range(steps):
         seen.append(held(counter, num_envs)[:, 0].clone())
     lengths = []
     for column in torch.stack(seen, dim=1):
         _, counts = torch.unique_consecutive(column, return_counts=True)
-        assert len(column.unique()) == len(counts)  # what is over never comes back
+        assert len(column.unique()) == len(counts)  # noise that was replaced never comes back
         lengths += counts[1:-1].tolist()
     return lengths
 
@@ -48,13 +48,13 @@ def test_the_law_is_the_zeta_law_cut_off(exponent: float, max_steps: int) -> Non
 
 def test_each_environment_holds_its_own_and_an_end_lets_go() -> None:
     torch.manual_seed(3)
-    held, counter = HeldNoise(CPU, 0.1, 1000), Counter()  # long ones
+    held, counter = HeldNoise(CPU, 0.1, 1000), Counter()  # held for long
     first = held(counter, 3).clone()
     assert first[:, 0].tolist() == [1, 2, 3]
     assert torch.equal(held(counter, 3), first)
     held.release(np.array([False, True, False]))
     assert held(counter, 3)[:, 0].tolist() == [1, 4, 3]
-    assert held(counter, 2)[:, 0].tolist() == [5, 6]  # of other environments
+    assert held(counter, 2)[:, 0].tolist() == [5, 6]  # the number of environments has changed: all noise is new
 
 
 def test_a_state_goes_on_with_the_same_noise_at_the_same_steps() -> None:
@@ -79,7 +79,7 @@ def test_an_agents_action_is_its_policys_with_the_noise_that_is_held() -> None:
     assert noise.shape == (2, ACTION_DIM)
     dist = agent.actor(torch.from_numpy(obs + 1))
     expected = torch.tanh(dist.mu + dist.std * noise).detach()
-    np.testing.assert_allclose(agent.act(obs + 1, sample=True), expected, atol=1e-6)  # another observation
+    np.testing.assert_allclose(agent.act(obs + 1, sample=True), expected, atol=1e-6)  # the same noise, another obs
     np.testing.assert_allclose(agent.act(obs + 1), torch.tanh(dist.mu).detach(), atol=1e-6)
     assert agent.act(obs[0], sample=True).shape == (ACTION_DIM,)
 

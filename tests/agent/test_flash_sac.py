@@ -19,7 +19,7 @@ SMALL = (
     *("agent=flash_sac", f"num_train_steps={STEPS}", f"agent.batch_size={ROWS}"),
     *("agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8"),
 )
-EPISODE = [(1.0, False), (-2.0, False), (0.5, False), (4.0, True)]  # reward, and whether it is the last
+EPISODE = [(1.0, False), (-2.0, False), (0.5, False), (4.0, True)]  # each reward, and whether the episode ends with it
 
 
 def residual(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
@@ -33,7 +33,7 @@ def residual(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
 
 
 class FlashSAC:
-    """The whole algorithm on the copied weights of an agent. Named differences: docs/AGENTS.md."""
+    """The whole algorithm on a copy of an agent's weights; docs/AGENTS.md names the differences."""
 
     def __init__(self, agent: Any):
         norms = {"eps": 1e-5, "unbiased": True}
@@ -46,7 +46,7 @@ class FlashSAC:
         self.centres = torch.linspace(-5, 5, 101)
 
     def step(self, name: str, loss: torch.Tensor) -> None:
-        """With the rate of as many steps as this optimizer has made: half as many for the actor and the temperature."""
+        """Uses the rate after this optimizer's own steps; the actor and the temperature make half as many."""
         done = self.adams[name].count / STEPS
         self.adams[name].step(loss, 1.5e-4 + 1.5e-4 * (1 + math.cos(math.pi * done)) / 2)
 
@@ -57,7 +57,7 @@ class FlashSAC:
         return torch.softmax(logits, 1) @ self.centres
 
     def update_actor(self, obs: torch.Tensor, next_obs: torch.Tensor, eps: torch.Tensor) -> None:
-        """Both ends in the batch and the loss at obs, against the critics before their step in evaluation mode."""
+        """Normalises obs and next_obs as one batch. The loss is at obs; the critics, in evaluation mode, step later."""
         action, log_prob = policy(self.actor, torch.cat([obs, next_obs]), eps, soft_limited, training=True)
         values = [self.values(q(torch.cat([obs, action], 1))) for q in self.critic.members()]
         self.step("actor", (self.alpha() * log_prob - torch.minimum(*values)).mean())

@@ -1,6 +1,6 @@
-"""Each loss against numbers worked out by hand; and its gradients, where something is to be a constant.
+"""Each loss against numbers worked out by hand, and its gradients where it holds something constant.
 
-Three critics and two rows wherever both are asked for: whoever takes the one for the other gets other numbers.
+Where there are critics and rows, there are three critics and two rows: confusing them changes the numbers.
 """
 
 import math
@@ -16,7 +16,7 @@ def column(*values: float) -> torch.Tensor:
 
 
 def gradients(loss: torch.Tensor, *of: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    """None for what the loss holds constant."""
+    """The loss's gradients; None for what it holds constant."""
     return torch.autograd.grad(loss, of, allow_unused=True)
 
 
@@ -37,12 +37,12 @@ def test_the_gradient_of_a_minimum_is_one_critics_and_of_equal_values_too() -> N
     (found,) = gradients(losses.minimum(q).sum(), q)
     assert found is not None
     assert found[:, 0, 0].tolist() == [1, 0, 0]
-    assert sorted(found[:, 1, 0].tolist()) == [0, 0, 1] and found[2, 1, 0] == 0  # and not a half each
+    assert sorted(found[:, 1, 0].tolist()) == [0, 0, 1] and found[2, 1, 0] == 0  # not a half each
 
 
 def test_a_target_stops_at_a_termination() -> None:
     target = losses.q_target(column(1.0, 1.0, 2.0), column(1.0, 0.0, 0.9), column(2.2, 4.2, 10.0), gamma=0.5)
-    # 1 + 0.5 * 2.2; the second transition terminated; the third is two steps in one, 2 + 0.5 * 0.9 * 10
+    # 1 + 0.5 * 2.2; the second transition terminated; the third spans two steps, 2 + 0.5 * 0.9 * 10
     torch.testing.assert_close(target, column(2.1, 1.0, 6.5))
 
 
@@ -55,7 +55,7 @@ def test_a_target_of_several_samples_has_its_rows_reward_for_each() -> None:
 
 def test_value_target_is_the_smallest_critics_less_the_weighed_log_prob() -> None:
     log_prob, alpha, q = column(-1.0, 2.0), torch.tensor(0.5), losses.minimum(three_critics())
-    # 1 + 0.5 * 1 and 0 - 0.5 * 2; then with log p(a) on top
+    # 1 + 0.5 * 1 and 0 - 0.5 * 2; then plus log p(a)
     torch.testing.assert_close(losses.value_target(q, log_prob, alpha, 0.0), column(1.5, -1.0))
     with_prior = losses.value_target(q, log_prob, alpha, column(0.25, -2.0))
     torch.testing.assert_close(with_prior, column(1.75, -3.0))
@@ -114,7 +114,7 @@ def test_outputs_are_regularised_to_0_by_half_their_mean_squares() -> None:
 
 @pytest.mark.parametrize(("entropy", "gradient"), [(-2.0, -1.0), (0.5, 1.5)])
 def test_temperature_rises_while_the_entropy_is_below_its_target(entropy: float, gradient: float) -> None:
-    """The target is -1: errors of -1 and 1.5, times a multiplier of exp(0); a step down the gradient raises alpha."""
+    """The target is -1, so errors are -1 and 1.5, times a multiplier of exp(0). A negative gradient raises alpha."""
     log_alpha = torch.zeros((), requires_grad=True)
     loss = losses.temperature_loss(log_alpha.exp(), torch.tensor(entropy), target_entropy=-1.0)
     torch.testing.assert_close(loss, torch.tensor(gradient))
@@ -145,9 +145,10 @@ def test_quantile_huber_by_hand() -> None:
     quantiles, target = torch.tensor([[[0.0, 1.0]], [[4.0, 3.0]]]), torch.tensor([[0.5, 3.0]]).requires_grad_()
     quantiles.requires_grad_()
     loss = losses.quantile_huber(quantiles, target)
-    # tau is 1/4 and 3/4. First critic: 0 is short of 0.5 and 3, 1/4 (0.125 + 2.5); 1 is 0.5 beyond 0.5 and 2 short of
-    # 3, 1/4 0.125 + 3/4 1.5: 1.8125 in all. Second: 4 is 3.5 and 1 beyond, 3/4 (3 + 0.5); 3 is 2.5 beyond 0.5,
-    # 1/4 2: 3.125. Each by the mean over 2 quantiles and 2 samples, and both by the mean over 2 critics.
+    # tau is 1/4 and 3/4; the samples are 0.5 and 3.
+    # First critic: 0 is 0.5 and 3 below, 1/4 (0.125 + 2.5); 1 is 0.5 above and 2 below, 1/4 0.125 + 3/4 1.5: 1.8125.
+    # Second critic: 4 is 3.5 and 1 above, 3/4 (3 + 0.5); 3 is 2.5 above 0.5, 1/4 2: 3.125.
+    # The loss is the mean over 2 quantiles, 2 samples and 2 critics.
     torch.testing.assert_close(loss, torch.tensor((1.8125 + 3.125) / 8))
     (found,) = gradients(loss, quantiles)
     # minus the weight times the difference clipped to 1, over 8: -(1/4 0.5 + 1/4 1), -(-1/4 0.5 + 3/4 1) and
@@ -174,7 +175,7 @@ def test_quantile_huber_against_a_loop() -> None:
 
 
 def test_quantiles_find_those_of_what_they_are_shown() -> None:
-    # far apart, so that the Huber loss is the absolute one nearly everywhere
+    # samples spread so far that the Huber loss is nearly everywhere the absolute error
     samples = torch.linspace(0, 1000, 1001).unsqueeze(0)
     places = torch.full((1, 1, 4), 500.0, requires_grad=True)
     optimizer = torch.optim.SGD([places], lr=2000.0)
@@ -226,7 +227,7 @@ def test_projection_keeps_the_mass_and_within_the_bounds_the_mean() -> None:
 
 
 def test_cross_entropy_is_the_mean_over_rows_summed_over_critics() -> None:
-    # softmax: (1/4, 3/4) and (1/2, 1/2); (1/2, 1/2) and (3/4, 1/4); (1/2, 1/2) twice
+    # softmax, critic by critic: (1/4, 3/4) and (1/2, 1/2); (1/2, 1/2) and (3/4, 1/4); (1/2, 1/2) twice
     log3 = math.log(3)
     logits = torch.tensor([[[0.0, log3], [5.0, 5.0]], [[-2.0, -2.0], [log3, 0.0]], [[0.0, 0.0], [1.0, 1.0]]])
     logits.requires_grad_()

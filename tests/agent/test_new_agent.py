@@ -1,4 +1,4 @@
-"""The agent that docs/NEW_AGENT.md writes: its code and YAML, as they are on the page."""
+"""The agent of docs/NEW_AGENT.md, built from the code and the YAML on that page."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Running scales against two passes over the same data, and what must and must not see them."""
+"""Running normalisers against two passes over the same data, what they apply to, and what they observe."""
 
 import math
 from copy import deepcopy
@@ -21,14 +21,14 @@ RUNNING, RETURNS = "agent/observation_normaliser=running", "agent/reward_normali
 
 
 def show(agent: Any, rewards: np.ndarray, obs: np.ndarray, ended: np.ndarray | None = None) -> None:
-    """One step of as many environments as there are rewards."""
+    """Lets an agent observe one step of as many environments as there are rewards."""
     ended = np.zeros(len(rewards), bool) if ended is None else ended
     agent.observe(obs, np.zeros((len(rewards), ACTION_DIM)), rewards, obs + 1, ended, np.zeros_like(ended))
 
 
 def test_observations_far_from_zero_against_two_passes_in_extended_precision() -> None:
     rng = np.random.default_rng(0)
-    # Means of up to a million deviations, where a sum of squares in float32 would have no digit left.
+    # Means of up to a million standard deviations: a sum of squares in float32 would have no digit left.
     seen = (rng.normal(size=(5000, 3)) * [1.0, 1e-3, 20.0] + [5.0, 1e3, -4e5]).astype(np.float32)
     normaliser = ObservationNormaliser(3)
     for rows in np.split(seen, np.cumsum(rng.integers(1, 40, 200))):
@@ -39,7 +39,7 @@ def test_observations_far_from_zero_against_two_passes_in_extended_precision() -
     np.testing.assert_allclose(normaliser.variance, exact.var(0).astype(float), rtol=1e-9)
     found = normaliser(torch.from_numpy(seen[:100]))
     expected = (exact[:100] - exact.mean(0)) / np.sqrt(exact.var(0) + 1e-8)
-    # What float32 leaves: half a unit in the last place of the mean, in deviations.
+    # What float32 leaves: one unit in the last place of the observation, in standard deviations.
     rounding = np.spacing(np.abs(seen[:100])) / np.sqrt(exact.var(0).astype(float))
     assert (np.abs(found.numpy() - expected) <= rounding + 1e-5 * np.abs(expected) + 1e-6).all()
 
@@ -82,22 +82,22 @@ def test_acting_and_updates_are_those_of_a_plain_agent_on_normalised_observation
 def test_an_evaluation_leaves_the_agent_as_it_was(tmp_path: Path) -> None:
     overrides = ("agent/observation_normaliser=running", RETURNS, "agent/exploration=held", "num_train_steps=150")
     run = probes.train(tmp_path, "env=Pendulum-v1", *overrides)
-    assert run.agent.observation_normaliser.count == 300  # and not what two final episodes of 200 steps would add
+    assert run.agent.observation_normaliser.count == 300  # the two final evaluation episodes of 200 steps add nothing
     before = deepcopy(run.agent.state_dict())
     run.evaluator.evaluate(run.agent, 7)
     with eval_mode(run.agent):
-        run.agent.act(np.zeros((5, 3), np.float32), sample=True)  # whose noise is not training's
+        run.agent.act(np.zeros((5, 3), np.float32), sample=True)  # with noise of its own, not training's
     after = run.agent.state_dict()
     assert {name for name, value in before.items() if not same(after[name], value)} == {"policy"}  # its generator
 
 
 def two_passes(rewards: np.ndarray, ended: np.ndarray, discount: float, bound: float | None) -> float:
-    """What rewards are divided by after all these steps, (steps, num_envs), from the definition."""
+    """The divisor of rewards after all these steps, from its definition; the arrays are (steps, num_envs)."""
     returns = []
     for env in range(rewards.shape[1]):
         start = 0
         for t in range(len(rewards)):
-            start = t if ended[t, env] else start  # the last reward alone, and the next episode goes on from it
+            start = t if ended[t, env] else start  # G is the last reward alone; the next episode continues from it
             returns.append(sum(discount ** (t - i) * rewards[i, env] for i in range(start, t + 1)))
     deviation = math.sqrt(np.mean((np.array(returns) - np.mean(returns)) ** 2))
     return deviation if bound is None else max(deviation, max(map(abs, returns)) / bound)
@@ -131,7 +131,7 @@ def test_rewards_that_are_zero_so_far_are_left_alone() -> None:
 
 
 def test_a_target_has_the_normalised_reward_times_reward_scale_and_the_log_the_raw_one() -> None:
-    # By the divisor that both episodes agree on: returns 2 and -2 have the deviation 2.
+    # Returns of 2 and -2 have a standard deviation of 2, so rewards are divided by 2.
     plain = make_agent(*SMALL, "reward_scale=1")
     agent = make_agent(*SMALL, "reward_scale=3", RETURNS)
     show(agent, np.array([2.0, -2.0]), np.zeros((2, OBS_DIM), np.float32))

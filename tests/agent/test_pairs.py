@@ -1,9 +1,9 @@
 """Whole runs of every agent x execution x n-step x number of environments x part, two values at a time.
 
-All combinations would be some 35 000 runs. Here is a covering design (tests/helpers/pairs.py): every pair of values of
-two factors is in at least one run, which makes 50 updates and goes on from its middle to the same bytes, or else is
-refused in one line. Compiled runs take seconds each, so there are as few as their pairs need. `make thorough` runs
-all of it.
+All combinations would be some 35 000 runs of each agent. This is a covering design (tests/helpers/pairs.py): every pair
+of values of two factors is in at least one run, or it is refused in one line. A run makes at least 50 updates and
+resumes from its middle to the same bytes. Compiled runs take seconds each, so there are as few as their pairs need.
+`make thorough` runs all of it.
 """
 
 import shutil
@@ -25,10 +25,10 @@ SAYS = table()
 OWN = "its own"
 FACTORS: dict[str, tuple[Any, ...]] = {
     "agent": tuple(dict.fromkeys(name for name, _ in SAYS)),
-    "execution": ("eager", "recorded", "compiled"),  # those that a CPU has
+    "execution": ("eager", "recorded", "compiled"),  # the ones for a CPU
     "n_step": (1, 3),
     "num_envs": (1, 3),
-    # Parts that are keys of a network are values of one factor: each replaces the network whole.
+    # Parts that set keys of a network share one factor: each replaces the whole network.
     "network": (OWN, "dropout in the critics", "dropout in the actor", "LayerNorm", "RMSNorm", "BatchNorm"),
     "head": (OWN, "targets of the mean", "quantile head", "categorical head", "Huber head"),
     "observations": (OWN, "normalised observations"),
@@ -46,7 +46,7 @@ SHORT = (
 
 
 def allowed(row: Row) -> bool:
-    """Whether the page says that the agent goes with its parts."""
+    """Whether docs/AGENTS_PARTS.md says that the agent goes with these parts."""
     return all(SAYS.get((row.get("agent", ""), part), True) for part in row.values())
 
 
@@ -54,20 +54,20 @@ ROWS = design(FACTORS, allowed, rare=("execution", "compiled"))
 REFUSED = [(name, part) for (name, part), together in SAYS.items() if not together]
 
 
-# `make test` has one of them, the first that is cheap and has everything that a run may have several of.
+# `make test` runs one of them: the first eager one with three-step returns and three environments.
 QUICK = next(row for row in ROWS if (row["execution"], row["n_step"], row["num_envs"]) == ("eager", 3, 3))
 
 
 def command_of(row: Row) -> tuple[str, ...]:
     keys = [f"{key}={row[key]}" for key in ("execution", "n_step", "num_envs")]
-    # Each pattern of what is due is recorded or compiled by itself, which takes long: here there is one.
+    # Each pattern of what is due is recorded or compiled separately, which takes long: frequencies of 1 leave one.
     own = composed.settings(f"agent={row['agent']}").agent
     keys += [f"agent.{key}=1" for key in own if key.endswith("update_frequency")]
     return (*words_of(row["agent"], *(part for part in row.values() if part in PARTS)), *keys)
 
 
 def words_of(name: str, *parts: str) -> tuple[str, ...]:
-    """The command that trains this agent with these parts on what it observes."""
+    """The command that trains this agent with these parts in an environment that fits it."""
     images = composed.settings(f"agent={name}").agent["encoder"]
     seen = ("env=probes:ProbeImages-v0", "action_repeat=1") if images else ()
     seen = ("env=probes:ProbeChoices-v0",) if name == "sac_discrete" else seen
@@ -92,7 +92,7 @@ def test_every_pair_is_in_a_run_or_is_refused() -> None:
 
 
 def begun_as(ours: Path, eager: Path) -> None:
-    """Their first losses are the same but for rounding, which later updates magnify."""
+    """Asserts that the first losses are the same but for rounding, which later updates magnify."""
     first = [next(row for row in rows(run / "train.csv") if row["critic_loss"]) for run in (ours, eager)]
     losses = [{name: float(value) for name, value in row.items() if name.endswith("_loss") and value} for row in first]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3, abs=1e-3)
@@ -100,9 +100,9 @@ def begun_as(ours: Path, eager: Path) -> None:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=name_of(row), marks=thorough_but(row)) for row in ROWS])
 def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
+    # Without inductor, whose compiler takes half a minute: the risk lies in what is traced, gradients included.
     monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
-    monkeypatch.setattr(execution, "_can_compile", lambda on_gpu: True)  # it needs no C++ compiler then
+    monkeypatch.setattr(execution, "_can_compile", lambda on_gpu: True)  # aot_eager needs no C++ compiler
     compiles = row["execution"] == "compiled"
     if compiles:
         from torch._dynamo.utils import counters  # a second of imports
@@ -115,7 +115,7 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monke
         torch._dynamo.reset()
     assert straight.agent.num_updates >= 50
     cut = shutil.copytree(tmp_path / "straight", tmp_path / "cut")
-    shutil.rmtree(cut / f"checkpoints/step_{straight.step}")  # as if it had been killed on its last step
+    shutil.rmtree(cut / f"checkpoints/step_{straight.step}")  # as if the run had been killed on its last step
     (cut / "finished.json").unlink()
     go_on(cut)
     assert_same(cut, tmp_path / "straight")

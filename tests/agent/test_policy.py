@@ -1,4 +1,4 @@
-"""A policy alone: saved, loaded, and no more than that."""
+"""Policies without their agents: they are saved and loaded, they act, and loading a file runs none of its code."""
 
 import copy
 import os
@@ -51,7 +51,7 @@ class Network(nn.Module):
 
 
 def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that are a saved policy but for one thing, and so refused because of it."""
+    """Each file is a saved policy but for one thing, and is refused because of it."""
     trace, path = tmp_path / "ran", tmp_path / "policy.pt"
     make_agent(*SMALL).save_policy(str(path))
     whole = path.read_bytes()
@@ -72,8 +72,8 @@ def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("agent.actor.Imported", torch.nn.Linear, raising=False)
     for target in (
-        *("stranger.Network", "torch.nn.modules.linear.Linear", "os.system"),  # nothing of this project
-        *("agent.policy.Policy", "agent.policy_file.import_module", "agent.policy_file.load_policy"),  # no network
+        *("stranger.Network", "torch.nn.modules.linear.Linear", "os.system"),  # not of this project
+        *("agent.policy.Policy", "agent.policy_file.import_module", "agent.policy_file.load_policy"),  # not networks
         *(
             "agent.actor.Imported",
             "agent.actor.nn.Linear",
@@ -92,14 +92,14 @@ def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def of_arguments(**given: Any) -> Any:
         return lambda saved: saved["networks"]["actor"]["kwargs"].update(given)
 
-    def of_weights(saved: Any) -> None:  # which the file does not hold
+    def of_weights(saved: Any) -> None:  # of a size that the file does not hold
         weights, width = saved["networks"]["actor"]["weights"], 10**5
         saved["networks"]["actor"]["kwargs"].update(hidden_dim=width)
         sizes = {16: width}
         for key, value in weights.items():
             weights[key] = torch.zeros(1).expand([sizes.get(size, size) for size in value.shape])
 
-    def of_small_critics(saved: Any) -> None:  # which are initialised one by one
+    def of_small_critics(saved: Any) -> None:  # 10^8 of them, which are initialised one by one
         kwargs = {"obs_dim": 1, "action_dim": 1, "hidden_dim": 1, "hidden_depth": 0, "num_critics": 10**8}
         critic = {"target": "agent.critic.CriticEnsemble", "kwargs": kwargs, "weights": {}}
         saved["networks"]["critic"] = critic
@@ -162,5 +162,5 @@ def test_recorded_acting_is_the_eager_one_to_the_last_bit(overrides: tuple[str, 
     eager = copy.deepcopy(plain)
     compare(recorded)
     copied = copy.deepcopy(recorded)
-    recorded.load_state_dict(copy.deepcopy(other.state_dict()))  # which the copy has nothing to do with
+    recorded.load_state_dict(copy.deepcopy(other.state_dict()))  # this does not change the copy
     compare(copied)

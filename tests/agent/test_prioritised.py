@@ -51,7 +51,7 @@ TAKE_PART = [
         if name not in (*DIFFERENT, "sac_v", "sac_2018")
     ),
 ]
-BY_HAND = {  # whose values of a batch are a function of the critics' weights and the batch's (o, a) alone
+BY_HAND = {  # agents whose values depend only on the critics' weights and the batch's obs and action
     "sac": ("agent=sac",),
     "td3": ("agent=td3",),
     "tqc": ("agent=tqc", "agent.critic.head.num_quantiles=5"),
@@ -60,7 +60,7 @@ BY_HAND = {  # whose values of a batch are a function of the critics' weights an
 
 
 class PrioritisedFrames(PrioritisedBuffer, FrameBuffer):
-    """Of images."""
+    """A PrioritisedBuffer of images."""
 
 
 def prioritised(images: bool = False, capacity: int = 60, discrete: bool = False) -> Any:
@@ -70,7 +70,7 @@ def prioritised(images: bool = False, capacity: int = 60, discrete: bool = False
         fill(buffer, 40, seed=0)
         return buffer
     frames, random = PrioritisedFrames(IMAGE, (ACTION_DIM,), capacity, CPU, frame_stack=STACK), np.random.default_rng(0)
-    film = random.integers(0, 256, (44, 3, *IMAGE[1:]), np.uint8)  # of which each row has STACK + 1
+    film = random.integers(0, 256, (44, 3, *IMAGE[1:]), np.uint8)  # each row has STACK + 1 of these frames
     for i in range(40):
         action = random.uniform(-1, 1, ACTION_DIM).astype(np.float32)
         obs, next_obs = np.concatenate(film[i : i + 2]), np.concatenate(film[i + 1 : i + 3])
@@ -79,14 +79,14 @@ def prioritised(images: bool = False, capacity: int = 60, discrete: bool = False
 
 
 class Remembers(Always):
-    """A buffer of one batch, and what it was given back."""
+    """A buffer with one batch that keeps the priorities it gets back."""
 
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
         self.index, self.priorities = index.clone(), priorities.clone()
 
 
 def weighted(batch: Batch, weight: torch.Tensor | None = None) -> WeightedBatch:
-    """Random weights unless given, and rows that are told apart by their numbers."""
+    """Adds weights, random unless given, and a different index for each row."""
     count = len(batch.obs)
     if weight is None:
         weight = torch.rand(count, generator=torch.Generator().manual_seed(2))
@@ -104,18 +104,18 @@ def test_a_plain_batch_has_neither_and_unpacks_into_five() -> None:
 
 def test_rows_are_drawn_in_proportion_to_their_priorities() -> None:
     buffer, draws = PrioritisedBuffer((OBS_DIM,), (ACTION_DIM,), 12, CPU, seed=3), 20_000
-    fill(buffer, 17, seed=0)  # the ring has begun anew
+    fill(buffer, 17, seed=0)  # the ring has wrapped around
     errors = torch.linspace(0.05, 5, 12)
     buffer.update_priorities(torch.arange(12), errors)
     p = (errors.double().numpy() + 1e-6) ** 0.6
     expected = draws * p / p.sum()
     batch = buffer.sample(draws)
     counts = np.bincount(batch.index, minlength=12)
-    assert ((counts - expected) ** 2 / expected).sum() < 31.3  # chi-square, 11 degrees of freedom, 1 in 1000 is above
+    assert ((counts - expected) ** 2 / expected).sum() < 31.3  # chi-square, 11 degrees of freedom, p = 0.001
     uniform = np.full(12, draws / 12)
     assert ((counts - uniform) ** 2 / uniform).sum() > 1000
     stored = torch.from_numpy(buffer.rows)[batch.index]
-    assert torch.equal(batch.obs, stored[:, :OBS_DIM])  # the index is that of the row
+    assert torch.equal(batch.obs, stored[:, :OBS_DIM])  # the index is the row's
     weights = (12 * p / p.sum()) ** -0.4  # (N P)^-beta
     np.testing.assert_allclose(batch.weight, weights[batch.index] / weights[batch.index].max(), rtol=1e-6)
 
@@ -143,7 +143,7 @@ def test_a_sample_in_two_halves_has_weights_too(images: bool) -> None:
             buffer.update_priorities(expected.index, errors)
         halves.stage(8)
     kept = [tensor.data_ptr() for tensor in halves.staged()]
-    assert kept[-2:] == places[-2:]  # where a captured graph reads them
+    assert kept[-2:] == places[-2:]  # a captured graph reads them there
 
 
 # What weights do to the losses.
@@ -174,7 +174,7 @@ def test_a_huber_head_is_linear_beyond_one_and_gives_back_the_largest_error() ->
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_the_critics_gradient_is_the_mean_of_weighted_rows(name: str) -> None:
-    """So it is linear in the weights, ones are no weights, and a row of weight 0 might pay anything."""
+    """So it is linear in the weights, weights of 1 change nothing, and rewards of rows with weight 0 do not matter."""
 
     def gradient(batch: Any) -> torch.Tensor:
         agent = make_agent(*AGENTS[name], "reward_scale=0.1")
@@ -226,7 +226,7 @@ def test_views_of_one_image_have_one_priority(overrides: tuple[str, ...]) -> Non
 
 
 def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> list[Any]:
-    """What was logged, learned and drawn."""
+    """Trains; returns what was logged and learned, the priorities, and a batch drawn afterwards."""
     agent, buffer = make_agent(*AGENTS[name]), prioritised(sees_images(name), discrete=is_discrete(name))
     agent.autocast_dtype = dtype
     if execution == "captured":
@@ -234,7 +234,7 @@ def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> 
     else:
         set_execution(agent, execution, CPU)
     if sees_images(name):
-        buffer.add = lambda *transition: None  # pictures without a frame in common would push rows out
+        buffer.add = lambda *transition: None  # images that share no frame would push rows out
     logged = train(agent, buffer, updates)
     if execution == "captured":
         assert graphs._backend.replays >= 3
@@ -295,14 +295,14 @@ def needs_weights(agent: Any) -> None:
 
 
 class Weighs(ReplayBuffer):
-    """Draws uniformly, gives weights, and wants nothing back."""
+    """Draws uniformly, returns weights, and needs no priorities back."""
 
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
         return self._draw(batch_size), self._rng.random(batch_size)
 
 
 class Forgets(PrioritisedBuffer):
-    """Draws by priority and does not say what."""
+    """Draws by priority but returns neither weights nor the index of its rows."""
 
     def sample(self, batch_size: int) -> Batch:
         return self._gather(self.choose(batch_size)[0])
@@ -317,7 +317,7 @@ class Five(NamedTuple):
 
 
 class Fives(ReplayBuffer):
-    """Its batches are no Batch."""
+    """Returns batches of a type that is not Batch."""
 
     def sample(self, batch_size: int) -> Any:
         return Five(*super().sample(batch_size))
@@ -369,7 +369,7 @@ def test_an_update_that_only_seems_to_take_part_is_one_line(
 
 def test_an_error_that_weights_do_not_mend_stays_what_it_is() -> None:
     agent = make_agent(*SMALL)
-    agent.priorities = None  # as by a slip of its author's
+    agent.priorities = None  # as if by its author's mistake
     with pytest.raises(TypeError, match="NoneType"):
         agent.update(make_buffer("host"), Silent(), 0)
 
@@ -407,7 +407,7 @@ def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
             require_support(agent, buffer)
         with pytest.raises(UserError, match=rf"Prioritised draws by priority, and {name} .* or replay_buffer=uniform "):
             require_support(agent, of(partial(ReplayBuffer, sampling=Prioritised)))
-    fork.supports_prioritised_replay = True  # its own update calls update_priorities
+    fork.supports_prioritised_replay = True  # says that its own update calls update_priorities
     require_support(fork, buffer)
 
 

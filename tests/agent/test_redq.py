@@ -1,5 +1,4 @@
-"""REDQ and DroQ against their papers (arXiv 2101.05982, 2110.02034) and their authors' code, in plain operations and
-float64."""
+"""REDQ and DroQ against their papers (arXiv 2101.05982, 2110.02034) and authors' code, in plain float64 operations."""
 
 from typing import Any
 
@@ -15,9 +14,9 @@ from agent.toolkit.frozen import evaluation_view
 from replay_buffer import Batch
 
 GAMMA, TAU, LR, ROWS, UPDATES = 0.99, 0.005, 3e-4, 16, 50
-DELAY = 20  # updates of the critics for one of actor and temperature
+DELAY = 20  # updates of the critics for each update of actor and temperature
 NARROW = (f"agent.batch_size={ROWS}", "agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8")
-Masks = list[torch.Tensor]  # of each hidden layer: what its features are multiplied by, (N, B, width)
+Masks = list[torch.Tensor]  # for each hidden layer, the factors of its features, (N, B, width)
 
 
 def clamped(s: torch.Tensor) -> torch.Tensor:
@@ -30,16 +29,16 @@ def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
 
 
 def dropped(net: Network, x: torch.Tensor, masks: Masks) -> torch.Tensor:
-    """Linear, dropout, layer norm, ReLU, twice, and linear; of one critic."""
+    """One critic: twice linear, dropout, layer norm and ReLU, then linear."""
     for layer, mask in zip((0, 4), masks, strict=True):
         x = torch.relu(net.layer_norm(str(layer + 2), net.linear(str(layer), x) * mask, 1e-5))
     return net.linear("8", x)
 
 
 class Redq:
-    """The whole algorithm on the copied weights of an agent; named differences are in docs/AGENTS.md.
+    """The whole algorithm on a copy of an agent's weights; docs/AGENTS.md names the differences.
 
-    In every `DELAY`-th update actor, temperature and critics step by gradients at the values before the update.
+    In every `DELAY`-th update, the gradients of actor, temperature and critics are at the values before the update.
     """
 
     def __init__(self, agent: Any):
@@ -87,7 +86,7 @@ def test_fifty_updates_are_those_of_its_authors(name: str) -> None:
     agent = make_agent(f"agent={name}", *NARROW)
     expected = Redq(agent)
     for batch, eps, more in batches(UPDATES, ROWS):
-        type(agent).draw_noise(agent, batch)  # the pair and the masks of the update to come
+        type(agent).draw_noise(agent, batch)  # the pair and the masks of the coming update
         pair = agent.target_outputs._members.tolist() if name == "redq" else [0, 1]
         masks = {part: dropout_factors(getattr(agent, part)) for part in ("critic", "critic_target", "frozen_critic")}
         expected.update(batch, eps, more, pair, masks if name == "droq" else {})
@@ -139,4 +138,4 @@ def test_droqs_critics_drop_features_of_their_own_in_updates_and_none_elsewhere(
     before = [[factors.clone() for factors in part._factors] for part in dropouts]
     assert [len(factors) for factors in before] == [1, 1]  # one pass in each update
     agent.update(Always(batch), Silent(), 1)
-    assert not any(map(torch.equal, before[0], dropouts[0]._factors))  # anew for each update
+    assert not any(map(torch.equal, before[0], dropouts[0]._factors))  # drawn anew for each update

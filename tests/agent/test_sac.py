@@ -41,7 +41,7 @@ def noise(size: int) -> torch.Tensor:
 
 
 def policy64(weights: list[torch.Tensor], obs: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """tanh(u), log pi and the margin, from textbook formulas: the change of variables as it stands, in float64."""
+    """tanh(u), log pi and the margin in float64, with the change of variables as textbooks write it."""
     x, margin = mlp64(weights, obs)
     mu, s = x[:, :ACTION_DIM], x[:, ACTION_DIM:]
     log_std = -5 + 3.5 * (torch.tanh(s) + 1)
@@ -51,10 +51,10 @@ def policy64(weights: list[torch.Tensor], obs: torch.Tensor, eps: torch.Tensor) 
 
 
 def clear(margin: torch.Tensor, count: int) -> torch.Tensor:
-    """So many rows, by index, of which no ReLU's input is closer to 0 than the rounding of any processor's float32.
+    """The indices of the first `count` rows where no ReLU's input is closer to 0 than any processor's float32 rounding.
 
-    Such a derivative is a matter of luck. With two million of them a few are, and as the mean gradient is small each
-    shows in the fourth digit.
+    Closer to 0, rounding decides the ReLU's derivative. Of two million inputs a few are that close, and as the mean
+    gradient is small, each shows in its fourth digit.
     """
     rows = (margin > 2e-6).nonzero()[:count, 0]
     assert len(rows) == count
@@ -63,7 +63,7 @@ def clear(margin: torch.Tensor, count: int) -> torch.Tensor:
 
 def test_full_size_critic_update_equals_the_formulas_in_float64() -> None:
     agent, batch, eps = make_agent(), make_batch(1200), noise(1000)
-    with torch.no_grad():  # fresh targets equal the critics; tell them apart
+    with torch.no_grad():  # fresh targets equal the critics; make them differ
         for parameter in agent.critic_target.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     actor, critic, target = double(agent.actor), double(agent.critic), double(agent.critic_target)
@@ -137,7 +137,7 @@ def test_each_optimizer_has_its_own_numbers() -> None:
         f"agent.{name}_{key}={list(value) if isinstance(value, tuple) else value}"
         for name, numbers in asked.items()
         for key, value in zip(keys, numbers, strict=True)
-        if (name, key) != ("alpha", "weight_decay")  # a temperature has none
+        if (name, key) != ("alpha", "weight_decay")  # the temperature has no weight decay
     ]
     made = small_agent(*overrides).optimizers
     found = {name: (adam._known_lr, tuple(adam._betas), adam._weight_decay) for name, adam in made.items()}
@@ -200,7 +200,7 @@ def test_what_is_shown_of_alpha_is_what_the_update_went_by() -> None:
     agent = small_agent("agent.temperature.form=direct", "agent.init_temperature=0.3", "agent.alpha_lr=0.1")
     metrics, _ = agent.update_step(make_batch(32), Given(noise(32), noise(32)))
     assert metrics["train_alpha/value"].item() == pytest.approx(0.3)
-    assert abs(agent.alpha.item() - 0.3) > 0.05  # alpha itself is the parameter, which stepped
+    assert abs(agent.alpha.item() - 0.3) > 0.05  # alpha itself is the parameter, and it has stepped
 
 
 def test_actions_come_in_the_observations_shape_and_within_range() -> None:
@@ -261,7 +261,7 @@ def test_an_actor_with_dropout_drops_anew_in_each_of_its_passes() -> None:
     for step in range(2):
         agent.update(Always(batch), Silent(), step)
     (first, *_) = [part for part in agent.actor.modules() if isinstance(part, Dropout)]
-    assert len(first._factors) == 2  # at next_obs and at obs
+    assert len(first._factors) == 2  # one pass at next_obs, one at obs
     assert not torch.equal(*first._factors)
 
 

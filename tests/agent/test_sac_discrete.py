@@ -1,4 +1,4 @@
-"""Soft actor-critic for discrete actions: its updates against the paper's equations, and what becomes of an action."""
+"""SAC for discrete actions: its updates against the paper's equations, and its actions in environment and buffer."""
 
 import math
 from pathlib import Path
@@ -29,7 +29,7 @@ def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
 
 
 class SacDiscrete:
-    """The whole algorithm on the copied weights of an agent: equations (10) to (12) of arXiv 1910.07207, by action."""
+    """The whole algorithm on a copy of an agent's weights: equations (10) to (12) of arXiv 1910.07207, by action."""
 
     def __init__(self, agent: Any, target_entropy: float):
         self.actor, self.critic, self.slow = (
@@ -54,7 +54,7 @@ class SacDiscrete:
         taken = [int(a) for a in batch.action[:, 0]]
         errors = [member(batch.obs)[rows, taken] - y for member in self.critic.members()]
         self.critic_adam.step(sum((error**2).mean() for error in errors), 3e-4)  # type: ignore[arg-type]
-        with torch.no_grad():  # the critics as they are after their step
+        with torch.no_grad():  # the critics after their step
             q = torch.minimum(*(member(batch.obs) for member in self.critic.members()))
         pi = self.probabilities(batch.obs)
         costs = [pi[:, a] * (alpha * torch.log(pi[:, a]) - q[:, a]) for a in range(ACTION_DIM)]
@@ -72,7 +72,7 @@ def test_fifty_updates_are_those_of_the_paper() -> None:
     expected, random = SacDiscrete(agent, 0.98 * math.log(ACTION_DIM)), torch.Generator().manual_seed(2)
     for batch, *_ in batches(50, 16):
         discrete = batch._replace(action=torch.randint(ACTION_DIM, (16, 1), generator=random).to(batch.obs.dtype))
-        update(agent, discrete)  # without noise
+        update(agent, discrete)  # the update needs no noise
         expected.update(discrete)
     for module, net in (
         (agent.actor, expected.actor),
@@ -85,7 +85,7 @@ def test_fifty_updates_are_those_of_the_paper() -> None:
 
 
 def test_the_target_of_bins_is_the_mixture_of_the_actions() -> None:
-    """All of an action's probability in the first or the last bin: the mixture has the policy's own probabilities."""
+    """Each action's return is certain, in one of two bins, so the target has the policy's probabilities."""
     bins = "{_target_: agent.networks.CategoricalHead, _partial_: true, num_bins: 2, bounds: [0, 1]}"
     agent = make_agent("agent=sac_discrete", *SMALL, f"agent.critic.head={bins}", "agent.init_temperature=1e-9")
     seen: list[torch.Tensor] = []
@@ -111,7 +111,7 @@ def test_samples_come_as_often_as_they_are_probable() -> None:
 
 
 def test_an_action_is_an_integer_from_the_environment_to_the_buffer_and_back(tmp_path: Path) -> None:
-    """ProbeChoices has -1, 0 and 1 and takes nothing else; the best one has the sign of what is observed."""
+    """ProbeChoices takes the actions -1, 0 and 1 only; the best one is the sign of the number it shows."""
     learning = ("agent.critic_lr=1e-2", "agent.actor_lr=1e-2", "agent.init_temperature=0.01", "agent.alpha_lr=0")
     run = probes.train(tmp_path, "env=ProbeChoices-v0", "agent=sac_discrete", *learning, "num_train_steps=500")
     actions = run.replay_buffer.stored(0, run.replay_buffer.num_added).action[:, 0].tolist()
@@ -125,7 +125,7 @@ def test_an_action_is_an_integer_from_the_environment_to_the_buffer_and_back(tmp
     assert policy.act(obs).tolist() == [[2], [0]]
     obs_spec = ObsSpec(vector_dim=2)
     require_fit(policy, EnvSpec(obs_spec, (1,), 3), "it", "ProbeChoices-v0")
-    for other in (EnvSpec(obs_spec, (1,)), EnvSpec(obs_spec, (1,), 4)):  # one continuous action; one choice more
+    for other in (EnvSpec(obs_spec, (1,)), EnvSpec(obs_spec, (1,), 4)):  # one continuous action; one more choice
         with pytest.raises(UserError, match="saved for an environment of other shapes than another"):
             require_fit(policy, other, "it", "another")
 

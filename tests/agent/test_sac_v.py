@@ -1,4 +1,4 @@
-"""The value-network systems against independent computations; the likelihood-ratio gradient against the exact one."""
+"""Value-network agents against independent computations; the likelihood-ratio gradient against the exact one."""
 
 import numpy as np
 import pytest
@@ -30,13 +30,13 @@ def test_update_equals_the_formulas_in_float64(which: str, gradient: str, prior:
     mixture = which == "sac_2018" and gradient == "likelihood_ratio"
     if which == "sac_2018" and not mixture:
         overrides.append("agent.actor.num_components=1")
-    if which == "sac_v":  # deviations near exp(-9) would leave float32 no digits of (u - mu) / std
+    if which == "sac_v":  # a std near exp(-9) would leave float32 no digits of (u - mu) / std
         overrides.append("agent.actor.log_std_bounds=[-5,2]")
     agent, batch = make_agent(*overrides, *SMALLER), make_batch(64)
     with torch.no_grad():
         for parameter in agent.value_target.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-        for module in (agent.actor, agent.critic, agent.value):  # away from the last layers' 3e-3
+        for module in (agent.actor, agent.critic, agent.value):  # away from the last layers' initial weights
             module.trunk.layers[-1].weight.add_(0.3 * torch.randn_like(module.trunk.layers[-1].weight))
     eps = torch.randn(64, agent.actor.noise_dim)
     actor, critic, value, slow = (double(part) for part in (agent.actor, agent.critic, agent.value, agent.value_target))
@@ -89,7 +89,7 @@ def test_update_equals_the_formulas_in_float64(which: str, gradient: str, prior:
 
 
 def test_the_likelihood_ratio_gradient_is_the_exact_one() -> None:
-    """One state, one action dimension, a mixture of two: the expectation's gradient by quadrature, and by samples."""
+    """One state, one action dimension, two components: the expectation's gradient by quadrature and by samples."""
     torch.manual_seed(0)
     actor = GaussianMixtureActor(1, 1, 4, 0, num_components=2, log_std_bounds=(-20, 2)).double()
     with torch.no_grad():

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.usefixtures("float64")
 ROWS, UPDATES, TAU, LR = 16, 50, 0.005, 1e-4
 SMALL = ("agent=simba", "action_repeat=2", f"agent.batch_size={ROWS}")
 NARROW = ("agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8")
-GAMMA = 0.99  # of 500 decisions
+GAMMA = 0.99  # for episodes of 500 decisions
 
 
 def residual(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
-    """Linear, blocks of layer norm, linear, ReLU and linear, a layer norm, linear."""
+    """Linear, residual blocks (layer norm, linear, ReLU, linear), layer norm, linear."""
     names = [name for name in net.weights if name.endswith("up.weight")]
     x = net.linear("0", x)
     for block in range(1, len(names) + 1):
@@ -31,7 +31,7 @@ def residual(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
 
 
 class SimBa:
-    """The whole algorithm on the copied weights of an agent. Named differences: docs/AGENTS.md."""
+    """The whole algorithm on a copy of an agent's weights; docs/AGENTS.md names the differences."""
 
     def __init__(self, agent: Any):
         self.actor, self.critic, self.slow = (
@@ -50,7 +50,7 @@ class SimBa:
         return only(torch.cat([obs, action], 1))[:, 0]
 
     def update(self, batch: Batch, obs: torch.Tensor, next_obs: torch.Tensor, eps: Any, more: Any) -> None:
-        """Actor, temperature, critic and target, each with what the ones before it have become."""
+        """Updates actor, temperature, critic and target in this order, each with the new values of those before it."""
         action, log_prob = policy(self.actor, obs, more, soft_limited)
         self.actor_adam.step((self.alpha() * log_prob - self.q(self.critic, obs, action)).mean(), LR)
         entropy_error = -log_prob.detach().mean() + ACTION_DIM / 2
@@ -91,7 +91,7 @@ def test_blocks_start_he_normal_and_the_other_layers_orthogonal() -> None:
             weight = layer.weight.detach()
             assert weight.std().item() == pytest.approx(std, rel=0.005)
             assert weight.mean().abs() < 0.01 * std and not layer.bias.any()
-            # Cut off at two standard deviations of the whole normal, 2.27 of its own, as flax does.
+            # Truncated, as in flax, at two standard deviations of the full normal, which are 2.27 of the truncated one.
             assert 2.25 < weight.abs().max() / std < 2.28
     for layer in (trunk[0], trunk[-1]):
         gram = layer.weight[0].T @ layer.weight[0] if layer is trunk[-1] else layer.weight[0] @ layer.weight[0].T

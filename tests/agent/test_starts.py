@@ -1,4 +1,4 @@
-"""The initial weights of agents' networks: those of their authors' code."""
+"""Agents' networks start with the initial weights of their authors' code."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from agent.networks.mlp import Linear
 STARTS: dict[str, Any] = {
     "xavier": lambda n, m: (math.sqrt(6 / (n + m)), math.sqrt(2 / (n + m)), True),
     "torch": lambda n, m: (1 / math.sqrt(n), 1 / math.sqrt(3 * n), False),
-    "lecun": lambda n, m: (2 / math.sqrt(n) / 0.87962566, 1 / math.sqrt(n), True),  # cut off at two deviations
+    "lecun": lambda n, m: (2 / math.sqrt(n) / 0.87962566, 1 / math.sqrt(n), True),  # truncated at two deviations
 }
 
 

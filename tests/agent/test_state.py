@@ -1,4 +1,4 @@
-"""What an agent's state holds: everything that its training goes on from."""
+"""An agent's state holds everything that its training continues from."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""TD3's updates against its paper and its authors' code, and what its actor does."""
+"""TD3's updates against its paper and its authors' code, and its actor's noise."""
 
 import copy
 from pathlib import Path
@@ -21,7 +21,7 @@ def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
 
 
 class Td3:
-    """The whole algorithm on the copied weights of an agent: algorithm 1 of the paper, and its authors' code."""
+    """The whole algorithm, from algorithm 1 of the paper and its authors' code, on a copy of an agent's weights."""
 
     def __init__(self, agent: Any):
         self.actor, self.critic, self.slow_actor, self.slow_critic = (
@@ -40,7 +40,7 @@ class Td3:
             y = batch.reward + 0.99 * batch.discount * next_q
         first, second = self.q(self.critic, batch.obs, batch.action)
         self.critic_adam.step(((first - y) ** 2).mean() + ((second - y) ** 2).mean(), 3e-4)
-        if self.count % 2 == 0:  # the actor maximises the first critic as it is after its step
+        if self.count % 2 == 0:  # the actor maximises the first critic after the critics' step
             self.actor_adam.step(-self.q(self.critic, batch.obs, torch.tanh(self.actor(batch.obs)))[0].mean(), 3e-4)
             for slow, net in ((self.slow_actor, self.actor), (self.slow_critic, self.critic)):
                 for name, weight in net.weights.items():
@@ -55,7 +55,7 @@ def test_fifty_updates_are_those_of_its_authors() -> None:
     agent = make_agent("agent=td3", "agent.batch_size=16", "agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8")
     expected = Td3(agent)
     for batch, eps, _ in batches(50, 16):
-        eps = 3 * eps  # so that the clip is seen
+        eps = 3 * eps  # so that the clip takes effect
         update(agent, batch, eps)
         expected.update(batch, eps)
     for module, net in (

@@ -78,7 +78,7 @@ def test_numbers_on_schedules() -> None:
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("use_log_entropy", [True, False])
 def test_fifty_updates_with_the_fixed_coefficient_of_the_library(use_log_entropy: bool) -> None:
-    """Its code takes exp of a number as `entropy_coeff` while `use_log_entropy` is true; docs/SYSTEMS.md says so."""
+    """The library's alpha is exp(entropy_coeff) if `use_log_entropy` is true, else entropy_coeff (docs/SYSTEMS.md)."""
     coefficient = 0.3 if not use_log_entropy else -1.2
     alpha = math.exp(coefficient) if use_log_entropy else coefficient
     rates = [f"agent.{name}=3e-4" for name in ("actor_lr", "critic_lr")]

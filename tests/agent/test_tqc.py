@@ -26,7 +26,7 @@ def clamped(s: torch.Tensor) -> torch.Tensor:
 
 
 class Tqc:
-    """The whole algorithm on the copied weights of an agent; named differences are in docs/AGENTS.md."""
+    """The whole algorithm on a copy of an agent's weights; docs/AGENTS.md names the differences."""
 
     def __init__(self, agent: Any):
         self.actor, self.critic, self.slow = (

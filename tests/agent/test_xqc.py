@@ -21,11 +21,11 @@ SMALL = (
     *("agent.critic.hidden_dim=12", "agent.critic.hidden_depth=2", "agent.actor.hidden_dim=8"),
     "agent.actor.hidden_depth=2",
 )
-GAMMA = 0.99  # of 500 decisions
+GAMMA = 0.99  # for episodes of 500 decisions
 
 
 def normed(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
-    """Batch norm, two of linear without bias, batch norm and ReLU, and linear."""
+    """Batch norm, twice linear without bias, batch norm and ReLU, then linear."""
     x = net.batch_norm("0", x, training)
     for linear, norm in (("1", "2"), ("4", "5")):
         x = torch.relu(net.batch_norm(norm, net.linear(linear, x), training))
@@ -37,7 +37,7 @@ def cut_off(s: torch.Tensor) -> torch.Tensor:
 
 
 class XQC:
-    """The whole algorithm on the copied weights of an agent. Named differences: docs/AGENTS.md."""
+    """The whole algorithm on a copy of an agent's weights; docs/AGENTS.md names the differences."""
 
     def __init__(self, agent: Any):
         self.actor, self.critic, self.slow = (
@@ -49,7 +49,7 @@ class XQC:
         self.centres = torch.linspace(-5, 5, 101)
 
     def step(self, name: str, loss: torch.Tensor) -> None:
-        """With the rate of as many steps as this optimizer has made: a third for the actor and the temperature."""
+        """Uses the rate after this optimizer's own steps; the actor and the temperature make a third as many."""
         self.adams[name].step(loss, 3e-4 - 2.7e-4 * self.adams[name].count / STEPS)
 
     def alpha(self) -> torch.Tensor:
@@ -73,7 +73,7 @@ class XQC:
             self.slow.weights[name] = (1 - TAU) * self.slow.weights[name].detach() + TAU * weight.detach()
 
     def update_actor(self, obs: torch.Tensor, eps: torch.Tensor, alpha: torch.Tensor, steps: bool) -> None:
-        """In every update the statistics move; the weights and the temperature only if `steps`."""
+        """Moves the running statistics in every update, the weights and the temperature only if `steps`."""
         action, log_prob = policy(self.actor, obs, eps, cut_off, training=True)
         if steps:
             values = [torch.softmax(q(torch.cat([obs, action], 1)), 1) @ self.centres for q in self.critic.members()]
@@ -87,7 +87,7 @@ def test_fifty_updates_are_those_of_its_authors() -> None:
     agent = make_agent(*SMALL)
     expected = XQC(agent)
     rewards, ended = torch.randn(UPDATES).tolist(), [k % 4 == 3 for k in range(UPDATES)]
-    rewards[3], rewards[7] = 9.0, -30.0  # large ones at the end of an episode
+    rewards[3], rewards[7] = 9.0, -30.0  # large rewards at the ends of episodes
     returns = formulas.discounted_returns(rewards, ended, GAMMA)
     for k, (batch, eps, more) in enumerate(batches(UPDATES, ROWS)):
         agent.reward_normaliser.observe(np.array([rewards[k]]), np.array([ended[k]]), GAMMA)

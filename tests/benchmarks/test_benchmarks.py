@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks that compare trainings."""
+"""The arithmetic and the records of the benchmarks and studies that compare trainings."""
 
 import sys
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_job_that_is_done_is_not_made_again_and_one_that_fails_is_told_of(tmp_
     with pytest.raises(RuntimeError, match=r"bad\.log"):
         training.finish([job("bad", 3)])
     unfinished = job("later", 0)._replace(resumes=True)
-    unfinished.folder.mkdir()  # another command's, which cannot go on here
+    unfinished.folder.mkdir()  # no record says that this command made it, so it is deleted
     training.finish([unfinished])
     assert training.done(unfinished)
     assert not training.done(job("bad", 3))
@@ -84,7 +84,7 @@ def test_tasks_below_plain_sac_are_named_the_farthest_first() -> None:
     ours = {
         "a": {1: {suite.STEPS: 90.0}},
         "b": {1: {suite.STEPS: 10.0}, 2: {suite.STEPS: 30.0}},
-        "c": {1: {suite.STEPS: 50.0}, 2: {suite.STEPS: 149.0}},  # behind, but by less than its seeds differ
+        "c": {1: {suite.STEPS: 50.0}, 2: {suite.STEPS: 149.0}},  # behind by less than its seeds' standard deviation
         "d": {1: {suite.STEPS: 100.0}},
     }
     others = {

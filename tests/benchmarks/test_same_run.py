@@ -1,4 +1,4 @@
-"""What two runs are compared by: events come in the order they were written in, whatever their files are called."""
+"""same_run.events returns TensorBoard's events in writing order, whatever the files are called."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""benchmarks/structure.py counts named functions, and the depth of the optimizer's step outside the rehearsal."""
+"""benchmarks/structure.py counts named functions and measures the optimizer's depth, with and without the rehearsal."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_named_functions_and_the_depth_outside_the_rehearsal(tmp_path: Path) -> 
         "files": 4,
         "lines": sum(len(SMALL_PROJECT[name].splitlines()) for name in SMALL_PROJECT if name != "unused.py"),
         "depth": 4,  # main, update, compute, step
-        "max_depth": 7,  # and rehearse, three times
+        "max_depth": 7,  # these four, and rehearse three times
         "modules_imported": 4,
         "modules_executed_twice": [],
     }

@@ -1,4 +1,4 @@
-"""The suite as Gymnasium environments: every task, its spaces, its limits, its repeats."""
+"""The suite as Gymnasium environments: every task, its spaces, limits and action repeats."""
 
 import gymnasium as gym
 import numpy as np
@@ -28,7 +28,7 @@ def test_every_task_passes_gymnasiums_checker(name: str) -> None:
     assert env.action_space == gym.spaces.Box(-1, 1, env.action_space.shape, np.float32)
     obs, reward, *_ = env.step(env.action_space.sample())
     assert np.isfinite(obs).all()
-    assert abs(reward) < 1e4  # lqr's, with bounds of 1e10, would be -1e18
+    assert abs(reward) < 1e4  # actions up to lqr's bounds of 1e10 would give -1e18
     env.close()
 
 
@@ -62,7 +62,7 @@ def test_an_episode_is_a_thousand_steps_and_is_truncated(
         done = terminated or truncated
     assert truncated and not terminated
     assert len(steps) == decisions
-    if name == "cheetah_run":  # its own limit ends the last repeat early; lqr has none of its own
+    if name == "cheetah_run":  # its own limit cuts the last repeats short; lqr has no limit of its own
         assert sum(steps) == 1000
         assert steps[-1] == last_repeats
 
@@ -115,7 +115,7 @@ def test_pixels(opengl: None) -> None:
     obs, _ = env.reset(seed=1)
     assert obs.shape == (3, 84, 84) and obs.dtype == np.uint8
     assert obs in env.observation_space
-    assert obs.std() > 5  # a picture, not a blank
+    assert obs.std() > 5  # the image is not blank
     last = dmc2gym.make("cheetah", "run", 1, False, True, height=32, width=48, channels_first=False)
     assert last.reset(seed=1)[0].shape == (32, 48, 3)
 

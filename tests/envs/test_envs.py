@@ -1,4 +1,4 @@
-"""Environments by name, and episodes that depend only on their seeds."""
+"""Environments by name, their arguments, and episodes that depend only on their seeds."""
 
 import warnings
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_any_observation_that_flattens_and_any_shape_of_action() -> None:
     obs, _ = env.reset(seed=1)
     np.testing.assert_allclose(obs, [0, 0, 1, 0.5, -0.5])
     env.step(np.array([-1.0, 1.0], np.float32))
-    np.testing.assert_allclose(env.unwrapped.last_action, [[-2.0], [1.0]])  # no upper bound counts as 1
+    np.testing.assert_allclose(env.unwrapped.last_action, [[-2.0], [1.0]])  # an infinite upper bound counts as 1
 
 
 def test_an_environment_without_a_limit_gets_one() -> None:

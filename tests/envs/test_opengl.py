@@ -1,4 +1,4 @@
-"""The choice of the OpenGL backend; Mesa and Triton in one process."""
+"""The choice of the OpenGL backend, and Mesa and Triton in one process."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_an_answer_is_repeated_once_the_environments_are_imported(monkeypatch: p
 
 
 def loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What `load_triton_before_mesa` loads where Triton is in a folder and dm_control is not imported yet."""
+    """Returns the libraries that `load_triton_before_mesa` loads if Triton is installed in `folder`."""
     names: list[str] = []
     monkeypatch.setattr(opengl.ctypes, "CDLL", names.append)
     monkeypatch.syspath_prepend(folder)

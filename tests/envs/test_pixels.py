@@ -1,9 +1,9 @@
-"""Image observations: rendered, or of any layout, and stacked."""
+"""Image observations: rendered or an environment's own, in any layout, and stacked."""
 
 from typing import Any
 
 import numpy as np
-import probes  # noqa: F401  registers environments that give images
+import probes  # noqa: F401  registers environments with image observations
 import pytest
 from PIL import Image
 
@@ -73,7 +73,7 @@ def test_a_suites_task_is_seen_at_one_size_and_filmed_at_another(opengl: None) -
     np.testing.assert_array_equal(env.load_state_dict(state), later)
     assert physics._contexts is not None
     env.close()
-    assert physics._contexts is None  # its renderer goes with it
+    assert physics._contexts is None  # closing it also frees the renderer
 
 
 def test_quadruped_is_seen_by_the_camera_that_follows_it() -> None:

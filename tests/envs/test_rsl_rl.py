@@ -1,4 +1,4 @@
-"""An environment with rsl_rl's interface against its known numbers, reset by hand and by itself."""
+"""Environments with rsl_rl's interface and known numbers: reset by us, or resetting themselves."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +19,8 @@ class VecEnv:
     """Counting worlds with rsl_rl's interface.
 
     Args:
-        by_hand: whether it can be told not to reset itself, as mjlab's can.
-        final: whether it gives last observations where it resets itself.
+        by_hand: whether its own resets can be switched off, as mjlab's can.
+        final: whether it returns episodes' last observations when it resets itself.
     """
 
     num_envs, num_actions, device, max_episode_length = NUM_ENVS, 2, "cpu", 5

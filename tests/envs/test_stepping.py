@@ -1,4 +1,4 @@
-"""Steps in a thread: only if they are long, and with the same results."""
+"""Environments step in a thread only if their steps are long, and with the same results."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from envs.stepping import MEASURED, Stepping
 
 
 class Steps:
-    """Notes the thread of each step, which takes as long as a clock of the test says."""
+    """An environment that records the thread of each step."""
 
     def __init__(self) -> None:
         self.threads: list[str] = []
@@ -28,7 +28,7 @@ class Steps:
 
 
 class Updates:
-    """Runs one whenever it is called."""
+    """A call is an update: it calls `meanwhile` once."""
 
     meanwhile: Callable[[], None] | None = None
 
@@ -51,7 +51,7 @@ def test_a_long_step_gets_a_thread_while_an_update_runs(
         updates()
         assert result() == number
     assert envs.threads.count("environments") == threads
-    assert steps.begin("alone")() == "alone"  # there was no update
+    assert steps.begin("alone")() == "alone"  # no update ran meanwhile
     assert envs.threads.count("environments") == threads and updates.meanwhile is None
     result = steps.begin("fault")
     updates()

@@ -1,4 +1,4 @@
-"""Only `files/` opens, writes, renames or loads files; whatever else does is named here, with its reason."""
+"""Only `files/` opens, writes, renames or loads files, except the places listed here with their reasons."""
 
 import ast
 import tomllib
@@ -15,7 +15,7 @@ FUNCTIONS = {
     *("SummaryWriter", "wandb.init", "logging.FileHandler"),
 }
 MODULES = {"shutil", "tempfile"}
-ONLY_DELETES_OR_LOOKS = {"shutil.rmtree", "shutil.which", "shutil.get_terminal_size"}  # and no link is followed
+ONLY_DELETES_OR_LOOKS = {"shutil.rmtree", "shutil.which", "shutil.get_terminal_size"}  # rmtree follows no link
 EXCEPTIONS = {
     ("agent/exported.py", "torch.jit.save"): "into memory",
     ("export.py", "torch.jit.load"): "from memory",
@@ -34,22 +34,22 @@ EXCEPTIONS = {
 
 
 def opens(call: ast.Call) -> str | None:
-    """The name of a function that opens, writes, renames or loads a file; None for any other."""
+    """Returns the called function's name if it opens, writes, renames or loads a file, otherwise None."""
     name = ast.unparse(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    name = method if "(" in name else name  # a method of what another call returns, or of an expression
+    name = method if "(" in name else name  # a method of another call's result, or of an expression
     if name in FUNCTIONS or (name.partition(".")[0] in MODULES and name not in ONLY_DELETES_OR_LOOKS):
         return name
     if any(ast.unparse(argument) in FUNCTIONS for argument in call.args):  # partial(sqlite3.connect, …)
         return name
     if method in METHODS:
         return name
-    # A text's `replace` has two arguments, a path's has one.
+    # `str.replace` takes two arguments, `Path.replace` one.
     return name if method == "replace" and len(call.args) == 1 and not call.keywords else None
 
 
 def places() -> list[tuple[str, int, str]]:
-    """File, line and function of every place in the product that opens a file."""
+    """Returns file, line and function of every such call in the product."""
     patterns = ("*.py", *(f"{package}/**/*.py" for package in [*PACKAGES, "examples"]))
     return [
         (str(path.relative_to(ROOT)), node.lineno, function)

@@ -1,4 +1,4 @@
-"""What is read: regular files of a sensible size, and no link that the user did not name."""
+"""Only regular files of a sensible size are read, and only links that the user named are followed."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from files.tensors import load_plain
 
 @pytest.fixture
 def given(tmp_path: Path) -> Path:
-    """A folder with a file in a subfolder, beside a file and a folder of the user."""
+    """A folder with a file in a subfolder; beside it is the user's folder `mine`, with a file."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/secret.txt").write_text("secret")
     (tmp_path / "given/video").mkdir(parents=True)
@@ -37,7 +37,7 @@ def test_a_folder_on_the_way_counts_as_far_as_the_program_chose_it(given: Path) 
     mine = given.parent / "mine"
     (given / "linked").symlink_to(mine)
     (given.parent / "named").symlink_to(given)
-    assert read_text(given / "linked/secret.txt") == "secret"  # the user named the folder itself
+    assert read_text(given / "linked/secret.txt") == "secret"  # here the user named the folder
     with pytest.raises(OSError, match="a link, and none is followed here"):
         read_text(given / "linked/secret.txt", inside=2)
     assert read_text(given.parent / "named/video/1.txt", inside=2) == "film"

@@ -1,4 +1,4 @@
-"""What is written is whole or not there, and nothing else changes."""
+"""Written files and folders are whole or not there, and nothing else changes."""
 
 import errno
 import os
@@ -75,7 +75,7 @@ def test_what_a_killed_process_left_is_deleted_by_the_next(tmp_path: Path) -> No
         command = [sys.executable, "-c", KILLED]
         killed = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
         assert killed.returncode == -signal.SIGKILL
-        assert len(names(tmp_path)) == 2  # not more each time
+        assert len(names(tmp_path)) == 2  # the second process deleted what the first had left
     write_text(tmp_path / "a.csv", "whole")
     with new_folder(tmp_path / "data") as folder:
         (folder / "whole").touch()
@@ -104,7 +104,7 @@ def test_a_part_that_is_taken_for_abandoned_before_it_is_locked_is_made_again(
     lock, taken = writing.lock, []
 
     def late(descriptor: int) -> None:
-        if not taken:  # another process was faster
+        if not taken:  # another process gets there first
             taken.extend(tmp_path.glob(".a.*"))
             if not is_deleted:
                 raise BlockingIOError(errno.EAGAIN, "locked")
@@ -122,7 +122,7 @@ def test_without_locks_files_are_written_and_parts_stay(tmp_path: Path, monkeypa
         raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr(writing, "lock", none)
-    (tmp_path / ".a.01234567.part").touch()  # it may be somebody's
+    (tmp_path / ".a.01234567.part").touch()  # another process may be writing it
     write_text(tmp_path / "a", "x")
     assert names(tmp_path) == [".a.01234567.part", "a"]
 

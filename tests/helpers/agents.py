@@ -1,4 +1,4 @@
-"""Agents from YAML without an environment, and what their update takes."""
+"""Agents built from YAML without an environment, and arguments for their updates."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def make_agent(
     device: str = "cpu",
     images: bool | None = None,
 ) -> Any:
-    """From images where it has an encoder, unless `images` says otherwise."""
+    """Builds an agent; it observes images if it has an encoder, unless `images` says otherwise."""
     torch.manual_seed(0)
     cfg = composed.settings(*overrides)
     from_images = bool(cfg.agent["encoder"]) if images is None else images
@@ -53,7 +53,7 @@ def make_batch(size: int, images: bool = False, discrete: bool = False) -> Batch
 
 
 class Given(Noise):
-    """Noise that a test knows: these tensors, in the order that an update asks for them."""
+    """Noise that a test knows: these tensors, in the order in which an update requests them."""
 
     def __init__(self, *tensors: torch.Tensor) -> None:
         self.tensors = list(tensors)
@@ -67,7 +67,7 @@ class Given(Noise):
 
 
 class Always:
-    """A buffer with one batch."""
+    """A buffer that always returns the same batch."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -94,7 +94,7 @@ class Silent:
 
 
 def mlp64(weights: list[torch.Tensor], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The output, and how close (by row) any ReLU's input comes to its kink at 0."""
+    """Returns the output, and each row's margin: the smallest distance of any ReLU's input from the kink at 0."""
     margin = torch.full((len(x),), torch.inf, dtype=torch.float64)
     for i in range(0, len(weights), 2):
         x = x @ weights[i] + weights[i + 1]
@@ -109,12 +109,12 @@ def double(module: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def q64(weights: list[torch.Tensor], obs: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both critics' values (2, B), and the margin."""
+    """Returns both critics' values (2, B), and the smaller of their margins (B,)."""
     values, margins = zip(*(mlp64([w[i] for w in weights], torch.cat([obs, action], 1)) for i in (0, 1)), strict=True)
     return torch.stack(values)[:, :, 0], torch.minimum(*margins)
 
 
 def relative(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
-    """The distance between two lists of tensors, by norm, relative to the second."""
+    """Returns the norm of the difference between two lists of tensors, relative to the norm of the second."""
     a, b = (torch.cat([tensor.detach().double().reshape(-1) for tensor in tensors]) for tensors in (ours, theirs))
     return ((a - b).norm() / b.norm()).item()

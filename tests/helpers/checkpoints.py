@@ -28,7 +28,7 @@ def state(value: int) -> dict[str, Any]:
 
 
 def no_policy(path: Path) -> None:
-    """Writes nothing, as for an agent without a policy."""
+    """Writes nothing, as if the agent had no policy."""
 
 
 def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> CheckpointWriter:

@@ -1,4 +1,4 @@
-"""A simulator whose every number is known, in each of Gymnasium's modes, with arrays or tensors."""
+"""A simulator whose every number is known, in each of Gymnasium's autoreset modes, with arrays or tensors."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-LENGTHS = (2, 3, 5, 4)  # of the episodes of world i: LENGTHS[i % 4]
-LOW, HIGH = -1.0, 3.0  # of actions
+LENGTHS = (2, 3, 5, 4)  # each episode of world i has LENGTHS[i % 4] steps
+LOW, HIGH = -1.0, 3.0  # bounds of actions
 
 
 def reward_of(world: int, episode: int, taken: int) -> float:
@@ -16,17 +16,17 @@ def reward_of(world: int, episode: int, taken: int) -> float:
 
 
 def terminates(world: int, episode: int) -> bool:
-    """Whether an episode terminates; others are truncated."""
+    """Returns whether an episode terminates; the others are truncated."""
     return (world + episode) % 2 == 0
 
 
 class CountingVec(VectorEnv):
-    """Worlds that show their number and their episode's as a pair, and the steps in it; rewards tell all three.
+    """Worlds that observe their number and their episode's (a pair), and its steps so far; rewards encode all three.
 
     Args:
-        mode: of AutoresetMode.
-        tensors: whether its data are tensors, whose memory every step overwrites.
-        final: whether it gives last observations in the mode SAME_STEP.
+        mode: a value of AutoresetMode.
+        tensors: whether its data are tensors instead of arrays; each step overwrites the last observations.
+        final: whether it returns episodes' last observations in the mode SAME_STEP.
     """
 
     def __init__(self, num_envs: int, mode: str = "NextStep", tensors: bool = False, final: bool = True):
@@ -72,11 +72,11 @@ class CountingVec(VectorEnv):
         done = (self.taken == self.lengths) & ~ignored
         terminated = done & [terminates(i, self.episode[i]) for i in worlds]
         info: dict[str, Any] = {"is_success": self._data(terminated), "speed": self._data(self.taken.copy())}
-        info["obs"] = self._data(rewards)  # a name that a simulator's saved state has, too
+        info["obs"] = self._data(rewards)  # a key that a simulator's saved state has too
         if mode is AutoresetMode.SAME_STEP and done.any():
             if self._final:
                 info["final_obs"] = self._last(done)
-            info |= {"final_info": info.copy(), "speed": self._data(self.taken * ~done)}  # of the new episodes 0
+            info |= {"final_info": info.copy(), "speed": self._data(self.taken * ~done)}  # 0 in new episodes
             self._begin(done)
         else:
             self.over = done
@@ -84,7 +84,7 @@ class CountingVec(VectorEnv):
 
     def _last(self, done: np.ndarray) -> Any:
         obs = self._numbers()
-        if self._tensors:  # one batch, as of simulators on a GPU
+        if self._tensors:  # one batch, as simulators on a GPU return it
             return {key: torch.tensor(value) for key, value in obs.items()}
         last = np.full(self.num_envs, None, object)
         for index in np.flatnonzero(done):
@@ -105,7 +105,7 @@ class CountingVec(VectorEnv):
 
 
 class SavedCountingVec(CountingVec):
-    """It also offers its state."""
+    """Its state can be saved and loaded."""
 
     def state_dict(self) -> dict[str, Any]:
         return {name: torch.tensor(getattr(self, name)) for name in ("episode", "taken", "over")}
@@ -121,7 +121,7 @@ gym.register("NoModeCounting-v0", vector_entry_point="counting:NoMode")
 
 
 class OneCounting(gym.Env):
-    """The first world alone."""
+    """The first world alone, as an environment of Gymnasium."""
 
     def __init__(self) -> None:
         self._vec = CountingVec(1, "Disabled")
@@ -133,7 +133,7 @@ class OneCounting(gym.Env):
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self._vec.step(action[None])
-        numbers = {"is_success": info["is_success"][0], "speed": info["speed"]}  # numpy's, and an array of one
+        numbers = {"is_success": info["is_success"][0], "speed": info["speed"]}  # a numpy bool, and an array of one
         return self._first(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), numbers
 
     @staticmethod

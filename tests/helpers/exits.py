@@ -1,4 +1,4 @@
-"""An environment that ends its process, which a run has to survive."""
+"""An environment and an evaluator that end their process; a run has to stop with a message."""
 
 import os
 import sys
@@ -8,15 +8,15 @@ import gymnasium as gym
 import numpy as np
 from probes import Endless
 
-HOW = {"sys": sys.exit, "os": lambda status: os._exit(status)}  # looked up when it is called, as a user's code does
+HOW = {"sys": sys.exit, "os": lambda status: os._exit(status)}  # looks up os._exit when called, as a user's code does
 
 
 class Ending(Endless):
     """Ends its process with exit code 0.
 
     Args:
-        how: `sys`: by sys.exit; `os`: by os._exit; `fork`: only a process that each step forks, with exit code 7.
-        where: the method that does it; a step or a reset does it from the 43rd step on.
+        how: `sys`: by sys.exit; `os`: by os._exit; `fork`: it goes on, but each step forks a child that exits with 7.
+        where: the method that ends it: `init`, or `step` or `reset` once 43 steps have begun.
     """
 
     def __init__(self, how: str = "sys", where: str = "step"):

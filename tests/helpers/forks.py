@@ -1,4 +1,4 @@
-"""An agent in the style of pytorch_sac's forks, ported by docs/SYSTEMS.md: it learns one action, and saves nothing."""
+"""An agent like those in forks of pytorch_sac, ported as docs/SYSTEMS.md says; it saves nothing."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from agent.actor import DiagGaussianActor
 
 
 class ForkAgent(Agent):
-    """Imitates the actions in the buffer that paid most."""
+    """Imitates drawn actions, weighted by the softmax of their rewards."""
 
     def __init__(
         self, obs_dim: int, action_dim: int, action_range: tuple[float, float], device: torch.device, lr: float = 1e-3
@@ -23,7 +23,7 @@ class ForkAgent(Agent):
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
         dist = self.actor(torch.as_tensor(obs, device=self.device))
         action = dist.sample(torch.randn_like(dist.mu)) if sample else dist.mean
-        assert action.ndim == 2  # one row for each environment
+        assert action.ndim == 2  # one row per environment
         return utils.to_np(action.clamp(*self.action_range))
 
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:

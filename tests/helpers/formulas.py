@@ -1,5 +1,7 @@
-"""Formulas of the methods' papers and of their authors' code, in plain float64 operations and nothing of agent/; and
-what lets an agent make updates on batches and noise that a test knows."""
+"""Formulas from the methods' papers and their authors' code, in plain float64 operations without anything of agent/.
+
+Also lets an agent make updates on batches and noise that a test knows.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,13 +16,14 @@ Tensors = dict[str, torch.Tensor]
 
 
 class Network:
-    """The weights of one network by their names, and the running statistics of its batch norms.
+    """One network's weights by name, and the running statistics of its batch norms.
 
     Args:
-        weights, running: of the network; an ensemble's have its members along their first dimension.
-        compute: what the network computes of an input, from this object.
-        eps, kept, unbiased: of batch norms: added to variances, share of the running statistics kept in each step, and
-            whether the running variance follows the unbiased one.
+        weights, running: tensors by name; an ensemble's have the members as first dimension.
+        compute: returns the network's output from this object, an input, and whether it is training.
+        eps: what batch norms add to variances.
+        kept: share of the running statistics that each step keeps.
+        unbiased: whether the running variance follows the unbiased variance.
     """
 
     def __init__(
@@ -38,13 +41,13 @@ class Network:
 
     @classmethod
     def of(cls, trunk: Any, compute: Any, **norms: Any) -> "Network":
-        """A copy of a trunk's tensors. Buffers in place of biases are left out: they are zeros."""
+        """Copies a trunk's tensors. Buffers that replace biases are left out: they are zeros."""
         weights = {name: tensor.detach().clone().requires_grad_() for name, tensor in trunk.named_parameters()}
         running = {name: tensor.clone() for name, tensor in trunk.named_buffers() if "running" in name}
         return cls(weights, running, compute, **norms)
 
     def members(self) -> list["Network"]:
-        """The members of an ensemble; gradients flow to its weights."""
+        """Returns an ensemble's members as networks; gradients flow to the ensemble's weights."""
         count = len(next(iter(self.weights.values())))
         parts = [
             [{name: t[i] for name, t in part.items()} for part in (self.weights, self.running)] for i in range(count)
@@ -55,7 +58,7 @@ class Network:
         return self.compute(self, x, training)
 
     def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """x W + b; without a b of this name, x W."""
+        """Returns x W + b, or x W if there is no bias of this name."""
         y = x @ self.weights[f"{name}.weight"]
         return y + self.weights[f"{name}.bias"] if f"{name}.bias" in self.weights else y
 
@@ -75,14 +78,14 @@ class Network:
         return z * self.weights[f"{name}.scale"][0] + self.weights[f"{name}.shift"][0]
 
     def follow(self, members: list["Network"] | None = None) -> None:
-        """Moves the running statistics to those of the newest batch, of an ensemble's members or its own."""
+        """Moves the running statistics towards those of the newest batch that the members, or else this object, saw."""
         for name, old in self.running.items():
             new = self.seen[name] if members is None else torch.stack([member.seen[name] for member in members])
             self.running[name] = self.kept * old + (1 - self.kept) * new
 
 
 class Adam:
-    """Adam with bias correction (arXiv 1412.6980, algorithm 1); with weight decay as in AdamW (arXiv 1711.05101)."""
+    """Adam with bias correction (arXiv 1412.6980, algorithm 1), and weight decay as in AdamW (arXiv 1711.05101)."""
 
     def __init__(self, weights: Tensors, weight_decay: float = 0.0, beta1: float = 0.9):
         self.weights, self.weight_decay, self.beta1, self.count = weights, weight_decay, beta1, 0
@@ -90,7 +93,7 @@ class Adam:
         self.second = {name: torch.zeros_like(weight) for name, weight in weights.items()}
 
     def step(self, loss: torch.Tensor, lr: float) -> None:
-        """Replaces the weights, in their dictionary, by what they are after a step."""
+        """Takes a step; it puts new tensors into the dictionary of weights."""
         self.count += 1
         gradients = torch.autograd.grad(loss, list(self.weights.values()))
         for (name, weight), g in zip(list(self.weights.items()), gradients, strict=True):
@@ -115,7 +118,7 @@ def unit_lengths(weights: Tensors, norms: bool) -> None:
 
 
 def squashed(mu: torch.Tensor, log_std: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """a = tanh(u), u = mu + std eps, and log pi(a|o) = log N(u) - log(1 - tanh(u)^2): (B, |A|) and (B,)."""
+    """Returns a = tanh(u), u = mu + std eps, (B, |A|), and log pi(a|o) = log N(u) - log(1 - tanh(u)^2), (B,)."""
     u = mu + torch.exp(log_std) * eps
     log_density = -((u - mu) ** 2) / (2 * torch.exp(2 * log_std)) - log_std - math.log(2 * math.pi) / 2
     log_slope = 2 * (math.log(2) - u - torch.nn.functional.softplus(-2 * u))
@@ -123,7 +126,7 @@ def squashed(mu: torch.Tensor, log_std: torch.Tensor, eps: torch.Tensor) -> tupl
 
 
 def soft_limited(s: torch.Tensor) -> torch.Tensor:
-    """A log standard deviation in [-10, 2], by tanh."""
+    """Returns a log standard deviation, limited to [-10, 2] by tanh."""
     return -10 + 6 * (torch.tanh(s) + 1)
 
 
@@ -134,20 +137,20 @@ def policy(
     limit: Callable[[torch.Tensor], torch.Tensor],
     training: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Actions (B, |A|) and their log-densities (B,), of the first B = len(eps) observations."""
+    """Returns actions (B, |A|) for the first B = len(eps) observations, and their log-densities (B,)."""
     out = net(obs, training)[: len(eps)]
     return squashed(out[:, :ACTION_DIM], limit(out[:, ACTION_DIM:]), eps)
 
 
 def projected(shares: torch.Tensor, places: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
-    """Moves the bins' shares (B, K) to these places (B, K), and splits each between the two nearest bins."""
+    """Moves the bins' shares (B, K) to `places` (B, K), and splits each between the two nearest bins."""
     width = centres[1] - centres[0]
     distance = (places.clamp(centres[0], centres[-1]).unsqueeze(2) - centres).abs() / width  # (B, K, K)
     return (shares.unsqueeze(2) * (1 - distance).clamp(min=0)).sum(1)
 
 
 def discounted_returns(rewards: list[float], ended: list[bool], gamma: float) -> list[float]:
-    """G = gamma (1 - ended) G + r after each step, as the code of FlashSAC and of XQC has it."""
+    """Returns G = gamma (1 - ended) G + r after each step, as in FlashSAC's and XQC's code."""
     returns = [0.0]
     for reward, done in zip(rewards, ended, strict=True):
         returns.append(gamma * (1 - done) * returns[-1] + reward)
@@ -155,7 +158,7 @@ def discounted_returns(rewards: list[float], ended: list[bool], gamma: float) ->
 
 
 def batches(count: int, rows: int) -> Iterator[tuple[Batch, torch.Tensor, torch.Tensor]]:
-    """Batches, and the noise of the critics' and of the actor's part of an update."""
+    """Yields batches, each with noise for the critics' and for the actor's part of an update."""
     random = torch.Generator().manual_seed(1)
     for _ in range(count):
         obs, next_obs = torch.randn(2, rows, OBS_DIM, generator=random)
@@ -167,13 +170,13 @@ def batches(count: int, rows: int) -> Iterator[tuple[Batch, torch.Tensor, torch.
 
 
 def update(agent: Any, batch: Batch, *noise: torch.Tensor) -> None:
-    """Makes an update on this batch with this noise; the environment step is the number of updates before it."""
+    """Makes an update on this batch with this noise; its environment step is the number of earlier updates."""
     agent.draw_noise = lambda _: Given(*noise)
     agent.update(Always(batch), Silent(), agent.num_updates)
 
 
 def assert_same(trunk: Any, net: Network) -> None:
-    """Asserts that an agent's weights and running statistics are those of the formulas, to 1e-8."""
+    """Asserts that a trunk's weights and running statistics equal the formulas' to 1e-8."""
     tensors = dict(trunk.named_parameters()) | dict(trunk.named_buffers())
     for name, tensor in (net.weights | net.running).items():
         torch.testing.assert_close(

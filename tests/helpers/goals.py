@@ -1,4 +1,4 @@
-"""An environment that tells of its episodes in `info`; importable by name, also in processes."""
+"""Environments that report on their episodes in `info`; importable by name, also in child processes."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import numpy as np
 
 
 class Goal(gym.Env):
-    """Its `info` has the action as `moved` in every step, an array of one; at the end whether the sum is positive.
+    """Each step's `info` has the action as `moved`, an array of one number; the last has `is_success`.
 
-    What was reached after reset and moves alone decides, so every episode has its own values.
+    An episode succeeds if its place, a random start plus all actions, ends above 0; so episodes differ.
     """
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
@@ -31,7 +31,7 @@ class Goal(gym.Env):
 
 
 class Rewarded(Goal):
-    """Its return is the same in every episode, so evaluations differ in `is_success` alone."""
+    """Every episode has the same return, so evaluations differ only in `info`, such as `is_success`."""
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         obs, _, *rest = super().step(action)

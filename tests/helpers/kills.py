@@ -1,4 +1,4 @@
-"""Ends what a test does to the disk at any of its operations, as SIGKILL would, without a process of its own."""
+"""Stops a test's changes of the disk at any operation, as SIGKILL would, without a separate process."""
 
 import os
 import sys
@@ -12,14 +12,14 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 class Killed(BaseException):
-    """Raised by the operation before which the process died, and by every later one: nothing can be cleaned up."""
+    """Raised instead of the operation at which the process dies, and of every later one: nothing is cleaned up."""
 
 
 class _Disk:
-    """Counts what this process changes on the disk.
+    """Counts this process's changes of the disk.
 
     Attributes:
-        left: operations until the process dies; None while nothing is counted.
+        left: operations that still succeed; None while nothing is counted.
         written: the name of the file that the last operation opened for writing; None after any other operation.
     """
 
@@ -29,7 +29,7 @@ class _Disk:
         self._is_hooked = False
 
     def hook(self) -> None:
-        if not self._is_hooked:  # an audit hook stays for good
+        if not self._is_hooked:  # an audit hook cannot be removed
             sys.addaudithook(self._audit)
             self._is_hooked = True
 
@@ -50,12 +50,12 @@ _disk = _Disk()
 
 @contextmanager
 def killed_after(operations: int | None, folder: Path, share: float) -> Iterator[None]:
-    """Within it, the operation on the disk after so many raises Killed, and so does every later one.
+    """In its block, only the first `operations` changes of the disk succeed; every later one raises Killed.
 
     Args:
-        operations: opened files, renames, deletions, … that succeed; None for all.
-        folder: in which they are made.
-        share: of the file that is being written at that moment, how much is on the disk.
+        operations: how many openings for writing, renames, deletions, … succeed; None for all.
+        folder: where the changes are made.
+        share: how much of a file being written at that moment is left on the disk.
     """
     _disk.hook()
     _disk.left, _disk.written = operations, None
@@ -63,7 +63,7 @@ def killed_after(operations: int | None, folder: Path, share: float) -> Iterator
         yield
     except Killed:
         _disk.left = None
-        if _disk.written:  # only its name, as it may have been opened relative to a folder's descriptor
+        if _disk.written:  # only the name is known if it was opened relative to a descriptor
             written = max(folder.rglob(Path(_disk.written).name), key=lambda path: path.stat().st_mtime_ns)
             os.truncate(written, int(share * written.stat().st_size))
         raise

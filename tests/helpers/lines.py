@@ -1,4 +1,4 @@
-"""Command lines, checked as the command does it, without a run."""
+"""Checks command lines as the command does, without a run."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from launch.request import read
 
 
 def prepared_folder(*arguments: str) -> Path:
-    """The folder that the command claims for its run or sweep."""
+    """Returns the folder that the command claims for its run or sweep."""
     request = read(list(arguments))
     assert request.runs is not None
     if request.runs.sweeping:
@@ -18,5 +18,5 @@ def prepared_folder(*arguments: str) -> Path:
 
 
 def sweep_arguments(*arguments: str) -> list[str]:
-    """What the command gives to Hydra for its sweep."""
+    """Returns the arguments that the command passes to Hydra for its sweep."""
     return preflight.prepare_sweep(read(list(arguments)))[0]

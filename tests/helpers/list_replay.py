@@ -1,39 +1,38 @@
-"""What a replay buffer has to hold after any steps of its environments, in plain lists."""
+"""A model, in plain lists, of what a replay buffer has to hold after any steps of its environments."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 GAMMA = 0.5  # with whole rewards, all sums are exact
-GOES_ON, STANDS_STILL, TERMINATED, TRUNCATED, STARTS_OVER = range(5)  # STARTS_OVER: truncated, then the first of all
+GOES_ON, STANDS_STILL, TERMINATED, TRUNCATED, STARTS_OVER = range(5)  # STARTS_OVER: truncated, then the very first obs
 
 
 class Row(NamedTuple):
-    """A row as it has to be drawn; an observation is a vector, or a stack of frames."""
+    """A row as the buffer has to return it; an observation is a vector or a stack of frames."""
 
     obs: np.ndarray
-    number: int  # its action
+    number: int  # of its step; also its action
     reward: float
     next_obs: np.ndarray
     discount: float
 
 
 class ListReplay:
-    """Environments, n-step rows and replay buffer by their definitions.
+    """Environments, n-step rows and a replay buffer, written from their definitions.
 
-    Nothing is overwritten: all rows and frames since the beginning are kept, and what a ring has lost follows from
-    their numbers.
+    Nothing is overwritten: all rows and frames are kept, and their numbers tell which ones a ring would have lost.
 
     Args:
-        num_envs, n_step: of the run.
-        capacity: rows of the buffer.
+        num_envs, n_step: the run's settings.
+        capacity: the buffer's maximum number of rows.
         stack: frames in an observation; 0 for vectors.
-        frames: frames of the buffer; half of them are searched for a frame that is stored already.
+        frames: the buffer's maximum number of frames; a new frame is searched for among the newest half of them.
 
     Attributes:
         num_steps: steps of all environments together.
-        num_obs: observations and frames so far, each of which shows its number.
-        pending: by environment, (obs, number, reward) of the steps that begin no row yet.
+        num_obs: number of vectors or frames made so far; each contains its number.
+        pending: for each environment, (obs, number, reward) of the steps whose rows are incomplete.
         rows: all rows, oldest first.
     """
 
@@ -43,13 +42,13 @@ class ListReplay:
         self.rows: list[Row] = []
         self._n_step, self._capacity, self._stack, self._max_frames = n_step, capacity, stack, frames
         self.num_obs = 0
-        self._frames: list[bytes] = []  # stored
-        self._frames_of: list[set[int]] = []  # of each row, numbers into them
+        self._frames: list[bytes] = []  # all that were ever stored
+        self._frames_of: list[set[int]] = []  # for each row, its frames' indices in _frames
         self._start = self._first()
         self._obs = [self._start] * num_envs
 
     def step(self, outcomes: list[int]) -> tuple[np.ndarray, ...]:
-        """Makes a step of every environment; returns it as NStep takes it."""
+        """Steps every environment; returns the step as the arguments of `NStep.rows`."""
         obs, numbers = self._obs, [self.num_steps + i for i in range(len(outcomes))]
         rewards = [float(number % 1000) for number in numbers]
         next_obs = [o if what == STANDS_STILL else self._next(o) for o, what in zip(obs, outcomes, strict=True)]
@@ -66,13 +65,13 @@ class ListReplay:
         return np.stack(obs), actions, np.array(rewards), np.stack(next_obs), np.array(done), np.array(terminated)
 
     def stored(self) -> list[Row]:
-        """The rows that can be drawn, oldest first."""
-        lost = len(self._frames) - self._max_frames  # the frames before this number are overwritten
+        """Returns the rows that can be drawn, oldest first."""
+        lost = len(self._frames) - self._max_frames  # frames below this index are overwritten
         incomplete = [i for i, frames in enumerate(self._frames_of) if any(frame < lost for frame in frames)]
         return self.rows[max([len(self.rows) - self._capacity, 0, *(i + 1 for i in incomplete)]) :]
 
     def _complete(self, pending: list[Any], obs: Any, number: int, reward: float, next_obs: Any, *ends: bool) -> None:
-        """Adds the rows that a step of one environment completes."""
+        """Adds the rows that one environment's step completes."""
         done, terminated = ends
         pending.append((obs, number, reward))
         while pending and (done or len(pending) == self._n_step):
@@ -84,7 +83,7 @@ class ListReplay:
             del pending[0]
 
     def _place(self, frame: np.ndarray) -> int:
-        """The number of a frame, which is stored unless it is among the newest."""
+        """Returns a frame's index in _frames; stores the frame first unless it is among the newest."""
         first = max(0, len(self._frames) - self._max_frames // 2)
         newest = self._frames[first:]
         if frame.tobytes() not in newest:
@@ -93,7 +92,7 @@ class ListReplay:
         return first + max(i for i, stored in enumerate(newest) if stored == frame.tobytes())
 
     def _new(self) -> np.ndarray:
-        """An observation, or a frame of 2x2 pixels, that there was not before."""
+        """Returns a new vector, or a new frame of 2x2 pixels."""
         self.num_obs += 1
         if not self._stack:
             return np.array([self.num_obs, -self.num_obs], np.float32)

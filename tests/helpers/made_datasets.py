@@ -1,4 +1,4 @@
-"""Small data sets of Minari's, with known numbers."""
+"""Small Minari data sets with known numbers."""
 
 import json
 import warnings
@@ -17,7 +17,7 @@ TO_ONE = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
 def episode(number: int, length: int, terminated: bool = False) -> EpisodeBuffer:
-    """Observes its number and its step, as ProbeNumbered does; the action and the reward are functions of both."""
+    """Observations are the episode's number and its step, as in ProbeNumbered; actions and rewards follow from both."""
     steps = np.arange(length)
     ends = steps == length - 1
     return EpisodeBuffer(
@@ -40,7 +40,7 @@ def make(
     action_space: gym.Space = TO_ONE,
     **about: Any,
 ) -> Path:
-    """Writes one with Minari's own package, where MINARI_DATASETS_PATH says; returns the folder of its files."""
+    """Writes a data set with Minari's own package, below MINARI_DATASETS_PATH; returns the folder of its files."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = minari.create_dataset_from_buffers(
@@ -57,7 +57,7 @@ def change_metadata(folder: Path, **values: Any) -> None:
 
 
 def replace(folder: Path, name: str, new: Any) -> None:
-    """Puts something else where an array of the first episode is: an array, or a link."""
+    """Replaces an array of the first episode by another array, or by a link."""
     with h5py.File(folder / "main_data.hdf5", "a") as file:
         del file[f"episode_0/{name}"]
         file[f"episode_0/{name}"] = new

@@ -16,12 +16,12 @@ def make_run(
     agent: str = "sac",
     **settings: Any,
 ) -> Path:
-    """A run's folder: config.yaml, and eval.csv if it has returns.
+    """Makes a run's folder with config.yaml, and with eval.csv if there are returns.
 
     Args:
         returns: (environment step, mean return) of each evaluation.
-        length: steps asked for; by default the run is finished.
-        settings: more keys, dots written as two underscores.
+        length: the steps that the run was to make; by default the last evaluation's, so the run is finished.
+        settings: more keys; two underscores stand for a dot.
     """
     folder.mkdir(parents=True)
     length = length or max((step for step, _ in returns), default=1)

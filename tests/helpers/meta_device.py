@@ -1,7 +1,7 @@
-"""A GPU's rules on a machine without one, by torch's meta device, whose tensors have shapes and no numbers.
+"""Checks a GPU's rules on a machine without one, by torch's meta device, whose tensors have shapes but no numbers.
 
-Asking one of them for a number (`item`, `bool`, `float`, `cpu`, `numpy`, a mask as an index) raises, where a GPU would
-make the host wait. What the meta device lets pass and a GPU or a CUDA graph does not is refused by `on_device`.
+Asking one of them for a number (`item`, `bool`, `float`, `cpu`, `numpy`, a mask as an index) raises; a GPU would make
+the host wait. `on_device` refuses what the meta device allows but a GPU would wait for, or a CUDA graph cannot hold.
 """
 
 from collections.abc import Iterator
@@ -23,16 +23,16 @@ _FUSED_ADAM = (_aten._fused_adam_.tensor_lr, _aten._fused_adamw_.tensor_lr)
 
 
 class RefusedError(Exception):
-    """What a GPU would wait for, or a CUDA graph could not hold; the message names the operation."""
+    """A GPU would wait for the operation, or a CUDA graph cannot hold it; the message names it."""
 
 
 class Operations:
-    """What ran on the device.
+    """The operations that ran on the device.
 
     Attributes:
-        calls: each operation in order, with its numbers and with the shapes and types of its results.
-        dtypes: of all results.
-        seeds: of the generators that were drawn from.
+        calls: each operation in order, with its numbers and its results' shapes and types.
+        dtypes: the types of all results.
+        seeds: the seeds of the generators that were drawn from.
     """
 
     def __init__(self) -> None:
@@ -43,12 +43,12 @@ class Operations:
 
 @contextmanager
 def on_device(host_too: bool = False) -> Iterator[Operations]:
-    """Refuses operations that a CUDA graph cannot hold: those with a tensor of the host's, be it a single number, those
-    whose values come from Python (a copy that waits), and draws without a generator of their own.
+    """Refuses operations that a CUDA graph cannot hold: those with a host tensor, even a single number; those with
+    values from Python (a copy that waits); and draws from torch's global generator.
 
     Args:
-        host_too: for what surrounds a graph: the host may compute with its own tensors and send them to the device in
-            copies that do not wait. Operations that have tensors of both are refused still.
+        host_too: for work around a graph: the host may compute with its own tensors, and send them to the device in
+            copies that do not wait. Other operations on tensors of both are still refused.
 
     Raises:
         RefusedError: at the first such operation.
@@ -58,7 +58,7 @@ def on_device(host_too: bool = False) -> Iterator[Operations]:
 
 
 class _NoListsOrNumbers(TorchFunctionMode):
-    """Refuses what makes a tensor on the device from Python's values; below here torch no longer shows it."""
+    """Refuses making device tensors from Python's values, which `_Dispatch` cannot notice."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -82,11 +82,11 @@ class _Dispatch(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # to tell torch.compile to look away, two seconds would be spent on importing it
+        return False  # otherwise torch imports its compiler, which takes two seconds
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        # The fused kernel of Adam has no version for the meta device; it returns nothing.
+        # Adam's fused kernel has no version for the meta device; the check, like it, returns nothing.
         result = _check_adam(*args, **kwargs) if function in _FUSED_ADAM else function(*args, **kwargs)
         before, after = _tensors((args, kwargs)), _tensors(result)
         devices = {tensor.device.type for tensor in before + after}
@@ -118,7 +118,7 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 
 def _is_of_the_host(function: Any, args: Any, kwargs: Any, devices: set[str]) -> bool:
-    """Whether an operation is the host's alone, or a copy to the device that does not wait."""
+    """Returns whether an operation has only host tensors, or is a copy that does not wait."""
     if "meta" not in devices:
         return True
     waits = not (kwargs.get("non_blocking") or (len(args) > 2 and args[2]))
@@ -126,7 +126,7 @@ def _is_of_the_host(function: Any, args: Any, kwargs: Any, devices: set[str]) ->
 
 
 def _check_adam(*lists: Any, lr: torch.Tensor, **numbers: Any) -> None:
-    """What the fused kernel takes for granted: it goes by memory, and does not look at shapes."""
+    """Asserts what the fused kernel takes for granted: it follows memory and looks at no shapes."""
     *by_parameter, _, steps = lists
     for parameter, *others in zip(*by_parameter, strict=True):
         for tensor in others:
@@ -135,25 +135,24 @@ def _check_adam(*lists: Any, lr: torch.Tensor, **numbers: Any) -> None:
 
 
 def _order(tensor: torch.Tensor) -> list[tuple[int, int]]:
-    """Sizes and strides; a dimension of one element has any stride."""
+    """Returns sizes and strides; the stride of a dimension of one element does not matter."""
     return [(size, 0 if size == 1 else stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
 
 
 class HostGenerator(torch.Generator):
-    """torch has no generator for the meta device, where drawing gives a shape alone; it takes one of the host's."""
+    """A CPU generator in place of one on the meta device: torch has none there, and accepts the CPU's."""
 
     def __new__(cls, device: Any = "cpu") -> "HostGenerator":
         return super().__new__(cls, "cpu" if torch.device(device) == META else device)
 
     def __init__(self, device: Any = "cpu") -> None:
-        """The device is seen to in `__new__`."""
+        """`__new__` has already used the device."""
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives the meta device what a GPU has and it lacks: generators, and whether autocast is on.
+    """Gives the meta device what it lacks of a GPU: generators, and the state of autocast.
 
-    Autocast is what Python code sees of it alone: which type is asked for, and where it is switched off. The casts that
-    torch makes itself are left out.
+    Python code sees whether autocast is on, and its type; the casts that torch itself would make are left out.
     """
     monkeypatch.setattr(torch, "Generator", HostGenerator)
     states: list[tuple[bool, torch.dtype]] = [(False, torch.bfloat16)]  # whether it is on, and its type

@@ -1,4 +1,4 @@
-"""Replay buffers of one's own, as a user's file would have them."""
+"""Replay buffers as a user could write them."""
 
 from collections import deque
 from typing import Any
@@ -14,7 +14,7 @@ class RecentBuffer(ReplayBuffer):
     """Draws a share of each batch from the newest rows.
 
     Args:
-        share: of a batch, from the newest `window` rows; the rest is drawn from all.
+        share: the share of a batch that is drawn from the newest `window` rows; the rest is drawn from all.
         window: how many rows count as new.
         options, named_options: a ReplayBuffer's.
     """
@@ -33,7 +33,7 @@ class RecentBuffer(ReplayBuffer):
 
 
 class PrioritisedBuffer(ReplayBuffer):
-    """Draws rows in proportion to p = (|TD error| + eps)^exponent, new ones with the largest p (arXiv 1511.05952).
+    """Draws rows in proportion to p = (|TD error| + 1e-6)^exponent; new rows get the largest p (arXiv 1511.05952).
 
     Args:
         exponent, importance: the paper's alpha and beta.
@@ -54,7 +54,7 @@ class PrioritisedBuffer(ReplayBuffer):
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
         sums = self._p[: len(self)].cumsum()
         rows = sums.searchsorted(self._rng.random(batch_size) * sums[-1])
-        weights = self._p[rows] ** -self._importance  # (N P)^-beta, but for a factor that the division takes out
+        weights = self._p[rows] ** -self._importance  # (N P)^-beta up to a factor, which the division cancels
         return rows, weights / weights.max()
 
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
@@ -71,7 +71,7 @@ class PrioritisedBuffer(ReplayBuffer):
 
 
 class ListBuffer:
-    """A list of transitions, and no ReplayBuffer; its capacity has no key of its own."""
+    """A list of transitions, which is no ReplayBuffer; no key sets its capacity."""
 
     capacity = 90
 
@@ -112,7 +112,7 @@ class ListBuffer:
 
 
 class NumpyState(ListBuffer):
-    """Its state is not of plain values."""
+    """Its state contains a value that is not plain: an array."""
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"first": [np.zeros(3)]}

@@ -1,4 +1,4 @@
-"""The package of docs/ENVIRONMENTS.md, where it can be imported by name: here and in processes."""
+"""The package of docs/ENVIRONMENTS.md, importable by name, also in child processes."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ ENV = "env=my_package:Slide-v0"
 
 @pytest.fixture
 def my_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Its folder."""
+    """Writes the package to a folder, from which it can be imported; yields the folder."""
     code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert code
     folder = tmp_path / "my_code"

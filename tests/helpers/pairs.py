@@ -1,11 +1,11 @@
-"""A covering design: few rows of values, one for each factor, with every pair of values of two factors in some row."""
+"""A covering design: few rows of values, one per factor, in which every pair of two factors' values occurs."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from typing import Any
 
 Row = dict[str, Any]
-Pair = frozenset[tuple[str, Any]]  # of two factors, the value of each
+Pair = frozenset[tuple[str, Any]]  # two times (factor, value)
 
 
 def pairs_of(row: Row) -> set[Pair]:
@@ -13,30 +13,30 @@ def pairs_of(row: Row) -> set[Pair]:
 
 
 def all_pairs(factors: dict[str, Sequence[Any]]) -> list[Pair]:
-    """In an order that is always the same."""
+    """Returns all pairs, always in the same order."""
     return [
         frozenset(((a, x), (b, y))) for a, b in combinations(factors, 2) for x, y in product(factors[a], factors[b])
     ]
 
 
 def design(factors: dict[str, Sequence[Any]], allowed: Callable[[Row], bool], rare: tuple[str, Any]) -> list[Row]:
-    """Rows that hold every pair which is allowed.
+    """Returns rows that together contain every allowed pair.
 
     Args:
-        factors: values by name.
-        allowed: whether a row, or the part of one that is known so far, may be.
-        rare: a factor and a value of it that costs much: it gets as few rows as the pairs with it need.
+        factors: each factor's values, by its name.
+        allowed: returns whether a row, or a part of one, is allowed.
+        rare: a factor and its expensive value, which gets only as many rows as the pairs with it need.
     """
     uncovered = dict.fromkeys(pair for pair in all_pairs(factors) if allowed(dict(pair)))
     rows: list[Row] = []
     while uncovered:
-        # Backwards, as the last factors' pairs have the fewest rows to choose from.
+        # First the pairs with the rare value, backwards: the last factors' pairs have the fewest rows to choose from.
         first = next((pair for pair in reversed(uncovered) if rare in pair), next(iter(uncovered)))
         row = dict(first)
         for factor in sorted((name for name in factors if name not in row), key=lambda name: -len(factors[name])):
             choices = [value for value in factors[factor] if allowed(row | {factor: value})]
             plain = [value for value in choices if (factor, value) != rare]
-            if factor != rare[0]:  # begins elsewhere in each row, so that values that nothing asks for vary too
+            if factor != rare[0]:  # each row starts elsewhere, so values that no pair needs vary too
                 plain = plain[len(rows) % len(plain) :] + plain[: len(rows) % len(plain)]
             row[factor] = max(
                 plain or choices,

@@ -1,4 +1,4 @@
-"""The parts that docs/AGENTS_PARTS.md lists, as overrides, and what it says goes with which agent."""
+"""The parts under "What goes with what" in docs/AGENTS_PARTS.md, as overrides, and the agents they go with."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ SIZES = {
 
 
 def network(of: str, **keys: str) -> tuple[str, ...]:
-    """An actor's or a critic's network of hidden layers with a norm or dropout."""
+    """Returns overrides that give the actor or the critic hidden layers with a norm or dropout."""
     node = ", ".join(["_target_: agent.networks.NormedMLP", "_partial_: true", *(f"{k}: {v}" for k, v in keys.items())])
     return (f"agent.{of}.network={{{node}}}",)
 
@@ -53,7 +53,7 @@ AGENTS = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("[
 
 
 def table() -> dict[tuple[str, str], bool]:
-    """What the page says goes together, by agent and part."""
+    """Returns whether each agent and part go together, as the page says."""
     rows = PAGE.read_text().partition("| part | agents |\n| --- | --- |\n")[2].partition("\n\n")[0]
     together: dict[tuple[str, str], bool] = {}
     for row in rows.splitlines():
@@ -66,6 +66,6 @@ def table() -> dict[tuple[str, str], bool]:
 
 
 def overrides(name: str, *parts: str) -> tuple[str, ...]:
-    """An agent with some parts."""
+    """Returns overrides for an agent with some parts."""
     given = (override for part in parts for override in PARTS[part])
     return (f"agent={name}", *SIZES.get(name, ()), *given)

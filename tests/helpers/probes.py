@@ -1,4 +1,4 @@
-"""Environments whose values are known, and helpers to train on them."""
+"""Environments with known values, and helpers to train on them."""
 
 import multiprocessing
 import threading
@@ -16,7 +16,7 @@ from train import Workspace
 
 
 class Probe(gym.Env):
-    """Observes its step number (divided by 10); subclasses say what a step pays and when the episode ends."""
+    """Observes its step number, divided by 10; subclasses define the rewards and when an episode ends."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -40,7 +40,7 @@ class Probe(gym.Env):
 
 
 class TwoSteps(Probe):
-    """Pays 1 on the second step alone: Q(first) is gamma."""
+    """Pays 1 only at the second step, so Q of the first is gamma."""
 
     num_steps = 2
 
@@ -56,7 +56,7 @@ class ActionMatters(Probe):
 
 
 class Endless(Probe):
-    """Pays 1 for ever and always looks the same; only a time limit ends it."""
+    """Pays 1 at every step and always looks the same; only a time limit ends it."""
 
     num_steps = -1
 
@@ -65,7 +65,7 @@ class Endless(Probe):
 
 
 class Paying(Endless):
-    """Pays what it is told to."""
+    """Pays `pay` at every step."""
 
     def __init__(self, pay: float):
         self.pay = pay
@@ -75,7 +75,7 @@ class Paying(Endless):
 
 
 class Tuples(Probe):
-    """Observations of several kinds at once, and actions in a matrix with bounds of their own."""
+    """Has nested observations of several kinds, and a matrix of actions, each with its own bounds."""
 
     observation_space = gym.spaces.Dict(
         {"b": gym.spaces.Box(-1, 1, (2,), np.float64), "a": gym.spaces.Tuple([gym.spaces.Discrete(3)])}
@@ -93,7 +93,7 @@ class Tuples(Probe):
 
 
 class Numbered(Probe):
-    """Observes the number of its episode and its step; episodes last 3 to 7 steps, drawn from their seed."""
+    """Observes its episode's number and its step; each episode's seed determines its length, 3 to 7 steps."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     episode = 0
@@ -109,7 +109,7 @@ class Numbered(Probe):
 
 
 class Drawn(Probe):
-    """Observes a number drawn from its episode's seed, and its step; episodes last 3 to 7 steps."""
+    """Observes a number and its step; each episode's seed determines the number and the length, 3 to 7 steps."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
@@ -129,7 +129,7 @@ class Drawn(Probe):
 
 
 class Choices(Drawn):
-    """As Drawn, paid by which of -1, 0 and 1 is chosen."""
+    """Like Drawn, with the actions -1, 0 and 1."""
 
     action_space: gym.Space = gym.spaces.Discrete(3, start=-1)
 
@@ -147,7 +147,7 @@ class OneChoice(Choices):
 
 
 class Images(Probe):
-    """Pictures (height, width, channels) of its step and of a number drawn from its episode's seed."""
+    """Observes images (height, width, channels) that show its step and a number drawn from the episode's seed."""
 
     observation_space: gym.Space = gym.spaces.Box(0, 255, (8, 10, 3), np.uint8)
     number = 0
@@ -169,7 +169,7 @@ class Images(Probe):
 
 
 class ImageChoices(Images):
-    """The same, with a choice of -1, 0 and 1."""
+    """Like Images, with the actions -1, 0 and 1."""
 
     action_space = gym.spaces.Discrete(3, start=-1)
 
@@ -179,7 +179,7 @@ class ImageChoices(Images):
 
 
 class Planes(Images):
-    """The same, channels first."""
+    """Like Images, channels first."""
 
     observation_space = gym.spaces.Box(0, 255, (3, 8, 10), np.uint8)
 
@@ -188,7 +188,7 @@ class Planes(Images):
 
 
 class Grey(Images):
-    """One of their channels, without its dimension."""
+    """One channel of Images, without a channel dimension."""
 
     observation_space = gym.spaces.Box(0, 255, (8, 10), np.uint8)
 
@@ -197,7 +197,7 @@ class Grey(Images):
 
 
 class Pairs(Images):
-    """Two frames that are stacked already."""
+    """Observes two stacked frames: an image and its negative."""
 
     observation_space = gym.spaces.Box(0, 255, (2, 8, 10, 3), np.uint8)
 
@@ -206,7 +206,7 @@ class Pairs(Images):
 
 
 class Mixed(Images):
-    """A picture of an odd number of bytes with another beside, and numbers in two places."""
+    """Observes an image with an odd number of bytes, a second image, and numbers in two places."""
 
     observation_space = gym.spaces.Dict(
         {
@@ -227,7 +227,7 @@ class Mixed(Images):
 
 
 class Privileged(Probe):
-    """Pays the goal that it showed before the step, drawn anew in every step, whatever the action."""
+    """Pays the first number of the goal observed before the step, whatever the action; each step draws a new goal."""
 
     observation_space = gym.spaces.Dict({key: gym.spaces.Box(-9, 9, (2,)) for key in ("place", "goal", "touch")})
     num_steps = 5
@@ -254,7 +254,7 @@ class Sequences(Probe):
 
 
 class UnbuildableApart(Endless):
-    """Cannot be built in a process of its own."""
+    """Cannot be built in a child process."""
 
     def __init__(self) -> None:
         if multiprocessing.parent_process() is not None:
@@ -262,7 +262,7 @@ class UnbuildableApart(Endless):
 
 
 class StuckApart(Endless):
-    """Is never built in a process of its own."""
+    """Building it in a child process never ends."""
 
     def __init__(self) -> None:
         if multiprocessing.parent_process() is not None:
@@ -280,7 +280,7 @@ class Unbuildable(Probe):
 
 
 class Faulty(Endless):
-    """Breaks in its 43rd step since it was built: `fault` says how."""
+    """Breaks in its 43rd step since it was built, or in the reset after 40 steps; `fault` says how."""
 
     fault = "step"
     steps_since_built = 0
@@ -324,7 +324,7 @@ gym.register("ProbeSolved-v0", Endless, max_episode_steps=5, reward_threshold=5.
 
 
 class ConstantEvaluator:
-    """An evaluator of a caller's own."""
+    """A user's own evaluator: every return is the step number."""
 
     def __init__(
         self, make_env: Any, video_path: Any, action_repeat: int, num_episodes: PositiveInt, seed: int, sample: bool
@@ -338,7 +338,7 @@ class ConstantEvaluator:
 
 
 class ActsItself(SACAgent):
-    """An agent whose acting is more than its policy's."""
+    """An agent that acts differently from its policy."""
 
     def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
         return -super().act(obs, sample)
@@ -347,7 +347,7 @@ class ActsItself(SACAgent):
 SMALL = (
     *(
         "device=cpu",
-        "execution=eager",  # a recording takes longer than most of these runs
+        "execution=eager",  # recording an update takes longer than most of these runs
         "save_video=false",
         "save_figure=false",
         "log_save_tb=false",
@@ -360,13 +360,13 @@ SMALL = (
 
 
 def workspace(folder: Path, *overrides: str) -> Workspace:
-    """A workspace in `folder`, small unless the overrides say otherwise."""
+    """Makes a workspace in `folder`, small unless the overrides say otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
     return Workspace(composed.settings(*SMALL, *overrides), folder)
 
 
 def train(folder: Path, *overrides: str) -> Workspace:
-    """A workspace that has run to its end."""
+    """Runs such a workspace to its end, and returns it closed."""
     trained = workspace(folder, *overrides)
     trained.run()
     trained.close()

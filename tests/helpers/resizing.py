@@ -1,4 +1,4 @@
-"""Environments whose frames, or images, change their size."""
+"""Environments whose rendered frames or observed images change their size."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class Resizing(Endless):
 
 
 class ResizingImages(Images):
-    """Observes a larger image from the 43rd step on."""
+    """Observes larger images from the 43rd step on."""
 
     observation_space = gym.spaces.Box(0, 255, (64, 64, 3), np.uint8)
     steps_since_built = 0

@@ -1,4 +1,4 @@
-"""Runs that die and go on, the command in a process of its own, and how two runs are compared."""
+"""Runs that die and go on, the command in its own process, and comparisons of two runs."""
 
 import csv
 import os
@@ -18,26 +18,26 @@ from settings import compose
 from train import Workspace
 
 ROOT = Path(__file__).parents[2]
-# For a process: at these sizes a second thread only waits.
+# A child process's environment: with such small networks, a second thread only waits.
 ONE_THREAD = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"} | {"OMP_NUM_THREADS": "1"}
-# A device is no folder, so not even root can write into such a home. The keys name other places for what is kept there.
+# Not even root can write into a home that is a device. HOMES (unset) name other places, or switch off telemetry.
 HOMES = {"MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "ORT_DISABLE_TELEMETRY"}
 HOMELESS = {key: value for key, value in ONE_THREAD.items() if key not in HOMES} | {"HOME": os.devnull}
-SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")  # whose handlers would outlive the test
+SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")  # Hydra's log handlers would outlive the test
 RUN = ("checkpoint_frequency=30", "num_train_steps=160", "num_seed_steps=40", "eval_frequency=70", "num_threads=1")
 
 
 class Killed(BaseException):
-    """Nothing catches it, so nothing is put in order, as by SIGKILL."""
+    """Nothing catches it, so nothing is cleaned up, as after SIGKILL."""
 
 
 def quoted(path: Path) -> str:
-    """A path as the value of a key, whatever letters are in it."""
+    """Returns a path as a key's value, quoted for any characters in it."""
     return compose.quoted(str(path))
 
 
 def run_until(folder: Path, step: int, *overrides: str) -> None:
-    """A run that dies in the middle of a step."""
+    """Makes a run that dies in the middle of a step."""
     dying = probes.workspace(folder, *overrides)
     die_in(dying, step)
 
@@ -57,7 +57,7 @@ def die_in(dying: Workspace, step: int) -> None:
 
 
 def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
-    """Has something happen to a run in front of an environment's step."""
+    """Makes a run call `happens` just before the environments' step at `step`."""
     take = run.envs.step
 
     def taken(actions: np.ndarray) -> Any:
@@ -85,12 +85,12 @@ def assert_same(folder: Path, straight: Path) -> None:
 
 
 def rows(path: Path) -> list[dict[str, str]]:
-    """Of train.csv or eval.csv, by column."""
+    """Returns the rows of train.csv or eval.csv, each by column."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def run_command(folder: Path, *arguments: str, program: str = "train.py") -> subprocess.CompletedProcess[str]:
-    """`python train.py <arguments>` in a folder, without a home folder to write into."""
+    """Runs `python train.py <arguments>`, or another program, in a folder, without a home folder to write into."""
     command = [sys.executable, str(ROOT / program), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=HOMELESS, check=False)

@@ -1,4 +1,4 @@
-"""A stand-in for CUDA graphs that captures on the CPU, and what executions of updates are compared by."""
+"""A stand-in for CUDA graphs on the CPU, and tools to compare ways of executing updates."""
 
 from collections.abc import Callable
 from copy import copy, deepcopy
@@ -27,7 +27,7 @@ FOLLOWERS = (
 )
 RENORM = tuple(f"agent.{part}.network.norm.renorm_after=3" for part in ("actor", "critic"))
 SLOW = tuple(f"agent.{part}_lr=1e-4" for part in ("alpha", "actor", "critic"))  # Adam's first steps magnify rounding
-FLAT = tuple(f"agent.{part}.hidden_depth=1" for part in ("actor", "critic"))  # deeper ones take longer to trace
+FLAT = tuple(f"agent.{part}.hidden_depth=1" for part in ("actor", "critic"))  # deeper networks take longer to trace
 AGENTS = {
     "sac": SMALL,
     "sac_v": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16"),
@@ -46,7 +46,7 @@ AGENTS = {
     "td3 from pixels": ("agent=td3", *SMALL, *FROM_IMAGES),
     "crossq from pixels": ("agent=crossq", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
 }
-# The same parts once more: `make thorough` has them.
+# More combinations of the same parts, for `make thorough`.
 MORE = {
     "flash_sac from pixels": ("agent=flash_sac", *SMALL, *FLAT, *SLOW, *FROM_IMAGES, "agent.augmentation.num_views=1"),
     "sac_v from pixels": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16", *FROM_IMAGES),
@@ -56,7 +56,7 @@ MORE = {
     "redq from pixels": ("agent=redq", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
 }
 
-# Of an agent, one after the other, in the middle of its training.
+# Changes made to an agent one after another, in the middle of its training.
 CHANGES: tuple[dict[str, Any], ...] = (
     *({}, {"training": False}, {"autocast_dtype": torch.bfloat16}),
     *({"batch_size": 8}, {"batch_size": 32}),
@@ -72,15 +72,15 @@ def is_discrete(name: str) -> bool:
 
 
 def delayed(name: str) -> tuple[str, ...]:
-    """Actor and targets every other update, as far as the agent has the keys."""
+    """Returns overrides that update actor and targets every other time, as far as the agent has the keys."""
     agent = name.partition(" ")[0]
     keys = composed.settings(f"agent={agent}" if agent in CHOICES else "agent=sac").agent
     return tuple(text for text in DELAYED if text.partition("=")[0].removeprefix("agent.") in keys)
 
 
 class StandInGraphs:
-    """Captures as CUDA does: a capture changes no tensor and no generator's place in its sequence, and a replay runs
-    the captured work with the numbers and on the memory that it was captured with, and touches no Python variable.
+    """Captures as CUDA does. A capture changes no tensor and advances no generator. A replay repeats the captured work,
+    on the memory and with the numbers of the capture, and changes no Python variable.
     """
 
     def __init__(self, agent: Any):
@@ -107,7 +107,7 @@ class StandInGraphs:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
         for tensor in self._tensors(result):
-            tensor.fill_(torch.nan if tensor.is_floating_point() else 0)  # what a capture returns holds nothing yet
+            tensor.fill_(torch.nan if tensor.is_floating_point() else 0)  # a capture's result holds no values yet
 
         def replay() -> None:
             self.replays += 1
@@ -141,7 +141,7 @@ class StandInGraphs:
             module.training = training
 
     def _memory(self) -> list[int]:
-        """Where the networks and the optimizers keep what they keep."""
+        """Returns the addresses of the networks' and optimizers' tensors."""
         networks = [module.state_dict() for module in self.agent.modules.values()]
         return [t.data_ptr() for t in self._tensors([networks, [vars(o) for o in self.agent.optimizers.values()]])]
 
@@ -166,7 +166,7 @@ def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
 
 
 class Histograms(Silent):
-    """Keeps the last histogram of each key too, and asks for them at every update."""
+    """Also keeps the last histogram of each key, and asks for histograms at every update."""
 
     def log_histogram(self, key: str, values: Any, step: int, log_frequency: int | None = None) -> None:
         self.values[key] = values.detach().clone()
@@ -182,7 +182,7 @@ class Histograms(Silent):
 
 
 def make_buffer(storage: str, device: torch.device = CPU, images: bool = False, discrete: bool = False) -> ReplayBuffer:
-    """A ring of 60 that holds 40."""
+    """Makes a buffer for 60 rows and adds 40; of images, the newest 31 still have all their frames."""
     action_shape = (1 if discrete else ACTION_DIM,)
     if images:
         buffer = frames.STORAGES[storage](IMAGE, action_shape, 60, device, frame_stack=STACK)
@@ -193,14 +193,14 @@ def make_buffer(storage: str, device: torch.device = CPU, images: bool = False, 
 
 
 def buffer_for(agent: Any, storage: str) -> ReplayBuffer:
-    """One that holds what the agent sees."""
+    """Makes a buffer of the observations and actions that the agent has."""
     return make_buffer(storage, agent.device, agent.observations.spec.image is not None, agent.discrete_actions)
 
 
 def train(agent: Any, buffer: ReplayBuffer | str, updates: int) -> list[dict[str, Any]]:
-    """Updates on a buffer, or a fresh one of that storage, with additions between; what was logged at each.
+    """Makes updates on a buffer, or on a new one of that storage, adding rows between; returns each update's log.
 
-    The agent observes other numbers than the buffer gets, so that a scale it follows changes by much.
+    The agent observes other numbers than the buffer gets, so the running scales that it follows change a lot.
     """
     buffer = buffer_for(agent, buffer) if isinstance(buffer, str) else buffer
     logged = []

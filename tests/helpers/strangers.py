@@ -1,4 +1,4 @@
-"""A run's folder as a stranger could hand it over, and whether the commands refuse it."""
+"""A run's folder as a stranger could hand it over, and a check that the commands refuse it."""
 
 import os
 import pickle
@@ -20,15 +20,15 @@ Change = Callable[[Path], None]
 
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of 60 steps with two checkpoints and one evaluation, to be copied."""
+    """The folder of an unfinished run of 60 steps, with two checkpoints and one evaluation, to be copied."""
     folder = tmp_path_factory.mktemp("run") / "run"
     probes.train(folder, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=60", "eval_frequency=60")
-    (folder / "finished.json").unlink()  # there is something left to do
+    (folder / "finished.json").unlink()  # so something is left to do
     return folder
 
 
 class Evil:
-    """What a pickle can do: leaves a mark."""
+    """Unpickling it creates the folder `mark`, as a pickle can run any code."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -39,7 +39,7 @@ class Evil:
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What appears when a module is imported that a stranger may name: evil_module, which is found."""
+    """A folder that importing evil_module would create; this module, which a stranger may name, can be found."""
     mark = tmp_path / "MARK"
     (tmp_path / "evil_module.py").write_text(f"import os\nos.mkdir({str(mark)!r})\nclass Thing: ...\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -48,7 +48,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def copied(small_run: Path, mark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, beside a pickle that would leave a mark, a module that would, and a file to be left alone."""
+    """A copy of the small run, beside a pickle and a module that would create `mark`, and a file to be left alone."""
     (tmp_path / "evil.pkl").write_bytes(pickle.dumps(Evil(mark)))
     (tmp_path / "victim.csv").write_text("precious\n" * 999)
     monkeypatch.chdir(tmp_path)
@@ -56,12 +56,12 @@ def copied(small_run: Path, mark: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def copy_of(path: Path, folder: Path) -> Path:
-    """Of a file and the JSON beside it, for a test to change."""
+    """Copies a file and the JSON beside it, for a test to change; returns the file's copy."""
     return [Path(shutil.copy(path.with_name(name), folder)) for name in (f"{path.name}.json", path.name)][-1]
 
 
 def outside(folder: Path) -> dict[str, Any]:
-    """Everything beside the run's folder."""
+    """Returns everything outside the run's folder."""
     return {
         str(path): path.read_bytes() if path.is_file() else None
         for path in folder.parent.rglob("*")
@@ -70,10 +70,10 @@ def outside(folder: Path) -> dict[str, Any]:
 
 
 def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], plays: bool) -> str:
-    """Both commands are told to work on the folder; returns what the second says in its one line.
+    """Asserts that evaluate.py and train.py refuse the folder; returns train.py's message, one line.
 
     Args:
-        plays: whether evaluating may work, since what is wrong concerns training alone.
+        plays: whether evaluating may work, as the fault concerns only training.
     """
     before = outside(folder)
     said = ""

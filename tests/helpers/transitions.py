@@ -1,4 +1,4 @@
-"""Transitions with known numbers, and a buffer that takes over another's."""
+"""Transitions with known numbers, and how a buffer takes over another one's rows."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def transition(i: int) -> tuple:
 
 
 def take_over(buffer: ReplayBuffer, saved: ReplayBuffer) -> None:
-    """What a checkpoint does: rows in pieces by their number, then the state."""
+    """Copies `saved` as loading a checkpoint does: rows in chunks by their number, then the state."""
     start = saved.num_added - len(saved)
     for rows in saved.chunks(start, saved.num_added):
         buffer.put_chunk(start, rows)

@@ -1,4 +1,4 @@
-"""Choices: by a pattern, and those of a folder of one's own."""
+"""Choices of config files: by a pattern, and from a user's own folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ QUICK = ("env=Pendulum-v1", "save_video=false", "agent.critic.hidden_dim=8", "ag
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A folder with an agent and a preset, whose name Hydra would read as a list."""
+    """A folder with an agent and a preset; Hydra would read the folder's name as a list."""
     folder = tmp_path / "my conf,(1)"
     for group, name, text in (
         ("agent", "mine", "# Mine is faster. And more.\ndefaults: [sac, _self_]\nname: mine\n"),

@@ -33,7 +33,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The folder of an undisturbed run with a seed, made once; `num_threads` is 1 unless it is given."""
+    """Returns a function that gives the folder of an undisturbed run, trained once per seed and `num_threads`."""
     made: dict[tuple[int, int], Path] = {}
 
     def folder(seed: int, num_threads: int = 1) -> Path:
@@ -51,7 +51,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def process_past_a_checkpoint(run: Path, sweep: subprocess.Popen[str]) -> psutil.Process:
-    """The process that works in a folder, as soon as it has written a checkpoint that its start did not."""
+    """Returns the process that works in a run's folder, once it has written a checkpoint after that of its start."""
     while len(checkpoint.newest_first(run)) < 2:
         assert sweep.poll() is None, sweep.communicate()[0]
         assert run_folder.finished(run) is None

@@ -1,4 +1,4 @@
-"""A mistake is one line and exit code 2, and nothing is created; everything else composes."""
+"""The command: a mistake gives one line and exit code 2 and creates nothing; a right line trains or sweeps."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from utils import UserError
 
 
 def assert_refused(message: str, *arguments: str) -> None:
-    """The command ends with a line that has this message, and creates nothing in the empty working folder."""
+    """Asserts that the line is refused in one line with this message, and the empty working folder stays empty."""
     with pytest.raises(UserError) as caught:
         prepared_folder(*arguments)
     assert message in str(caught.value) and "\n" not in str(caught.value)
@@ -117,7 +117,7 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
     ],
 )
 def test_a_wrong_value_is_one_line_that_says_what_would_be_right(argument: str, message: str) -> None:
-    """Of a mistake that is found before anything is built; the command is tried with such in test_wrong_lines.py."""
+    """These mistakes are found before anything is built; test_wrong_lines.py gives the command similar ones."""
     with pytest.raises(UserError) as caught:
         settings(argument)
     assert message in str(caught.value) and "\n" not in str(caught.value)
@@ -148,7 +148,7 @@ def test_a_mistake_in_a_part_is_one_line_too(
     ("sweep", "message"),
     [
         ("-m agent=glob(y*)", r"agent=glob\(y\*\): no value is left"),
-        ("-m seed=interval(1,2)", "INTERVAL_SWEEP"),  # Hydra's own sweeper has a grid
+        ("-m seed=interval(1,2)", "INTERVAL_SWEEP"),  # Hydra's own sweeper takes only a grid
         ("-m env=cheetah_run,nope", "env=nope: no such task"),
         ("seed=1,2 env=cheetah_run,x -m", "env=x: no such task"),
         ("--multirun seed=1,-2", "seed=-2: .*greater than or equal to 0"),
@@ -171,7 +171,7 @@ def test_a_sweeps_folders_are_named_by_what_is_swept(tmp_path: Path, monkeypatch
     assert exclude == f"hydra.job.config.override_dirname.exclude_keys={fixed}"
     (override,) = compose.parse([folder])
     assert override.key_or_group == "hydra.sweep.dir"
-    assert Path(str(override.value())).parents[1] == tmp_path / "exp"  # absolute: a worker may be elsewhere
+    assert Path(str(override.value())).parents[1] == tmp_path / "exp"  # absolute: a worker may start in another folder
 
 
 def test_showing_the_configuration_checks_it_and_creates_nothing(
@@ -288,8 +288,8 @@ def test_ctrl_c_while_modules_are_imported_prints_one_line() -> None:
 
 @pytest.mark.parametrize(("begins", "rows_before"), [("| train", 30), ("| eval", 1)], ids=["importing", "evaluating"])
 def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path, begins: str, rows_before: int) -> None:
-    """As a terminal does, to every process: one evaluates meanwhile, or still imports what it needs for that."""
-    # Episodes have 200 steps, so the first evaluation begins 10 rows before the 30th, and the next one waits for it.
+    """As from a terminal, every process gets the signal; one is evaluating, or still importing its modules."""
+    # An episode has 200 steps: the first evaluation begins at row 20, and the second, at row 40, waits for it.
     lengths = ("num_train_steps=1000000", "num_seed_steps=1000000", "eval_frequency=4000", "eval_in_background=true")
     command = [sys.executable, str(ROOT / "train.py"), *TINY, *lengths]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -299,7 +299,7 @@ def test_ctrl_c_closes_the_logs_and_says_so_in_one_line(tmp_path: Path, begins: 
         rows_before -= process.stdout.readline().startswith(begins)
         assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=60)  # which waits until nobody has its streams
+    _, error = process.communicate(timeout=60)  # returns once no process holds the streams open
     assert process.returncode == 130
     (folder,) = tmp_path.glob("exp/*/*")
     assert error.strip().startswith("interrupted at step ") and str(folder.relative_to(tmp_path)) in error

@@ -1,4 +1,4 @@
-"""preset=dmc_benchmark: the suite's benchmarking tasks times seeds."""
+"""preset=dmc_benchmark: every benchmarking task of the suite with every seed."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from utils import UserError
 
 
 def asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
-    """The runs that are checked before a command begins, and what Hydra is given."""
+    """Returns the settings of the runs that are checked before a command begins, and Hydra's arguments."""
     monkeypatch.chdir(folder)
     checked: list[Settings] = []
     monkeypatch.setattr(preflight, "check_runs", checked.extend)

@@ -1,4 +1,4 @@
-"""The first look at a command line finds unknown keys, choices and tasks without torch and dm_control."""
+"""The first look at a command line finds unknown keys, choices and tasks without importing torch or dm_control."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from runs import ONE_THREAD, ROOT, run_command
 
-# Reads lists of arguments; writes what the first look says of each, and what it has imported by then.
+# Reads lists of arguments; writes what the first look prints for each, and which slow modules are imported by then.
 LOOK = """
 import contextlib, io, json, sys
 from launch import first_check
@@ -31,12 +31,12 @@ WRONG = {
     "env=Pendulum-v7": "did you mean Pendulum-v1",
     "resume=": "a run's folder goes here",
 }
-NOT_KNOWN_YET = [  # whether they are right
+NOT_KNOWN_YET = [  # the first look cannot tell whether these are right
     "agent.batch_size=-1",
     "+agent.critic.hiden_dim=8",
     "env=my_package:Mine-v0",
     "env=phys2d/Pendulum-v0",
-    "env=Pendulum",  # its newest version
+    "env=Pendulum",  # means its newest version
     "~env",
     "agent._target_=my_package.Mine",
     "replay_buffer={_target_: my_package.Mine, _partial_: true, anything: 3}",

@@ -1,4 +1,4 @@
-"""Folders and values with characters that Hydra or a shell reads as something else: they are names like any other."""
+"""Folders and values whose characters mean something to Hydra or a shell work like any other names."""
 
 import shlex
 import sys
@@ -27,8 +27,8 @@ BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
             for name in ("exp/a b,c=(1)", "a,b", "x[1]", "{a}", "a(1)", "str(1)", "12", "1e3", "true", "it's")
         ),
         *((name, name) for name in ('q"x', "チ", "a\\", "a\\b", "#a!b&", "a: b", "plain", "exp/${env}", "a, ${env}")),
-        *(("'a,b'", "a,b"), ('"a,b"', "a,b"), ("a\\,b", "a,b"), ("a\\(1\\)", "a(1)")),  # as Hydra has them written
-        *(("", ""), ("null", None)),  # no names, as before
+        *(("'a,b'", "a,b"), ('"a,b"', "a,b"), ("a\\,b", "a,b"), ("a\\(1\\)", "a(1)")),  # quoted or escaped for Hydra
+        *(("", ""), ("null", None)),  # no names: Hydra reads them unchanged
     ],
 )
 def test_a_folder_is_named_as_in_the_shell(name: str, read: str | None) -> None:
@@ -99,7 +99,7 @@ def test_the_traceback_of_a_sweeps_environment_is_printed_where_it_breaks(
 def test_a_pools_child_is_told_the_folder_and_the_values_that_its_run_has(
     tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The child's command is read here as the child would read it."""
+    """`read` stands for the child and reads its command as the child would."""
     told = []
 
     def read(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Sweeps: what fails is reported at the end and stops no other run; a repeated command runs what is missing."""
+"""Sweeps: a failed run is reported at the end and stops no other; a repeated command runs what is missing."""
 
 import math
 import os
@@ -32,7 +32,7 @@ SWEEP = ("-m", "env=Pendulum-v1", *probes.SMALL, "checkpoint_frequency=40", "num
 def test_a_failed_run_stops_no_other_and_is_reported_at_the_end(
     tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    batches = "hydra.sweeper.max_batch_size=1"  # after each of which the sweeper looks at what came back
+    batches = "hydra.sweeper.max_batch_size=1"  # after each batch the sweeper looks at the results
     arguments = (*SWEEP, "hydra.sweep.dir=sw", "agent.critic_lr=1e30,1e-3", "seed=1,2", batches)
     assert command(*arguments) == 3
     first, one, two, again = capsys.readouterr().err.splitlines()
@@ -56,7 +56,7 @@ def test_a_failure_is_noted_and_what_begins_again_takes_the_note_away(tmp_path: 
         raise ZeroDivisionError("division\nby zero")
 
     assert math.isnan(sweep.guarded(crash, tmp_path, ["seed=1"]))
-    assert "Traceback" in capsys.readouterr().err  # no error of the user's: somebody has to find it
+    assert "Traceback" in capsys.readouterr().err  # not the user's mistake: its cause has to be found
     before = run_folder.failures(tmp_path.parent)
     assert run_folder.new_failures(tmp_path, {}) == ["seed=1: ZeroDivisionError: division by zero"]
     assert run_folder.new_failures(tmp_path, before) == []
@@ -110,7 +110,7 @@ def test_a_launchers_missing_package_is_one_line(
     launcher: str, needs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Plugins.instance()  # which registers the ones that are installed
+    Plugins.instance()  # registers the installed launchers
     found = ConfigStore.instance().repo["hydra"]["launcher"]
     for name in ("joblib.yaml", "submitit_slurm.yaml", "submitit_local.yaml", "ray.yaml"):
         monkeypatch.delitem(found, name, raising=False)
@@ -172,11 +172,11 @@ def test_a_run_in_its_own_process_says_how_it_ended(tmp_path: Path, monkeypatch:
 
 
 def test_a_run_ends_with_the_worker_that_wanted_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker starts a run and is killed: the kernel tells the run, which here answers through a pipe."""
+    """A worker starts a run and is killed. The kernel then signals the run, which here answers through a pipe."""
     run = (
         "import os, signal; from launch import own_process; own_process.end_with_parent();"
         "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'told\\n'), os._exit(0)));"
-        "os.write(1, b'begun\\n'); signal.alarm(60); signal.pause()"  # which ends it if nobody tells it
+        "os.write(1, b'begun\\n'); signal.alarm(60); signal.pause()"  # the alarm ends it if no signal comes
     )
     start = f"subprocess.Popen([sys.executable, '-c', {run!r}], env=environment).wait()"
     environment = "environment = os.environ | {own_process.PARENT: str(os.getpid())}"
@@ -187,7 +187,7 @@ def test_a_run_ends_with_the_worker_that_wanted_it(monkeypatch: pytest.MonkeyPat
     process.send_signal(signal.SIGKILL)
     assert process.stdout.readline() == "told\n"
     process.wait()
-    monkeypatch.setenv(own_process.PARENT, str(os.getpid()))  # which is nobody's parent here
+    monkeypatch.setenv(own_process.PARENT, str(os.getpid()))  # this process is not its own parent
     with pytest.raises(SystemExit, match="has ended"):
         own_process.end_with_parent()
 

@@ -1,4 +1,4 @@
-"""What a sweep says while it runs, from the folders of its runs."""
+"""The reports that a sweep prints while it runs, made from the folders of its runs."""
 
 import shlex
 import threading
@@ -20,15 +20,15 @@ HEADER = "episode,step,episode_reward\n"
 
 
 def begin(run: Path) -> None:
-    """What Hydra writes when a job begins."""
+    """Writes what Hydra writes when a job begins."""
     (run / ".hydra").mkdir(exist_ok=True)
     (run / ".hydra/overrides.yaml").write_text("[]")
 
 
 def made(folder: Path, step: int, *returns: tuple[int, float]) -> Path:
-    """A run of 1000 steps that has come so far."""
+    """Makes a run of 1000 steps that has reached `step`."""
     make_run(folder, returns, length=1000)
-    (folder / "train.csv").write_text(f"{HEADER}1,{step},-1.0\n2,{step + 7},")  # a row that is being written
+    (folder / "train.csv").write_text(f"{HEADER}1,{step},-1.0\n2,{step + 7},")  # the last row is half written
     return folder
 
 
@@ -39,7 +39,7 @@ def test_a_report_counts_runs_and_estimates_the_time_left(tmp_path: Path) -> Non
     for run in (done, half):
         begin(run)
     run_folder.mark_finished(done, 1000, 7.5)
-    # One and a half runs took 30 minutes, two and a half are left.
+    # One and a half runs took 30 minutes; two and a half are left.
     assert text(report, report.runs(), report.runs()).splitlines()[1:] == [
         "  a: finished, return 7.5",
         "  b: step 500 of 1000, return 5.2",
@@ -59,9 +59,9 @@ def test_runs_of_an_earlier_sweep_count_when_their_jobs_begin_again(
     run_folder.mark_finished(tmp_path / "old", 1000, 7.5)
     report = SweepReport(tmp_path, 2)
     assert report.runs() == []
-    report._before[tmp_path / "mine/.hydra/overrides.yaml"] = 0  # which another time of writing tells from now
+    report._before[tmp_path / "mine/.hydra/overrides.yaml"] = 0  # as if the job had been restarted: the time differs
     assert [run.name for run in report.runs()] == ["mine"]
-    assert report.head(report.runs(), 60.0) == "0 of 2 done, 1 running"  # nothing was made since
+    assert report.head(report.runs(), 60.0) == "0 of 2 done, 1 running"  # no step since then, so no estimate
     (tmp_path / "mine/train.csv").write_text(f"{HEADER}1,900,-1.0\n")
     assert report.head(report.runs(), 60.0) == "0 of 2 done, 1 running, about 11 minutes left"
 
@@ -91,7 +91,7 @@ def test_the_reports_end_with_the_sweep_and_say_nothing_of_ctrl_c(
     for error in (RunError, KeyboardInterrupt):
         with pytest.raises(error), reported(tmp_path, 3):
             raise error
-    assert capsys.readouterr().out == "Sweep: 0 of 3 done\n"  # of the first
+    assert capsys.readouterr().out == "Sweep: 0 of 3 done\n"  # printed for RunError alone
     with reported(tmp_path, 3):
         assert threading.active_count() > before
     *_, folder, compare = capsys.readouterr().out.splitlines()

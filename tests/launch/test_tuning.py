@@ -1,4 +1,4 @@
-"""preset=tune: what is searched, trials that fail or are pruned, a study that was killed, and what may not go on."""
+"""preset=tune: the search space, failed and pruned trials, killed studies, and studies that may not be continued."""
 
 import json
 import math
@@ -33,24 +33,23 @@ from settings import compose
 from settings.schema import Settings
 from utils import RunError, UserError
 
-# Trials of half a second. An episode's return is five times its pay. So fast a learning rate as 1e30 ends in actions
-# that are not numbers.
+# A trial takes half a second. An episode's return is five times its pay. A learning rate of 1e30 leads to NaN actions.
 TINY = (
     *("preset=tune", "env=probes:ProbePaying-v0", "env_kwargs.pay=interval(0,1)", "num_eval_episodes=1"),
     *("num_train_steps=130", "num_seed_steps=100", "eval_frequency=110", "checkpoint_frequency=50", "num_threads=1"),
     *("save_video=false", "save_figure=false", "log_save_tb=false", "agent.batch_size=8", "agent.critic.hidden_dim=8"),
     *("agent.critic_lr=1e-3,1e30", "agent.critic_tau=0.01", "reward_scale=1", "updates_per_step=1"),
-    "execution=eager",  # a recording takes longer than these runs
-    # With this seed the second and the fourth trial are worse than those before, and the last two diverge.
+    "execution=eager",  # recording the update takes longer than these runs
+    # With this seed the second and the fourth trial are worse than the earlier ones, and the last two diverge.
     *("hydra.sweeper.n_trials=6", "hydra.sweeper.sampler.n_startup_trials=1", "hydra.sweeper.sampler.seed=55"),
 )
 WITH_PROBES = ONE_THREAD | {"PYTHONPATH": str(Path(probes.__file__).parent)}
 MEDIAN = ("hydra/sweeper/pruner=median", "hydra.sweeper.pruner.n_startup_trials=1")
-FEW = ("preset=tune", "updates_per_step=1", "agent.critic.hidden_dim=8", "agent.critic_lr=1e-3")  # of what is searched
+FEW = ("preset=tune", "updates_per_step=1", "agent.critic.hidden_dim=8", "agent.critic_lr=1e-3")  # keys left to search
 
 
 def trials(folder: Path) -> list[tuple[Any, ...]]:
-    """Number, state, value, parameters and evaluations of each trial, in order."""
+    """Returns the number, state, value, parameters and evaluations of each trial, in order."""
     database = sqlite3.connect(f"{(folder / 'study.db').as_uri()}?mode=ro", uri=True)
     params = (
         "select group_concat(param_name || '=' || param_value, ' ') from (select * from trial_params order by 1, 3)"
@@ -69,8 +68,8 @@ def trials(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def command(folder: Path, arguments: tuple[str, ...], log: Path, die: bool) -> None:
-    """The command, in a fork of this process, which has imported everything; it may `die` in its second trial, after a
-    checkpoint."""
+    """Runs the command in a fork of this process, which has imported everything; with `die` it is killed in its second
+    trial, after a checkpoint."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT)
     os.dup2(descriptor, 1), os.dup2(descriptor, 2)
     sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1)
@@ -89,7 +88,7 @@ def command(folder: Path, arguments: tuple[str, ...], log: Path, die: bool) -> N
 
 
 def forked(folder: Path, *arguments: str, die: bool = False) -> tuple[int | None, str]:
-    """How the command ended, and what it said."""
+    """Returns the command's exit code and its output."""
     log = folder / f"log_{die}"
     process = multiprocessing.get_context("fork").Process(target=command, args=(folder, arguments, log, die))
     process.start()
@@ -209,7 +208,7 @@ def test_a_pruned_run_whose_study_was_killed_before_it_noted_that_is_not_run_aga
 
 
 def preflight(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
-    """The runs that are checked, and what Hydra is given."""
+    """Returns the settings of the runs that are checked, and Hydra's arguments."""
     monkeypatch.chdir(folder)
     checked: list[Settings] = []
     monkeypatch.setattr(before, "check_runs", checked.extend)
@@ -272,7 +271,7 @@ def test_lunar_landers_own_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ((*FEW, "agent.critic_tau=interval(0.5,2)"), r"agent.critic_tau=2.0: .*less than or equal to 1"),
         ((*FEW, "agent.batch_size=interval(8,15)"), r"agent.batch_size=10.8: .*valid integer"),
         ((*FEW, "resume=auto"), r"name the folder to look into, such as hydra.sweep.dir"),
-        (("-m", "seed=interval(1,2)"), r"INTERVAL_SWEEP"),  # Hydra's own sweeper has a grid
+        (("-m", "seed=interval(1,2)"), r"INTERVAL_SWEEP"),  # Hydra's own sweeper takes only a grid
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_created(
@@ -351,11 +350,11 @@ def test_one_process_a_study(tmp_path: Path) -> None:
 
 
 class Pool:
-    """A launcher whose runs are over at once.
+    """A launcher whose runs end at once.
 
     Args:
-        folder: the sweep's.
-        returns: evaluations of the run with a value of `x`: one at each step; nan is a run that failed at it.
+        folder: the sweep's folder.
+        returns: maps a run's `x` to its evaluations in order; a final nan means that the run failed there.
     """
 
     def __init__(self, folder: Path, returns: Callable[[float], list[float]] = lambda x: [x, 2 * x]):
@@ -380,7 +379,7 @@ class Pool:
 
 
 def write_evaluations(run: Path, returns: list[float]) -> None:
-    """eval.csv with one evaluation every 10 steps, made a step late."""
+    """Writes an eval.csv whose evaluations are due every 10 steps and made one step late."""
     rows = "".join(f"{10 * due + 1},{value!r}\n" for due, value in enumerate(returns, 1))
     (run / "eval.csv").write_text(f"step,episode_reward\n{rows}")
 
@@ -394,7 +393,7 @@ def sweep(pool: Pool, *arguments: str, n_trials: int = 5, n_jobs: int = 1, prune
 
 
 def dies_after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that ends the process, which here is an exception, when it is called once too often."""
+    """Returns `function` limited to so many calls: the next one raises Killed, which stands for the process's end."""
     left = iter(range(calls))
 
     def dying(*args: Any, **kwargs: Any) -> Any:
@@ -409,9 +408,9 @@ def dies_after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
     ("n_jobs", "method", "calls"),
     [
         (1, "set_trial_param", 3),  # a trial has one of its two values
-        (2, "set_trial_param", 6),  # of a batch there is one trial
-        (2, "set_trial_intermediate_value", 5),  # a trial is finished, and one of its evaluations written down
-        (2, "set_trial_state_values", 3),  # of a batch one trial is finished
+        (2, "set_trial_param", 6),  # one trial of a batch has both its values
+        (2, "set_trial_intermediate_value", 5),  # a run has ended, and one of its two evaluations is recorded
+        (2, "set_trial_state_values", 3),  # one trial of a batch is finished
     ],
 )
 def test_wherever_a_study_is_killed_it_ends_as_one_that_was_not(
@@ -518,7 +517,7 @@ def test_where_every_trial_failed_it_says_so(
     ],
 )
 def test_a_run_knows_whether_it_is_worse_than_the_trials_before_it(pruner: dict[str, Any], tmp_path: Path) -> None:
-    """A pruner that keeps notes in its study, too, and whoever asks leaves the study as it is."""
+    """This also holds for a pruner that keeps notes in the study, and asking does not change the study."""
     sweep(Pool(tmp_path, lambda x: [x, 10 * x]), n_trials=4, pruner=pruner)
     database = (tmp_path / "study.db").read_bytes()
     xs = [
@@ -575,4 +574,4 @@ def test_values_do_not_depend_on_when_the_process_began(multivariate: bool) -> N
     assert values(2, stops=100)[0] != straight[0]
     assert len({params["x"] for params in straight} | {params["y"] for params in straight}) == 32
     late = [params["y"] for params in straight[8:]]
-    assert sum(late) / len(late) < 0.4  # it learns: at random, 0.5
+    assert sum(late) / len(late) < 0.4  # it learns; random values would give 0.5

@@ -1,4 +1,4 @@
-"""YAML files of the user's that cannot be read, and mistakes in the options of the other commands."""
+"""A user's YAML files that cannot be read, and mistakes in the options of the commands other than train.py."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Wrong command lines by the dozen: each is one line on standard error and exit code 2, and nothing is created."""
+"""Dozens of wrong command lines: each gives one line on standard error and exit code 2, and creates nothing."""
 
 import shlex
 import signal
@@ -16,7 +16,7 @@ from utils import UserError
 P = "env=Pendulum-v1 save_video=false"  # quick to build
 LINEAR = "{_target_: agent.schedule.Linear, start: 1, final: 2, steps: 3}"
 
-NODES = [  # a node where a plain value goes
+NODES = [  # a node where a plain value belongs
     (f"{P} 'agent.batch_size={LINEAR}'", "agent.batch_size={'_target_'"),
     (f"{P} 'agent.actor_update_frequency={LINEAR}'", "agent.actor_update_frequency={'_target_'"),
     (f"{P} 'agent.critic_target_update_frequency={LINEAR}'", "a plain value goes here"),
@@ -38,7 +38,7 @@ NODES = [  # a node where a plain value goes
     (f"{P} 'agent.batch_size=[{LINEAR}]'", "agent.batch_size"),
     (f"{P} 'agent.critic_betas=[0.9,{LINEAR}]'", "agent.critic_betas"),
     (f"{P} 'agent.batch_size={{a: 1}}'", "agent.batch_size"),
-    (f"{P} 'agent.critic_tau={LINEAR}'", "less than or equal to 1"),  # what it makes, at the step 3
+    (f"{P} 'agent.critic_tau={LINEAR}'", "less than or equal to 1"),  # the schedule gives 2 at step 3
     (f"{P} 'agent.discount={{_target_: agent.schedule.Exponential, start: 0.9, final: 3, decay: 9}}'", "equal to 1"),
     (f"{P} 'agent.critic_lr={{_target_: agent.schedule.Piecewise, points: [[0, 1], [5, -1], [9, 1]]}}'", "equal to 0"),
     (f"{P} 'reward_scale={{_target_: agent.critic.ValueNetwork}}'", "reward_scale"),
@@ -56,7 +56,7 @@ N = "agent.networks"
 LINEAR_PART = part("agent.schedule.Linear", start=1, final=2, steps=3)
 ACTOR = part("agent.actor.DiagGaussianActor", hidden_dim=8, hidden_depth=2, log_std_bounds="[-5,2]")
 VALUE = part("agent.critic.ValueNetwork", hidden_dim=8, hidden_depth=2)
-PARTS = [  # classes that there are, where another kind of class goes
+PARTS = [  # existing classes where another kind of class belongs
     (f"{P} '{key}={node}'", f"{key}{named}: {said}" if said else key)
     for key, node, named, said in (
         ("agent.critic.network", part(f"{N}.BatchNorm"), f"._target_={N}.BatchNorm", "a network goes here, and this"),
@@ -110,7 +110,7 @@ PARTS += [
     (f"{P} agent=sac_v 'agent.value={ACTOR}'", "a value network goes here, and this needs action_dim"),
 ]
 
-MISSING = [  # what every run needs
+MISSING = [  # keys that every run needs
     ("'~env'", "env is missing; it has no default"),
     (f"{P} '~agent'", "agent is missing; it has no default"),
     (f"{P} '~device'", "device is missing; it has no default"),
@@ -125,7 +125,7 @@ MISSING = [  # what every run needs
     (f"{P} hydra.run=???", "hydra.run=???: a value goes here"),
 ]
 
-BUILT = [  # found when the parts are built
+BUILT = [  # mistakes found when the parts are built
     (f"{P} '{key}={node}'", f"{key}{named}: {said}")
     for key, node, named, said in (
         ("agent.actor.network", part(f"{N}.PreNormBlock", norm=part(f"{N}.RMSNorm")), "=PreNormBlock", "a network"),
@@ -140,7 +140,7 @@ BUILT += [
     (f"{P} device=meta", "device"),
 ]
 
-SHAPES = [  # what no machine has the memory, or the time, for
+SHAPES = [  # mostly sizes for which no machine has the memory or the time
     (f"{P} agent.critic.hidden_dim=10000000", "bytes"),
     (f"{P} agent.actor.hidden_dim=10000000", "bytes"),
     (f"{P} agent.critic.hidden_depth=100000", "agent.critic.hidden_depth=100000"),
@@ -168,7 +168,7 @@ SHAPES = [  # what no machine has the memory, or the time, for
     (f"{P} num_eval_episodes=1000000000", "num_eval_episodes"),
 ]
 
-PRESETS = [  # that do not fit the agent: who set the key?
+PRESETS = [  # presets that do not fit the agent; the message says who set the key
     (f"{P} preset=cpu agent=td3", "preset=cpu: it sets agent.alpha_lr, which agent=td3 does not have"),
     (f"{P} preset=fast agent=td3", "preset=fast: it sets agent.target_entropy_per_dim, which agent=td3"),
     (
@@ -181,7 +181,7 @@ PRESETS = [  # that do not fit the agent: who set the key?
     (f"-m {P} preset=cpu agent=sac,td3", "preset=cpu: it sets agent.alpha_lr, which agent=td3 does not have"),
 ]
 
-ENVIRONMENTS = [  # of one's own, which cannot be built (tests/helpers/probes.py)
+ENVIRONMENTS = [  # those that cannot be built, and keys that do not fit them; Probe…: tests/helpers/probes.py
     ("env=ProbeNeedsSize-v0", "missing 1 required positional argument: 'size'"),
     ("env=ProbeNeedsSize-v0", "gives arguments"),
     ("env=ProbeUnbuildable-v0", "it cannot be built (ZeroDivisionError in "),
@@ -210,7 +210,7 @@ ENVIRONMENTS = [  # of one's own, which cannot be built (tests/helpers/probes.py
     ("env=no_such_package:Env-v0", "PYTHONPATH=/path/to/folder"),
 ]
 
-OVERRIDES = [  # what Hydra reads, or does not
+OVERRIDES = [  # wrong overrides and options, whether or not Hydra can read them
     ("=3", "=3: an override reads key=value"),
     ("= 3", "reads key=value"),
     ("seed", "reads key=value"),
@@ -321,12 +321,12 @@ TYPES = [
 
 VALUES = NODES + PARTS + TYPES
 ALL = VALUES + MISSING + BUILT + SHAPES + PRESETS + ENVIRONMENTS + OVERRIDES + FOLDERS + SWEEPS
-# A third of a second each: here are some of every kind, and `make thorough` has the rest.
+# Each takes a third of a second: some of every kind run here, and `make thorough` runs the rest.
 LINES = [
     pytest.param(*case, marks=() if index % (9 if case in VALUES else 3) == 0 else pytest.mark.thorough)
     for index, case in enumerate(ALL)
 ]
-LIMIT_S = 120  # for what would take for ever; any of them takes under a second
+LIMIT_S = 120  # ends a line that would run for ever; each takes under a second
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def worlds(request: pytest.FixtureRequest) -> Iterator[Worlds]:
 
 
 def differences(worlds: Worlds, env: gym.Env, num_steps: int) -> set[str]:
-    """What differs between worlds and an environment of each one's own over two episodes, the first one cut short."""
+    """Returns what differs between the worlds and `env`, which repeats two episodes of each; the first is cut short."""
     found, random = set(), np.random.default_rng(0)
     for length in (3, num_steps):
         seeds = random.integers(1000, size=COUNT).tolist()
@@ -44,7 +44,7 @@ def differences(worlds: Worlds, env: gym.Env, num_steps: int) -> set[str]:
         taken: list[tuple[np.ndarray, Steps, list[np.ndarray]]] = []
         while len(taken) < length and not (taken and taken[-1][1].truncated.all()):
             actions = random.uniform(-1, 1, (COUNT, *worlds.spaces[1].shape)).astype(np.float32)
-            if len(taken) // 100 % 2:  # those of agents are often at the bounds
+            if len(taken) // 100 % 2:  # an agent's actions are often at the bounds
                 actions = np.sign(actions)
             taken.append((actions, worlds.step(actions), [worlds.physics_state(index) for index in range(COUNT)]))
         for index, seed in enumerate(seeds):
@@ -95,7 +95,7 @@ def test_an_arm_may_not_see_what_it_moves(name: str) -> None:
 
 
 class OfTorch:
-    """The state of worlds in tensors."""
+    """The state of the worlds as tensors."""
 
     def __init__(self, state: State, device: torch.device | None = None):
         self._state, self._device = state, device
@@ -106,26 +106,26 @@ class OfTorch:
 
 
 def test_observations_and_rewards_of_any_state_are_those_of_dm_control(worlds: Worlds) -> None:
-    """Near the pose of the model's file, where rewards are high, and further and further away from it; at last, ever
-    closer to where the reward changes.
+    """States spread ever further around the pose in the model's file, where rewards are high; then a bisection between
+    two states approaches the point where the reward changes.
 
-    Where rewards are few, until one world has had two of them: otherwise the states would show nothing.
+    Episodes are tried until a world has had two different rewards: with a single one, the states would show nothing.
     """
     host: Any = worlds.unwrapped._env  # type: ignore[attr-defined]
     physics, task, random = host.physics, worlds._task, np.random.default_rng(0)
     nq, nv, nu = physics.model.nq, physics.model.nv, physics.model.nu
 
     def check(states: dict[int, np.ndarray]) -> list[float]:
-        """Puts worlds into states, and compares; returns dm_control's rewards."""
+        """Puts worlds into states and compares them with dm_control; returns its rewards."""
         expected = []
         for index, state in states.items():
             worlds._give(index)
             *parts, nearness = np.split(state, np.cumsum([nq, nv, nu]))
             physics.data.qpos[:], physics.data.qvel[:], physics.data.ctrl[:] = parts
-            with suppress(PhysicsError):  # of too many contacts
+            with suppress(PhysicsError):  # raised if there are too many contacts
                 physics.forward()
             for positions in (physics.data.xpos, physics.data.geom_xpos, physics.data.site_xpos):
-                positions *= nearness  # of everything to the origin: hands to targets
+                positions *= nearness  # draws everything to the origin, and so hands to targets
             obs = np.concatenate([np.ravel(part) for part in host.task.get_observation(physics).values()])
             expected.append((obs, host.task.get_reward(physics)))
             worlds._take(index)
@@ -138,7 +138,7 @@ def test_observations_and_rewards_of_any_state_are_those_of_dm_control(worlds: W
         return rewards
 
     for episode in range(1000):
-        seen: list[dict[float, np.ndarray]] = [{} for _ in range(COUNT)]  # a state for each reward, by world
+        seen: list[dict[float, np.ndarray]] = [{} for _ in range(COUNT)]  # for each world, one state per reward
         for index in range(COUNT):
             worlds.reset(index, episode + 1000 * index)
         for spread in np.geomspace(0.001, 3, 20):
@@ -168,7 +168,7 @@ def test_observations_and_rewards_of_any_state_are_those_of_dm_control(worlds: W
 def test_on_a_gpu_nothing_is_waited_for(worlds: Worlds) -> None:
     tensors, indices = OfTorch(worlds._state, META), Indices(META)
     task: Any = worlds._task
-    with indices:  # which are sent
+    with indices:  # sends the indices to the device
         expected = [part.shape for part in (*task.observation(tensors), task.reward(tensors))]
     with on_device(), indices:
         parts = *task.observation(tensors), task.reward(tensors)
@@ -180,7 +180,7 @@ def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("physics.worlds.CHEAP_S", 0.0)
     monkeypatch.setattr("physics.worlds.WORTH_S", 1e-9)
     monkeypatch.setattr("physics.worlds.MEASURED", 1)
-    name = "point_mass_hard"  # each start writes into the model how motors drive joints
+    name = "point_mass_hard"  # each reset changes how the model's motors drive its joints
     together, apart = worlds_of(name, 3), worlds_of(name, 3)
     threaded = Worlds(make_env(name, 1), type(together._task), name, 3, threads=2)
     actions = np.random.default_rng(0).uniform(-1, 1, (5, 3, *together.spaces[1].shape))
@@ -199,7 +199,7 @@ def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -
         worlds.close()
 
 
-@pytest.mark.parametrize("name", ["swimmer_swimmer6", "walker_stand"])  # starts move its target; rewards colour it
+@pytest.mark.parametrize("name", ["swimmer_swimmer6", "walker_stand"])  # resets move the target; rewards colour it
 def test_frames_are_those_of_dm_control(opengl: None, name: str) -> None:
     env, worlds = make_env(name, 1, render=True), worlds_of(name, 2, render=True)
     for episode in range(2):

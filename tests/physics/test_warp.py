@@ -1,6 +1,6 @@
-"""`physics=warp`: its worlds against those of `batched`, a run in them, and where they cannot serve.
+"""`physics=warp`: its worlds compared with those of `batched`, runs in them, and where they cannot serve.
 
-On a CPU mujoco-warp compiles for a minute or two a task. Its kernels are kept (~/.cache/warp).
+On a CPU, mujoco-warp compiles each task for a minute or two and keeps the kernels in ~/.cache/warp.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def envs_of(*overrides: str) -> Any:
 
 
 class Pair:
-    """The same worlds by both engines, with random actions."""
+    """The same worlds in both engines, stepped with the same random actions."""
 
     def __init__(self, device: str, *overrides: str):
         self.batched = envs_of(*overrides, "physics=batched")
@@ -41,7 +41,7 @@ class Pair:
         return distance(*starts).max(1)
 
     def step(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """How far observations and rewards of each world are apart, and whose episodes ended."""
+        """Returns how far apart each world's obs and rewards are in the two engines, and whose episodes ended."""
         actions = self.random.uniform(-1, 1, (COUNT, *self.warp.single_action_space.shape)).astype(np.float32)
         (obs, rewards, _, ended, _), (warp_obs, warp_rewards, terminated, truncated, _) = (
             envs.step(actions) for envs in (self.batched, self.warp)
@@ -51,7 +51,7 @@ class Pair:
         return distance(obs, warp_obs).max(1), abs(rewards - warp_rewards), ended
 
     def give(self) -> None:
-        """Sets the worlds of mujoco-warp to the state of the others."""
+        """Sets the worlds of mujoco-warp to the state of the batched ones."""
         state, data = self.warp.env.state_dict(), self.batched._worlds._worlds
         for name, rows in state["rows"].items():
             rows.copy_(torch.tensor(np.stack([getattr(each, name) for each in data])))
@@ -79,7 +79,7 @@ def make_pair() -> Iterator[Any]:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("task", ["cartpole_swingup", "cheetah_run", "reacher_easy"])
 def test_its_worlds_follow_those_of_batched(make_pair: Any, task: str, device: str) -> None:
-    """Into the second episodes, of which one begins early. Each reacher's target has a place of its own."""
+    """The comparison reaches the second episodes, one of which begins early. Reacher targets differ between worlds."""
     seconds = 1.4 if task == "reacher_easy" else 0.7
     pair = make_pair(device, f"env={task}", f"env_kwargs.time_limit={seconds}", f"num_envs={COUNT}")
     assert pair.reset(EVERYONE).max() == 0
@@ -96,10 +96,10 @@ def test_its_worlds_follow_those_of_batched(make_pair: Any, task: str, device: s
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("task", ["humanoid_walk", "hopper_stand"])
 def test_each_step_from_the_same_state_is_that_of_batched(make_pair: Any, task: str, device: str) -> None:
-    """Contacts amplify what was rounded, so each step begins at the same state.
+    """Contacts amplify rounding errors, so each step begins from the same state.
 
-    Where a capsule stands steeply on the floor, mujoco-warp chooses other directions for the pyramid of friction. The
-    hopper feels the floor by sensors of the step before, which mujoco_warp.step1 would set to 0.
+    Where a capsule stands steeply on the floor, mujoco-warp chooses other directions for the friction pyramid, so some
+    obs may differ. The hopper feels the floor by the sensors of the previous step, which mujoco_warp.step1 would zero.
     """
     pair = make_pair(device, f"env={task}", f"num_envs={COUNT}")
     assert pair.reset(EVERYONE).max() == 0
@@ -119,7 +119,7 @@ def test_each_step_from_the_same_state_is_that_of_batched(make_pair: Any, task: 
 def test_a_run_stores_on_the_device_what_batched_gives_for_its_actions(tmp_path: Path, device: str) -> None:
     more = "num_train_steps=400", "physics=warp", f"device={device}", "replay_storage=device"
     run = probes.train(tmp_path, *RUN, *CARTPOLE, *more)
-    assert not run.replay_buffer.rows.any()  # its rows were never on the host
+    assert not run.replay_buffer.rows.any()  # the rows were never on the host
     assert run.agent.num_updates > 10
     batch, envs = run.replay_buffer.stored(0, 400), envs_of(*CARTPOLE)
     columns = [values.cpu().numpy() for values in (batch.obs, batch.action, batch.reward[:, 0], batch.next_obs)]

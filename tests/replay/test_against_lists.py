@@ -1,4 +1,4 @@
-"""Replay buffers, n-step rows and their files against plain lists, whatever is added, saved, killed and restored."""
+"""Replay buffers, n-step rows and their files compared with plain lists, over random adds, saves and kills."""
 
 import copy
 import shutil
@@ -27,20 +27,20 @@ from run.saving.checkpoint_writer import CheckpointWriter
 from utils import UserError
 
 CPU = torch.device("cpu")
-MOST_OPERATIONS = 25  # on the disk, of one checkpoint
+MOST_OPERATIONS = 25  # on the disk, before a kill while a checkpoint is saved
 OUTCOME = st.sampled_from([*[GOES_ON] * 5, STANDS_STILL, TERMINATED, TRUNCATED, STARTS_OVER])
 OUTCOMES = st.sampled_from([1, 3, 6, 12]).flatmap(lambda size: st.lists(OUTCOME, min_size=size, max_size=size))
 STORAGES = st.sampled_from(list(device.STORAGES))
 
 
 class Runs(RuleBasedStateMachine):
-    """Processes of one run: each begins where a checkpoint ends, adds and draws, and is killed."""
+    """The processes of one run: each continues from a checkpoint, adds and draws rows, and is killed."""
 
     def __init__(self, has_images: bool) -> None:
         super().__init__()
         self.has_images = has_images
         self.folder = Path(tempfile.mkdtemp())
-        self.lists_at: dict[int, ListReplay] = {}  # by the step of a checkpoint
+        self.lists_at: dict[int, ListReplay] = {}  # by a checkpoint's step
         self.damaged: set[Path] = set()
 
     def teardown(self) -> None:
@@ -50,7 +50,7 @@ class Runs(RuleBasedStateMachine):
         num_envs=st.integers(1, 3),
         n_step=st.integers(1, 4),
         capacity=st.sampled_from([2, 5, 6, 7, 12, 30]),
-        more=st.sampled_from([0, 90]),  # images: such a buffer loses frames before rows
+        more=st.sampled_from([0, 90]),  # for images: a larger buffer of them loses frames before rows
         stack=st.integers(1, 3),
         storage=STORAGES,
         keep=st.integers(1, 3),
@@ -85,7 +85,7 @@ class Runs(RuleBasedStateMachine):
     @precondition(lambda self: self.lists.rows)
     @rule(in_halves=st.booleans())
     def sample(self, in_halves: bool) -> None:
-        """Every row of the lists is drawn, no other is, and each is as it was added."""
+        """Asserts that every row of the lists is drawn, as it was added, and no other row is."""
         stored = {row.number: row for row in self.lists.stored()}
         assert len(self.buffer) == len(stored)
         batch_size = 30 * len(stored)
@@ -118,7 +118,7 @@ class Runs(RuleBasedStateMachine):
         catches_up=st.booleans(),
     )
     def die_while_saving(self, outcomes: list[int], operations: int, share: float, to: str, catches_up: bool) -> None:
-        """The next process may catch up, by other steps, and save: the files in between would have the same names."""
+        """The next process may reach the same step by other transitions and save files of the same names."""
         self.add(outcomes, 1)
         step, before = self.lists.num_steps, self.writer.last_step
         with suppress(Killed), killed_after(operations, self.folder, share):
@@ -128,7 +128,7 @@ class Runs(RuleBasedStateMachine):
             self.save([GOES_ON] * (step - self.lists.num_steps))
 
     def write_checkpoint(self) -> bool:
-        """Returns whether there is something new to save."""
+        """Saves a checkpoint if there are new steps; returns whether it did."""
         step = self.lists.num_steps
         if step == self.writer.last_step:
             return False
@@ -145,7 +145,7 @@ class Runs(RuleBasedStateMachine):
     @precondition(lambda self: not self.damaged and len(newest_first(self.folder)) > 1)
     @rule(to=STORAGES)
     def damage(self, to: str) -> None:
-        """The newest checkpoint is damaged; the run continues from the one before it."""
+        """Damages the newest checkpoint; the run continues from the one before it."""
         newest, older, *_ = newest_first(self.folder)
         (newest / MANIFEST).write_text("{}")
         self.damaged = {newest}
@@ -160,8 +160,8 @@ class Runs(RuleBasedStateMachine):
             return
         assert saved.step in expected_steps and saved.load("agent") == {"step": saved.step}
         assert set(broken) <= self.damaged
-        self.damaged.discard(saved.path)  # a process that was killed later may have written it again
-        for path in set(newest_first(self.folder)) - self.damaged:  # a kill leaves nothing half under a final name
+        self.damaged.discard(saved.path)  # a process may have written it again before it was killed
+        for path in set(newest_first(self.folder)) - self.damaged:  # a kill leaves no half file under a final name
             Checkpoint(path).verify("agent", "run", buffer=True)
         state, killed = saved.load("run"), self.lists
         self.begin_anew(storage)
@@ -173,13 +173,13 @@ class Runs(RuleBasedStateMachine):
             assert same(self.buffer.state_dict(), state["replay_buffer"])
         self.writer = CheckpointWriter(self.folder, self.keep, MINE, saved, broken)
         self.lists = copy.deepcopy(self.lists_at[saved.step])
-        self.lists.num_obs = killed.num_obs  # what follows is not what followed before
+        self.lists.num_obs = killed.num_obs  # the next obs differ from those before the kill
         assert len(self.buffer) == len(self.lists.stored())
         if self.lists.rows:
             self.sample(in_halves=False)
 
     def assert_tidy(self) -> None:
-        """After a checkpoint, its files are there, those of older ones that are kept, and no other."""
+        """Asserts that the folder has the files of the checkpoints that are kept, and no others."""
         kept = newest_first(self.folder)
         checkpoints = [Checkpoint(path) for path in kept if path not in self.damaged]
         assert len(kept) <= self.keep

@@ -1,4 +1,4 @@
-"""The device's mirror of the rows against the rows, and the staging between them; on the CPU, where both work too."""
+"""The device's mirror of the rows compared with the rows, and the staging between them; both work on the CPU, too."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ def test_batches_hold_the_newest_transitions_whole_as_the_ring_grows_and_wraps(k
     buffer = make(kind, 50)
     for i in range(233):
         buffer.add(*transition(i))
-        if i % 7 == 0 or i in (48, 49, 50, 51):  # several rows at a time, and around the wrap
+        if i % 7 == 0 or i in (48, 49, 50, 51):  # after several new rows, and around the wrap
             assert rewards(buffer) == {float(j) for j in range(max(0, i - 49), i + 1)}
     for obs, action, reward, next_obs, not_done in zip(*buffer.sample(200), strict=True):
         expected = transition(int(reward.item()))
@@ -105,7 +105,7 @@ def test_state_dict_continues_the_same_draws(kind: type[ReplayBuffer]) -> None:
         buffer.add(*transition(i))
         other.add(*transition(i + 100))
     for ring in (buffer, other):
-        ring.sample(5)  # so that the other's mirror holds what it is to forget
+        ring.sample(5)  # fills the other's mirror with rows that it has to forget
     take_over(other, buffer)
     for ring in (buffer, other):
         ring.add(*transition(40))
@@ -132,7 +132,7 @@ def test_rows_stored_by_another_storage_are_taken_over() -> None:
 
 
 class Event:
-    """Of a device that copies as late as it may: when somebody waits for the copy."""
+    """An event of a device that copies as late as it may: when it is waited for."""
 
     def __init__(self) -> None:
         self.copies: list[Callable[[], object]] = []
@@ -203,16 +203,16 @@ def test_auto_is_what_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) 
 
 def test_rows_that_come_as_tensors_are_drawn_and_saved_as_those_of_the_host() -> None:
     on_host, mixed = make(ReplayBuffer, 50), make(DeviceReplayBuffer, 50)
-    for start, count in ((0, 7), (7, 30), (37, 9), (46, 60), (106, 8)):  # around the wrap, and more than fit
+    for start, count in ((0, 7), (7, 30), (37, 9), (46, 60), (106, 8)):  # around the wrap, and more rows than fit
         rows = zip(*(transition(i) for i in range(start, start + count)), strict=True)
         columns = [np.array(column) for column in rows]
         on_host.add_batch(*columns)
-        as_tensors = start > 0  # the first ones are preloaded
+        as_tensors = start > 0  # the first rows are arrays, as preloaded ones are
         mixed.add_batch(*(torch.tensor(column) if as_tensors else column for column in columns))
         expected = on_host.stored(on_host.num_added - len(on_host), on_host.num_added)
         assert all(map(torch.equal, mixed.stored(mixed.num_added - len(mixed), mixed.num_added), expected))
         assert rewards(mixed) == set(expected.reward[:, 0].tolist())
-    assert not mixed.rows[7:].any()  # the others never were there
+    assert not mixed.rows[7:].any()  # the rows that came as tensors were never on the host
     saved = make(DeviceReplayBuffer, 50)
     take_over(saved, mixed)
     assert torch.equal(saved.sample(300).reward, mixed.sample(300).reward)

@@ -1,4 +1,4 @@
-"""Frames that are stored once, and the stacks that are made of them, against a list of what was added."""
+"""Frames that are stored once, and the stacks made of them, compared with a list of what was added."""
 
 from collections import deque
 from itertools import pairwise
@@ -47,7 +47,7 @@ class Episodes:
         return int(self._rng.choice(self._lengths))
 
     def step(self) -> tuple[np.ndarray, ...]:
-        """One step of every environment, as NStep takes it."""
+        """Returns one step of every environment, as NStep takes it."""
         obs = np.stack(self._obs)
         next_obs = np.stack([np.concatenate([o[FRAME[0] :], self._frame()]) for o in obs])
         self._left = [left - 1 for left in self._left]
@@ -75,8 +75,8 @@ def filled(
 
 
 def assert_drawn(buffer: ReplayBuffer, added: list[Transition]) -> None:
-    """Each of the rows is drawn, nothing else is, and each is as it was added."""
-    by_action = {float(row[1][0]): row for row in added}  # drawn at random; n-step rewards of two rows may be the same
+    """Asserts that each of the rows is drawn, as it was added, and no other row is."""
+    by_action = {float(row[1][0]): row for row in added}  # random, so they differ; n-step rewards may be equal
     batch = buffer.sample(40 * len(added))
     assert batch.obs.dtype == batch.next_obs.dtype == torch.uint8
     assert set(batch.action[:, 0].tolist()) == set(by_action)
@@ -102,7 +102,7 @@ def test_stacks_are_those_that_were_added_at_an_episodes_start_and_at_the_rings_
 def test_a_frame_is_stored_once() -> None:
     buffer, _ = filled("host", 900, capacity=1000, lengths=[9])
     assert buffer.num_added == 900
-    assert buffer.frames.num_added == 900 + 100  # each transition's newest frame, and the first of each episode
+    assert buffer.frames.num_added == 900 + 100  # each transition's newest frame, each episode's first frame
 
 
 def test_where_episodes_are_short_the_rows_that_lack_a_frame_are_not_drawn() -> None:
@@ -132,7 +132,7 @@ def test_stage_and_staged_are_a_sample_in_two_halves_that_stays_where_it_is(stor
     for _ in range(3):
         halves.stage(8)
         assert all(map(torch.equal, whole.sample(8), halves.staged()))
-        if storage != "device":  # where both lie in the mirrors
+        if storage != "device":  # there, both lie in the mirrors
             places.append((halves._staged.data_ptr(), halves._staged_frames.data_ptr()))  # type: ignore[union-attr]
     assert len(set(places)) <= 1
 
@@ -177,7 +177,7 @@ def test_a_state_without_its_rows_begins_anew() -> None:
 def test_two_frames_of_one_checksum_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "_checksum", lambda frame: 0)
     buffer, added = filled("host", 100)
-    assert_drawn(buffer, added[-len(buffer) :])  # some are stored again, and take the places of others
+    assert_drawn(buffer, added[-len(buffer) :])  # some frames are stored again, in the places of others
 
 
 def test_memory_is_a_twentieth_more_than_the_frames_themselves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Data sets on disk: what Minari's package writes is read as it was; what is damaged or hostile is one line."""
+"""Data sets on disk: those that Minari writes are read unchanged; damaged or hostile ones are refused in one line."""
 
 import json
 import os
@@ -93,13 +93,13 @@ def test_choices_are_read_as_they_are_and_no_others() -> None:
 
 
 def evil_env(folder: Path, mark: Path) -> None:
-    """Without a space, Minari asks the environment that the data set names, and so imports and calls it."""
+    """Removes the space, so that Minari would make the environment that the data set names: here, call os.mkdir."""
     spec = gym.envs.registration.EnvSpec("Evil-v0", entry_point="os:mkdir", kwargs={"path": str(mark)})
     change_metadata(folder, observation_space=..., env_spec=spec.to_json())
 
 
 def elsewhere(folder: Path) -> Path:
-    """Another file with an array, which is none of the data set's business."""
+    """Makes another file with an array, which the data set must not read."""
     path = folder.parent / "other.hdf5"
     with h5py.File(path, "w") as file:
         file["secret"] = np.zeros(4)
@@ -123,7 +123,7 @@ def external(folder: Path) -> None:
 
 
 def vast(folder: Path) -> None:
-    """Terabytes that take no place in the file."""
+    """Declares terabytes that take no space in the file."""
     with h5py.File(folder / "main_data.hdf5", "a") as file:
         del file["episode_0/observations"]
         file.create_dataset("episode_0/observations", (5, 10**6, 10**6), np.float32, chunks=(1, 100, 100))
@@ -246,7 +246,7 @@ def test_what_is_hostile_or_damaged_runs_nothing_and_is_one_line(name: str) -> N
 
 
 def test_the_evil_data_set_is_one_that_minari_would_run() -> None:
-    """If this fails, Minari has become careful, and the reader here could be its own."""
+    """If this fails, Minari no longer runs such a data set, and we could use its own reader."""
     folder = make()
     evil_env(folder, folder / "MARK")
     with warnings.catch_warnings(), pytest.raises(Exception):  # noqa: B017

@@ -1,4 +1,4 @@
-"""n-step rows against the definition, in every storage, across episodes, environments and restarts."""
+"""n-step rows compared with their definition, in every storage, across episodes, environments and restarts."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ GAMMA, NUM_ENVS, STEPS = 0.9, 3, 90
 
 
 class Episodes:
-    """What three environments give: episodes that terminate, that a limit ends, and that go on at the end."""
+    """Steps of three environments: some episodes terminate, a limit ends others, and the last are unfinished."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(5)
@@ -34,20 +34,20 @@ class Episodes:
         ends = rng.random(shape) < 0.2
         self.terminated = ends & (rng.random(shape) < 0.5)
         self.done = ends
-        self.done[10:12] = True  # episodes of one step too
+        self.done[10:12] = True  # so that there are episodes of one step
         self.terminated[10:12] = [[True, False, True], [False, False, True]]
         self.steps = list(
             zip(self.obs, self.action, self.reward, self.next_obs, self.done, self.terminated, strict=True)
         )
 
     def expected(self, n: int, stop: int = STEPS) -> dict[bytes, tuple]:
-        """By first observation: action, n-step reward, the observation behind, what gamma V' is multiplied by."""
+        """Returns each row by its obs: the action, the n-step reward, next_obs, and the factor of gamma V'."""
         rows = {}
         for env in range(NUM_ENVS):
             for t in range(stop):
                 last = next((i for i in range(t, min(t + n, stop)) if self.done[i, env]), t + n - 1)
                 if last >= stop:
-                    continue  # it is not complete
+                    continue  # the row is not complete
                 reward = sum(GAMMA ** (i - t) * self.reward[i, env] for i in range(t, last + 1))
                 factor = 0.0 if self.terminated[last, env] else GAMMA ** (last - t)
                 rows[self.obs[t, env].tobytes()] = self.action[t, env], reward, self.next_obs[last, env], factor
@@ -77,7 +77,7 @@ def test_rows_are_the_definitions_whatever_ends_when(storage: str, n: int) -> No
         assert len(buffer) + n_step.num_pending == t * NUM_ENVS
         if t in (1, 5, 11, 12, 40, STEPS) and len(buffer):
             expected = episodes.expected(n, stop=t)
-            assert assert_rows(buffer.sample(3000), expected) == set(expected)  # each once a row, and no other
+            assert assert_rows(buffer.sample(3000), expected) == set(expected)  # all rows, and no others
             assert len(buffer) == len(expected)
 
 
@@ -106,7 +106,7 @@ def test_what_waits_survives_a_restart_and_a_reused_array() -> None:
             assert n_step.num_pending == first.num_pending > 0
         reused: tuple[Any, ...] = tuple(np.array(part) for part in step)
         completed = n_step.rows(*reused)
-        for part in reused[:3]:  # the last ones are still needed
+        for part in reused[:3]:  # the new rows may still use the others
             part.fill(0)
         assert completed[0].dtype == completed[1].dtype == np.float32
         halves.add_batch(*completed)
@@ -115,7 +115,7 @@ def test_what_waits_survives_a_restart_and_a_reused_array() -> None:
 
 
 def test_what_waits_goes_on_with_a_devices_tensors() -> None:
-    """On the meta device, from which nothing can be copied to an array, as nothing can from a GPU without a wait."""
+    """On the meta device any copy to an array fails; on a GPU such a copy would have to be waited for."""
     first, n_step = NStep(2, GAMMA), NStep(2, GAMMA)
     obs, actions, rewards, next_obs, done, terminated = Episodes().steps[0]
     first.rows(obs, actions, rewards, next_obs, done & False, terminated & False)
@@ -161,7 +161,7 @@ def test_one_step_is_what_it_always_was() -> None:
     [("ProbeTwoSteps-v0", 3, 0.5), ("ProbeTimeLimit-v0", 3, 1 / (1 - 0.5))],
 )
 def test_values_that_are_known(tmp_path: Path, env: str, n: int, value: float) -> None:
-    """Discounted 0.5: a reward behind the second step; a reward of 1 for ever, which a time limit does not end."""
+    """With a discount of 0.5: 1 is paid on the second step; 1 is paid on every step, beyond the time limit as well."""
     rates = (
         "agent.critic_lr=1e-2",
         "agent.init_temperature=0",
@@ -184,7 +184,7 @@ def test_as_many_updates_whatever_waits(tmp_path: Path) -> None:
         several = ("num_envs=3", f"n_step={n}", "num_train_steps=240", "num_seed_steps=120", "update_every=7")
         run = probes.train(tmp_path / str(n), "env=probes:ProbeNumbered-v0", *several)
         stored = run.replay_buffer.rows[: run.replay_buffer.num_added]
-        assert (stored[:, 0] == stored[:, 5]).all()  # the number of the episode, before and behind
+        assert (stored[:, 0] == stored[:, 5]).all()  # the episode's number, in obs and next_obs
         assert len(stored) + run.loop.n_step.num_pending == 240
         made.append(run.agent.num_updates)
     assert made[0] == made[1] > 100
@@ -196,4 +196,4 @@ def test_a_discount_on_a_schedule_is_refused() -> None:
     cfg = check(compose.plain(compose.compose_config("train", overrides)))
     with pytest.raises(UserError, match=r"n_step=3: .* agent\.discount has to be a number, not a schedule; choose n_"):
         build_n_step(cfg)
-    build_n_step(check(compose.plain(compose.compose_config("train", overrides[1:]))))  # of one step it may be
+    build_n_step(check(compose.plain(compose.compose_config("train", overrides[1:]))))  # n_step=1 allows a schedule

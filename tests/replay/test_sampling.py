@@ -1,4 +1,4 @@
-"""Rows that are not equally likely: what is drawn, weights, rings that begin anew, saved states, what is refused."""
+"""Rows that are not equally likely: which are drawn, their weights, saved states, and what is refused."""
 
 from functools import partial
 from typing import Any
@@ -26,13 +26,13 @@ def buffer_with(sampling: Any, capacity: int = 12, rows: int = 17) -> Any:
 
 
 def assert_drawn(counts: np.ndarray, probabilities: np.ndarray) -> None:
-    """A chi-square test of (N,) counts, which one correct sampler of 10 000 fails."""
+    """A chi-square test of (N,) counts; at most one correct sampler in 10 000 fails it."""
     expected = counts.sum() * probabilities / probabilities.sum()
     freedom = len(counts) - 1
     assert ((counts - expected) ** 2 / expected).sum() < freedom + 3.72 * np.sqrt(2 * freedom) + 10
 
 
-# The tree of sums.
+# The sum tree.
 
 
 @pytest.mark.parametrize("size", [1, FAN_OUT, FAN_OUT + 1, 3 * FAN_OUT**2 + 5])
@@ -44,7 +44,7 @@ def test_a_point_is_found_in_the_value_that_covers_it(size: int) -> None:
     assert tree.total == values.sum()
     points = random.uniform(0, tree.total, 500)
     np.testing.assert_array_equal(tree.find(points), values.cumsum().searchsorted(points, "right"))
-    assert tree.find(np.array([np.nextafter(tree.total, np.inf)])) == [size - 1]  # rounded up, it is the last one's
+    assert tree.find(np.array([np.nextafter(tree.total, np.inf)])) == [size - 1]  # past the total: the last value
 
 
 def test_values_of_zero_are_never_found_and_sums_have_no_history() -> None:
@@ -73,8 +73,8 @@ def test_rows_are_drawn_by_their_td_errors_and_weighed_against_it() -> None:
     assert_drawn(np.bincount(batch.index, minlength=12), p)
     assert torch.equal(
         batch.obs, torch.from_numpy(buffer.rows)[batch.index][:, :OBS_DIM]
-    )  # the index is that of the row
-    weights = (12 * p / p.sum()) ** -0.7  # beta, half-way: 17 of 34 rows
+    )  # the index is the row's place
+    weights = (12 * p / p.sum()) ** -0.7  # beta is half-way from 0.4 to 1: 17 of 34 rows
     np.testing.assert_allclose(batch.weight, (weights / weights.max())[batch.index], rtol=1e-6)
 
 
@@ -102,7 +102,7 @@ def test_with_a_floor_small_errors_are_equally_likely_and_nothing_is_weighed() -
 def test_rows_of_images_that_have_lost_a_frame_are_not_drawn() -> None:
     buffer, random = FrameBuffer((1, 8, 8), (2,), 100, CPU, sampling=Prioritised), np.random.default_rng(0)
     for number in range(400):
-        obs, next_obs = random.integers(0, 256, (2, 1, 8, 8), np.uint8)  # two frames a row, so they run out first
+        obs, next_obs = random.integers(0, 256, (2, 1, 8, 8), np.uint8)  # two frames a row, so frames run out first
         buffer.add(obs, np.zeros(2), float(number), next_obs, False, False)
         if number % 30 == 29:
             batch: Any = buffer.sample(512)

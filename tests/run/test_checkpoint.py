@@ -1,4 +1,4 @@
-"""Reading checkpoints: complete and verified, or refused; only tensors and plain values are loaded."""
+"""Reading checkpoints: they are complete and verified, or refused; only tensors and plain values are loaded."""
 
 import os
 import pickle
@@ -53,7 +53,7 @@ def test_a_segment_is_written_once_and_deleted_when_no_checkpoint_lists_it(tmp_p
     }
     saver.save(
         16, {"agent": {}}, no_policy, filled(buffer, 16)
-    )  # the ring is 6..16, but step 12's still reaches back to 2
+    )  # the ring holds rows 6 to 15, but step 12's checkpoint needs rows 2 to 11
     assert first.exists()
     saver.save(18, {"agent": {}}, no_policy, filled(buffer, 18))
     assert not first.exists()
@@ -144,7 +144,7 @@ def test_a_replay_buffer_in_one_file_is_verified_only_on_request(tmp_path: Path)
 
 
 def test_rows_of_older_checkpoints_survive_a_damaged_manifest(tmp_path: Path) -> None:
-    buffer = new_buffer(4)  # by step 9 it has none of step 5's rows
+    buffer = new_buffer(4)  # at step 9 it holds none of step 5's rows
     saver = save(tmp_path, 5, 9, keep=3, buffer=buffer)
     damage(tmp_path / "checkpoints/step_9/manifest.json", "empty")
     saver.save(13, {"agent": {}}, no_policy, filled(buffer, 13))
@@ -197,7 +197,7 @@ def test_the_policy_is_a_file_of_the_checkpoint(tmp_path: Path) -> None:
 
 
 class Evil:
-    """Unpickled by an ordinary loader, it leaves a trace."""
+    """Leaves a trace when an ordinary loader unpickles it."""
 
     def __init__(self, trace: Path) -> None:
         self.trace = trace
@@ -213,7 +213,7 @@ def test_an_untrusted_pickle_runs_no_code(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"agent\.pt: refused, as it holds more than tensors"):
         found.load("agent")
     assert not trace.exists()
-    torch.load(found.path / "agent.pt", weights_only=False)  # what an ordinary loader would have done
+    torch.load(found.path / "agent.pt", weights_only=False)  # an ordinary loader runs it
     assert trace.exists()
 
 

@@ -42,7 +42,7 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(
         if crash_at != "sync" or arguments[0].name == MANIFEST:
             raise KeyboardInterrupt
 
-    # Nothing is cleaned up, as by SIGKILL.
+    # Nothing is cleaned up, as after SIGKILL.
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     monkeypatch.setattr(writing.NewFile, "discard", lambda new: new.stream.close())
     places = {"extend": on_disk, "replace": Path, "rename": Path, "manifest_checksum": checkpoint, "sync": writing}
@@ -67,7 +67,7 @@ def test_a_deleted_folder_is_not_made_again(tmp_path: Path) -> None:
     saver = save(tmp_path / "run", keep=2)
     with pytest.raises(FileNotFoundError) as caught:
         saver.save(5, {"agent": {}}, no_policy, None)
-    assert caught.value.filename == str(tmp_path / "run/checkpoints")  # what was missing, and not a clean-up's error
+    assert caught.value.filename == str(tmp_path / "run/checkpoints")  # not an error of the clean-up
     assert not (tmp_path / "run").exists()
 
 
@@ -88,7 +88,7 @@ def test_what_a_killed_process_was_deleting_is_in_nobodys_way(tmp_path: Path) ->
     for step in (5, 9):
         (tmp_path / f"checkpoints/.step_{step}.gone").mkdir()
         (tmp_path / f"checkpoints/.step_{step}.gone/agent.pt").write_text("half")
-    (tmp_path / "checkpoints/step_5").rename(tmp_path / "checkpoints/step_9")  # damaged: of another step
+    (tmp_path / "checkpoints/step_5").rename(tmp_path / "checkpoints/step_9")  # damaged: it is of another step
     save(tmp_path, 9, 13, keep=1)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_13"]
 
@@ -101,7 +101,7 @@ def raises(error: Exception) -> Callable[..., None]:
 
 
 class FullForAWhile(io.BytesIO):
-    """A file whose large writes fail; closing it says nothing."""
+    """A file whose large writes fail, though closing it raises no error."""
 
     def write(self, data: Any) -> int:
         if len(data) > 1000:

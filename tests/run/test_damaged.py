@@ -1,4 +1,4 @@
-"""A damaged run reports what it may continue without, does so on request, and loses nothing else."""
+"""A damaged run reports what it can continue without, does so on request, and loses nothing else."""
 
 import re
 import shlex
@@ -25,13 +25,13 @@ BUFFER, LOGS = ("replay_buffer",), ("logs",)
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing happened to, to be read only."""
+    """The folder of an undisturbed run, which tests only read."""
     return probes.train(tmp_path_factory.mktemp("straight"), ENV, *RUN).work_dir
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, killed at step 100, with checkpoints of steps 60 and 90, to be copied."""
+    """The folder of the same run killed at step 100, with checkpoints of steps 60 and 90; tests copy it."""
     folder = tmp_path_factory.mktemp("killed") / "run"
     run_until(folder, 100, ENV, *RUN)
     return folder
@@ -49,7 +49,7 @@ def flip(path: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """All files but the lock, by name."""
+    """Returns the bytes of all files but the lock, by name."""
     found = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return {str(path.relative_to(folder)): data for path, data in found.items() if path.name != ".lock"}
 
@@ -79,7 +79,7 @@ def test_without_its_damaged_buffer_a_run_collects_before_it_learns_on(
     assert re.search(rf"step_90: buffer/{Path(OLDEST).name}.*; going on without the replay buffer\n", said)
     assert f"{copied / 'checkpoints/buffer'}: what is left of it is kept as buffer.lost\n" in said
     assert continued.step == 160 and continued.replay_buffer.num_added == 70
-    assert continued.agent.num_updates == 50 + 30  # 40 of the 70 were collected first
+    assert continued.agent.num_updates == 50 + 30  # 40 of the 70 steps came before the next update
     assert {path.name: path.read_bytes() for path in (copied / "checkpoints/buffer.lost").iterdir()} == left
 
 
@@ -131,7 +131,7 @@ def shortened(path: Path) -> None:
 
 
 def zeros(path: Path) -> None:
-    """What a power cut leaves of a file whose length alone was written."""
+    """Leaves what a power cut does if only the file's length was written."""
     path.write_bytes(bytes(path.stat().st_size))
 
 
@@ -149,7 +149,7 @@ def another_header(path: Path) -> None:
 
 
 def another_run(path: Path) -> None:
-    """Longer rows, so that the cut falls into one."""
+    """Makes the rows longer, so that the checkpoint's end falls within a row."""
     path.write_text(path.read_text().replace(",", ",1"))
     header, rest = path.read_text().split("\n", 1)
     path.write_text(header.replace(",1", ",") + "\n" + rest)
@@ -255,7 +255,7 @@ def test_stopped_before_the_next_checkpoint_the_key_works_again(copied: Path) ->
 
 @pytest.mark.parametrize("what", ["envs", "random", "eval.csv"])
 def test_what_cannot_be_restored_is_left_as_it_is(copied: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """Its logs are longer than the checkpoint says; no row of them goes before all else has been loaded."""
+    """The logs have rows from after the checkpoint, which are removed only once everything else has been loaded."""
     (copied / "finished.json").write_text('{"step": 100, "last_return": 1.0}')
     before = contents(copied)
     if what == "eval.csv":
@@ -280,14 +280,14 @@ def test_the_command_line_goes_on_without(copied: Path, command: Callable[..., i
     assert said.count("\n") == 1
     given = re.search(r"resume_without=\S+", said)
     assert given and command(f"resume={copied}", given[0]) == 2
-    words = shlex.split(capsys.readouterr().err.partition("; ")[2])  # as they are pasted into a shell
+    words = shlex.split(capsys.readouterr().err.partition("; ")[2])  # as if pasted into a shell
     assert [word.partition("=")[0] for word in words[:2]] == ["resume", "resume_without"]
     assert command(*words[:2]) == 0
     assert command(f"resume={copied}", "num_train_steps=170", "resume_without=[replay_buffer,logs]") == 0
     assert capsys.readouterr().out.count("not needed") == 2
 
 
-SHORT = (ENV, *probes.SMALL, "num_train_steps=20", *SILENT)  # if it were to begin
+SHORT = (ENV, *probes.SMALL, "num_train_steps=20", *SILENT)  # short, in case it begins by mistake
 
 
 @pytest.mark.parametrize(

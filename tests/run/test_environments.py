@@ -1,4 +1,4 @@
-"""An environment of somebody's own that breaks: one line with the last checkpoint, and its own traceback behind it."""
+"""A user's environment that breaks: one line with the last checkpoint, followed by the environment's own traceback."""
 
 import multiprocessing
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def test_their_processes_end_if_the_parts_of_a_run_cannot_be_put_together(
     with pytest.raises(ZeroDivisionError) as caught:
         build.build(composed.settings(*probes.SMALL, "env=probes:ProbeTimeLimit-v0", "async_envs=true"))
     assert set(multiprocessing.active_children()) <= before
-    assert caught.tb  # whose frames hold the environments, which would end by themselves with them
+    assert caught.tb  # its frames keep the environments alive, so they do not end by themselves
 
 
 def test_one_that_does_not_render_trains_without_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def test_one_whose_images_change_their_size_is_one_line(tmp_path: Path) -> None:
         run.run()
     run.close()
     with pytest.raises(EnvError, match=r"its step raised ValueError: .*; stopped at step 70; .*step_60$"):
-        go_on(tmp_path)  # whose environment is a new one
+        go_on(tmp_path)  # makes a new environment, which counts its steps anew
 
 
 @pytest.mark.parametrize(

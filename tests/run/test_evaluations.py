@@ -1,4 +1,4 @@
-"""Background evaluations give the results of foreground ones, whatever happens to their process."""
+"""Background evaluations give the same results as foreground ones, whatever happens to their process."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Those that evaluate, as they are started."""
+    """The ids of the evaluating processes, each added when its process starts."""
     start, pids = BackgroundEvaluator._start, []
 
     def noted(self: BackgroundEvaluator) -> None:
@@ -60,7 +60,7 @@ def test_background_evaluations_have_the_results_of_foreground_ones(
     run = probes.workspace(tmp_path / "run", *BACKGROUND)
     run.run()
     run.close()
-    assert "evaluator" not in vars(run.evaluations)  # none was made in this process
+    assert "evaluator" not in vars(run.evaluations)  # this process made no evaluator
     assert_same(tmp_path / "run", straight)
     assert none_is_left(processes[0])
 
@@ -76,7 +76,7 @@ def test_training_does_not_wait_for_the_process_to_start(
 
     monkeypatch.setattr(BackgroundEvaluator, "_start", held_up)
     run = probes.workspace(tmp_path / "run", *BACKGROUND)
-    at_step(run, 75, may_start.set)  # the first evaluation is that of step 50
+    at_step(run, 75, may_start.set)  # the first evaluation is due at step 50
     run.run()
     run.close()
     assert was_told == [True]
@@ -105,7 +105,7 @@ def test_a_run_killed_during_an_evaluation_ends_in_the_same_bytes(
     tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)  # which never answers
+        patched.setattr(BackgroundEvaluator, "begin", lambda *_: None)  # nothing evaluates, so no answer comes
         dying = probes.workspace(tmp_path / "run", *BACKGROUND)
         die_in(dying, 79)
     assert not (tmp_path / "run/eval.csv").exists()
@@ -192,7 +192,7 @@ def _said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_an_error_in_the_process_is_reported_and_the_run_goes_on(
     tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An environment that only this process has registered."""
+    """The environment is registered in this process, but not in the evaluating one."""
     run = probes.train(tmp_path / "run", *BACKGROUND[1:], "env=ProbeDrawn-v0")
     assert run.step == 200
     assert (
@@ -210,7 +210,7 @@ def test_a_signal_ends_both_processes_and_nothing_is_lost(
     with monkeypatch.context() as patched:
         patched.setattr(BackgroundEvaluator, "has_answered", False)
         if at == 100:
-            patched.setattr(BackgroundEvaluator, "_ask", lambda *_: None)  # it never answers, so the next one waits
+            patched.setattr(BackgroundEvaluator, "_ask", lambda *_: None)  # no answer comes, so the next one waits
             at_step(run, 99, lambda: threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start())
         else:
             at_step(run, at, lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -264,7 +264,7 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
     assert isinstance(evaluator, Evaluator)
     returns = evaluator.evaluate(policy, kept_step).returns
     assert sum(returns) / len(returns) == kept_return
-    # One that has changed is not played.
+    # A policy that has changed is not loaded.
     path = straight / best.BEST / "policy.pt"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -292,7 +292,7 @@ def test_killed_between_two_files_the_previous_best_policy_is_kept(
     assert best.load(tmp_path, "cpu")[1:] == (100, 3.0)
     manifest = tmp_path / best.BEST / "manifest.json"
     manifest.write_text('{"manifest": {"step": 1, "return": NaN, "parts": {"policy": "another"}}}')
-    with pytest.raises(UserError, match="has changed since"):  # NaN is not itself: nothing may wait for that
+    with pytest.raises(UserError, match="has changed since"):  # NaN does not equal itself: no loop may wait for it
         best.load(tmp_path, "cpu")
 
 

@@ -1,4 +1,4 @@
-"""Evaluation episodes: independent of training, stepped together, of any length."""
+"""Evaluation episodes: they are independent of training, stepped together, and of any length."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from run.evaluation.evaluator import Evaluator, Progress
 
 
 class Seeded(gym.Env):
-    """Lasts 3 to 7 steps and pays 1 to 10 a step, both drawn from its seed; says what it was reset with."""
+    """Lasts 3 to 7 steps and pays 1 to 10 a step, both drawn from its seed; records its seeds."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -65,9 +65,9 @@ def evaluate(num_episodes: int, step: int = 100, max_envs: int = 10) -> tuple[An
 def test_episodes_are_stepped_together_and_end_one_by_one() -> None:
     result, agent, _ = evaluate(5)
     assert agent.batches[0] == 5
-    assert len(agent.batches) == max(result.lengths) // 2  # no more calls than the longest episode has steps
+    assert len(agent.batches) == max(result.lengths) // 2  # no more calls than the longest episode has decisions
     assert len(set(result.lengths)) > 1
-    assert agent.training  # back to what it was
+    assert agent.training  # in training mode again
 
 
 def test_an_evaluation_has_one_thread_whatever_the_run_has() -> None:

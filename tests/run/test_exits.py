@@ -1,4 +1,4 @@
-"""A user's code that ends its process with exit code 0: the run fails with a message, the others of a sweep go on."""
+"""A user's code that ends its process with exit code 0: its run fails with a message; a sweep's other runs go on."""
 
 import json
 import subprocess
@@ -75,7 +75,7 @@ def test_the_other_runs_of_a_sweep_go_on(command: Callable[..., int], capfd: pyt
 def test_a_pools_run_that_ends_unfinished_has_failed(
     steps: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if steps:  # of an earlier, shorter run, which this one was to continue
+    if steps:  # a file left by a shorter run, which this one should have continued
         run_folder.mark_finished(tmp_path, steps, 5.0)
     monkeypatch.setattr(own_process, "run", lambda *_: None)
     with pytest.raises(RunError, match="ended with exit code 0 before the run was finished"):

@@ -1,4 +1,4 @@
-"""Faults end a run in a clear line with its last checkpoint whole, or do not end it; nothing bad is kept."""
+"""A fault ends a run with a clear line and an intact last checkpoint, or does not end it; no bad value is kept."""
 
 import os
 import resource as limits
@@ -32,15 +32,15 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
 @contextmanager
 def no_file_longer_than(num_bytes: int) -> Iterator[None]:
-    """What a full disk does to a write, by a limit of this process.
+    """Limits the size of this process's files, so that writes fail as on a full disk.
 
-    No bytecode is written meanwhile: Python does not notice that a module's file was cut off at the limit, and it could
-    not be imported any more.
+    No bytecode is written meanwhile: Python would not notice that a module's file was cut off at the limit, and could
+    not import it any more.
     """
     soft, hard = limits.getrlimit(limits.RLIMIT_FSIZE)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "dont_write_bytecode", True)
-        patched.setenv("PYTHONDONTWRITEBYTECODE", "1")  # for processes, which have the limit too
+        patched.setenv("PYTHONDONTWRITEBYTECODE", "1")  # for child processes, which inherit the limit
         limits.setrlimit(limits.RLIMIT_FSIZE, (num_bytes, hard))
         try:
             yield
@@ -127,7 +127,7 @@ def move(folder: Path) -> None:
 
 
 def replace(folder: Path) -> None:
-    """Moves it, and another run begins in a folder of that name."""
+    """Moves the folder; another run begins in a new folder of that name."""
     move(folder)
     folder.mkdir()
     (folder / ".lock").touch()
@@ -139,10 +139,10 @@ def replace(folder: Path) -> None:
     "overrides",
     [
         ("env=ProbeTimeLimit-v0", "save_figure=true"),  # noticed at the next row of the logs
-        ("env=Pendulum-v1",),  # which has no row before step 200: at the next checkpoint
+        ("env=Pendulum-v1",),  # has no row before step 200: noticed at the next checkpoint
         ("env=Pendulum-v1", "eval_frequency=50", "save_video=true"),
         ("env=Pendulum-v1", "log_save_tb=true", "logger.sinks.csv=null"),
-        ("env=Pendulum-v1", "checkpoint_frequency=0", "logger.sinks.csv=null"),  # at the end
+        ("env=Pendulum-v1", "checkpoint_frequency=0", "logger.sinks.csv=null"),  # noticed at the end
     ],
 )
 def test_a_run_folder_that_vanishes(tmp_path: Path, vanish: Callable[[Path], None], overrides: tuple[str, ...]) -> None:
@@ -160,12 +160,12 @@ def test_a_run_folder_that_vanishes(tmp_path: Path, vanish: Callable[[Path], Non
 def test_tensorboards_thread_prints_no_traceback_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)  # not pytest's
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)  # instead of pytest's
     (tmp_path / "run").mkdir()
     sink = TensorBoardSink(tmp_path / "run")
     delete(tmp_path / "run")
     with pytest.raises(OSError, match="No such file or directory"):
-        for step in range(2):  # the thread may not have failed when the first is flushed
+        for step in range(2):  # at the first flush the thread may not have failed yet
             sink.scalars({"train/episode_reward": 1.0}, step)
             sink.dump("train", {}, step)
 
@@ -208,7 +208,7 @@ def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: 
             obs = np.full_like(obs, np.nan)
         if run.step == 43 and what == "reward":
             rewards = np.full_like(rewards, np.inf)
-        if run.step == 43 and what == "huge reward":  # finite, but not in the buffer's float32
+        if run.step == 43 and what == "huge reward":  # finite, but not as the buffer's float32
             rewards = np.full_like(rewards, 1e39)
         if run.step == 43 and what == "loss":
             run.logger.log("train_critic/loss", torch.tensor(torch.nan), run.step)
@@ -233,7 +233,7 @@ def test_what_is_not_finite_stops_the_run_and_is_not_kept(tmp_path: Path, what: 
 
 
 def test_a_loss_is_looked_at_before_each_checkpoint(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, "env=Pendulum-v1", *RUN)  # no row, and so no other look, before step 200
+    run = probes.workspace(tmp_path, "env=Pendulum-v1", *RUN)  # no row, and so no other check, before step 200
     at_step(run, 50, lambda: run.logger.log("train_actor/loss", torch.tensor(torch.inf), 50))
     with pytest.raises(RunError, match=r"train_actor/loss is inf; stopped at step 60; .*step_30"):
         run.run()

@@ -30,7 +30,7 @@ def test_waiting_for_a_folder_that_somebody_works_in(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(run_folder, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
     run_folder.wait_until_free(tmp_path, 60)
-    assert now_s == 0  # nobody was ever there
+    assert now_s == 0  # no process has ever worked there
 
     lock = run_folder.Lock(tmp_path)
     run_folder.wait_until_free(tmp_path, 10)
@@ -40,7 +40,7 @@ def test_waiting_for_a_folder_that_somebody_works_in(tmp_path: Path, monkeypatch
     ):
         run_folder.Lock(tmp_path)
 
-    os.truncate(tmp_path / ".lock", 0)  # as it is until the other process has written its number
+    os.truncate(tmp_path / ".lock", 0)  # as before the other process has written its id
     with pytest.raises(UserError, match=rf"{re.escape(str(tmp_path))}: another process is working in this folder"):
         run_folder.Lock(tmp_path)
 
@@ -48,7 +48,7 @@ def test_waiting_for_a_folder_that_somebody_works_in(tmp_path: Path, monkeypatch
     run_folder.wait_until_free(tmp_path, 60)
     assert 20 <= now_s < 21
     run_folder.wait_until_free(tmp_path, 60)
-    assert now_s < 21  # somebody was there, and has gone
+    assert now_s < 21  # the other process has left
     run_folder.Lock(tmp_path).release()
 
 
@@ -56,7 +56,7 @@ def test_a_folder_is_in_place_until_it_is_moved(tmp_path: Path, monkeypatch: pyt
     folder = tmp_path / "run"
     folder.mkdir()
     lock = run_folder.Lock(folder)
-    (folder / ".lock").unlink()  # the folder is still the same
+    (folder / ".lock").unlink()  # the folder itself is still the same
     lock.require_in_place()
 
     def no_answer(*_: object) -> None:
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"hydra\.run\.dir=/proc/sys/vm: the folder cannot be created or written"):
         run_folder.claim(Path("/proc/sys/vm"), "hydra.run.dir", may_exist=True)
     with pytest.raises(UserError, match="/proc/sys/vm: the folder cannot be written"):
-        run_folder.Lock(Path("/proc/sys/vm"))  # of a run that goes on
+        run_folder.Lock(Path("/proc/sys/vm"))  # as when a run is continued
     assert run_folder.claim(tmp_path, "hydra.run.dir", may_exist=True) == tmp_path and not list(tmp_path.iterdir())
 
 

@@ -21,7 +21,7 @@ from utils import UserError
 
 
 def manifest(change: Callable[[dict[str, Any]], Any]) -> Change:
-    """Changes and signs the newest manifest, and takes the older checkpoint away."""
+    """Changes the newest manifest, makes its checksum match, and deletes the older checkpoint."""
 
     def forge(folder: Path) -> None:
         shutil.rmtree(folder / "checkpoints/step_30")
@@ -42,7 +42,7 @@ def raw_manifest(text: str) -> Change:
 
 
 def part(name: str, change: Callable[[Any], Any]) -> Change:
-    """Changes a part of the newest checkpoint, and signs that."""
+    """Changes a part of the newest checkpoint, and makes the checksums match."""
 
     def forge(folder: Path) -> None:
         path = folder / f"checkpoints/step_60/{name}.pt"
@@ -56,7 +56,7 @@ def part(name: str, change: Callable[[Any], Any]) -> Change:
 
 
 def at(key: str, value: Any, last: Any = ...) -> Callable[[Any], Any]:
-    """Puts a value where a path of keys leads."""
+    """Returns a change that sets the value at a path of keys."""
 
     def change(state: Any) -> None:
         *parents, end = key.split("/")
@@ -102,7 +102,7 @@ def as_bytes(name: str, data: bytes) -> Change:
 
 
 def compressed(folder: Path) -> None:
-    """A part that grows a thousandfold."""
+    """Compresses agent.pt, with zeros that grow a thousandfold when it is read."""
     import zipfile
 
     path = folder / "checkpoints/step_60/agent.pt"
@@ -116,7 +116,7 @@ def compressed(folder: Path) -> None:
 
 
 def vast(name: str) -> Change:
-    """Makes a file of the newest checkpoint a terabyte, without taking its place, and takes the older one away."""
+    """Makes a file of a checkpoint a sparse terabyte, and deletes the older checkpoint."""
 
     def grow(folder: Path) -> None:
         shutil.rmtree(folder / "checkpoints/step_30")
@@ -126,7 +126,7 @@ def vast(name: str) -> Change:
 
 
 SEGMENT = {"start": 0, "stop": 60, "sha256": "0"}
-FOLDERS: dict[str, tuple[Change, str, bool]] = {  # the change, what is said of it, whether evaluating may still work
+FOLDERS: dict[str, tuple[Change, str, bool]] = {  # the change, the message, whether evaluating may still work
     "train.csv is a link": (link("train.csv"), r"train\.csv: a link", False),
     "train.csv is a dangling link": (link("train.csv", "nowhere"), r"train\.csv: a link", False),
     "train.csv has a second name": (link("train.csv", hard=True), r"train\.csv: a file with a second name", False),

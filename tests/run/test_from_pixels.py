@@ -1,4 +1,4 @@
-"""Runs from pixels: what they ask of their machine, what they show, and what they go on from."""
+"""Runs from pixels: their settings, what they need, the images they log, and how they are continued."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
     "also",
     [
         ("replay_buffer_capacity=60", "log_save_tb=true", "log_frequency=50", "replay_storage=device"),
-        # Which get processes of their own.
+        # These environments get processes of their own.
         pytest.param(("n_step=3", "num_envs=2", "env=probes:ProbeImages-v0"), marks=pytest.mark.thorough),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "tb"), size_guidance={"images": 0, "histograms": 0})
     events.Reload()
     shown = events.Images("train/images")
-    assert len(shown) >= 2 and (shown[0].width, shown[0].height) == (2 * 2 * 10, 4 * 8)  # views, frames; rows
+    assert len(shown) >= 2 and (shown[0].width, shown[0].height) == (2 * 2 * 10, 4 * 8)  # 2 views of 2 frames; 4 rows
     assert {"train_critic/conv0_w", "train_critic/conv1_w_g", "train_critic/q1_fc0_w"} <= set(
         events.Tags()["histograms"]
     )

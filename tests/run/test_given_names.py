@@ -1,4 +1,4 @@
-"""A run's folder from someone else, with links where earlier versions wrote half a file: nothing outside changes."""
+"""A run's folder from someone else, with links where files are to be written: nothing outside it changes."""
 
 import os
 from pathlib import Path

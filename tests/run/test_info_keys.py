@@ -1,4 +1,4 @@
-"""Numbers of an environment's `info` in logs, curves, evaluations and the choice of the best policy."""
+"""Numbers from an environment's `info`: in logs, curves, evaluations and the choice of the best policy."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def columns(path: Path) -> list[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing disturbed."""
+    """The folder of an undisturbed run."""
     folder = tmp_path_factory.mktemp("info") / "straight"
     probes.train(folder, *RUN)
     return folder
@@ -38,7 +38,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_sums_are_over_every_step_and_last_is_the_last_ones() -> None:
     env = adapt(Goal(), "Goal", action_repeat=3, info_keys={"moved": "sum", "taken": "last", "label": "last"})
-    for action in (0.5, -0.25):  # the second episode begins at zero
+    for action in (0.5, -0.25):  # the second episode's sum begins at zero
         env.reset(seed=1)
         infos = []
         ended = False
@@ -91,7 +91,7 @@ def test_the_best_policy_is_that_with_the_most_success(tmp_path: Path) -> None:
     trained = probes.train(tmp_path, *RUN[1:], "env=goals:Rewarded-v0", "best_by=is_success")
     evaluated = rows(tmp_path / "eval.csv")
     assert len({row["episode_reward"] for row in evaluated}) == 1
-    most = max(evaluated, key=lambda row: float(row["info_is_success"]))  # the first of equals
+    most = max(evaluated, key=lambda row: float(row["info_is_success"]))  # the first of equal ones
     _, step, _ = best.load(tmp_path, "cpu")
     assert step == int(most["step"]) and trained.progress.best_score == float(most["info_is_success"])
 

@@ -1,4 +1,4 @@
-"""The library: train.py's loop with an agent and an environment, and agents in files."""
+"""The library: train.py's loop for a given agent and environment, and agents saved in files."""
 
 import sys
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def test_an_agent_learns_what_a_probe_rewards() -> None:
 
 
 def test_a_later_call_continues_with_agent_and_buffer() -> None:
-    """Raw bounds, several environments that stay open, held actions, a buffer that was filled before."""
+    """With unscaled action bounds, environments that stay open, held actions, and a buffer that was filled before."""
     envs = [gym.make("Pendulum-v1") for _ in range(2)]
     agent = make(envs[0])
     first = train(agent, envs, 80, num_seed_steps=40, action_repeat=2, execution="eager")
@@ -317,7 +317,7 @@ def test_an_environment_that_raises_is_one_line_and_its_own_traceback() -> None:
 
 
 def test_the_library_looks_for_no_opengl() -> None:
-    """Importing dm_control would; a user's Gymnasium environment has no need of it."""
+    """Importing dm_control would look for it, and a user's Gymnasium environment does not need dm_control."""
     import subprocess
 
     code = "import run.library, sys; sys.exit('dm_control' in sys.modules)"

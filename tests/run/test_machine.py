@@ -1,4 +1,4 @@
-"""Devices and precisions."""
+"""Devices, precisions, and the cores left for stepping worlds."""
 
 from pathlib import Path
 

@@ -108,7 +108,7 @@ def test_its_policy_is_evaluated_alone_and_cannot_be_recorded(tmp_path: Path) ->
 @pytest.mark.thorough
 def test_its_graph_for_libtorch_acts_as_its_policy(tmp_path: Path) -> None:
     probes.train(tmp_path, *RUN, *MIXED, "num_train_steps=60")
-    assert export.export(tmp_path, "torchscript", trusted=("probes",)).exists()  # which compares them
+    assert export.export(tmp_path, "torchscript", trusted=("probes",)).exists()  # the export compares the two
 
 
 @pytest.mark.parametrize("stack", [1, 2])
@@ -125,7 +125,7 @@ def test_each_group_sees_its_own_keys(tmp_path: Path, stack: int) -> None:
 
 
 def test_the_critic_learns_from_what_it_alone_sees_and_the_policy_needs_nothing_of_it(tmp_path: Path) -> None:
-    """The reward is the goal, which is drawn anew for every step; without it nobody could tell the values apart."""
+    """The reward comes from the goal, drawn anew each step: only a critic that sees it can tell the values apart."""
     also = (
         "agent/observation_normaliser=running",
         "agent.critic_lr=1e-2",
@@ -228,7 +228,7 @@ def test_a_run_from_before_vectors_were_stacked_goes_on_as_it_was(tmp_path: Path
 
 
 def test_missing_bounds_of_actions_are_those_that_are_given() -> None:
-    """Of a matrix of actions from (-2, 0) to (2, infinity)."""
+    """The actions are a matrix with bounds from (-2, 0) to (2, infinity)."""
     for bounds, high in ((5.0, 5.0), ([7.0, 3.0], 3.0)):
         cfg = composed.settings("env=ProbeTuples-v0", f"action_bounds={bounds}")
         env = environments.env_maker(cfg, "training")(False)

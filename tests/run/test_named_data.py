@@ -1,4 +1,4 @@
-"""A run from somebody else reads no data outside of its folder that the user has not named."""
+"""A run from someone else reads data outside its folder only if the user has named them."""
 
 import shlex
 import shutil
@@ -23,13 +23,13 @@ NUMBERED = ("env=probes:ProbeNumbered-v0", *RUN)
 
 @pytest.fixture
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data set of the user's."""
+    """The folder of a data set that belongs to the user."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "root"))
     return made_datasets.make()
 
 
 def given(folder: Path, **keys: Any) -> Path:
-    """A run whose configuration somebody has changed."""
+    """Changes keys of a run's configuration, as someone else might; returns its folder."""
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | keys, sort_keys=False))
     return folder
@@ -56,7 +56,7 @@ def test_preloaded_rows_are_read_again_only_where_the_command_names_them(
     before = files(folder)
     line = (f"resume={folder}", "trust=probes", "save_replay_buffer=true")
     with monkeypatch.context() as patch:
-        patch.setattr(sources, "opened", None)  # nothing is looked at
+        patch.setattr(sources, "opened", None)  # opening a data set would fail
         for wrong in ((), ("trust=other/data",), (f"trust={private.parent}",)):
             assert command(*line, *wrong) == 2
             printed = capsys.readouterr().err

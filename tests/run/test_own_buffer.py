@@ -1,4 +1,4 @@
-"""A replay buffer of one's own, named in the YAML: trained with, checked, saved and continued."""
+"""A user's own replay buffer, named in the YAML: trained with, checked, saved and continued."""
 
 import sys
 from contextlib import nullcontext
@@ -55,7 +55,7 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: str, overr
     assert isinstance(straight.replay_buffer, KINDS[own])
     assert straight.agent.num_updates == 120
     if own == "prioritised":
-        assert len(straight.replay_buffer.state_dict()["p"].unique()) > 60  # from the updates
+        assert len(straight.replay_buffer.state_dict()["p"].unique()) > 60  # set by the updates
     run_until(tmp_path / "killed", 101, *run)
     assert OmegaConf.load(tmp_path / "killed/config.yaml").replay_storage == "auto"
     continued = go_on(tmp_path / "killed", "device=cpu")

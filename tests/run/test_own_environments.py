@@ -1,4 +1,4 @@
-"""Environments of one's own, with arguments and wrappers: trained, evaluated, resumed, swept, and refused."""
+"""The user's own environments, with arguments and wrappers, are trained, evaluated, resumed, swept and refused."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ SMALL = (*probes.SMALL, *RUN)
 
 
 def layers(cfg: Any, place: Any) -> list[str]:
-    """The wrappers around an environment, innermost first, and its friction."""
+    """The friction of an environment, then its wrappers, innermost first."""
     env = env_maker(cfg, place)(False)
     names = [str(env.unwrapped.friction)]  # type: ignore[attr-defined]
     while env is not env.unwrapped:
@@ -91,7 +91,7 @@ def test_resumed_evaluated_and_swept_it_keeps_them(
     assert saved[0]["env_wrappers"] == [{"_target_": "my_package.Noise", "_partial_": True, "std": 0.2}]
     run = str(folders[1])
     again = (*own[:-3], "env_kwargs.friction=0.5", f"hydra.run.dir={run}", "resume=auto", *SILENT)
-    assert command(*again, "num_train_steps=70") == 0  # which names the wrapper itself
+    assert command(*again, "num_train_steps=70") == 0  # names the wrapper itself, so needs no trust=
     assert json.loads((folders[1] / "finished.json").read_text())["step"] == 70
     capsys.readouterr()
     assert command(f"resume={run}", "num_train_steps=80") == 2

@@ -1,4 +1,4 @@
-"""`physics=batched`: the bytes of `physics=suite`, resumed runs, and where it cannot serve."""
+"""`physics=batched` gives the bytes of `physics=suite`, also when resumed, and is refused where it cannot serve."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ SHORT = ("env=hopper_stand", "env_kwargs.time_limit=0.6", *RUN)  # episodes of 3
 
 @pytest.mark.parametrize("more", [(), ("num_envs=3", "action_repeat=4", "stagger_steps=8")])
 def test_it_has_the_bytes_of_the_suite(tmp_path: Path, more: tuple[str, ...]) -> None:
-    run = (*SHORT, *more, "num_eval_episodes=12")  # more than are evaluated at once
+    run = (*SHORT, *more, "num_eval_episodes=12")  # more episodes than are evaluated at once
     suite = probes.train(tmp_path / "suite", *run, "physics=suite")
     batched = probes.train(tmp_path / "batched", *run, "physics=batched")
     assert len(suite.envs.envs) == batched.envs._worlds.count  # type: ignore[attr-defined]
@@ -26,7 +26,7 @@ def test_it_has_the_bytes_of_the_suite(tmp_path: Path, more: tuple[str, ...]) ->
 
 @pytest.mark.parametrize("overrides", [["physics=suite"], []])
 def test_a_run_that_was_killed_goes_on_in_mid_episode(tmp_path: Path, overrides: list[str]) -> None:
-    """By either engine, and without the key, as a run of an older version: it is batched then."""
+    """Either engine goes on with it, batched by default; its config lacks `physics`, as in older versions."""
     run = (*SHORT, "num_envs=2", "save_video=false")
     probes.train(tmp_path / "straight", *run)
     run_until(tmp_path / "killed", 110, *run)

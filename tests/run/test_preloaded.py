@@ -1,4 +1,4 @@
-"""Runs that begin with data: contents of their buffers, batches, normalisers, and resuming."""
+"""Runs that begin with preloaded data: their buffers, batches and normalisers, and resuming them."""
 
 import os
 import shutil
@@ -31,8 +31,8 @@ from train import Workspace
 from utils import UserError
 
 ID, GAMMA = "made/known-v0", 0.99
-ENV = "env=probes:ProbeNumbered-v0"  # observes its episode's number, below 50 here, and its step
-OLD = (ENV, *RUN, "num_train_steps=80", "num_eval_episodes=1")  # of a run that another one begins with
+ENV = "env=probes:ProbeNumbered-v0"  # observes the episode's number, below 50 here, and the step
+OLD = (ENV, *RUN, "num_train_steps=80", "num_eval_episodes=1")  # the run whose data another begins with
 HALF = (ENV, f"preload={ID}", "preload_share=0.5")
 
 
@@ -48,7 +48,7 @@ def stored(buffer: ReplayBuffer, count: int) -> Batch:
 
 
 def assert_known(batch: Batch, n: int) -> None:
-    """Rows of the made data set against the definition of n-step rows."""
+    """Compares rows of the made data set with the definition of n-step rows."""
     index = 0
     for number, length in LENGTHS.items():
         terminated = number in (50, 53)
@@ -86,10 +86,10 @@ def test_normalisers_see_every_transition_once(tmp_path: Path) -> None:
     largest = running = 0.0
     for episode in EPISODES:
         for left, reward in zip(range(len(episode.rewards))[::-1], episode.rewards, strict=True):
-            running = reward + (GAMMA * running if left else 0.0)  # without the return before the last reward
+            running = reward + (GAMMA * running if left else 0.0)  # the last reward counts alone
             largest = max(largest, abs(running))
     assert agent.reward_normaliser.state_dict()["largest"] == pytest.approx(largest)
-    run.run()  # of three environments, after one
+    run.run()  # three environments, after the data set's one
     run.close()
     assert agent.observation_normaliser.count == 36 + 2 * run.replay_buffer.num_added
 
@@ -115,7 +115,7 @@ def test_a_share_of_every_batch_is_preloaded_for_good(storage: str) -> None:
     assert len(batches.generators) == (2 if storage == "device" else 0)
 
 
-DRAWN = ("env=probes:ProbeDrawn-v0", f"preload={ID}")  # a function of the seed and the actions
+DRAWN = ("env=probes:ProbeDrawn-v0", f"preload={ID}")  # depends on the seed and the actions alone
 RUNS: dict[str, tuple[str, ...]] = {
     "among the others": (*DRAWN, "n_step=3", "agent/observation_normaliser=running", "num_envs=2"),
     "half": (*DRAWN, "preload_share=0.5", "agent/reward_normaliser=returns", "sample_with_replacement=false"),
@@ -166,7 +166,7 @@ def test_what_was_recorded_is_what_is_preloaded(tmp_path: Path, capsys: pytest.C
     returns = evaluate.evaluate(tmp_path / "old", 12, device="cpu", dataset_id="tuples/some-v0")
     files = MinariFiles(tmp_path / "root/tuples/some-v0/data", "preload=it")
     assert (files.num_episodes, files.env, files.action_repeat) == (12, "ProbeTuples-v0", 2)
-    np.testing.assert_array_equal(files.actions.low, [[-2], [0]])  # the environment's own
+    np.testing.assert_array_equal(files.actions.low, [[-2], [0]])  # the environment's own bounds
     run = probes.workspace(tmp_path / "new", "env=ProbeTuples-v0", "preload=tuples/some-v0", "action_repeat=2")
     run.close()
     batch = stored(run.replay_buffer, 24)  # two decisions in each episode of three steps
@@ -220,7 +220,7 @@ def test_an_older_run_gives_its_replay_buffer(tmp_path: Path) -> None:
     batch = stored(three.preloaded.buffer, len(kept.obs))  # type: ignore[arg-type]
     steps = batch.next_obs[:, 1] - batch.obs[:, 1]
     assert set(steps.tolist()) <= {1.0, 2.0, 3.0} and (steps == 3).sum() > len(steps) / 3
-    assert torch.equal(batch.obs[:, 0], batch.next_obs[:, 0])  # the episode's number
+    assert torch.equal(batch.obs[:, 0], batch.next_obs[:, 0])  # the episode's number: no row crosses episodes
 
 
 def test_rows_of_several_steps_stay_what_they_are(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_rows_of_several_steps_stay_what_they_are(tmp_path: Path) -> None:
             probes.workspace(tmp_path / other, *same, other)
     config = tmp_path / "old/config.yaml"
     text = config.read_text()
-    for key, value in (("action_bounds", "5.0"), ("obs_groups", "{actor: [a], critic: [b]}")):  # of other columns
+    for key, value in (("action_bounds", "5.0"), ("obs_groups", "{actor: [a], critic: [b]}")):  # they change the rows
         config.write_text(text.replace(f"{key}: null", f"{key}: {value}", 1))
         with pytest.raises(UserError, match=rf"its rows are of {key}=.*, and this run has {key}=None"):
             probes.workspace(tmp_path / key, *same)
@@ -325,7 +325,7 @@ def test_rows_that_were_not_saved_are_read_again(
     assert "no updates before 40 new transitions" in capsys.readouterr().out
     buffer = continued.preloaded.buffer if "5" in share else continued.replay_buffer
     assert_known(buffer.stored(0, 18), 1)  # type: ignore[union-attr]
-    assert continued.agent.observation_normaliser.count == 36 + 2 * 160  # seen once
+    assert continued.agent.observation_normaliser.count == 36 + 2 * 160  # each observed once
 
 
 def test_damaged_preloaded_rows_are_found_and_can_be_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Which updates, evaluations and checkpoints are due, and the unfinished episodes, across a restart at any step."""
+"""Updates, evaluations and checkpoints are due at the right steps, also after a restart in mid-episode."""
 
 import math
 from typing import Any
@@ -30,7 +30,7 @@ def updates(num_envs: int, every: int, per_step: float, transitions: int) -> lis
         (1, 1, 0.25, [0, 0, 0, 1] * 3),
         (1, 3, 0.5, [0, 0, 1, 0, 0, 2, 0, 0, 1, 0, 0, 2]),
         (4, 1, 1, [4] * 3),
-        (4, 6, 0.5, [0, 3, 3]),  # one burst in the steps to 8 and to 12
+        (4, 6, 0.5, [0, 3, 3]),  # a burst after 8 and after 12 transitions
     ],
 )
 def test_updates_come_in_bursts_and_fractions_add_up(
@@ -44,7 +44,7 @@ def test_a_fraction_is_not_lost_to_rounding() -> None:
 
 
 def stepped(progress: Progress, steps: int) -> list[Any]:
-    """Steps of two environments, whose episodes end now and then; what was due, and what was logged."""
+    """Steps two environments and ends episodes now and then; returns what was due and what was logged."""
     seen: list[Any] = []
     for _ in range(steps):
         progress.count(np.array([1.0, 2.0]), np.array([2, 2]))
@@ -71,7 +71,7 @@ def test_a_restored_state_continues_where_it_was_saved(stop: int) -> None:
     stepped(first, stop)
     second.load_state_dict(first.state_dict())
     expected, got = stepped(straight, 12), stepped(second, 12)
-    assert repr(got) == repr(expected)  # nan and all
+    assert repr(got) == repr(expected)  # as text, since nan != nan
     assert straight.episode > 3 and not math.isnan(straight.last_return)
 
 
@@ -79,7 +79,7 @@ def test_an_evaluation_is_no_part_of_an_episodes_duration() -> None:
     progress = Progress(settings(), 1)
     progress.begin_episodes(np.ones(1, bool))
     progress.count(np.ones(1), np.ones(1, int))
-    progress.exclude_time(-1000.0)  # as if it had begun so long ago
+    progress.exclude_time(-1000.0)  # as if the episode had begun 1000 s earlier
     assert progress.end_episodes(np.array([0]))["duration"] > 999
     assert not len(progress.unfinished())
 

@@ -1,4 +1,4 @@
-"""provenance.json: what a run was made with, an entry for each process."""
+"""provenance.json: what a run was made with, one entry per process."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A run that is stopped anywhere and resumed ends in the same bytes; changes of its meaning are refused."""
+"""A run that is stopped anywhere and resumed ends in the same bytes; overrides that would change it are refused."""
 
 import os
 import random
@@ -24,7 +24,7 @@ from train import Workspace
 from utils import UserError
 
 PENDULUM = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=50")
-FLAT = ("agent.critic.hidden_depth=1", "agent.actor.hidden_depth=1")  # a deeper one takes longer to record
+FLAT = ("agent.critic.hidden_depth=1", "agent.actor.hidden_depth=1")  # deeper networks take longer to record
 CASES = {
     "sac": ("env=ProbeTimeLimit-v0", "execution=auto", "log_save_tb=true", "log_frequency=50", "log_every_steps=20"),
     "sac_v": (*PENDULUM, "agent=sac_v", "agent.value.hidden_dim=16"),
@@ -61,7 +61,7 @@ CASES = {
 }
 
 
-SLOW = ("flash_sac", "pixels", "followers", "td3", "droq")  # whose parts others have too
+SLOW = ("flash_sac", "pixels", "followers", "td3", "droq")  # slow, and other cases cover their parts
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ SLOW = ("flash_sac", "pixels", "followers", "td3", "droq")  # whose parts others
 def test_killed_twice_it_ends_in_the_same_bytes(tmp_path: Path, case: str) -> None:
     run = (*RUN, *CASES[case])
     probes.train(tmp_path / "straight", *run)
-    run_until(tmp_path / "killed", 81, *run)  # eval.csv came after the checkpoint of step 60, and goes again
+    run_until(tmp_path / "killed", 81, *run)  # eval.csv is newer than step 60's checkpoint: resuming removes it
     again = Workspace(resume.settings_of(tmp_path / "killed", [], trusted=["probes"]), tmp_path / "killed", resume=True)
     assert 50 <= again.step < 70
     die_in(again, 131)
@@ -128,7 +128,7 @@ def test_a_column_that_came_after_the_checkpoint_goes_again(tmp_path: Path) -> N
     """The CSV was widened, and so rewritten, after the checkpoint had noted its length."""
     run = ("env=ProbeTimeLimit-v0", *RUN, "num_seed_steps=32", "agent=sac_v", "agent.value.hidden_dim=16")
     probes.train(tmp_path / "straight", *run)
-    run_until(tmp_path / "killed", 41, *run)  # the first updates, and their columns, came after step 30
+    run_until(tmp_path / "killed", 41, *run)  # updates, and their columns, began after the checkpoint of step 30
     assert len(timeless(tmp_path / "killed/train.csv")[0]) == len(timeless(tmp_path / "straight/train.csv")[0])
     go_on(tmp_path / "killed")
     assert_same(tmp_path / "killed", tmp_path / "straight")
@@ -152,7 +152,7 @@ def test_a_finished_run_is_extended_and_its_end_cut(tmp_path: Path) -> None:
     extended = go_on(tmp_path / "short", "num_train_steps=160")
     assert extended.cfg.replay_buffer_capacity == 100
     assert_same(tmp_path / "short", tmp_path / "long")
-    assert resume.settings_of(tmp_path / "short", []).num_train_steps == 160  # and remembers
+    assert resume.settings_of(tmp_path / "short", []).num_train_steps == 160  # the new length is saved
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +172,7 @@ def test_capacity_stays_where_it_followed_the_steps(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run, to be read only."""
+    """The folder of a finished run, which tests only read."""
     folder = tmp_path_factory.mktemp("finished")
     probes.train(folder, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40")
     return folder
@@ -235,7 +235,7 @@ def test_a_run_of_another_version_says_so(tmp_path: Path, monkeypatch: pytest.Mo
         earlier.setattr(checkpoint, "FORMAT", 1)
         probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40")
     config = OmegaConf.load(tmp_path / "config.yaml")
-    del config["replay_buffer"]  # which those did not have
+    del config["replay_buffer"]  # runs of format 1 had no such node
     OmegaConf.save(config, tmp_path / "config.yaml")
     with pytest.raises(UserError, match=r"step_40: a checkpoint of format 1; this version reads 2"):
         train.continue_run(tmp_path, [])
@@ -267,7 +267,7 @@ def test_without_its_buffer_a_run_collects_before_it_learns_on(tmp_path: Path) -
     assert not list((tmp_path / "checkpoints/buffer").iterdir())
     continued = go_on(tmp_path)
     assert continued.step == 160 and continued.replay_buffer.num_added == 70
-    assert continued.agent.num_updates == 50 + 30  # 40 of the 70 were collected first
+    assert continued.agent.num_updates == 50 + 30  # the first 40 of the 70 only refilled the buffer
 
 
 def test_one_process_a_folder(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run's logs say: rows, evaluations, columns and tags, the line of progress."""
+"""What a run's logs say: rows, evaluations, columns, tags and the progress bar."""
 
 import csv
 import json
@@ -44,7 +44,7 @@ def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
     probes.train(tmp_path, *run, "eval_frequency=40")
     assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == [42, 81, 121, 151]
     train = rows(tmp_path / "train.csv")
-    assert [int(row["step"]) for row in train] == [100, 151]  # steps count environment steps
+    assert [int(row["step"]) for row in train] == [100, 151]  # environment steps, not decisions
 
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     before = (folder / "train.csv").read_bytes()
     with pytest.raises(UserError, match="logs are there already") as caught:
         probes.workspace(folder, "env=ProbeOneStep-v0")
-    pasted = str(caught.value).partition("continue it with ")[2]  # into a shell
+    pasted = str(caught.value).partition("continue it with ")[2]  # as one pastes it into a shell
     assert shlex.split(pasted) == [f"resume={folder}"]
     assert (folder / "train.csv").read_bytes() == before
 
@@ -95,7 +95,7 @@ def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
     }
     tags = accumulator.Tags()["scalars"]
     assert scalars <= set(tags)
-    assert not {"train_actor/target_entropy", "train/batch_reward"} & set(tags)  # which are constant here
+    assert not {"train_actor/target_entropy", "train/batch_reward"} & set(tags)  # constant here, so not written
     assert sorted(tags)[:2] == ["Return/evaluation", "Return/training"]
     layers = [
         f"{net}fc{i}_{end}"
@@ -128,14 +128,14 @@ def test_the_progress_bar_says_when_an_evaluation_is_made_and_how_the_last_one_e
     run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=15", "eval_frequency=10")
     run.run()
     run.close()
-    # Episodes of five steps; the last evaluation is that of the end.
+    # Episodes last five steps; the last evaluation is made at the run's end.
     assert said == ["", "", "evaluating step 10", *["evaluated at 5.0"] * 3, "evaluating step 15", "evaluated at 5.0"]
 
 
 def test_the_progress_bar_names_the_evaluation_in_the_background(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(BackgroundEvaluator, "has_answered", False)  # until it is waited for
+    monkeypatch.setattr(BackgroundEvaluator, "has_answered", False)  # so the run has to wait for the answer
     overrides = ("env=probes:ProbeDrawn-v0", "num_train_steps=25", "eval_frequency=10", "eval_in_background=true")
     run = probes.workspace(tmp_path, *overrides)
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""Simulators of one's own: which rows, returns and logs come of them, in every mode; resumed, and refused."""
+"""The user's own simulators give the right rows, returns and logs in every mode, and are resumed or refused."""
 
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ def counting(mode: str, *more: str, env: str = "Counting-v0") -> tuple[str, ...]
 
 
 def expected_row(world: int, episode: int, taken: int, n: int) -> tuple[float, list[float], float]:
-    """Reward, next observation and discount of the row that begins there."""
+    """Reward, next_obs and discount of the row that begins after `taken` steps of an episode."""
     length = LENGTHS[world % 4]
     stop = min(taken + n, length)
     reward = sum(GAMMA**k * reward_of(world, episode, taken + k + 1) for k in range(stop - taken))
@@ -45,7 +45,7 @@ def expected_row(world: int, episode: int, taken: int, n: int) -> tuple[float, l
 
 
 def stored(run: Workspace) -> dict[tuple[int, int, int], tuple[float, list[float], float]]:
-    """The rows of a run, by their first observation: world, episode, steps."""
+    """The rows of a run, keyed by their obs: world, episode, steps."""
     buffer = run.replay_buffer
     batch = buffer.stored(0, buffer.num_added)
     keys = [tuple(int(value) for value in obs) for obs in batch.obs]
@@ -62,14 +62,14 @@ def test_every_row_has_the_observation_behind_it_and_bootstraps_unless_it_termin
     run = probes.train(tmp_path, *counting(mode, kind, f"n_step={n}"))
     found = stored(run)
     assert found == {key: expected_row(*key, n) for key in found}
-    assert len(found) + run.loop.n_step.num_pending == run.step == 160  # no ignored step is one, or a row
+    assert len(found) + run.loop.n_step.num_pending == run.step == 160  # ignored steps are neither counted nor stored
     for world in range(4):
         begun = [key[1:] for key in found if key[0] == world]
         last = max(begun)
         assert begun == [(e, t) for e in range(1, last[0] + 1) for t in range(LENGTHS[world]) if (e, t) <= last]
-    assert run.agent.num_updates == 0.2 * (160 - 40)  # also where some steps are ignored
+    assert run.agent.num_updates == 0.2 * (160 - 40)  # even where some steps are ignored
     is_on_device = kind.startswith("replay_storage")
-    assert (not run.replay_buffer.rows.any()) == is_on_device  # its rows were never on the host
+    assert (not run.replay_buffer.rows.any()) == is_on_device  # rows on the device never reach the host
 
 
 @pytest.mark.parametrize("tensors", [False, True])
@@ -116,7 +116,7 @@ def test_with_a_single_environment_too_that_is_evaluated_and_one_is_trained_in(t
     several, one = (probes.train(tmp_path / str(count), *both, f"num_envs={count}") for count in (4, 1))
     assert isinstance(several.envs, Simulator) and not isinstance(one.envs, Simulator)
     assert {world for world, *_ in stored(several)} == {0, 1, 2, 3}
-    expected = sum(reward_of(0, 1, k + 1) for k in range(LENGTHS[0]))  # of the first world in every episode
+    expected = sum(reward_of(0, 1, k + 1) for k in range(LENGTHS[0]))  # every episode is the first world's first
     assert several.last_return == one.last_return == expected
 
 
@@ -135,7 +135,7 @@ def test_of_many_worlds_the_episodes_that_end_together_are_one_row_of_their_mean
         done += len(ended)
         expected += [(done, np.mean(returns), np.mean([LENGTHS[i % 4] for i in ended]))] if ended else []
     got = [(int(row["episode"]), float(row["episode_reward"]), float(row["episode_length"])) for row in logged]
-    assert len(logged) == len(expected) + 1  # and those that the run's end cut short
+    assert len(logged) == len(expected) + 1  # and one row for the episodes that the run's end cut short
     np.testing.assert_allclose(got[:-1], expected, rtol=1e-6)
 
 
@@ -171,7 +171,7 @@ def test_without_one_it_begins_new_episodes_and_says_so(tmp_path: Path, capsys: 
 
     def noted(env: CountingVec, **how: Any) -> Any:
         result = reset(env, **how)
-        env.episode += 10  # to tell them apart
+        env.episode += 10  # marks the episodes after the restart
         seeds.append(how.get("seed"))
         return env._obs(), result[1]
 
@@ -259,7 +259,7 @@ def test_numbers_that_gymnasium_keeps_as_objects_or_in_columns_are_numbers(mode:
 
 
 def test_an_array_of_last_infos_is_none(tmp_path: Path) -> None:
-    """As of vector environments from before Gymnasium 1.0."""
+    """Vector environments from before Gymnasium 1.0 gave such an array."""
     env = CountingVec(2, "SameStep")
     simulator, take = Simulator(env, "counting", 1), env.step
     simulator.reset(options={"reset_mask": np.ones(2, bool)})
@@ -278,7 +278,7 @@ def test_tensors_that_are_not_finite_end_the_run(what: str) -> None:
     simulator.step(actions)
     if what == "action":
         actions[2] = torch.nan
-    elif what == "last":  # which is an observation that no other step gives
+    elif what == "last":  # an episode's last obs, which only the info has
         env._last = lambda done: {
             "steps": torch.zeros(4),
             "names": torch.tensor([[0.0], [0], [np.nan], [0]]).repeat(1, 2),
@@ -296,7 +296,7 @@ def test_first_episodes_are_cut_so_that_worlds_do_not_end_together(resumed: bool
     env = CountingVec(400, "Disabled")
     env.lengths[:] = 50
     simulator = Simulator(env, "counting", 1, first_steps=50)
-    saved = {"states": simulator.call("state_dict")} if resumed else {}  # which has no episodes that could go on
+    saved = {"states": simulator.call("state_dict")} if resumed else {}  # CountingVec saves no episodes to go on with
     simulator.reset(options={"reset_mask": np.ones(400, bool), **saved})
     cut = []
     for _ in range(100):
@@ -309,7 +309,7 @@ def test_first_episodes_are_cut_so_that_worlds_do_not_end_together(resumed: bool
             | ~np.array([terminates(int(world), int(episode)) for world, episode, _ in next_obs[done]], bool)
         ).all()
         simulator.reset(options={"reset_mask": done})
-    assert max(cut) < 30 and sum(cut) == 800  # each world ends twice
+    assert max(cut) < 30 and sum(cut) == 800  # two episodes end in each world
 
 
 @pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.thorough)])

@@ -1,4 +1,4 @@
-"""One command for a job that may be queued again: `resume=auto` starts every agent, and goes on with it."""
+"""With `resume=auto` one command both starts and continues a run, for every agent, so a job can be queued again."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Signals: the run is saved, says so, and can be resumed."""
+"""On a signal the run is saved, says so, and can be resumed."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_an_evaluation_is_cut_short_and_made_again(tmp_path: Path, step: int) ->
 
 
 class Instantly(threading.Timer):
-    """A grace period that is over at once."""
+    """A timer of the grace period that fires at once."""
 
     def start(self) -> None:
         self.function()
@@ -97,7 +97,7 @@ def test_under_submitit_its_own_handler_queues_the_job_again(tmp_path: Path, mon
 
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     before = signal.signal(signal.SIGUSR2, requeue)
-    term = signal.signal(signal.SIGTERM, lambda *_: None)  # which submitit passes over
+    term = signal.signal(signal.SIGTERM, lambda *_: None)  # submitit's handler ignores SIGTERM, too
     try:
         run = probes.workspace(tmp_path, *PROBE)
         at_step(run, 20, lambda: os.kill(os.getpid(), signal.SIGTERM))

@@ -1,4 +1,4 @@
-"""An untrusted configuration: resuming and evaluating such a run executes none of its code."""
+"""Resuming or evaluating a run with an untrusted configuration executes none of its code."""
 
 import json
 import pickle
@@ -28,14 +28,14 @@ def settings(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def placed(text: str, folder: Path) -> str:
-    """YAML with the places of the pickle and of the mark, beside the run's folder."""
+    """Replaces EVIL and MARK by the paths of the pickle and of the mark, beside the run's folder."""
     for word, name in (("EVIL", "evil.pkl"), ("MARK", "MARK")):
         text = text.replace(word, json.dumps(str(folder.parent / name)))
     return text
 
 
 def put(key: str, text: str) -> Change:
-    """Gives a key of config.yaml a value that is written as YAML."""
+    """A change that sets a key of config.yaml to a value given as YAML."""
 
     def change(folder: Path) -> None:
         text_here = placed(text, folder)
@@ -52,7 +52,7 @@ def put(key: str, text: str) -> Change:
 
 
 def written(text: str) -> Change:
-    """Replaces `reward_scale: 1.0` by lines as they are, and so with anchors, tags and whatever else YAML has."""
+    """A change that replaces `reward_scale: 1.0` by literal YAML, which may have anchors, tags and the like."""
 
     def change(folder: Path) -> None:
         path = folder / "config.yaml"
@@ -203,7 +203,7 @@ def test_a_hostile_configuration_is_one_line(
 
 
 def test_the_pickle_does_leave_a_mark_where_it_is_loaded(copied: Path) -> None:
-    with pytest.raises(Exception):  # noqa: B017  an ordinary loader: what it returns is no matter
+    with pytest.raises(Exception):  # noqa: B017  an unsafe load: what it raises does not matter
         torch.load(copied.parent / "evil.pkl", weights_only=False, pickle_module=pickle)["x"]
     assert (copied.parent / "MARK").exists()
 

@@ -1,4 +1,4 @@
-"""The user's own classes are resumed and evaluated if their package is trusted, and only then."""
+"""Runs with the user's own classes are resumed and evaluated only if the classes' package is trusted."""
 
 import sys
 import textwrap
@@ -65,7 +65,7 @@ def test_the_users_classes_are_resumed_and_evaluated_with_a_flag(
     assert command(f"resume={folder}", "num_train_steps=70") == 2
     assert "if my_package is yours, add trust=my_package" in capsys.readouterr().err
     assert command(f"resume={folder}", "num_train_steps=70", "trust=my_package") == 0
-    assert command(*begun, "num_train_steps=80") == 0  # which names them itself
+    assert command(*begun, "num_train_steps=80") == 0  # names the classes itself, so needs no trust=
     fewer = [text for text in begun if text not in own]
     assert command(*fewer, "num_train_steps=90") == 2
     assert command(*fewer, "num_train_steps=90", "trust=other,my_package") == 0

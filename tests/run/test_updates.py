@@ -61,12 +61,12 @@ def test_without_replacement_the_first_update_waits_for_a_batch(tmp_path: Path) 
 def test_who_acts_first(tmp_path: Path, policy: str) -> None:
     first = probes.workspace(tmp_path / "first", "env=ProbeTimeLimit-v0")
     for layer in first.agent.actor.parameters():
-        layer.data.fill_(1.0)  # whose actions all lie at the upper bound
+        layer.data.fill_(1.0)  # drives every action to the upper bound
     first.agent.save_policy(tmp_path / "policy.pt")
     chosen = quoted(tmp_path / "policy.pt") if policy == "saved" else policy
     run = probes.train(tmp_path / "run", "env=ProbeTimeLimit-v0", "num_train_steps=100", f"seed_policy={chosen}")
     actions = run.replay_buffer.rows[:100, 1]
-    # Uniform actions have a kurtosis of 1.8; those of the fresh policy, narrower than the range, are not spread so.
+    # Uniform actions have a standard deviation of 1 / sqrt(3); those of a fresh policy spread less.
     assert (abs(actions.std() - 3**-0.5) < 0.06) == (policy == "uniform")
     assert (actions.min() > 0.5) == (policy == "saved")
 

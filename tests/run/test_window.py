@@ -24,7 +24,7 @@ SCREEN = (900, 640)  # MuJoCo's viewer takes two thirds of it
 
 
 class Script:
-    """A window in which keys are pressed, and which is closed, at certain looks at the keys."""
+    """A window whose keys are pressed, and which closes, at given calls of `pressed`."""
 
     def __init__(self, keys: dict[int, str] | None = None, closed_at: int | None = None):
         self.keys, self.closed_at = keys or {}, closed_at
@@ -64,7 +64,7 @@ def watched(folder: Path, script: Script, num_episodes: int | None) -> list[wind
 
 
 def test_what_is_shown_is_what_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_train_steps=40")  # whose episodes differ
+    probes.train(tmp_path, "env=Pendulum-v1", *RUN, "num_train_steps=40")  # its episodes differ
     monkeypatch.setattr(window.time, "sleep", lambda seconds: None)
     shown = watched(tmp_path, Script(), 2)
     assert shown[0].value == evaluate.evaluate(tmp_path, num_episodes=1, device="cpu")[0]
@@ -135,7 +135,7 @@ def test_a_window_records_nothing(
 
 @pytest.fixture(scope="module")
 def screen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A display of Xvfb's, and the file with its pixels. Missing in CI, it is a failure of the set-up."""
+    """An Xvfb display and the file with its pixels. Without Xvfb or xdotool, tests are skipped, but in CI they fail."""
     if not (shutil.which("Xvfb") and shutil.which("xdotool")):
         assert not os.environ.get("CI"), "no Xvfb or xdotool in CI: .ci/run has to install them"
         pytest.skip("no Xvfb here: apt install xvfb xdotool libglx-mesa0")
@@ -152,11 +152,11 @@ def screen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 
 
 class Viewer:
-    """`evaluate.py --view` on a display; its lines are read as they come."""
+    """`evaluate.py --view` on a display; a thread reads its output line by line."""
 
     def __init__(self, display: str, *arguments: str):
         self.env = ONE_THREAD | {"DISPLAY": display, "PYTHONPATH": str(ROOT)}
-        for name in ("MUJOCO_GL", "SDL_VIDEODRIVER", "WAYLAND_DISPLAY"):  # the tests' own
+        for name in ("MUJOCO_GL", "SDL_VIDEODRIVER", "WAYLAND_DISPLAY"):  # set for the tests themselves
             self.env.pop(name, None)
         command = [sys.executable, "evaluate.py", *arguments, "--device", "cpu", "--view"]
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -170,7 +170,7 @@ class Viewer:
             self.lines.put(line)
 
     def press(self, key: str) -> str:
-        """Presses a key until a line is printed, which it returns: the first presses may come before the window."""
+        """Presses a key until a line is printed, and returns it: the first presses may come before the window."""
         script = ["search", "--sync", "--onlyvisible", "--class", ".", "windowfocus", "key", key]
         for _ in range(60):
             subprocess.run(["xdotool", *script], env=self.env, stderr=subprocess.DEVNULL, timeout=60, check=False)
@@ -181,7 +181,7 @@ class Viewer:
         raise AssertionError(f"{key}: nothing was printed")
 
     def rest(self) -> list[str]:
-        """Waits for its end, which has to be a good one; returns the lines that were not read yet."""
+        """Waits until the process exits with 0; returns the lines not read yet."""
         assert self.process.wait(100) == 0
         self._reader.join()
         return list(self.lines.queue)

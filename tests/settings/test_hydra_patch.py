@@ -31,7 +31,7 @@ def test_another_class_replaces_a_node_and_the_same_one_is_merged(sign: str) -> 
     assert agent("agent=tqc", f"{sign}agent.critic.head={BINS}")["critic"]["head"] == BINS_NODE
     merged = agent("agent=tqc", f"{sign}agent.critic.head={QUANTILES}")["critic"]["head"]
     assert (merged["num_quantiles"], merged["drop_per_critic"]) == (7, 2)
-    assert agent(f"{sign}agent.critic.head={BINS}")["critic"]["head"] == BINS_NODE  # where there was none
+    assert agent(f"{sign}agent.critic.head={BINS}")["critic"]["head"] == BINS_NODE  # where there was no head
 
 
 def test_so_do_nodes_in_what_is_given_and_the_keys_around_them_stay() -> None:
@@ -42,7 +42,7 @@ def test_so_do_nodes_in_what_is_given_and_the_keys_around_them_stay() -> None:
     ]
     assert network["_target_"] == "agent.networks.Residual" and network["unit_length"]
     assert network["last_norm"]["_target_"] == "agent.networks.LayerNorm"
-    assert network["block"].keys() == {"_target_", "_partial_", "norm"}  # expansion was the other block's
+    assert network["block"].keys() == {"_target_", "_partial_", "norm"}  # the old block's expansion is gone
     assert network["block"]["norm"]["_target_"] == "agent.networks.BatchNorm"
 
 
@@ -75,7 +75,7 @@ def test_hydras_options_are_parsed_where_argparse_looks_into_help_texts(monkeypa
     monkeypatch.setattr(ArgumentParser, "add_argument", add_and_check)
     assert sys.modules["hydra.main"].get_args_parser().parse_args(["--multirun", "seed=1,2"]).multirun
     with pytest.raises(ValueError, match="badly formed"):
-        ArgumentParser().add_argument("--lazy", help=object())  # type: ignore[arg-type]  # others are still checked
+        ArgumentParser().add_argument("--lazy", help=object())  # type: ignore[arg-type]  # other parsers are still checked
 
 
 def test_keys_of_a_class_that_the_command_line_names_need_no_plus() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import probes
-import psutil  # noqa: F401  here, and not within a test: what it imports depends on sys.platform
+import psutil  # noqa: F401  before a test changes sys.platform, on which its imports depend
 import pytest
 
 import evaluate
@@ -22,7 +22,7 @@ def as_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(operating_system.platform, "libc_ver", lambda: ("", ""))
-    monkeypatch.setattr(operating_system.ctypes, "CDLL", None)  # neither prctl nor mallopt
+    monkeypatch.setattr(operating_system.ctypes, "CDLL", None)  # no calls of prctl or mallopt
     monkeypatch.setattr(operating_system, "_CPUINFO", Path("/nowhere"))
     operating_system.of_processor.cache_clear()
 

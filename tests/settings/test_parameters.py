@@ -13,7 +13,7 @@ from utils import UserError
 
 
 class Base:
-    """Enough of a sink."""
+    """A minimal sink."""
 
     def __init__(self, log_dir: Any, depth: PositiveInt, rate: float = 1.0): ...
 

@@ -54,8 +54,8 @@ def test_every_yaml_composes_and_checks(agent: str, preset: str | None) -> None:
     distributional = agent in ("tqc", "xqc", "flash_sac")
     if (
         (sets_temperature and not has_temperature)
-        or (distributional and preset == "strong")  # its critics' head is of values
-        or (agent == "sac_discrete" and preset == "lunar_lander")  # its actor has a standard deviation
+        or (distributional and preset == "strong")  # the preset sets a scalar head
+        or (agent == "sac_discrete" and preset == "lunar_lander")  # the preset sets the actor's standard deviation
     ):
         with pytest.raises(UserError, match=f"preset[=/]{preset}"):
             compose.checked(compose.compose_config("train", overrides), overrides)

@@ -135,11 +135,11 @@ def test_what_fits_arrives_as_the_hint_has_it() -> None:
     assert Logger(Path(), {"none": None}).sinks == {}
 
 
-# Classes of a user.
+# Classes as a user might write them.
 
 
 class MyAgent(SACAgent):
-    """Has parameters of its own, and passes others on."""
+    """Has parameters of its own, and passes all others on."""
 
     def __init__(self, depth: PositiveInt, rate: UnitInterval = 0.5, label: Any = None, **rest: Any):
         super().__init__(critic_tau=rate, **rest)

@@ -1,4 +1,4 @@
-"""Weights & Biases, offline: the tests read its file back."""
+"""The Weights & Biases sink, offline: the tests read back the files that it writes."""
 
 import importlib.util
 import json
@@ -21,12 +21,12 @@ from utils import UserError
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One without an account, whoever runs the tests."""
+    """Sets a home without an account, whoever runs the tests."""
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 
 def records(folder: Path) -> list[Any]:
-    """The records of each offline run in a folder: a log of 32 KiB blocks, behind a header of seven bytes."""
+    """Reads the records of each offline run in a folder: a log in 32 KiB blocks that begins with a 7-byte header."""
     import wandb
     from wandb.proto.wandb_internal_pb2 import Record
 
@@ -35,13 +35,13 @@ def records(folder: Path) -> list[Any]:
     for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
         data, position, whole = path.read_bytes(), 7, b""
         while position + 7 <= len(data):
-            if 2**15 - position % 2**15 < 7:  # no room for a record's head: the block's padding
+            if 2**15 - position % 2**15 < 7:  # too little for a record's header: the block's padding
                 position += 2**15 - position % 2**15
                 continue
             _, size, kind = struct.unpack("<IHB", data[position : position + 7])
             whole += data[position + 7 : position + 7 + size]
             position += 7 + size
-            if kind in (1, 4):  # a record, or the last part of one
+            if kind in (1, 4):  # a whole record, or the last part of one
                 found.append(Record.FromString(whole))
                 whole = b""
     return found
@@ -75,7 +75,7 @@ def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
         log.log("eval/episode_reward", step / 10, step)
         log.dump(step)
     log.log_histogram("train_actor/mu_hist", np.array([0.0, 1.0, 1.0, np.nan]), 2000)
-    log.log_histogram("train_actor/std_hist", np.array([np.inf]), 2000)  # nothing to show
+    log.log_histogram("train_actor/std_hist", np.array([np.inf]), 2000)  # nothing finite to show
     log.log_video("eval/video", np.zeros((3, 8, 8, 3), np.uint8), 2000)
     log.log_image("train/images", np.zeros((8, 16, 3), np.uint8), 2000)
     log.close()
@@ -158,12 +158,12 @@ def test_a_home_that_cannot_be_written_is_no_news(
 ) -> None:
     for name in ("WANDB_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", os.devnull)  # in which not even root makes a folder
+    monkeypatch.setenv("HOME", os.devnull)  # not even root can make a folder in it
     sink(tmp_path).close()
     assert records(tmp_path)
     assert list((tmp_path / "wandb/logs").iterdir())
     said = "".join(capfd.readouterr())
-    assert all(line.startswith("wandb: ") for line in said.splitlines()), said  # and no line of its process
+    assert all(line.startswith("wandb: ") for line in said.splitlines()), said  # and nothing from its process
 
 
 def test_a_user_without_a_home_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

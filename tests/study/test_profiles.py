@@ -1,4 +1,4 @@
-"""Performance profiles and probabilities of improvement are those computed by hand and by scipy."""
+"""Performance profiles and probabilities of improvement agree with those computed by hand and by scipy."""
 
 import csv
 from pathlib import Path
@@ -56,9 +56,10 @@ def test_runs_are_resampled_within_each_task_and_each_group() -> None:
     (profile,) = profiles.performance_profiles(ends)
     assert profile.tasks == ("low", "high")
     assert (profile.low <= profile.value).all() and (profile.value <= profile.high).all()
-    # Of each resample one half is the high task's: no other share is possible from 190 to 890.
+    # From 190 to 890, all of task high and none of task low is above: the share is 1/2 in every resample.
     assert (profile.low[19:90] == 0.5).all() and (profile.high[19:90] == 0.5).all() and profile.high[90] == 0
-    # At 90, half of 20 runs are above: 95 % of resamples lie within 1.96 deviations of sqrt(0.25 / 20), halved.
+    # At 90, half of task low is above. The share of its 20 runs has a standard deviation of sqrt(0.25 / 20), and the
+    # mean over both tasks half of that; 95 % of resamples lie within 1.96 standard deviations.
     assert profile.high[9] - profile.low[9] == pytest.approx(1.96 * np.sqrt(0.25 / 20), rel=0.15)
     (pair,) = profiles.improvements(ends)
     assert pair.tasks == ("low",) and pair.value == pytest.approx(210 / 400)

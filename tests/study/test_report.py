@@ -1,4 +1,4 @@
-"""The report in a real browser: curves, hover, table, videos, nothing from the network, no complaint on the console."""
+"""The report in a real browser: curves, hover, table and videos, with no network and nothing on the console."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def film(run: Path, step: int) -> None:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a study's report: two tasks, two settings, three seeds, one of them killed."""
+    """The address of a study's report: two tasks, two settings and three seeds, with one run killed."""
     sweep = tmp_path_factory.mktemp("exp") / "sweep"
     for env in ("cheetah_run", "walker_walk"):
         for place, label in enumerate(("plain", HOSTILE)):
@@ -47,7 +47,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
                 if label == "plain" and env == "cheetah_run":
                     rows = [
                         f"{1000 * k},{seed},{k / 100 if k > 1 else ''}" for k in range(1, 122)
-                    ]  # the last episode ends behind the run's length
+                    ]  # the last episode ends beyond the run's length
                     (run / "train.csv").write_text("\n".join(["step,critic_loss,actor_entropy", *rows, ""]))
                 if seed == 1:
                     film(run, 60_000)
@@ -58,7 +58,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def page(browser: Any, report: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The report, opened at a width in CSS pixels; at the end nothing may have been said on the console."""
+    """The report, opened at a width in CSS pixels; after the test the console must be empty."""
     width = getattr(request, "param", 1300)
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -75,7 +75,7 @@ def wait(browser: Any, script: str, *arguments: Any) -> None:
 
 
 def panels(page: Any) -> list[Any]:
-    """The panels above the fold: those of training are folded away."""
+    """The visible panels: those of training are folded away."""
     return [panel for panel in page.find_elements("css selector", ".panel") if panel.is_displayed()]
 
 
@@ -93,10 +93,10 @@ def test_the_curves_are_those_of_the_study(page: Any) -> None:
         for line in drawn
     }
     assert len(points[("sac, experiment=plain", False)].split()) == 3  # to 60k, where one run was killed
-    assert len(points[("sac, experiment=plain", True)].split()) == 4  # from there without it
+    assert len(points[("sac, experiment=plain", True)].split()) == 4  # from there on, without that run
     assert len(points[(f"sac, experiment={HOSTILE}", False)].split()) == 6
     heights = [float(point.split(",")[1]) for point in points[(f"sac, experiment={HOSTILE}", False)].split()]
-    assert heights == sorted(heights, reverse=True)  # it rises
+    assert heights == sorted(heights, reverse=True)  # y points down: the curve rises
     assert len(panels(page)[1].find_elements("css selector", "path.end")) == 1
     assert len(panels(page)[1].find_elements("css selector", "polygon")) == 2
     assert ("published: pytorch_sac", True) in points
@@ -111,7 +111,7 @@ def test_a_pointer_on_a_curve_reads_its_values(page: Any) -> None:
     ActionChains(page).move_to_element_with_offset(picture, int(picture.size["width"] / 2) - 12, 0).perform()
     said = tip.text.split("\n")
     assert said[0] == "120k steps"
-    assert said[1] == "sac, experiment=plain: 90 [60, 120]"  # of the two that got there
+    assert said[1] == "sac, experiment=plain: 90 [60, 120]"  # of the two runs that got there
     assert said[2] == f"sac, experiment={HOSTILE}: 120 [60, 180]"
     ActionChains(page).move_to_element(page.find_element("tag name", "h1")).perform()
     assert not tip.is_displayed()
@@ -127,7 +127,7 @@ def test_a_pointer_on_a_profile_reads_tau_and_shares(page: Any) -> None:
     ActionChains(page).move_to_element_with_offset(picture, round(46 + 0.09 * (width - 66) - width / 2), 0).perform()
     said = panels(page)[3].find_element("css selector", ".tip").text.split("\n")
     assert axis == "tau" and re.fullmatch(r"tau = 0\.(08|09|1)", said[0])
-    assert said[1] == "sac, experiment=plain: 0.58"  # (1 / 2 + 2 / 3) / 2; of one task two finished runs: no band
+    assert said[1] == "sac, experiment=plain: 0.58"  # (1 / 2 + 2 / 3) / 2; no band: one task has only two runs
     assert re.fullmatch(re.escape(f"sac, experiment={HOSTILE}: 0.67 ") + r"\[0\.[1-5]\d, 1\.00\]", said[2])
 
 
@@ -211,7 +211,7 @@ def test_one_runs_report_has_its_losses(browser: Any, tmp_path: Path) -> None:
         "Q loss",
         "speed, once updates run environment steps / s",
     ]
-    assert len(panels(browser)[0].find_elements("css selector", "polygon")) == 1  # its episodes' band
+    assert len(panels(browser)[0].find_elements("css selector", "polygon")) == 1  # the band of its episodes
     assert browser.get_log("browser") == []
 
 

@@ -25,7 +25,7 @@ def test_runs_are_found_in_folders_sweeps_and_patterns_each_once(
     (top / "day/sweep/.hydra").mkdir()
     (top / "day/sweep/.hydra/config.yaml").write_text("env: x\n")
     (top / "day/one/wandb").mkdir()
-    (top / "day/one/wandb/config.yaml").write_text("a: 1\n")  # what lies in a run is no other run
+    (top / "day/one/wandb/config.yaml").write_text("a: 1\n")  # inside a run, so not another run
 
     def found(*paths: str) -> list[str]:
         return [str(run.folder.relative_to(top)) for run in runs.find(paths)]
@@ -96,7 +96,7 @@ def test_a_run_knows_how_far_it_got(tmp_path: Path) -> None:
 
 
 def labels(folder: Path) -> dict[str, list[str]]:
-    """Label and task -> names of the runs' folders."""
+    """Maps each label and task to the names of the runs' folders."""
     found = groups.group_runs(runs.find([str(folder)]))
     return {f"{group.label} on {group.task}": [run.folder.name for run in group.runs] for group in found}
 
@@ -106,7 +106,7 @@ def test_seeds_are_grouped_and_what_differs_is_named(tmp_path: Path) -> None:
     make_run(tmp_path / "a2", FLAT, seed=2)
     make_run(tmp_path / "b", FLAT, agent__actor_lr=1e-3)
     make_run(tmp_path / "c", FLAT, env="walker_walk")
-    make_run(tmp_path / "d", FLAT, agent="sac_v", agent__value="wide")  # one of its kind: nothing to tell it from
+    make_run(tmp_path / "d", FLAT, agent="sac_v", agent__value="wide")  # the only sac_v: nothing to tell it from
     assert labels(tmp_path) == {
         "sac, actor_lr=0.0001 on cheetah_run": ["a1", "a2"],
         "sac, actor_lr=0.001 on cheetah_run": ["b"],
@@ -137,7 +137,7 @@ def test_what_a_formula_takes_from_the_task_is_not_named(tmp_path: Path) -> None
     make("a", "cheetah_run", 4, "${repeat_of:${env}}")
     make("b", "walker_walk", 2, "${repeat_of:${env}}")
     assert labels(tmp_path) == {"sac on cheetah_run": ["a"], "sac on walker_walk": ["b"]}
-    make("c", "walker_walk", 8, 8)  # somebody's own choice
+    make("c", "walker_walk", 8, 8)  # the user's own choice
     assert set(labels(tmp_path)) == {
         "sac, action_repeat=4 on cheetah_run",
         "sac, action_repeat=2 on walker_walk",
@@ -159,7 +159,7 @@ def test_what_changes_no_training_step_tells_no_groups_apart(tmp_path: Path) -> 
     buffer = {"_target_": "replay_buffer.ReplayBuffer", "_partial_": True, "capacity": 20_000, "seed": 3}
     make_run(tmp_path / "c", FLAT, seed=3, evaluator__seed=7, log_save_tb=False, num_threads=8, replay_buffer=buffer)
     assert labels(tmp_path) == {"sac on cheetah_run": ["a", "b", "c", "now"]}
-    make_run(tmp_path / "d", FLAT, seed=5, replay_buffer_capacity=5000, replay_buffer__capacity=5000)  # it forgets
+    make_run(tmp_path / "d", FLAT, seed=5, replay_buffer_capacity=5000, replay_buffer__capacity=5000)  # drops rows
     assert set(labels(tmp_path)) == {
         "sac, replay_buffer_capacity=all on cheetah_run",
         "sac, replay_buffer_capacity=5000 on cheetah_run",
@@ -186,9 +186,9 @@ def test_the_mean_and_its_interval() -> None:
     average = statistics.mean([(steps, [value, 2 * value]) for value in (100.0, 130.0, 160.0, 190.0)])
     assert average.value.tolist() == [145, 290] and average.num_runs.tolist() == [4, 4]
     assert (average.low > [100, 200]).all() and (average.high < [190, 380]).all()
-    # Means of resamples of four have a deviation of 33.5 / 2; 95 % of them lie within 1.96 of it.
+    # The mean of a resample of four has a standard deviation of 33.5 / 2; 95 % of them lie within 1.96 of these.
     np.testing.assert_allclose(average.high - average.low, [2 * 1.96 * 16.8, 4 * 1.96 * 16.8], rtol=0.15)
-    np.testing.assert_allclose(average.low * 2, [average.low[1], average.low[1] * 2])  # one resample for all steps
+    np.testing.assert_allclose(average.low * 2, [average.low[1], average.low[1] * 2])  # same resamples at all steps
     again = statistics.mean([(steps, [value, 2 * value]) for value in (100.0, 130.0, 160.0, 190.0)])
     assert again.low.tolist() == average.low.tolist()
 
@@ -196,7 +196,7 @@ def test_the_mean_and_its_interval() -> None:
 def test_a_run_counts_as_far_as_it_goes_and_no_further() -> None:
     average = statistics.mean([([10, 20, 30], [0.0, 10.0, 20.0]), ([10, 30, 50], [10.0, 30.0, 50.0]), ([], [])])
     assert average.steps.tolist() == [10, 20, 30, 50]
-    assert average.value.tolist() == [5, 15, 25, 50]  # at 20 the second run is between its points
+    assert average.value.tolist() == [5, 15, 25, 50]  # at 20 the second run is interpolated
     assert average.num_runs.tolist() == [2, 2, 2, 1] and average.total == 3
     assert math.isnan(average.low[-1]) and average.low[0] == 0 and average.high[0] == 10
     assert statistics.mean([([], [])]).steps.size == 0
@@ -207,11 +207,11 @@ def test_the_interquartile_mean_is_that_of_the_middle_half_and_is_resampled_with
     low, high = [1.0, 2.0, 3.0, 4.0], [1000.0, 1000.0, 1000.0, 1000.0]
     value, at_least, at_most, count = statistics.of_scores([low, high]).at_end
     assert value == (3 + 4 + 1000 + 1000) / 4 and count == 8
-    # Whichever runs are drawn, four come from each task: two thousands and two small numbers are in the middle.
+    # Every resample has four runs of each task, so its middle half is two thousands and two small numbers.
     assert 500.5 <= at_least <= at_most <= 502
     assert statistics.of_scores([[5.0], [7.0]]).at_end[0] == 6
     assert math.isnan(statistics.of_scores([[5.0], [7.0]]).at_end[1])
-    alone = statistics.of_scores([[0.0, 10.0], [100.0]])  # the single run of the second task is in every resample
+    alone = statistics.of_scores([[0.0, 10.0], [100.0]])  # the second task's only run is in every resample
     assert alone.at_end[:3] == (110 / 3, 100 / 3, 40)
 
 

@@ -1,4 +1,4 @@
-"""When an audit takes a replay for another update than the eager one, and when for the same one but for rounding."""
+"""Which differences between a replayed and an eager update an audit reports, and which it takes for rounding."""
 
 from copy import deepcopy
 from typing import Any
@@ -10,7 +10,7 @@ from agent.execution.audit import Audit
 
 
 class Moved:
-    """A state that an update moves."""
+    """Stands in for an agent; an update changes its state."""
 
     def __init__(self) -> None:
         network = {"weight": torch.zeros(1000), "shift": torch.zeros(8)}
@@ -28,7 +28,7 @@ class Moved:
         self.state = deepcopy(state)
 
     def update(self, loss: float = 1.0, **by: float) -> tuple[dict[str, torch.Tensor]]:
-        """Moves weights and shifts by 1e-3, moments by 0.1, the temperature by 1e-3: or by what is given."""
+        """Moves weights, shifts and log_alpha by 1e-3, moments by 0.1, step counts by 1, unless `by` says otherwise."""
         critic, optimizer = self.state["critic"], self.state["optimizers"]["critic"]
         critic["weight"] += by.get("weight", 1e-3)
         critic["shift"] += by.get("shift", 1e-3)
@@ -42,7 +42,7 @@ class Moved:
 def differs(exact: bool = False, **by: float) -> str:
     agent = Moved()
     (result,), name = Audit(exact).compare(agent, lambda: agent.update(**by), agent.update)
-    assert result["loss"] == 1 and agent.state["critic"]["weight"][0] == 1e-3  # the eager update is what stays
+    assert result["loss"] == 1 and agent.state["critic"]["weight"][0] == 1e-3  # the eager update is kept
     return name
 
 

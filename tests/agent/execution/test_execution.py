@@ -1,4 +1,4 @@
-"""Captured and compiled updates against eager ones. A stand-in for CUDA graphs captures here, on the CPU."""
+"""Recorded, captured and compiled updates against eager ones. A stand-in for CUDA graphs captures on the CPU."""
 
 from copy import deepcopy
 from typing import Any
@@ -32,9 +32,9 @@ from run.execution import choose_execution, set_execution
 from utils import UserError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-# What a normalisation divides by grows rounding too.
+# Agents with normalisations, whose divisions magnify rounding.
 NORMALISED = ("crossq", "flash_sac", "xqc", "simba", "droq", *(name for name in AGENTS if sees_images(name)))
-HOST = ("sac", "sac_discrete", "drq")  # one for each kind of row that is copied to a graph's memory
+HOST = ("sac", "sac_discrete", "drq")  # one agent for each kind of row that is copied to a graph's memory
 LINEAR = "{_target_: agent.schedule.Linear, start: 1e-3, final: 1e-4, steps: 10}"
 
 
@@ -55,7 +55,7 @@ def test_captured_updates_are_the_eager_ones_to_the_last_bit(
     expected, found = train(eager, storage, 20), train(captured, storage, 20)
     assert_same(found, expected)  # metrics, histograms and gradients, of every update
     assert_same(learned(captured), learned(eager))
-    # The first update only shows what is asked about; then each pattern is warmed up and captured once.
+    # The first update, which is rehearsed, is no warm-up; then each pattern is warmed up and captured once.
     assert graphs.captures == 2
     assert graphs.replays == 20 - 1 - 2 * WARM_UPS
 
@@ -66,7 +66,7 @@ def test_each_pattern_of_what_is_due_has_a_graph_of_its_own() -> None:
     captured.execution = Captured(graphs)
     assert_same(train(captured, "device", 40), train(eager, "device", 40))
     assert_same(learned(captured), learned(eager))
-    assert graphs.captures == 4  # both, either, neither
+    assert graphs.captures == 4  # both due, only one (two patterns), neither
 
 
 def test_an_agent_that_never_asks_what_is_due_has_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,10 +89,10 @@ def test_graphs_go_on_from_a_state_that_was_loaded() -> None:
         train(agent, buffer, 13)
         for part, state in zip((agent, buffer), saved, strict=True):
             part.load_state_dict(state)
-        assert agent.due(2)  # an odd number of updates is forgotten
+        assert agent.due(2)  # the 13 updates, an odd number, are forgotten
         found.append((train(agent, buffer, 6), learned(agent)))
     assert_same(found[1], found[0])
-    assert graphs.captures == 2  # in the first 13 updates; the last 6 are replays
+    assert graphs.captures == 2  # in the first 13 updates; the last 6 updates are replays
     assert graphs.replays == 13 - 1 - 2 * WARM_UPS + 6
 
 
@@ -117,18 +117,18 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: A
     saved = deepcopy([recorded.state_dict(), buffers[1].state_dict()])
     expected, found = (train(*pair, 16) for pair in zip((eager, recorded), buffers, strict=True))
     assert_same(found, expected)  # metrics, histograms and gradients, of every update
-    assert [list(logged) for logged in found] == [list(logged) for logged in expected]  # in their order too
+    assert [list(logged) for logged in found] == [list(logged) for logged in expected]  # in the same order too
     assert_same(learned(recorded), learned(eager))
-    assert counted.call_count < 9  # in the rehearsal, for the first update, and once a pattern
+    assert counted.call_count < 9  # in the rehearsal, in the first update, and once per pattern
 
     for part, state in zip((recorded, buffers[1]), saved, strict=True):
-        part.load_state_dict(state)  # recordings go on from a state that was loaded
+        part.load_state_dict(state)  # recordings continue from a loaded state
     found = train(recorded, "host", 16)
     assert_same(found, expected)
 
 
 @pytest.mark.parametrize("execution", ["recorded", "captured"])
-@pytest.mark.parametrize("name", ["crossq", "droq"])  # with statistics of batches, and with dropout
+@pytest.mark.parametrize("name", ["crossq", "droq"])  # with batch statistics, and with dropout
 def test_an_agent_that_is_changed_updates_as_the_eager_one(name: str, execution: str) -> None:
     eager, changed = (make_agent(*AGENTS[name]) for _ in range(2))
     changed.execution = Recorded() if execution == "recorded" else Captured(StandInGraphs(changed))
@@ -228,7 +228,7 @@ def test_a_capture_that_fails_names_the_way_out() -> None:
     "name", [name if name == "td3" else pytest.param(name, marks=pytest.mark.thorough) for name in AGENTS]
 )
 def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without inductor, whose compiler takes half a minute: what is traced, gradients included, is what could go wrong.
+    # Without inductor, whose compiler takes half a minute: the risk lies in what is traced, gradients included.
     monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
     torch._dynamo.reset()
     delays = DELAYED if name.startswith("sac") else DELAYED[:1]
@@ -237,7 +237,7 @@ def test_compiled_updates_are_the_eager_ones_to_rounding(name: str, monkeypatch:
     near = {"rtol": 1e-4, "atol": 1e-6} if name not in NORMALISED else {"rtol": 1e-3, "atol": 1e-5}
     assert_same(train(compiled, "host", 6), train(eager, "host", 6), **near)
     ours, theirs = learned(compiled), learned(eager)
-    if name == "xqc":  # the second norm takes the first one's shift off again: its gradient is nothing but rounding
+    if name == "xqc":  # the second norm cancels the first one's shift, whose gradient is only rounding
         for part in ("actor", "critic", "critic_target"):
             del ours[part]["trunk.0.shift"], theirs[part]["trunk.0.shift"]
     assert_same(ours, theirs, **near)

@@ -1,4 +1,4 @@
-"""What only a GPU can show: real CUDA graphs, no waiting, and pinned memory. `make gpu-check` runs these."""
+"""Tests that need a GPU: real CUDA graphs, a host that never waits, and pinned memory. `make gpu-check` runs them."""
 
 import io
 import warnings
@@ -37,12 +37,12 @@ from utils import UserError, leaves
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
 
 GPU = torch.device("cuda")
-CLOSE, CLOSE_TO_ZERO = 0.1, 1e-3  # frozen numbers, other batches and other noise are further off
+CLOSE, CLOSE_TO_ZERO = 0.1, 1e-3  # frozen numbers, other batches or other noise would differ by more
 ON_GPU = ["pinned", "device"]
 
 
 def assert_near(ours: Any, theirs: Any) -> None:
-    """Each tensor as a whole: products may be different algorithms, and a unit whose input is nearly 0 may flip."""
+    """Compares each tensor as a whole: matmul algorithms may differ, and a ReLU whose input is nearly 0 may flip."""
     for (name, value), (other_name, other) in zip(leaves(ours), leaves(theirs), strict=True):
         assert name == other_name
         value, other = (torch.as_tensor(each).double() for each in (value, other))
@@ -64,7 +64,7 @@ def test_captured_updates_are_the_eager_ones_to_rounding(name: str, storage: str
     eager, captured = (agent_that_is(how, *AGENTS[name], *delays) for how in ("eager", "captured"))
     assert_near(train(captured, storage, 30), train(eager, storage, 30))
     ours, expected = learned(captured), learned(eager)
-    if name == "xqc":  # the second norm takes the first one's shift off again: its gradient is nothing but rounding
+    if name == "xqc":  # the second norm cancels the first one's shift, whose gradient is only rounding
         for part in ("actor", "critic", "critic_target"):
             del ours[part]["trunk.0.shift"], expected[part]["trunk.0.shift"]
     assert_near(ours, expected)
@@ -83,7 +83,7 @@ def test_compiled_and_captured_updates_are_the_eager_ones_to_rounding() -> None:
 
 
 class Handed(PrioritisedBuffer):
-    """Keeps what it is handed back, and draws as if it had not been: rounding would change the draws."""
+    """Keeps the priorities it gets back but does not draw by them: their rounding would change the draws."""
 
     def choose(self, batch_size: int) -> Any:
         self.drawn, weights = super().choose(batch_size)
@@ -211,7 +211,7 @@ def test_the_mirror_holds_every_row_though_nobody_waits() -> None:
         buffer.add(*transition(i))
         if i % 3 == 0:
             if i % 300 == 0:
-                work = work @ work  # the copies come late
+                work = work @ work  # delays the copies
             buffer.stage(1)
     buffer.stage(1)
     assert np.array_equal(buffer._mirror.cpu().numpy(), buffer.rows)

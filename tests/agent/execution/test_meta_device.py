@@ -1,7 +1,7 @@
-"""Of the GPU's path, what shows without one: updates, acting and what surrounds them, on torch's meta device.
+"""Tests the GPU's path without a GPU: updates, acting and the work around them, on torch's meta device.
 
-Where the host is needed: it stores rows and draws for how long noise is held, observations leave it and actions come
-back to it (`Policy.act`), metrics are fetched at a dump and histograms when they are due.
+Only this needs the host: it stores rows, draws how long noise is held, sends observations and receives actions
+(`Policy.act`), and fetches metrics at a dump and histograms when they are due.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ PIXELS = {
 FOLLOWING = ("normalised observations", "normalised rewards", "held noise", "weight decay")
 DROPOUT = ("dropout in the critics", "dropout in the actor")
 WARM = tuple(f"agent.{network}.network.norm.renorm_after=3" for network in ("actor", "critic"))
-CHOICES = {  # several in one; `make thorough` has each part with each agent
+CHOICES = {  # several parts at once; `make thorough` tests each part with each agent
     "quantiles": (*overrides("sac", *DROPOUT, "quantile head", *FOLLOWING), "agent.temperature.form=direct"),
     "bins": (*overrides("sac", "LayerNorm", "categorical head"), "agent/temperature=fixed"),
     "means": (*overrides("sac", "RMSNorm", "targets of the mean"), "agent/temperature=exponential"),
@@ -52,16 +52,16 @@ def meta_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Watched:
-    """In the place of agent.execution.captured.CudaGraphs: runs what a graph would hold within `on_device`."""
+    """Replaces agent.execution.captured.CudaGraphs: runs under `on_device` what a graph would hold."""
 
     def __init__(self, agent: Any):
         self.agent = agent
-        self.runs: dict[Any, list[Operations]] = {}  # by what is due
+        self.runs: dict[Any, list[Operations]] = {}  # by the pattern of what is due
 
     def warm_up(self, update: Update) -> Result:
         pattern = tuple(self.agent.pattern.items())
         rehearsed = self.agent.rehearsed
-        with on_device(host_too=not rehearsed) as operations:  # no graph holds the first update, which is rehearsed
+        with on_device(host_too=not rehearsed) as operations:  # no graph holds the first, rehearsed update
             result = update()
         if rehearsed:
             self.runs.setdefault(pattern, []).append(operations)
@@ -78,7 +78,7 @@ def make(*overrides: str) -> Any:
 
 
 def train(agent: Any, logger: Logger, updates: int, buffer: Any = None) -> Watched:
-    """Updates, with steps of the environment between them."""
+    """Makes updates, with new rows and observations between them, and checks which generators they draw from."""
     watched = Watched(agent)
     agent.execution = Captured(watched)
     buffer = buffer or buffer_for(agent, "device")
@@ -97,7 +97,7 @@ def train(agent: Any, logger: Logger, updates: int, buffer: Any = None) -> Watch
 def check_updates(logger: Logger, *overrides: str) -> None:
     agent = make(*overrides)
     in_float32 = train(agent, logger, updates=4)
-    for first, *others in in_float32.runs.values():  # a graph would repeat the first of them
+    for first, *others in in_float32.runs.values():  # a graph would repeat the first run
         assert all(run.calls == first.calls for run in others)
     assert max(map(len, in_float32.runs.values())) > 1
     agent.autocast_dtype = torch.bfloat16
@@ -108,7 +108,7 @@ def check_updates(logger: Logger, *overrides: str) -> None:
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.thorough) for name in SLOW)])
 def test_updates_wait_for_nothing_and_stay_on_the_device(name: str, tmp_path: Path) -> None:
-    """In float32 and, as far as Python has a part in it, under autocast."""
+    """In float32, and under autocast as far as Python code handles it."""
     check_updates(Logger(tmp_path, {}), *(QUICK | SLOW)[name], *delayed(name))
 
 
@@ -145,7 +145,7 @@ def test_a_batch_reaches_the_device_without_a_wait(storage: str, images: bool) -
     buffer = make_buffer(storage, META, images)
     for step in range(5):
         with on_device(host_too=True):
-            fill(buffer, 25, seed=step)  # the ring begins anew
+            fill(buffer, 25, seed=step)  # the ring wraps around
             buffer.stage(8)
         with on_device() as operations:
             batch = buffer.staged()
@@ -168,7 +168,7 @@ def test_acting_fetches_the_actions_and_nothing_else(name: str) -> None:
         with on_device():
             (actions,) = agent.policy.actions(inputs)
         assert actions.device == META
-        return [torch.zeros(actions.shape)]  # as the host gets them
+        return [torch.zeros(actions.shape)]  # on the CPU, as the host gets them
 
     agent.policy.choose = choose
     for sample in (False, True):
@@ -210,7 +210,7 @@ def test_metrics_are_added_up_on_the_device_and_fetched_once_a_dump(
     assert len(row) == 5 and row["train/episode_reward"] == 1.5
 
 
-Line = Callable[[torch.Tensor], Any]  # of an update, with a tensor (4, 3) on the device
+Line = Callable[[torch.Tensor], Any]  # a line of an update, given a tensor (4, 3) on the device
 WAITS: dict[str, Line] = {
     "item": lambda x: x.sum().item(),
     "bool": lambda x: 1 if (x > 0).any() else 0,

@@ -1,4 +1,4 @@
-"""What an author may not do in an update step is said by name: in the first update, or soon after."""
+"""Mistakes in an agent's update step are reported by name, in the first update or soon after."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,11 @@ from agent.execution.captured import Captured
 from run.execution import set_execution
 from utils import UserError, leaves
 
-Change = Callable[[Any, dict[str, Any]], Any]  # of an agent and its metrics, in each update step
+Change = Callable[[Any, dict[str, Any]], Any]  # called with an agent and its metrics in each update step
 
 
 def agent_that(change: Change | None = None, execution: str = "eager") -> Any:
-    """SAC, with a change of a test's at the end of its update step."""
+    """Returns a SAC agent that calls `change` at the end of each update step."""
     agent = make_agent(*SMALL, "agent.actor_update_frequency=2")
     if change is not None:
         step = agent.update_step
@@ -36,7 +36,7 @@ def agent_that(change: Change | None = None, execution: str = "eager") -> Any:
 
 
 def update(agent: Any, times: int = 1, between: Callable[[int], None] = lambda step: None) -> list[dict[str, Any]]:
-    """What was logged in each of some updates, with something that happens before each."""
+    """Makes updates, calls `between` before each, and returns what each logged."""
     buffer, logged = make_buffer("host"), []
     for step in range(times):
         between(step)
@@ -49,12 +49,12 @@ def update(agent: Any, times: int = 1, between: Callable[[int], None] = lambda s
 def test_the_first_update_is_rehearsed_and_nothing_of_it_stays() -> None:
     agent = make_agent("agent=flash_sac", *SMALL)
     update(agent, 3)
-    agent._rehearsal = None  # as in a process that goes on
+    agent._rehearsal = None  # as in the new process of a resumed run
     before, random = agent.snapshot(), torch.get_rng_state()
     gradients = [p.grad.clone() for p in agent.actor.parameters()]
     agent.draw_noise(make_batch(32))
     after = agent.state_dict()
-    del before["policy"], after["policy"]  # from which the update's own numbers were drawn
+    del before["policy"], after["policy"]  # its generator has drawn the update's noise
     for (name, was), (_, now) in zip(leaves(before), leaves(after), strict=True):
         assert torch.equal(was, now) if isinstance(was, torch.Tensor) else was == now, name
     assert torch.equal(random, torch.get_rng_state())
@@ -117,7 +117,7 @@ def test_a_counter_in_the_update_step_is_an_error() -> None:
 def test_a_weight_that_is_annealed_from_outside_is_found_out(
     execution: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The tenth replay is compared; from there on every update is what Python makes of it."""
+    """The audit compares the tenth replay; from there on every update runs eagerly."""
 
     def weighs(agent: Any, metrics: dict[str, Any]) -> None:
         metrics["train/weighed"] = agent.weight * metrics["train_critic/loss"]
@@ -172,7 +172,7 @@ def test_noise_is_asked_for_in_one_order() -> None:
 
 
 def test_a_state_that_is_found_goes_on() -> None:
-    """A module that an author adds is saved and loaded without another word."""
+    """A module that an author adds is saved and loaded without further code."""
     agents = [make_agent(*SMALL) for _ in range(2)]
     for agent in agents:
         agent.extra = nn.Linear(2, 2).requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Recordings against the functions that they were made of."""
+"""Recordings against the functions they were made from."""
 
 import gc
 import weakref
@@ -58,7 +58,7 @@ def test_what_python_learns_from_a_tensor_is_not_recorded(look: Any) -> None:
 
 def test_a_change_that_would_be_left_out_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [torch.zeros(1), torch.zeros(1)]
-    monkeypatch.setattr(  # as a list that the program makes itself
+    monkeypatch.setattr(  # writes each list as one that the program builds itself
         tracing._SourceWriter, "_list", lambda self, values, kind: f"[{', '.join(map(self._argument, values))}]"
     )
     with pytest.raises(CannotTraceError, match="aten::_foreach_add_"):

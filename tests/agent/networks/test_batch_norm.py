@@ -13,7 +13,7 @@ from agent.toolkit.frozen import evaluation_view
 
 
 def textbook(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:
-    """CrossQ's renormalisation; the plain form, arXiv 1502.03167, until the warm-up is over."""
+    """CrossQ's renormalisation; until its warm-up is over, plain batch normalisation (arXiv 1502.03167)."""
     if not norm.training:
         return (x - norm.running_mean) / torch.sqrt(norm.running_var + norm.eps) * norm.scale + norm.shift
     mean, var = x.mean(-2, keepdim=True), x.var(-2, keepdim=True, unbiased=False)
@@ -31,7 +31,7 @@ def random_norm(members: int | None, renorm_after: int | None, training: bool) -
         norm.scale.uniform_(0.5, 2)
         norm.shift.normal_()
         norm.running_mean.normal_()
-        norm.running_var.uniform_(0.05, 2)  # against a batch's 9: r beyond its limits for some features
+        norm.running_var.uniform_(0.05, 2)  # a batch has 9, so r exceeds its limits for some features
         norm.num_steps.fill_(2)
     return norm.train(training)
 
@@ -86,12 +86,12 @@ def test_running_statistics_follow_the_batches_by_the_momentum() -> None:
 def test_renormalisation_begins_after_the_warm_up_and_gives_nearly_what_evaluation_would() -> None:
     norm = BatchNorm(2, renorm_after=2).train()
     in_evaluation = evaluation_view(norm)
-    x = torch.randn(50, 2) * 1.5 + 0.5  # near the running statistics of the start: within the limits
+    x = torch.randn(50, 2) * 1.5 + 0.5  # near the initial running statistics, so within the limits
     for step in range(3):
         batch_has_mean_0 = bool(norm(x).mean().abs() < 1e-5)
         assert batch_has_mean_0 == (step < 2)
         if step == 2:
-            torch.testing.assert_close(norm(x), in_evaluation(x), rtol=1e-2, atol=1e-2)  # eps apart
+            torch.testing.assert_close(norm(x), in_evaluation(x), rtol=1e-2, atol=1e-2)  # the same but for eps
         norm.follow()
     assert norm.num_steps == 3
 
@@ -159,4 +159,4 @@ def test_in_each_phase_it_computes_what_the_tensors_would_decide(members: int | 
         norm.follow()
     assert phases == [False, False, True, True]
     norm.load_state_dict(BatchNorm(3, members, renorm_after=2).state_dict())
-    assert norm.enter_phase() is False  # one that goes on from before
+    assert norm.enter_phase() is False  # the loaded state is from before the end of the warm-up

@@ -1,4 +1,4 @@
-"""What critics' outputs mean, against loops and numbers worked out by hand."""
+"""Critic heads: their values, targets and losses, against formulas and numbers worked out by hand."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_a_scalar_head_is_plain_sac() -> None:
 
 
 def test_a_quantile_target_is_of_what_is_left_of_the_pool() -> None:
-    # two critics of three quantiles; of the pool of six, 8 and 9 go
+    # two critics of three quantiles: the pool of six loses 8 and 9
     pool = torch.tensor([[[5.0, 1.0, 9.0]], [[2.0, 8.0, 0.0]]])
     head = QuantileHead(num_quantiles=3, drop_per_critic=1)
     target = head.target(column(1), column(1), 0.5, pool, column(-1))
@@ -44,7 +44,7 @@ def test_the_categorical_target_is_the_careful_critics_shifted() -> None:
     next_outputs = torch.stack([certain[[3, 1]], certain[[2, 4]]])  # means (1, -1) and (0, 2)
     torch.testing.assert_close(head.values(next_outputs)[:, :, 0], torch.tensor([[1.0, -1.0], [0.0, 2.0]]))
     target = head.target(column(1, 0.5), column(1, 1), 0.5, next_outputs, column(-0.5, -0.5))
-    # returns 1 + 0.5 (0 + 0.5) and 0.5 + 0.5 (-1 + 0.5)
+    # targets 1 + 0.5 (0 + 0.5) and 0.5 + 0.5 (-1 + 0.5)
     torch.testing.assert_close(target, torch.tensor([[0, 0, 0, 0.75, 0.25], [0, 0, 0.75, 0.25, 0]]))
     without = head.target(column(1, 0.5), column(1, 1), 0.5, next_outputs)  # 1 + 0.5 * 0 and 0.5 + 0.5 * -1
     torch.testing.assert_close(without, torch.tensor([[0.0, 0, 0, 1, 0], [0, 0, 1, 0, 0]]))

@@ -1,4 +1,4 @@
-"""Products by either library are those of float64, and small ones stay where they were."""
+"""Matmuls by either library match float64, and small ones stay with MKL."""
 
 import pytest
 import torch
@@ -6,14 +6,14 @@ import torch
 from agent.networks import matmul
 from agent.networks.matmul import fast_matmul
 
-HAS_ONEDNN = torch.backends.mkldnn.is_available()  # as torch for an ARM Mac has not
+HAS_ONEDNN = torch.backends.mkldnn.is_available()  # torch for an ARM Mac has none
 ONEDNN = pytest.param(True, id="oneDNN", marks=pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN"))
 MKL = pytest.param(False, id="MKL")
 
 
 @pytest.fixture(params=[ONEDNN, MKL])
 def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What oneDNN was asked for, on a processor where it is the faster one, and on one where it is not."""
+    """Whether oneDNN is the faster library ("yes" or "no"), then one entry for each call of oneDNN."""
     calls: list[str] = []
     by_onednn = matmul._onednn
     monkeypatch.setattr(matmul, "mkl_leaves_avx512_alone", lambda: request.param)
@@ -59,7 +59,7 @@ def test_small_ones_and_other_types_stay(asked: list[str]) -> None:
 
 
 def test_the_rows_that_are_told_decide(asked: list[str]) -> None:
-    """A recording keeps the choice, whatever part of a batch comes."""
+    """`rows` decides, not the rows of x: a recording keeps its choice for any part of a batch."""
     weight = torch.randn(128, 128)
     for rows in (0, 1, 200):
         x = torch.randn(rows, 128)

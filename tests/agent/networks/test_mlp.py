@@ -10,7 +10,7 @@ from agent.toolkit.frozen import frozen_view
 
 
 def textbook(network: MLP, x: torch.Tensor) -> torch.Tensor:
-    """Layer by layer, by autograd."""
+    """The MLP layer by layer, which autograd differentiates."""
     *hidden, last = network.layers
     for layer in hidden:
         x = torch.relu(torch.matmul(x, layer.weight) + layer.bias)
@@ -79,7 +79,7 @@ def test_autocast_rounds_the_products_between_hidden_layers_only(members: int | 
     ):
         assert a.dtype is torch.float32
         assert (a - b).norm() < 0.03 * b.norm()
-    with torch.autocast("cpu", torch.bfloat16):  # with one hidden layer there is nothing between two
+    with torch.autocast("cpu", torch.bfloat16):  # one hidden layer has no product between hidden layers
         shallow = mlp(6, 64, 1, 1, members)
         torch.testing.assert_close(shallow(x), textbook(shallow.double(), x.double()).float())
 
@@ -90,9 +90,9 @@ def test_autocast_rounds_the_products_between_hidden_layers_only(members: int | 
 def test_gradients_in_the_inputs_of_a_constant_ensemble(
     judge: str, out_dim: int, as_on_a_gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the rows that have one: of a minimum in one member each, of a mean in every member. On a GPU by all rows."""
+    """A CPU computes only non-zero rows, in one member for a minimum, in all for a mean; a GPU computes all rows."""
     torch.manual_seed(0)
-    # torch.compile, too, is given what a GPU computes.
+    # torch.compile takes the same path as a GPU.
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: as_on_a_gpu)
     network = mlp(5, 16, out_dim, 2, num_members=3).requires_grad_(False)
     obs, action = torch.randn(20, 3), torch.randn(20, 2, requires_grad=True)

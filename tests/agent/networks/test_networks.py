@@ -1,4 +1,4 @@
-"""Networks from layers: an ensemble computes what its members would alone; norms, dropout, unit lengths."""
+"""Networks built from layers: ensembles against their members alone, the order of layers, dropout, unit lengths."""
 
 import math
 from functools import partial
@@ -66,7 +66,7 @@ def test_an_ensemble_is_as_many_networks(name: str, training: bool) -> None:
 
 
 def norm64(x: torch.Tensor, norm: Any) -> torch.Tensor:
-    """Whichever norm it is, by its definition."""
+    """Normalises x by the definition of `norm`."""
     if isinstance(norm, RMSNorm):
         return x / torch.sqrt((x**2).mean(-1, keepdim=True) + norm.eps) * norm.scale
     dim = -2 if isinstance(norm, BatchNorm) else -1
@@ -160,7 +160,7 @@ def test_dropout_drops_its_share_keeps_the_mean_and_draws_the_same_again() -> No
     state = generator.get_state()
     dropout.draw(generator)
     first, memory = dropout(x), [factors.data_ptr() for factors in dropout._factors]
-    assert not torch.equal(dropout(x), first)  # each pass of an update drops others
+    assert not torch.equal(dropout(x), first)  # each pass of an update drops other features
     with pytest.raises(RuntimeError, match="its masks are drawn before"):
         dropout(x)
     values = first.unique()

@@ -1,4 +1,4 @@
-"""Our Adam against torch's."""
+"""Our Adam against torch's, and each network's weight decay."""
 
 import pytest
 import torch
@@ -49,6 +49,6 @@ def test_each_network_decays_by_its_own_key(agent: str) -> None:
     before = [weight.detach().clone() for weight in built.actor.parameters()]
     for parameter in built.actor.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    built.optimizers["actor"].step()  # with nothing to follow, it only shrinks
+    built.optimizers["actor"].step()  # with zero gradients, weight decay alone acts
     for weight, old in zip(built.actor.parameters(), before, strict=True):
         torch.testing.assert_close(weight, old * (1 - 0.5 * built.optimizers["actor"].lr))

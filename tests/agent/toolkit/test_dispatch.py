@@ -1,4 +1,4 @@
-"""Modes that see every operation leave torch's compiler alone."""
+"""Our modes that see every operation do not import torch's compiler."""
 
 import subprocess
 import sys
@@ -20,6 +20,6 @@ print(*[name for name in sys.modules if name == "torch._dynamo"])
 
 
 def test_the_compiler_is_not_imported() -> None:
-    """That takes most of a second of every start."""
+    """Importing it would add most of a second to every start."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == ("\n", 0), done.stderr
