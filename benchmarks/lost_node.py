@@ -102,6 +102,7 @@ def main() -> None:
     wrong = [f"{name} is not finished" for name in unfinished]
     if known.against:
         wrong += differences(folder, known.against)
+    if wrong or known.against:
         print("\n".join(wrong) or "every byte equals that of the undisturbed runs")
     sys.exit(code or bool(wrong))
 

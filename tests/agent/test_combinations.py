@@ -34,7 +34,7 @@ OF_AGENTS = [(name, part) for name, part in sorted(table()) if not PARTS[part][0
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "part"), OF_AGENTS)
-def test_it_trains_in_every_execution_and_resumes_or_is_refused(name: str, part: str) -> None:
+def test_it_trains_eagerly_and_recorded_and_resumes_or_is_refused(name: str, part: str) -> None:
     if not table()[name, part]:
         with pytest.raises(UserError, match=r"^agent\.[\w.]+[=:] ?"):
             built(name, part)

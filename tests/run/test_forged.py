@@ -55,7 +55,7 @@ def part(name: str, change: Callable[[Any], Any]) -> Change:
     return forge
 
 
-def at(key: str, value: Any, last: Any = ...) -> Callable[[Any], Any]:
+def at(key: str, value: Any) -> Callable[[Any], Any]:
     """Returns a change that sets the value at a path of keys."""
 
     def change(state: Any) -> None:
