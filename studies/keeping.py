@@ -70,6 +70,8 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
         "agent.actor_average_share=0.0005",
         "agent.critic.head.target_q=min",
     ),
+    "average, 0.0005, 10 000 random steps": ("agent.actor_average_share=0.0005", "num_seed_steps=10_000"),
+    "average, 0.0005, temperature 1 at first": ("agent.actor_average_share=0.0005", "agent.init_temperature=1.0"),
     "average, 0.0005, rates fall to a tenth": ("agent.actor_average_share=0.0005", *rates(1e-4)),
     "average, 0.001, rates fall to a tenth": ("agent.actor_average_share=0.001", *rates(1e-4)),
 }
