@@ -1,10 +1,13 @@
 """N worlds of one task of the suite, stepped together."""
 
+import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from itertools import repeat
+from statistics import median
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -16,9 +19,10 @@ from physics.state import State
 from physics.task import Task
 from utils import RunError
 
-MEASURED = 20  # number of first steps that are timed
+TIMED = 20  # newest steps by one thread whose times count
+TIMED_EVERY = 50  # consecutive steps by several threads before one by one thread: contacts change its time
 WORTH_S = 0.0001  # least work for which a thread is woken
-CHEAP_S = 0.00004  # worlds with shorter steps gain nothing from threads, which mostly wait for the GIL
+CHEAP_S = 0.00003  # worlds with shorter steps gain nothing from threads, which mostly wait for the GIL
 
 
 class Steps(NamedTuple):
@@ -71,7 +75,8 @@ class Worlds(Opened):
         self._steps = [0] * count  # by world: steps of the current episode
         self._in_env: int | None = None  # the world whose state the environment has
         self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
-        self._first_s: list[float] = []  # time per world in the first steps, by one thread
+        self._world_s: deque[float] = deque(maxlen=TIMED)  # time per world in steps by one thread
+        self._untimed = 0  # steps since the last by one thread
 
     def reset(self, index: int, seed: int) -> np.ndarray:
         """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
@@ -118,15 +123,16 @@ class Worlds(Opened):
 
     def _advance(self, which: Sequence[int]) -> None:
         """Takes one control step in each of these worlds."""
-        if self._pool is not None and len(self._first_s) < MEASURED:
-            began_s = time.perf_counter()
+        threads = 1 if self._pool is None or self._untimed >= TIMED_EVERY else self._worthwhile(len(which))
+        if self._pool is None or threads == 1:
+            began_s, self._untimed = time.perf_counter(), 0
             self._advance_some(which)
-            self._first_s.append((time.perf_counter() - began_s) / len(which))
-        elif self._pool is None or (threads := self._worthwhile(len(which))) == 1:
-            self._advance_some(which)
+            self._world_s.append((time.perf_counter() - began_s) / len(which))
         else:
-            others = [self._pool.submit(self._advance_some, which[k::threads], k) for k in range(1, threads)]
-            self._advance_some(which[::threads])
+            self._untimed += 1
+            left = deque(which)  # shared, because a thread on a busy core steps fewer worlds
+            others = [self._pool.submit(self._advance_some, _taken(left), k) for k in range(1, threads)]
+            self._advance_some(_taken(left))
             for other in others:
                 other.result()
 
@@ -139,10 +145,11 @@ class Worlds(Opened):
 
     def _worthwhile(self, count: int) -> int:
         """Returns the number of threads that should step `count` worlds."""
-        world_s = min(self._first_s)
-        return min(self._threads, max(1, int(count * world_s / WORTH_S))) if world_s > CHEAP_S else 1
+        if len(self._world_s) < TIMED or (world_s := median(self._world_s)) < CHEAP_S:
+            return 1
+        return min(self._threads, max(1, int(count * world_s / WORTH_S)))
 
-    def _advance_some(self, which: Sequence[int], thread: int = 0) -> None:
+    def _advance_some(self, which: Iterable[int], thread: int = 0) -> None:
         """Steps as dm_control's `legacy_step`: values that depend on position or velocity are the new state's."""
         model, count, runge_kutta = self._models[thread], self._sub_steps, self._runge_kutta
         for index in which:
@@ -188,3 +195,10 @@ class Worlds(Opened):
         if self._pool is not None:
             self._pool.shutdown()
         self._env.close()
+
+
+def _taken(left: deque[int]) -> Iterator[int]:
+    """Takes items from the front until none is left; other threads may take from it too."""
+    with contextlib.suppress(IndexError):
+        while True:
+            yield left.popleft()

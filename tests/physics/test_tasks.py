@@ -179,7 +179,8 @@ def test_on_a_gpu_nothing_is_waited_for(worlds: Worlds) -> None:
 def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("physics.worlds.CHEAP_S", 0.0)
     monkeypatch.setattr("physics.worlds.WORTH_S", 1e-9)
-    monkeypatch.setattr("physics.worlds.MEASURED", 1)
+    monkeypatch.setattr("physics.worlds.TIMED", 1)
+    monkeypatch.setattr("physics.worlds.TIMED_EVERY", 2)
     name = "point_mass_hard"  # each reset changes how the model's motors drive its joints
     together, apart = worlds_of(name, 3), worlds_of(name, 3)
     threaded = Worlds(make_env(name, 1), type(together._task), name, 3, threads=2)
