@@ -49,11 +49,7 @@ class ActingAgent(Components):
         super().add_optimizer(name, module, lr, betas, weight_decay)
         if self.actor_average_share and module is getattr(self, "actor", None):
             self.actor_average = ActorAverage(module, self.actor_average_share)
-
-    def _step(self, losses: dict[str, torch.Tensor]) -> None:
-        super()._step(losses)
-        if self.actor_average is not None and any(self._optimized[name] is self.actor for name in losses):
-            self.actor_average.follow()
+            self._after_update[name] = self.actor_average.follow
 
     @cached_property
     def policy(self) -> Policy:

@@ -1,7 +1,7 @@
 """The components of an agent: modules, optimizers and hooks, found in its attributes, stepped, saved and restored."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ class Components(Agent):
         self.optimizers: dict[str, Adam] = {}
         self._optimized: dict[str, nn.Module] = {}  # optimizer name -> the module that it steps
         self._collected: dict[str, torch.Tensor] | None = None  # losses in `steps_together`
+        self._after_update: dict[str, Callable[[], None]] = {}  # optimizer name -> called last in `step_optimizers`
 
     def add_optimizer(
         self,
@@ -47,23 +48,9 @@ class Components(Agent):
         Only the gradients of the named modules are computed, in one backward pass: no loss may depend on the parameters
         of another loss's module.
         """
-        if self._collected is None:
-            self._step(losses)
-        else:
+        if self._collected is not None:
             self._collected |= losses
-
-    @contextmanager
-    def steps_together(self) -> Iterator[None]:
-        """A context in which `step_optimizers` only collects losses; steps on all of them together at the end."""
-        self._collected = {}
-        try:
-            yield
-            losses = self._collected
-        finally:
-            self._collected = None
-        self._step(losses)
-
-    def _step(self, losses: dict[str, torch.Tensor]) -> None:
+            return
         optimizers = [self.optimizers[name] for name in losses]
         parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
         gradients = torch.autograd.grad(tuple(losses.values()), parameters)
@@ -74,6 +61,20 @@ class Components(Agent):
             for layer in self._after_step[name]:
                 layer.after_step()
         self.follow_batches()
+        for name in losses:
+            if name in self._after_update:
+                self._after_update[name]()
+
+    @contextmanager
+    def steps_together(self) -> Iterator[None]:
+        """A context in which `step_optimizers` only collects losses; steps on all of them together at the end."""
+        self._collected = {}
+        try:
+            yield
+            losses = self._collected
+        finally:
+            self._collected = None
+        self.step_optimizers(**losses)
 
     def follow_batches(self) -> None:
         """Moves the statistics of all layers that have seen a batch since the last call."""

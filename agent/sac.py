@@ -24,14 +24,19 @@ class SACAgent(SlowTargetsAgent):
         self.require_reparameterised("agent.actor: agent=sac")
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """See SlowTargetsAgent.update_networks."""
+        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
-        return self.update_networks(
-            partial(self._update_critic, batch, next_noise), partial(self._update_actor, batch, noise)
+        metrics, outputs = self.update_in_order(
+            self.update_order,
+            partial(self._update_critic, batch, next_noise),
+            partial(self._update_actor, batch, noise),
         )
+        self.update_targets()
+        return metrics, outputs
 
     def _update_actor(self, batch: Batch, noise: Noise, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
-        return self.update_actor_and_temperature(self.observations.first_view(batch.obs), noise, alpha)
+        obs = self.observations.first_view(batch.obs)  # not before: the critics' step moves the convolutions
+        return self.update_actor_and_temperature(obs, noise, alpha)
 
     def _update_critic(
         self, batch: Batch, next_noise: torch.Tensor, alpha: torch.Tensor

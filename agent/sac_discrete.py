@@ -46,8 +46,12 @@ class SACDiscreteAgent(SlowTargetsAgent):
             raise UserError("agent.exploration: held noise is for continuous actions; choose none")
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """See SlowTargetsAgent.update_networks."""
-        return self.update_networks(partial(self._update_critic, batch), partial(self._update_actor, batch))
+        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
+        metrics, outputs = self.update_in_order(
+            self.update_order, partial(self._update_critic, batch), partial(self._update_actor, batch)
+        )
+        self.update_targets()
+        return metrics, outputs
 
     def _update_critic(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
         head, rows, num_actions = self.critic.head, len(batch.reward), self.action_dim

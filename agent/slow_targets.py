@@ -5,10 +5,8 @@ from typing import Any
 
 from agent.critic import RandomSubset
 from agent.networks.batch_norm import refuse_batch_norm
-from agent.off_policy import Metrics
-from agent.soft_actor import PartOfUpdate, SoftActorAgent, UpdateOrder
+from agent.soft_actor import SoftActorAgent, UpdateOrder
 from agent.toolkit.frozen import frozen_view
-from agent.toolkit.histograms import HistogramInputs
 from settings.types import PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate
 
@@ -50,11 +48,7 @@ class SlowTargetsAgent(SoftActorAgent):
         if num_target_critics is not None:
             self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
 
-    def update_networks(
-        self, update_critic: PartOfUpdate, update_actor: PartOfUpdate
-    ) -> tuple[Metrics, HistogramInputs]:
-        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
-        metrics, outputs = self.update_in_order(self.update_order, update_critic, update_actor)
+    def update_targets(self) -> None:
+        """Moves the target critics, if they are due."""
         if self.due(self.critic_target_update_frequency):
             self.soft_update(self.schedules.critic_tau)
-        return metrics, outputs

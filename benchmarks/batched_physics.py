@@ -86,7 +86,7 @@ def stepping(envs: Any, count: int) -> Work:
 def collecting(task: str) -> dict[str, Any]:
     cfg = settings_of(f"env={task}", f"num_envs={NUM_ENVS}")
     envs = {engine: environments.make_train_envs(replace(cfg, physics=engine)) for engine in ENGINES}
-    work = {engine: stepping(each, NUM_ENVS) for engine, each in envs.items()}
+    work: dict[str, Work] = {engine: stepping(each, NUM_ENVS) for engine, each in envs.items()}
     in_turns(work, TIMED)  # until then one thread steps all worlds
     seconds = in_turns(work)
     for each in envs.values():
