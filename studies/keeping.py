@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Sequence
 from itertools import product
 from operator import itemgetter
+from pathlib import Path
 from statistics import mean
 
 import instruments  # noqa: F401  (finds benchmarks/)
@@ -142,15 +143,16 @@ def newest(candidate: str, task: str, seed: int) -> Curve:
     """Evaluates the newest weights of an averaged run, on the evaluation episodes of the preset's own run."""
     folder = job(candidate, task, seed).folder
     steps, seconds, _ = curve(folder)
-    cfg = settings_of(folder, [])
-    evaluator = make_evaluator(cfg, folder, films=False)
-    returns = []
-    for step in steps:
-        checkpoint = folder / "checkpoints" / f"step_{step:.0f}"
-        policy = load_policy(checkpoint / "policy.pt")
-        policy.actor.load_state_dict(load_plain(checkpoint / "agent.pt")["actor"])
-        returns.append(mean(evaluator.evaluate(policy, int(step)).returns))
-    return Curve(steps, seconds, returns)
+    return Curve(steps, seconds, [newest_return(folder, int(step)) for step in steps])
+
+
+def newest_return(folder: Path, step: int) -> float:
+    """Returns the newest weights' mean return in the episodes in which the run evaluated their average."""
+    evaluator = make_evaluator(settings_of(folder, []), folder, films=False)
+    checkpoint = folder / "checkpoints" / f"step_{step}"
+    policy = load_policy(checkpoint / "policy.pt")
+    policy.actor.load_state_dict(load_plain(checkpoint / "agent.pt")["actor"])
+    return mean(evaluator.evaluate(policy, step).returns)
 
 
 def report(candidates: Sequence[str], tasks: Sequence[str], seeds: Sequence[int]) -> None:
