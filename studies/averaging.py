@@ -24,7 +24,7 @@ from training import ROOT, Job, curve, finish, options, ours
 TABLE = ROOT / "benchmarks" / "results" / "averaging.csv"
 FOLDER = ROOT / "exp" / "benchmarks" / "averaging"
 COLUMNS = ("preset", "task", "seed", "settings", "newest", "average")
-FAST_STEPS = 80_000
+FAST, FAST_STEPS = ("preset=fast", "agent.actor_average_share=0.0005"), 80_000
 TASKS = {"strong": keeping.TASKS, "fast": ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard")}
 
 Key = tuple[str, str, int]  # preset, task, seed
@@ -33,8 +33,10 @@ Pair = tuple[float, float]  # returns of the newest weights and of the average
 
 def settings(preset: str) -> str:
     """Returns a digest of a preset's settings."""
-    path = ROOT / "config" / "preset" / f"{preset}.yaml"
-    return digest(yaml.safe_load(path.read_text(encoding="utf-8")))
+    if preset == "strong":
+        return suite.settings()
+    path = ROOT / "config" / "preset" / "fast.yaml"
+    return digest([FAST, yaml.safe_load(path.read_text(encoding="utf-8"))])
 
 
 def recorded() -> dict[Key, Pair]:
@@ -67,9 +69,7 @@ def last_return(folder: Path) -> float:
 
 def fast_job(task: str, seed: int) -> Job:
     lengths = (f"num_train_steps={FAST_STEPS}", f"eval_frequency={FAST_STEPS // 4}", "num_eval_episodes=50")
-    return ours(
-        FOLDER / f"fast_{task}_s{seed}", task, seed, ("preset=fast", *lengths), checkpoint_frequency=FAST_STEPS // 4
-    )
+    return ours(FOLDER / f"fast_{task}_s{seed}", task, seed, (*FAST, *lengths), checkpoint_frequency=FAST_STEPS // 4)
 
 
 def measure(missing: Sequence[Key]) -> None:
