@@ -76,7 +76,7 @@ class Worlds(Opened):
         self._in_env: int | None = None  # the world whose state the environment has
         self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
         self._world_s: deque[float] = deque(maxlen=TIMED)  # time per world in steps by one thread
-        self._untimed = 0  # steps since the last by one thread
+        self._untimed = 0  # steps since the last one by one thread
 
     def reset(self, index: int, seed: int) -> np.ndarray:
         """Begins an episode of one world with dm_control's own start; returns the observation, (obs_dim,), float32."""
@@ -123,8 +123,7 @@ class Worlds(Opened):
 
     def _advance(self, which: Sequence[int]) -> None:
         """Takes one control step in each of these worlds."""
-        threads = 1 if self._pool is None or self._untimed >= TIMED_EVERY else self._worthwhile(len(which))
-        if self._pool is None or threads == 1:
+        if self._pool is None or (threads := self._worthwhile(len(which))) == 1:
             began_s, self._untimed = time.perf_counter(), 0
             self._advance_some(which)
             self._world_s.append((time.perf_counter() - began_s) / len(which))
@@ -145,7 +144,10 @@ class Worlds(Opened):
 
     def _worthwhile(self, count: int) -> int:
         """Returns the number of threads that should step `count` worlds."""
-        if len(self._world_s) < TIMED or (world_s := median(self._world_s)) < CHEAP_S:
+        if len(self._world_s) < TIMED or self._untimed == TIMED_EVERY:
+            return 1
+        world_s = median(self._world_s)
+        if world_s < CHEAP_S:
             return 1
         return min(self._threads, max(1, int(count * world_s / WORTH_S)))
 

@@ -188,6 +188,10 @@ def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -
     for worlds in (together, apart, threaded):
         for index in range(3):
             worlds.reset(index, index)
+    assert threaded._pool is not None
+    submit = threaded._pool.submit
+    submitted: list[int] = []  # the numbers of the steps that a second thread took part in
+    monkeypatch.setattr(threaded._pool, "submit", lambda *work: submitted.append(threaded._steps[0]) or submit(*work))
     for action in actions:
         obs, rewards, *_ = together.step(action)
         for which in ([1], [0, 2]):
@@ -195,7 +199,7 @@ def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -
             np.testing.assert_array_equal(got.obs, obs[which])
             np.testing.assert_array_equal(got.rewards, rewards[which])
         np.testing.assert_array_equal(threaded.step(action).obs, obs)
-    assert threaded._worthwhile(3) == 2
+    assert submitted == [1, 2, 4]  # one thread is timed in the others
     for worlds in (together, apart, threaded):
         worlds.close()
 
