@@ -74,6 +74,7 @@ class ActingAgent(Components):
             return self.policy
         if average.newest is None:
             average.newest = self._policy_of(evaluation_view(self.actor), self.policy.generator)
+        average.newest.generator = self.policy.generator  # `sampling` replaces it for a while
         return average.newest
 
     def _policy_of(self, actor: Any, generator: torch.Generator) -> Policy:

@@ -146,7 +146,7 @@ class Policy:
         """Returns the first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""
         assert self.critic is not None
         num_actions = actions.shape[1]
-        repeated = obs.unsqueeze(1).expand(-1, num_actions, -1).reshape(-1, obs.shape[1])
+        repeated = obs.repeat_interleave(num_actions, 0)
         return self.critic(repeated, actions.reshape(-1, actions.shape[2]))[0].view(-1, num_actions)
 
 

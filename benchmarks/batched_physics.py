@@ -136,7 +136,7 @@ def _threads(cfg: Settings) -> Iterator[tuple[str, float]]:
     maker = environments.env_maker(cfg, "training")
     for count in THREADED:
         worlds = [maker.together(count, False, number) for number in (1, os.cpu_count() or 1)]
-        worlds[1]._worthwhile = lambda _: os.cpu_count() or 1
+        worlds[1]._worthwhile = partial(min, worlds[1]._threads)
         steps = [stepping(TrainingWorlds(each, 1), count) for each in worlds]
         seconds = in_turns({"suite": steps[0], "batched": steps[1]}, 40)
         for each in worlds:
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     figures = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
     for part in parser.parse_args().parts.split(","):
-        figures = circumstances() | figures | {part: PARTS[part]()}
+        figures = figures | {part: circumstances() | PARTS[part]()}
         print(json.dumps({part: figures[part]}), flush=True)
         RESULT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 

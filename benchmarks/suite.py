@@ -4,7 +4,8 @@
 
 Each core trains one run at a time. An interrupted study continues where it stopped, even within a run. A finished run
 is four lines of benchmarks/results/suite/returns.csv (evaluations of fifty episodes, seconds of training) and is not
-repeated unless the preset has changed. The policy of each task's median seed is saved in policies/. --report trains
+repeated unless the preset has changed. The policy of each task's median seed (or of the
+nearest one whose run is on this machine) is saved in policies/. --report trains
 nothing and only makes means.csv, tasks.csv and docs/img/suite.png. The tables also have the results of the preset
 before its actor was averaged (evaluations of ten episodes).
 """
@@ -12,9 +13,11 @@ before its actor was averaged (evaluations of ten episodes).
 import csv
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from functools import cache
-from statistics import mean
+from pathlib import Path
+from statistics import mean, median_low
 
 import matplotlib
 import numpy as np
@@ -86,13 +89,20 @@ def job(task: str, seed: int) -> Job:
     return ours(FOLDER / f"{task}_s{seed}", task, seed, (f"preset={PRESET}", *lengths), checkpoint_frequency=20_000)
 
 
+def last_return(folder: Path) -> float:
+    """Returns the last return of a finished run, rounded as in the table; nan if there is no such run."""
+    return round(curve(folder).returns[-1], 2) if (folder / "finished.json").exists() else math.nan
+
+
 def keep_median(task: str) -> None:
-    """Saves in policies/ the policy of the task's median seed so far."""
-    seeds = of_tasks(recorded())[task]
-    final = sorted(seeds, key=lambda seed: seeds[seed][STEPS])
-    folder = job(task, final[(len(final) - 1) // 2]).folder
-    if folder.exists():  # absent if the run was made on another machine
-        trained_policies.keep(task, folder)
+    """Saves in policies/ the policy of the task's median seed so far, or of the nearest seed whose run is here."""
+    final = {seed: points[STEPS] for seed, points in of_tasks(recorded())[task].items()}
+    middle = median_low(final.values())
+    for seed in sorted(final, key=lambda seed: abs(final[seed] - middle)):
+        folder = job(task, seed).folder
+        if last_return(folder) == final[seed]:  # otherwise it was made on another machine, or before the preset changed
+            trained_policies.keep(task, folder)
+            return
 
 
 def of_tasks(runs: dict[tuple[str, int], Curve]) -> Returns:

@@ -2,7 +2,7 @@
 
     python benchmarks/trained_policies.py
 
-benchmarks/suite.py saves these policies: for each task, that of the seed with the median final return.
+benchmarks/suite.py saves these policies: for each task, that of the seed with the median final return, or the nearest.
 """
 
 import json
@@ -26,8 +26,9 @@ MOMENT_S = 4.0  # the moment of the episode that the picture shows
 COLUMNS = 7
 HEAD = """# Trained policies
 
-One policy for each task of `python benchmarks/suite.py`, trained for {steps} steps: the median of three seeds. Returns
-are means over the ten episodes of its last evaluation ([returns.csv](returns.csv)).
+One policy for each task of `python benchmarks/suite.py`, trained for {steps} steps: the median of three seeds, or
+the nearest whose run was kept. Returns are means over the fifty episodes of its last evaluation
+([returns.csv](returns.csv)).
 
 `python evaluate.py policies/{example}.pt --video out.mp4` repeats these episodes and films the first.
 `python export.py policies/{example}.pt` exports the policy ([docs/EXPORT.md](../docs/EXPORT.md)), and

@@ -9,7 +9,6 @@ tuned. A pair is a line of benchmarks/results/averaging.csv; the table has both 
 """
 
 import csv
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -62,11 +61,6 @@ def add(key: Key, folder: Path) -> None:
         writer.writerow((*key, settings(key[0]), round(newest, 2), round(returns[-1], 2)))
 
 
-def last_return(folder: Path) -> float:
-    """Returns the last return of a finished run, rounded as in the suite's table; nan if there is no such run."""
-    return round(curve(folder).returns[-1], 2) if (folder / "finished.json").exists() else math.nan
-
-
 def fast_job(task: str, seed: int) -> Job:
     lengths = (f"num_train_steps={FAST_STEPS}", f"eval_frequency={FAST_STEPS // 4}", "num_eval_episodes=50")
     return ours(FOLDER / f"fast_{task}_s{seed}", task, seed, (*FAST, *lengths), checkpoint_frequency=FAST_STEPS // 4)
@@ -76,7 +70,7 @@ def measure(missing: Sequence[Key]) -> None:
     returns = {key: run.returns[-1] for key, run in suite.recorded().items()}
     for key in missing:
         folder = suite.job(*key[1:]).folder
-        if key[0] == "strong" and last_return(folder) == returns.get(key[1:]):
+        if key[0] == "strong" and suite.last_return(folder) == returns.get(key[1:]):
             add(key, folder)
     fast = [key for key in missing if key[0] == "fast"]
     jobs = [fast_job(*key[1:]) for key in fast]

@@ -100,6 +100,17 @@ def test_what_is_evaluated_is_what_is_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal(agent.policy.with_weights(agent.policy.weights()).act(OBS), expected)
 
 
+def test_sampling_leaves_the_noise_of_training_alone() -> None:
+    agents = [make_agent(*CROSSQ, *more) for more in ((), (AVERAGED,))]  # with the same weights before any update
+    for agent in agents:
+        with agent.sampling(3):
+            first = agent.act(OBS, sample=True)
+        with agent.sampling(3):
+            assert np.array_equal(agent.act(OBS, sample=True), first)
+    plain, averaged = (agent.act(OBS, sample=True) for agent in agents)
+    assert np.array_equal(averaged, plain)
+
+
 def test_it_goes_on_from_its_state() -> None:
     agent, other = trained(make_agent(*CROSSQ, AVERAGED), 5), make_agent(*CROSSQ, AVERAGED, "seed=5")
     other.load_state_dict(copy.deepcopy(agent.state_dict()))

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agents import OBS_DIM, SMALL, make_agent
+from agents import FROM_IMAGES, IMAGE, OBS_DIM, SMALL, make_agent
 
 from agent.policy import UniformPolicy
 from agent.policy_file import load_policy
 from run.execution import set_execution
-from utils import UserError
+from utils import UserError, eval_mode
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,18 @@ def test_uniform_actions_fill_the_range_and_continue_after_a_restart() -> None:
 
 
 MIXTURE = ("agent=sac_2018", "agent.actor.num_components=3")
+
+
+@pytest.mark.parametrize("overrides", [(), MIXTURE, ("agent=crossq",), ("agent=sac_discrete",)])
+def test_an_image_has_the_same_greedy_action_alone_and_in_a_batch(overrides: tuple[str, ...]) -> None:
+    agent = make_agent(*overrides, *SMALL, *FROM_IMAGES)
+    images = np.random.default_rng(0).integers(256, size=(3, *IMAGE), dtype=np.uint8)
+    with eval_mode(agent):
+        actions = agent.act(images)
+        for image, action in zip(images, actions, strict=True):
+            np.testing.assert_allclose(agent.act(image), action, atol=1e-5)
+
+
 FOLLOWERS = ("agent/observation_normaliser=running", "agent/exploration=held")
 
 
