@@ -79,7 +79,8 @@ class ReplayBuffer(Ring, Validated):
         sampling: factory of a non-uniform sampling method (replay/sampling.py); None draws rows uniformly.
 
     Raises:
-        UserError: if the rows would not fit into memory, or for a `sampling` without replacement.
+        UserError: if the rows would not fit into memory, or for a `sampling` or an own `choose` without
+            replacement.
     """
 
     update_priorities: Callable[[torch.Tensor, torch.Tensor], None]  # set only if `sampling` has it
@@ -95,7 +96,7 @@ class ReplayBuffer(Ring, Validated):
         sampling: SamplingFactory | None = None,
     ):
         require_memory(obs_shape, action_shape, capacity)
-        if sampling and not with_replacement:
+        if not with_replacement and (sampling or type(self).choose is not ReplayBuffer.choose):
             raise UserError("sample_with_replacement=false: only rows that are drawn uniformly can be drawn like that")
         obs_width, width = _row_width(obs_shape, action_shape)
         super().__init__(capacity, width)

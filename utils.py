@@ -140,7 +140,7 @@ def not_plain(state: Any, name: str) -> str | None:
     """Returns the dotted name of the first leaf that is neither a tensor nor a plain value; None if there is none."""
     import torch
 
-    plain = (torch.Tensor, bool, int, float, str, type(None))
+    plain = (torch.Tensor, torch.nn.Parameter, bool, int, float, str, type(None))
     return next((leaf_name for leaf_name, leaf in leaves(state, name) if type(leaf) not in plain), None)
 
 

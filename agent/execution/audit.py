@@ -89,5 +89,6 @@ def difference_message(name: str, execution: str) -> str:
     """Returns the line to print when a replayed update differs from an eager one in the value of this name."""
     return (
         f"Updates run eagerly from here on: {name} is not what it would be without execution={execution}, so a number "
-        "that update_step reads has changed in Python since; make it a tensor, put it on a schedule, or ask self.due"
+        "that update_step reads has changed in Python since; make it a buffer of a module, put it on a schedule, or "
+        "ask self.due"
     )

@@ -39,6 +39,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
 
     # Note the state before the update. Reading the version number of Adam's step count does not wait for a GPU.
     state, numbers, generators = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
+    tensors = _tensors(agent)
     writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}
     weight = getattr(batch, "weight", None)
     try:
@@ -59,6 +60,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     # See what the update changed, then whether other batch weights change its result, and restore the agent.
     stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
     changed = [key for key, value in _numbers(agent).items() if numbers.get(key, value) != value]
+    unsaved = [key for key, value in _tensors(agent).items() if tensors.get(key, value) != value]
     if weight is not None:
         moments, other_moments = _moments(agent), _moments_with_other_weights(agent, batch, state)
         if other_moments is not None and torch.equal(moments, other_moments):
@@ -72,7 +74,12 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     if changed:
         raise UserError(
             f"{name}.update_step changes self.{changed[0]}, a Python number, which a recorded update would freeze; "
-            "make it a tensor, put it on a schedule, or ask self.due(frequency)"
+            "make it a buffer of a module, put it on a schedule, or ask self.due(frequency)"
+        )
+    if unsaved:
+        raise UserError(
+            f"{name}.update_step changes self.{unsaved[0]}, a tensor that no checkpoint would hold; make it a buffer "
+            "of a torch.nn.Module"
         )
     if not all(map(torch.equal, generators, _global_generators(agent.device))):
         raise UserError(
@@ -154,6 +161,11 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
 def _global_generators(device: torch.device) -> list[torch.Tensor]:
     """Returns the states of torch's global generators, which an update draws from if it names none."""
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+
+def _tensors(agent: Any) -> dict[str, tuple[int, int]]:
+    """Returns the identity and version number of each tensor in the agent's own attributes."""
+    return {key: (id(value), value._version) for key, value in vars(agent).items() if isinstance(value, torch.Tensor)}
 
 
 def _numbers(agent: Any) -> dict[str, float]:

@@ -81,7 +81,7 @@ class SavedRun:
 
         Raises:
             RunError: if a loss or a weight is not finite, or the last checkpoint cannot be written.
-            UserError: if the replay buffer's state could not be read back.
+            UserError: if a part's state could not be read back.
             OSError: if there is no previous checkpoint, or the run's folder is gone.
         """
         step, last_step = self._progress.step, self._writer.last_step
@@ -99,7 +99,8 @@ class SavedRun:
         state["replay_buffer"] = buffer.state_dict() if has_segments else {"num_added": buffer.num_added}
         states = {"agent": agent, "run": state}
         if saves_rows and not has_segments:
-            states["replay_buffer"] = self._own_buffer_state()
+            states["replay_buffer"] = buffer.state_dict()
+        self._require_plain(states)
         rows = buffer if saves_rows and has_segments else None
         save_policy = getattr(self._parts.agent, "save_policy", lambda path: None)
         try:
@@ -112,15 +113,16 @@ class SavedRun:
             if is_last:
                 raise RunError("the end of the run is not saved") from error
 
-    def _own_buffer_state(self) -> dict[str, Any]:
-        """Returns the state of a buffer that is not a ReplayBuffer; checks it now, as loading would be too late."""
-        state = self._parts.replay_buffer.state_dict()
-        if fault := not_plain(state, "state"):
-            raise UserError(
-                f"replay_buffer._target_={self._cfg.replay_buffer['_target_']}: {fault} of its state_dict could not be "
-                "read back from a checkpoint; tensors, numbers, strings, lists and dictionaries can be"
-            )
-        return state
+    def _require_plain(self, states: dict[str, Any]) -> None:
+        """Raises UserError for a state that could not be read back: on loading, it would be too late."""
+        for name, state in (states["run"] | states).items():
+            if name != "run" and (fault := not_plain(state, "state")):
+                node = getattr(self._cfg, name, None)
+                part = f"{name}._target_={node['_target_']}" if isinstance(node, dict) else name
+                raise UserError(
+                    f"{part}: {fault} of its state_dict could not be read back from a checkpoint; tensors, Python's "
+                    "own numbers and strings, lists and dictionaries can be"
+                )
 
     def restore(self, without: Collection[str] = (), trusted: Collection[str] = ()) -> np.ndarray:
         """Loads the newest intact checkpoint.

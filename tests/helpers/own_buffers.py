@@ -118,6 +118,13 @@ class NumpyState(ListBuffer):
         return super().state_dict() | {"first": [np.zeros(3)]}
 
 
+class NumpyScalar(RecentBuffer):
+    """Its state contains a value that is not plain: NumPy's float, which is no `float` when it is read back."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"largest": np.ones(3).max()}
+
+
 class NoSample(ListBuffer):
     sample = property()  # type: ignore[assignment]  # an attribute that is not there
 

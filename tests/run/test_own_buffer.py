@@ -103,6 +103,10 @@ def test_a_buffer_is_part_of_what_a_run_means(tmp_path: Path) -> None:
         ((*RECENT, "replay_buffer.capacity=0"), "replay_buffer.capacity=0: it should be greater than 0"),
         (RECENT[:1], "replay_buffer.share is missing"),
         ((*RECENT, "replay_storage=device"), "choose replay_storage=auto"),
+        (
+            (*RECENT, "sample_with_replacement=false"),
+            "sample_with_replacement=false: only rows that are drawn uniformly",
+        ),
         ((*A_LIST, "~replay_buffer.seed"), "replay_buffer.seed is missing"),
         (("+replay_buffer.obs_shape=[3]",), "it comes from the environment"),
         (("replay_buffer._target_=own_buffers.Nowhere",), "cannot be imported"),
@@ -129,11 +133,24 @@ def test_a_mistake_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_state_that_could_not_be_read_back_is_found_before_it_is_needed(tmp_path: Path) -> None:
-    run = probes.workspace(
-        tmp_path, "env=ProbeTimeLimit-v0", *RUN, "replay_buffer._target_=own_buffers.NumpyState", *A_LIST[1:]
-    )
-    with pytest.raises(UserError, match=r"own_buffers\.NumpyState: state\.first\.0 of its state_dict"):
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ("replay_buffer._target_=own_buffers.NumpyState", *A_LIST[1:]),
+            r"own_buffers\.NumpyState: state\.first\.0 of",
+        ),
+        (
+            ("replay_buffer._target_=own_buffers.NumpyScalar", *RECENT[1:]),
+            r"own_buffers\.NumpyScalar: state\.largest of",
+        ),
+    ],
+)
+def test_a_state_that_could_not_be_read_back_is_found_before_it_is_needed(
+    tmp_path: Path, overrides: tuple[str, ...], message: str
+) -> None:
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN, *overrides)
+    with pytest.raises(UserError, match=message):
         run.run()
     run.close()
     assert not (tmp_path / "train.csv").exists()

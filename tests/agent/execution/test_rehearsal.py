@@ -113,6 +113,18 @@ def test_a_counter_in_the_update_step_is_an_error() -> None:
         update(agent)
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_tensor_that_no_checkpoint_would_hold_is_an_error(in_place: bool) -> None:
+    def averages(agent: Any, metrics: dict[str, Any]) -> None:
+        loss = metrics["train_critic/loss"]
+        agent.mean = agent.mean.lerp_(loss, 0.1) if in_place else agent.mean.lerp(loss, 0.1)
+
+    agent = agent_that(averages)
+    agent.mean = torch.zeros(())
+    with pytest.raises(UserError, match=r"update_step changes self\.mean, a tensor that no checkpoint would hold"):
+        update(agent)
+
+
 @pytest.mark.parametrize("execution", ["recorded", "captured"])
 def test_a_weight_that_is_annealed_from_outside_is_found_out(
     execution: str, capsys: pytest.CaptureFixture[str]
