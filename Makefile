@@ -34,9 +34,10 @@ DEFAULTS := $(if $(RESUMED)$(filter preset=%,$(ARGS))$(filter-out 0,$(HAS_GPU)),
 train: $(VENV)/train.stamp
 	$(BIN)/python train.py $(DEFAULTS) $(ARGS)
 
-# wandb's service process does not answer processes started by xdist, so its tests run alone.
+# Three workers keep two cores busy, as tests wait for processes. wandb's service process does not answer those that
+# xdist starts, so its tests run alone.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/sinks/test_wandb_sink.py
+	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/sinks/test_wandb_sink.py
 	$(BIN)/python -m pytest tests/sinks/test_wandb_sink.py
 
 cluster-test: $(VENV)/dev.stamp
