@@ -96,7 +96,8 @@ class ReplayBuffer(Ring, Validated):
         sampling: SamplingFactory | None = None,
     ):
         require_memory(obs_shape, action_shape, capacity)
-        if not with_replacement and (sampling or type(self).choose is not ReplayBuffer.choose):
+        self._uniform = not sampling and type(self).choose is ReplayBuffer.choose
+        if not with_replacement and not self._uniform:
             raise UserError("sample_with_replacement=false: only rows that are drawn uniformly can be drawn like that")
         obs_width, width = _row_width(obs_shape, action_shape)
         super().__init__(capacity, width)
@@ -189,13 +190,20 @@ class ReplayBuffer(Ring, Validated):
             return self._draw(batch_size), None
         return self.sampling.choose(self._rng, self.num_added, len(self), batch_size)
 
+    def chosen(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Calls `choose`; raises UserError if one that is not uniform returns something else than it should."""
+        chosen, num_stored = self.choose(batch_size), min(self.num_added, self.capacity)
+        if not self._uniform:
+            _require_places(chosen, batch_size, num_stored, type(self.sampling or self).__name__)
+        return chosen
+
     def sample(self, batch_size: int) -> Batch | WeightedBatch:
         """Draws a batch (see `choose`).
 
         Raises:
             ValueError: if the buffer is empty or, without replacement, holds fewer rows than a batch.
         """
-        rows, weight = self.choose(batch_size)
+        rows, weight = self.chosen(batch_size)
         batch = self._gather(rows)
         return batch if weight is None else batch.weighted(weight, rows)
 
@@ -207,7 +215,7 @@ class ReplayBuffer(Ring, Validated):
         Raises:
             ValueError: as `sample`.
         """
-        rows, weight = self.choose(batch_size)
+        rows, weight = self.chosen(batch_size)
         if self._staged is None or len(self._staged) != batch_size:
             self._staged = torch.empty(batch_size, self.row_width, device=self.device)
         self._send(rows, self._staged)
@@ -275,6 +283,21 @@ class ReplayBuffer(Ring, Validated):
         self._rng.bit_generator.state = state["rng"]
         if self.num_added and "sampling" in state and hasattr(self.sampling, "load_state_dict"):
             self.sampling.load_state_dict(state["sampling"])
+
+
+def _require_places(chosen: Any, batch_size: int, num_stored: int, name: str) -> None:
+    """Raises UserError unless `chosen` is the places (B,) of stored rows, and their weights (B,) or None."""
+    if not isinstance(chosen, tuple) or len(chosen) != 2:
+        raise UserError(f"{name}.choose returns a {type(chosen).__name__}; return places, weights or places, None")
+    rows, weight = chosen
+    for column, array in ("places", rows), ("weights", np.ones(batch_size) if weight is None else weight):
+        if not isinstance(array, np.ndarray) or array.shape != (batch_size,):
+            found = f"{column} are {type(array).__name__} {tuple(np.shape(array))}"
+            raise UserError(f"{name}.choose: {found}; a NumPy array ({batch_size},) is needed")
+    if rows.dtype.kind not in "iu":
+        raise UserError(f"{name}.choose returns places of type {rows.dtype}; integers are needed")
+    if rows.min() < 0 or rows.max() >= num_stored:
+        raise UserError(f"{name}.choose returns places {rows.min()} to {rows.max()}; {num_stored} rows are stored")
 
 
 def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tuple[int, int]:

@@ -246,9 +246,13 @@ class OffPolicyAgent(ActingAgent):
         self._inside_update = True
         try:
             with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
-                metrics, outputs = step(prepared, noise)
+                returned = step(prepared, noise)
         finally:
             self._inside_update = False
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            found = type(returned).__name__
+            raise UserError(f"{type(self).__name__}.update_step returns a {found}; return metrics, histogram_inputs")
+        metrics, outputs = returned
         metrics["train/batch_reward"] = batch.reward.mean()  # as stored, before normalising and scaling
         return metrics, {**outputs, **self.observations.shown(prepared.obs)}
 

@@ -169,7 +169,7 @@ class FrameBuffer(ReplayBuffer):
         return self._join(packed, frames)
 
     def stage(self, batch_size: int) -> None:
-        rows, weight = self.choose(batch_size)
+        rows, weight = self.chosen(batch_size)
         if self._staged is None or self._staged_frames is None or len(self._staged) != batch_size:
             self._staged, self._staged_frames = self._allocate(batch_size)
         self._fill(rows, self._staged, self._staged_frames)

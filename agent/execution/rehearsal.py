@@ -36,6 +36,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     """
     name = type(agent).__name__
     _require_optimizers(agent, name)
+    _require_columns(batch)
 
     # Note the state before the update. Reading the version number of Adam's step count does not wait for a GPU.
     state, numbers, generators = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
@@ -143,6 +144,16 @@ def _require_optimizers(agent: Any, name: str) -> None:
                 f"{name}: self.{attribute} has parameters that no optimizer steps; give it one with add_optimizer, or "
                 "call requires_grad_(False) on it, as on a target network"
             )
+
+
+def _require_columns(batch: Any) -> None:
+    """Raises UserError for a column of another shape, such as rewards (B,), which losses would broadcast to (B, B)."""
+    count = len(batch.action)
+    shapes = {"reward": (count, 1), "discount": (count, 1), "weight": (count,), "index": (count,)}
+    for column, shape in shapes.items():
+        array = getattr(batch, column, None)
+        if array is not None and not callable(array) and tuple(array.shape) != shape:
+            raise UserError(f"replay buffer: batch.{column} has shape {tuple(array.shape)}; {shape} is needed")
 
 
 def _require_metrics(metrics: dict[str, Any], name: str) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import own_buffers
 import probes
 import pytest
@@ -17,6 +18,7 @@ from runs import RUN, assert_same, go_on, run_until
 
 import train
 from replay.device import DeviceReplayBuffer
+from replay_buffer import ReplayBuffer
 from run.data.buffers import build_replay_buffer, choose_storage
 from run.env_spec import EnvSpec
 from run.saving import resume
@@ -154,6 +156,32 @@ def test_a_state_that_could_not_be_read_back_is_found_before_it_is_needed(
         run.run()
     run.close()
     assert not (tmp_path / "train.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (np.arange(4), r"^Chooses\.choose returns a ndarray; return places, weights or places, None$"),
+        (([0, 1, 2, 3], None), r"^Chooses\.choose: places are list \(4,\); a NumPy array \(4,\) is needed$"),
+        ((np.zeros((4, 1), int), None), r"places are ndarray \(4, 1\)"),
+        ((np.arange(4), np.ones((4, 1))), r"weights are ndarray \(4, 1\)"),
+        ((np.arange(4), torch.ones(4)), r"weights are Tensor \(4,\)"),
+        ((np.arange(4.0), None), r"places of type float64; integers are needed"),
+        ((np.array([0, 5, 2, 9]), None), r"^Chooses\.choose returns places 0 to 9; 5 rows are stored$"),
+        ((np.array([0, -1, 2, 4]), None), r"places -1 to 4"),
+    ],
+)
+@pytest.mark.parametrize("draw", ["sample", "stage"])
+def test_what_choose_returns_is_checked(draw: str, chosen: Any, message: str) -> None:
+    class Chooses(ReplayBuffer):
+        def choose(self, batch_size: int) -> Any:
+            return chosen
+
+    buffer = Chooses((1,), (1,), 10, CPU)
+    for _ in range(5):
+        buffer.add(np.zeros(1), np.zeros(1), 0.0, np.zeros(1), False, False)
+    with pytest.raises(UserError, match=message):
+        getattr(buffer, draw)(4)
 
 
 def test_updates_in_a_cuda_graph_ask_more_of_a_buffer() -> None:

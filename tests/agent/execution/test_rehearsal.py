@@ -1,8 +1,10 @@
 """Mistakes in an agent's update step are reported by name, in the first update or soon after."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from agents import SMALL, Silent, make_agent, make_batch
@@ -173,6 +175,24 @@ def test_what_is_forgotten_is_an_error_that_names_it() -> None:
     del agent.actor
     with pytest.raises(UserError, match=r"SACAgent: its constructor builds no self\.actor, which is what acts"):
         agent.act(make_batch(1).obs.numpy())
+
+
+def test_a_step_that_returns_its_metrics_alone_is_an_error() -> None:
+    agent = agent_that()
+    step = agent.update_step
+    agent.update_step = lambda batch, noise: step(batch, noise)[0]
+    with pytest.raises(UserError, match=r"update_step returns a dict; return metrics, histogram_inputs"):
+        update(agent)
+
+
+@pytest.mark.parametrize(
+    ("column", "shape"), [("reward", (32,)), ("discount", (32,)), ("weight", (32, 1)), ("index", (32, 1))]
+)
+def test_a_column_that_losses_would_broadcast_is_an_error(column: str, shape: tuple[int, ...]) -> None:
+    batch = make_batch(32).weighted(np.ones(32), np.arange(32))
+    batch = batch._replace(**{column: getattr(batch, column).reshape(shape)})
+    with pytest.raises(UserError, match=rf"batch\.{column} has shape {re.escape(str(shape))}; \(32,.*\) is needed"):
+        agent_that().draw_noise(batch)
 
 
 def test_noise_is_asked_for_in_one_order() -> None:
