@@ -179,11 +179,6 @@ class Worlds(Opened):
         self._write(index)
         mujoco.mj_copyData(self._data, self._model, self._worlds[index])
 
-    def physics_state(self, index: int) -> np.ndarray:
-        """Returns dm_control's state of one world: positions, velocities and activations, float64."""
-        data = self._worlds[index]
-        return np.concatenate([data.qpos, data.qvel, data.act])
-
     def render(self) -> Any:
         """Returns a frame of the first world, drawn by dm_control, if the environment was made to render."""
         if self._in_env != 0:

@@ -35,18 +35,24 @@ def worlds(request: pytest.FixtureRequest) -> Iterator[Worlds]:
     made.close()
 
 
+def state(worlds: Worlds, index: int) -> np.ndarray:
+    """Returns what dm_control's `get_state` does: a world's positions, velocities and activations."""
+    data = worlds._worlds[index]
+    return np.concatenate([data.qpos, data.qvel, data.act])
+
+
 def differences(worlds: Worlds, env: gym.Env, num_steps: int) -> set[str]:
     """Returns what differs between the worlds and `env`, which repeats two episodes of each; the first is cut short."""
     found, random = set(), np.random.default_rng(0)
     for length in (3, num_steps):
         seeds = random.integers(1000, size=COUNT).tolist()
-        starts = [(worlds.reset(index, seed), worlds.physics_state(index)) for index, seed in enumerate(seeds)]
+        starts = [(worlds.reset(index, seed), state(worlds, index)) for index, seed in enumerate(seeds)]
         taken: list[tuple[np.ndarray, Steps, list[np.ndarray]]] = []
         while len(taken) < length and not (taken and taken[-1][1].truncated.all()):
             actions = random.uniform(-1, 1, (COUNT, *worlds.spaces[1].shape)).astype(np.float32)
             if len(taken) // 100 % 2:  # an agent's actions are often at the bounds
                 actions = np.sign(actions)
-            taken.append((actions, worlds.step(actions), [worlds.physics_state(index) for index in range(COUNT)]))
+            taken.append((actions, worlds.step(actions), [state(worlds, index) for index in range(COUNT)]))
         for index, seed in enumerate(seeds):
             obs, _ = env.reset(seed=seed)
             physics = env.unwrapped._env.physics  # type: ignore[attr-defined]
