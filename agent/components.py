@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from agent import Agent
-from agent.schedule import Schedules
 from agent.toolkit.adam import Adam
 from agent.toolkit.frozen import is_view
 from agent.toolkit.hooks import AfterStep, Draws, FollowsBatches, FollowsSteps, Phased
@@ -21,8 +20,6 @@ LearningRate = NonNegativeFloat | Schedule
 
 class Components(Agent):
     """An agent whose modules and stateful objects are found in its attributes, so an author declares nothing twice."""
-
-    schedules: Schedules
 
     def __init__(self) -> None:
         self.optimizers: dict[str, Adam] = {}
@@ -100,7 +97,8 @@ class Components(Agent):
 
     @cached_property
     def _step_followers(self) -> list[Any]:
-        return _instances(FollowsSteps, [self.schedules, *self.optimizers.values(), *self.modules.values()])
+        others = [value for value in vars(self).values() if not isinstance(value, nn.Module)]
+        return _instances(FollowsSteps, [*others, *self.optimizers.values(), *self.modules.values()])
 
     @cached_property
     def _phased(self) -> list[Any]:

@@ -6,13 +6,15 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from settings.types import Factory, Interface, PositiveFloat, PositiveInt
+from agent.schedule import Schedules
+from agent.toolkit.hooks import FollowsSteps
+from settings.types import Factory, Interface, PositiveFloat, PositiveInt, Schedule
 from settings.validated import Validated
 
 ExplorationFactory = Annotated[Factory, Interface("exploration noise", ("device",), ("__call__", "release"))]
 
 
-class HeldNoise(Validated):
+class HeldNoise(FollowsSteps, Validated):
     """Holds each environment's standard normal noise for n steps, n from a truncated zeta distribution.
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard
@@ -20,7 +22,8 @@ class HeldNoise(Validated):
 
     Args:
         device: holds the noise.
-        exponent: exponent of the distribution; a larger one holds noise for fewer steps.
+        exponent: exponent of the distribution; a larger one holds noise for fewer steps. On a schedule, noise can be
+            held until rewards are found, and less afterwards.
         max_steps: maximum number of steps that noise is held for.
         through_episodes: whether noise is held across the end of an episode, as in FlashSAC.
     """
@@ -28,18 +31,28 @@ class HeldNoise(Validated):
     def __init__(
         self,
         device: torch.device,
-        exponent: PositiveFloat = 2.0,
+        exponent: PositiveFloat | Schedule = 2.0,
         max_steps: PositiveInt = 16,
         through_episodes: bool = False,
     ):
         self._device, self._through_episodes = device, through_episodes
-        weights = np.arange(1.0, max_steps + 1) ** -exponent
-        self._cdf = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …, without the last, 1
+        self._schedules = Schedules(exponent=exponent)
+        self._lengths = np.arange(1.0, max_steps + 1)
+        self._set_cdf()
         # Seeded differently from the policy's generator, so that times and noise come from different random numbers.
         seed = int(np.random.SeedSequence([torch.initial_seed(), 1]).generate_state(1)[0])
         self._generator = torch.Generator().manual_seed(seed)
         self._steps_left = np.zeros(0, int)  # (num_envs,)
         self._noise = torch.zeros(0, device=device)  # (num_envs, noise_dim)
+
+    def _set_cdf(self) -> None:
+        weights = self._lengths**-self._schedules.exponent
+        self._cdf = np.cumsum(weights)[:-1] / weights.sum()  # P(n <= 1), P(n <= 2), …, without the last, 1
+
+    def set_step(self, step: int) -> None:
+        if self._schedules.changing:
+            self._schedules.set_step(step)
+            self._set_cdf()
 
     def __call__(self, draw: Callable[[int], torch.Tensor], num_envs: int) -> torch.Tensor:
         """Returns this step's noise, (num_envs, noise_dim); redraws all of it if the number of environments changes.
@@ -68,13 +81,15 @@ class HeldNoise(Validated):
             self._steps_left[ended] = 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {
+        state = {
             "generator": self._generator.get_state(),
             "steps_left": self._steps_left.tolist(),
             "noise": self._noise.clone(),
         }
+        return state | (self._schedules.state_dict() if self._schedules.changing else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generator.set_state(state["generator"].cpu())
         self._steps_left = np.array(state["steps_left"], int)
         self._noise = state["noise"].to(self._device, copy=True)
+        self.set_step(state.get("step", 0))
