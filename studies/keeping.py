@@ -51,6 +51,8 @@ SLOW = (
     *(f"agent.{part}_lr=3e-4" for part in ("alpha", "actor", "critic")),
     "agent.critic_tau=0.005",
 )
+# Noise is held as before until FORK, then for fewer and fewer decisions.
+FADES = f"{{_target_: agent.schedule.Piecewise, points: [[{FORK}, 2.0], [{7 * STEPS // 8}, 8.0]]}}"
 AVERAGE = "average, 0.0005"
 CANDIDATES: dict[str, tuple[str, ...]] = {
     BASE: (),
@@ -75,12 +77,14 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "average, 0.0005, temperature 1 at first": ("agent.actor_average_share=0.0005", "agent.init_temperature=1.0"),
     "average, 0.0005, rates fall to a tenth": ("agent.actor_average_share=0.0005", *rates(1e-4)),
     "average, 0.001, rates fall to a tenth": ("agent.actor_average_share=0.001", *rates(1e-4)),
+    "average, 0.0005, held noise fades": ("agent.actor_average_share=0.0005", f"agent.exploration.exponent={FADES}"),
 }
 LATE = {  # candidate: the one that trains the same until FORK
     "rates fall to a tenth": BASE,
     "rates fall to a half": BASE,
     "average, 0.0005, rates fall to a tenth": AVERAGE,
     "average, 0.001, rates fall to a tenth": "average, 0.001",
+    "average, 0.0005, held noise fades": AVERAGE,
 }
 
 Key = tuple[str, str, int]  # candidate, task, seed
