@@ -290,10 +290,10 @@ def _require_places(chosen: Any, batch_size: int, num_stored: int, name: str) ->
     if not isinstance(chosen, tuple) or len(chosen) != 2:
         raise UserError(f"{name}.choose returns a {type(chosen).__name__}; return places, weights or places, None")
     rows, weight = chosen
-    for column, array in ("places", rows), ("weights", np.ones(batch_size) if weight is None else weight):
+    for column, array in ("places", rows), ("weights", rows if weight is None else weight):
         if not isinstance(array, np.ndarray) or array.shape != (batch_size,):
-            found = f"{column} are {type(array).__name__} {tuple(np.shape(array))}"
-            raise UserError(f"{name}.choose: {found}; a NumPy array ({batch_size},) is needed")
+            given = f"{type(array).__name__} {tuple(np.shape(array))}"
+            raise UserError(f"{name}.choose: {column} are {given}; a NumPy array ({batch_size},) is needed")
     if rows.dtype.kind not in "iu":
         raise UserError(f"{name}.choose returns places of type {rows.dtype}; integers are needed")
     if rows.min() < 0 or rows.max() >= num_stored:

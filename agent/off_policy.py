@@ -250,8 +250,8 @@ class OffPolicyAgent(ActingAgent):
         finally:
             self._inside_update = False
         if not isinstance(returned, tuple) or len(returned) != 2:
-            found = type(returned).__name__
-            raise UserError(f"{type(self).__name__}.update_step returns a {found}; return metrics, histogram_inputs")
+            name, kind = type(self).__name__, type(returned).__name__
+            raise UserError(f"{name}.update_step returns a {kind}; return metrics, histogram_inputs")
         metrics, outputs = returned
         metrics["train/batch_reward"] = batch.reward.mean()  # as stored, before normalising and scaling
         return metrics, {**outputs, **self.observations.shown(prepared.obs)}

@@ -151,8 +151,8 @@ def _require_columns(batch: Any) -> None:
     count = len(batch.action)
     shapes = {"reward": (count, 1), "discount": (count, 1), "weight": (count,), "index": (count,)}
     for column, shape in shapes.items():
-        array = getattr(batch, column, None)
-        if array is not None and not callable(array) and tuple(array.shape) != shape:
+        array = getattr(batch, column, None)  # in a batch of another class, `index` may be tuple's method
+        if isinstance(array, torch.Tensor) and tuple(array.shape) != shape:
             raise UserError(f"replay buffer: batch.{column} has shape {tuple(array.shape)}; {shape} is needed")
 
 
