@@ -4,10 +4,6 @@ dm_control starts every episode, so initial states are its own, bit for bit. Aft
 step of all worlds is MuJoCo's step of each, in threads, and one call of NumPy functions for all observations and all
 rewards, which equal dm_control's bit for bit.
 
-opened.py: what engines take from dm_control. worlds.py: the worlds. state.py: MuJoCo's arrays of all worlds.
-training.py: a run's vector environment; warp_worlds.py, indices.py: the same for `physics=warp`. task.py: class Task.
-tolerance.py: dm_control's soft indicator, for arrays. tasks/: one file a domain.
-
 To add a task, write `tasks/<domain>.py` with a subclass of Task and `TASKS`, a dictionary from the task's name in the
 suite to the class. The constructor finds indices by name, `observation` and `reward` are array operations on them:
 

@@ -1,7 +1,9 @@
 """What a task of the suite is here: observations and rewards as functions of the state of all worlds."""
 
+import math
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,10 +16,6 @@ XX, XY, XZ, YX, YY, YZ, ZX, ZY, ZZ = range(9)  # columns of xmat; XZ is the worl
 class Task(ABC):
     """Computes the observations and rewards of one task.
 
-    Args:
-        model: MuJoCo's model, `mujoco.MjModel`: indices are found by name here, never during a step.
-        task: dm_control's task, which has the parameters of the reward.
-
     Attributes:
         model_fields: arrays of the model that the start of an episode writes; every world then has its own.
         on_device: whether mujoco-warp can step the task, too.
@@ -26,15 +24,16 @@ class Task(ABC):
     model_fields: ClassVar[tuple[str, ...]] = ()
     on_device: ClassVar[bool] = True
 
+    @abstractmethod
     def __init__(self, model: Any, task: Any):
-        del model, task
+        """Finds indices by name in the `mujoco.MjModel`, never during a step; dm_control's task has the parameters."""
 
     @abstractmethod
     def observation(self, state: Any) -> tuple[Array, ...]:
         """Returns the parts of the observation, each (N, k), in dm_control's order.
 
         Args:
-            state: has MuJoCo's arrays of N worlds, by the names of MjData, each (N, *shape) (see physics.state.State).
+            state: has MuJoCo's arrays of N worlds, by the names of MjData, each (N, *shape) (see physics.worlds.State).
         """
 
     @abstractmethod
@@ -74,6 +73,74 @@ def in_frame(vectors: Array, xmat: Array) -> Array:
     return (vectors.reshape(len(xmat), -1, 1, 3) @ xmat.reshape(-1, 1, 3, 3)).reshape(len(xmat), -1)
 
 
-def squared(x: Array) -> Array:
-    """Returns x ** 2 (N,) as Python computes it for one number: by C's pow, whose last bit may differ from x * x."""
-    return np.array([value**2 for value in x.tolist()]) if isinstance(x, np.ndarray) else x * x
+def tolerance(
+    x: Array,
+    bounds: tuple[float, float] = (0.0, 0.0),
+    margin: float = 0.0,
+    sigmoid: str = "gaussian",
+    value_at_margin: float = 0.1,
+) -> Array:
+    """Returns 1 where x lies within the bounds, falling to `value_at_margin` at a distance of `margin`.
+
+    This is dm_control's soft indicator function (arXiv 1801.00690, section 2).
+
+    Args:
+        x: (N,) where dm_control has a number, (N, k) where it has an array; it rounds their squares differently.
+        bounds: lower and upper bound, inclusive; they may be infinite.
+        margin: distance from the bounds; with 0, the value is 0 everywhere outside the bounds.
+        sigmoid: the shape of the fall, a key of SIGMOIDS.
+        value_at_margin: between 0 and 1.
+
+    Returns:
+        In the shape of x; float64 for arrays.
+    """
+    xp, (lower, upper) = namespace(x), bounds
+    if margin == 0:
+        return xp.where((lower <= x) & (x <= upper), 1.0, 0.0)
+    outside = lower - x if upper == math.inf else xp.maximum(lower - x, x - upper)
+    distance = outside * (outside > 0)  # every sigmoid is 1 at 0
+    return SIGMOIDS[sigmoid](distance / margin, value_at_margin)
+
+
+def _squared(x: Array) -> Array:
+    """Squares (N,) as Python squares one number: by C's pow, whose last bit may differ from x * x."""
+    if x.ndim == 1 and isinstance(x, np.ndarray):
+        return np.array([value**2 for value in x.tolist()])
+    return x * x
+
+
+def _gaussian(x: Array, value: float) -> Array:
+    return namespace(x).exp(-0.5 * _squared(x * math.sqrt(-2 * math.log(value))))
+
+
+def _long_tail(x: Array, value: float) -> Array:
+    return 1 / (_squared(x * math.sqrt(1 / value - 1)) + 1)
+
+
+def _reciprocal(x: Array, value: float) -> Array:
+    return 1 / (abs(x) * (1 / value - 1) + 1)
+
+
+def _linear(x: Array, value: float) -> Array:
+    scaled = x * (1 - value)
+    return namespace(x).where(abs(scaled) < 1, 1 - scaled, 0.0)
+
+
+def _quadratic(x: Array, value: float) -> Array:
+    scaled = x * math.sqrt(1 - value)
+    return namespace(x).where(abs(scaled) < 1, 1 - _squared(scaled), 0.0)
+
+
+# dm_control also has "hyperbolic", "cosine" and "tanh_squared", which no task uses.
+SIGMOIDS: dict[str, Callable[[Array, float], Array]] = {
+    "gaussian": _gaussian,
+    "long_tail": _long_tail,
+    "reciprocal": _reciprocal,
+    "linear": _linear,
+    "quadratic": _quadratic,
+}
+
+
+def small_control(state: Any) -> Array:
+    """Returns how small the controls are, the mean over actuators, (N,): 1 for zero controls, 0 at the bounds."""
+    return tolerance(state.ctrl, margin=1, value_at_margin=0, sigmoid="quadratic").mean(1)

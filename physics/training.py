@@ -33,7 +33,6 @@ class TrainingWorlds(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Begins the next episode of the worlds in `options["reset_mask"]`, or restores `options["states"]` of all."""
-        del seed
         options = options or {}
         self._obs = self._obs.copy()
         if "states" in options:

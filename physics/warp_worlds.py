@@ -14,8 +14,8 @@ from gymnasium.vector.utils import batch_space
 
 from envs.episodes import TRAIN_STREAM, episode_seed
 from physics.indices import Indices
-from physics.opened import Opened
 from physics.task import Task
+from physics.worlds import Opened
 
 # Arrays of MjData that an episode's start fills; mujoco-warp does not compute positions of objects fixed to the world.
 STARTED = ("qpos", "qvel", "act", "qacc_warmstart", "geom_xpos", "site_xpos")
@@ -87,7 +87,6 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         Returns:
             Observations (N, obs_dim), float32; 0 for the worlds that were not reset.
         """
-        del seed  # every episode has its own
         which = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
         starts = [self._begin(index) for index in which.tolist()]
         worlds = torch.as_tensor(which, device=self._device)

@@ -1,6 +1,8 @@
 """N worlds of one task of the suite, stepped together."""
 
 import contextlib
+import math
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,8 +16,6 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 
-from physics.opened import Opened
-from physics.state import State
 from physics.task import Task
 from utils import RunError
 
@@ -23,6 +23,7 @@ TIMED = 20  # newest steps by one thread whose times count
 TIMED_EVERY = 50  # consecutive steps by several threads before one by one thread: contacts change its time
 WORTH_S = 0.0001  # least work for which a thread is woken
 CHEAP_S = 0.00003  # worlds with shorter steps gain nothing from threads, which mostly wait for the GIL
+LIMIT = "_max_episode_steps"  # attribute of Gymnasium's TimeLimit: decisions in an episode
 
 
 class Steps(NamedTuple):
@@ -42,19 +43,71 @@ class Steps(NamedTuple):
     repeats: np.ndarray
 
 
+class State:
+    """Gathers MjData's arrays, by MuJoCo's names, with one row per chosen world: `state.qpos` is (N, nq).
+
+    An array is gathered at its first access after a step; the array of a single world is a view.
+
+    Args:
+        data: every world's `mujoco.MjData`.
+    """
+
+    def __init__(self, data: Sequence[Any]):
+        self._data = data
+        self._views: dict[str, list[np.ndarray]] = {}
+        self._which: Sequence[int] = range(len(data))
+
+    def choose(self, which: Sequence[int]) -> None:
+        """Chooses the worlds whose rows are gathered, and drops the arrays gathered before."""
+        if len(which) > 1 or which != self._which:
+            self._which = which
+            for name in self._views:
+                self.__dict__.pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._views:
+            self._views[name] = [getattr(data, name)[None] for data in self._data]
+        chosen = [self._views[name][index] for index in self._which]
+        rows = self.__dict__[name] = chosen[0] if len(chosen) == 1 else np.concatenate(chosen)
+        return rows
+
+
+class Opened:
+    """Takes dm_control's model, data and task out of an environment, whose `reset` fills them with a start.
+
+    Args:
+        env: the task with vector observations, as `envs.make.make_env` makes it; the engine's `close` closes it.
+        make_task: the class of its task (see physics.tasks).
+
+    Attributes:
+        own_actions: the map to the task's own actions (see dmc2gym.wrappers.OwnActions).
+    """
+
+    def __init__(self, env: gym.Env, make_task: type[Task]):
+        self._env = env
+        self.own_actions = env.get_wrapper_attr("own_actions")
+        self._repeat: int = env.get_wrapper_attr("repeat")
+        self._host = env.unwrapped._env  # type: ignore[attr-defined]  # dm_control's environment
+        decisions = env.get_wrapper_attr(LIMIT) if env.has_wrapper_attr(LIMIT) else sys.maxsize
+        self._limit: int = min(math.ceil(min(self._host._step_limit, sys.maxsize)), decisions * self._repeat)
+        self._model, self._data = self._host.physics.model.ptr, self._host.physics.data.ptr
+        self._sub_steps: int = self._host._n_sub_steps
+        self._runge_kutta = self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4
+        self._task = make_task(self._model, self._host.task)
+
+
 class Worlds(Opened):
     """Steps N worlds of one suite task. Each world equals a separate environment, bit for bit.
 
     Args:
-        env: the task with vector observations, as `envs.make.make_env` makes it. It starts the episodes of all worlds
-            and renders frames; `close` closes it.
-        make_task: the class of its task (see physics.tasks).
+        env, make_task: as for Opened; the environment starts the episodes of all worlds and renders frames.
         name: the task's name, for messages.
         count: N, 1 or more.
         threads: the maximum number of threads that step them.
 
     Attributes:
-        count: N.
         spaces: the spaces of the observations and actions of one world.
         unwrapped, metadata: the environment's.
     """

@@ -96,7 +96,7 @@ def is_batched(cfg: Settings) -> bool:
     is_warp, legacy_step = cfg.physics == "warp", cfg.env_kwargs.get("legacy_step", True)
     obstacles = {
         "it serves tasks of the Control Suite": cfg.env not in SUITE_TASKS,
-        "it does not serve this task": cfg.env in SUITE_TASKS and not tasks.find(*SUITE_TASKS[cfg.env]),
+        "it does not serve this task": cfg.env in SUITE_TASKS and not tasks.find(cfg.env),
         "from_pixels=true renders every step": cfg.from_pixels,
         "async_envs=true wants a process for each environment": cfg.async_envs,
         "env_wrappers go around one environment": bool(cfg.env_wrappers),

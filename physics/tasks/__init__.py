@@ -9,13 +9,14 @@ from physics.task import Task
 
 def of(name: str) -> type[Task]:
     """Returns the class of a task that has one."""
-    task = find(*SUITE_TASKS[name])
+    task = find(name)
     assert task is not None, name
     return task
 
 
-def find(domain: str, task: str) -> type[Task] | None:
+def find(name: str) -> type[Task] | None:
     """Returns the class of a task of the suite; None if it has none here."""
+    domain, task = SUITE_TASKS[name]
     module = f"{__name__}.{domain.lower()}"
     if find_spec(module) is None:
         return None
@@ -25,5 +26,4 @@ def find(domain: str, task: str) -> type[Task] | None:
 
 def on_device() -> list[str]:
     """Returns the names of the tasks that mujoco-warp steps as MuJoCo does (tests/physics/test_warp.py)."""
-    found = {name: find(*names) for name, names in SUITE_TASKS.items()}
-    return [name for name, task in found.items() if task and task.on_device]
+    return [name for name in SUITE_TASKS if (task := find(name)) and task.on_device]

@@ -9,7 +9,6 @@ class BallInCup(Task):
     """Rewards every step at which the ball is in the cup."""
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.target, self.ball = model.site("target").id, model.body("ball").id
         self.reach = (model.site("target").size[::2] - model.geom("ball").size[0]).tolist()  # x and z
 

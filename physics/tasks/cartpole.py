@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from physics.task import XZ, ZZ, Array, Task, namespace
-from physics.tolerance import small_control, tolerance
+from physics.task import XZ, ZZ, Array, Task, namespace, small_control, tolerance
 
 CART_RANGE = (-0.25, 0.25)
 ANGLE_COSINE_RANGE = (0.995, 1)
@@ -13,7 +12,6 @@ class Cartpole(Task):
     """Rewards upright poles, a centred cart, small controls and slow poles; if sparse, poles and cart within bounds."""
 
     def __init__(self, model: Any, task: Any):
-        del model
         self.sparse = task._sparse
 
     def observation(self, state: Any) -> tuple[Array, ...]:

@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from physics.task import Array, Task, sensors
-from physics.tolerance import tolerance
+from physics.task import Array, Task, sensors, tolerance
 
 RUN_SPEED = 10  # m/s
 
@@ -13,7 +12,6 @@ class Cheetah(Task):
     """Rewards the speed of the torso's subtree; the observation leaves out the horizontal position."""
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.speed = sensors(model, "torso_subtreelinvel")[0]
 
     def observation(self, state: Any) -> tuple[Array, ...]:

@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from physics.task import ZX, ZZ, Array, Task, in_frame, joints, namespace, norm, sensors
-from physics.tolerance import tolerance
+from physics.task import ZX, ZZ, Array, Task, in_frame, joints, namespace, norm, sensors, tolerance
 
 UPRIGHT = math.cos(math.radians(30))
 STAND_FRACTION = 0.9  # of the heights in the model's default pose
@@ -17,7 +16,6 @@ class Stand(Task):
     on_device = False
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.high = [model.body(name).id for name in ("torso", "pelvis")]
         self.upright = [model.body(name).id for name in ("skull", "torso", "pelvis")]
         self.torso, (self.angles, self.velocities) = self.high[0], joints(model)

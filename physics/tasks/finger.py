@@ -11,7 +11,6 @@ class Spin(Task):
     """Rewards every step at which the body spins fast enough."""
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.joints = sensors(model, "proximal", "distal")
         self.velocities = sensors(model, "proximal_velocity", "distal_velocity", "hinge_velocity")
         self.touch = sensors(model, "touchtop", "touchbottom")

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from physics.task import ZZ, Array, Task, in_frame, joints, norm
-from physics.tolerance import tolerance
+from physics.task import ZZ, Array, Task, in_frame, joints, norm, tolerance
 
 
 class Upright(Task):
     """Rewards an upright torso."""
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.torso, (self.joints, _) = model.body("torso").id, joints(model)
 
     def observation(self, state: Any) -> tuple[Array, ...]:

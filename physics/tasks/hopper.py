@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from physics.task import Array, Task, namespace, sensors
-from physics.tolerance import small_control, tolerance
+from physics.task import Array, Task, namespace, sensors, small_control, tolerance
 
 STAND_HEIGHT = 0.6  # m
 HOP_SPEED = 2  # m/s

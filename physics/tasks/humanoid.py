@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from physics.task import ZX, ZY, ZZ, Array, Task, in_frame, norm, sensors
-from physics.tolerance import small_control, tolerance
+from physics.task import ZX, ZY, ZZ, Array, Task, in_frame, norm, sensors, small_control, tolerance
 
 STAND_HEIGHT = 1.4  # m, of the head
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from physics.task import Array, Task, joints, namespace, norm
-from physics.tolerance import tolerance
+from physics.task import Array, Task, joints, namespace, norm, tolerance
 
 CLOSE = 0.01  # m
 ARM = ["arm_root", "arm_shoulder", "arm_elbow", "arm_wrist", "finger", "fingertip", "thumb", "thumbtip"]

@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from physics.task import XZ, ZZ, Array, Task
-from physics.tolerance import tolerance
+from physics.task import XZ, ZZ, Array, Task, tolerance
 
 COSINE = math.cos(math.radians(8))
 
@@ -13,7 +12,6 @@ class Pendulum(Task):
     """Rewards every step at which the pole is nearly upright."""
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.pole = model.body("pole").id
 
     def observation(self, state: Any) -> tuple[Array, ...]:

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from physics.task import Array, Task, norm
-from physics.tolerance import small_control, tolerance
+from physics.task import Array, Task, norm, small_control, tolerance
 
 
 class PointMass(Task):
     """Rewards nearness to the target with small controls."""
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.target, self.mass = model.geom("target").id, model.geom("pointmass").id
         self.radius = model.geom_size[self.target, 0]
 

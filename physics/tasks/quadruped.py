@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from physics.task import ZZ, Array, Task, in_frame, joints, namespace, norm, sensors
-from physics.tolerance import tolerance
+from physics.task import ZZ, Array, Task, in_frame, joints, namespace, norm, sensors, tolerance
 
 TOES = ("front_left", "front_right", "back_right", "back_left")
 
@@ -13,7 +12,6 @@ class Quadruped(Task):
     """Provides the observation that its tasks share, and rewards an upright torso."""
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.torso, (self.angles, self.velocities) = model.body("torso").id, joints(model)
         self.velocity = sensors(model, "velocimeter")
         self.imu = sensors(model, "imu_accel", "imu_gyro")

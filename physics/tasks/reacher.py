@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from physics.task import Array, Task, norm
-from physics.tolerance import tolerance
+from physics.task import Array, Task, norm, tolerance
 
 
 class Reacher(Task):

@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-from physics.task import Array, namespace, norm
+from physics.task import Array, namespace, norm, tolerance
 from physics.tasks.manipulator import CLOSE, Arm
-from physics.tolerance import tolerance
 
 
 class Stack(Arm):

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from physics.task import Array, Task, in_frame, norm
-from physics.tolerance import tolerance
+from physics.task import Array, Task, in_frame, norm, tolerance
 
 HEAD_SENSORS = 12  # numbers before the links', which are six each: linear and angular velocity
 
@@ -14,7 +13,6 @@ class Swimmer(Task):
     model_fields = ("geom_pos", "light_pos")
 
     def __init__(self, model: Any, task: Any):
-        del task
         self.target, self.nose, self.head = model.geom("target").id, model.geom("nose").id, model.body("head").id
         self.radius = model.geom_size[self.target, 0]
         links = range(HEAD_SENSORS, model.nsensordata, 6)

@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from physics.task import XX, XZ, ZZ, Array, Task, sensors
-from physics.tolerance import tolerance
+from physics.task import XX, XZ, ZZ, Array, Task, sensors, tolerance
 
 STAND_HEIGHT = 1.2  # m
 

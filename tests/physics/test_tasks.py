@@ -14,18 +14,15 @@ from meta_device import META, on_device
 from envs.make import make_env
 from envs.names import SUITE_TASKS
 from physics.indices import Indices
-from physics.state import State
-from physics.tasks import find
-from physics.worlds import Steps, Worlds
+from physics.tasks import find, of
+from physics.worlds import State, Steps, Worlds
 
-SERVED = [name for name, (domain, task) in SUITE_TASKS.items() if find(domain, task)]
+SERVED = [name for name in SUITE_TASKS if find(name)]
 COUNT = 2
 
 
 def worlds_of(name: str, count: int = COUNT, action_repeat: int = 1, render: bool = False) -> Worlds:
-    make_task = find(*SUITE_TASKS[name])
-    assert make_task is not None
-    return Worlds(make_env(name, 1, action_repeat, render), make_task, name, count)
+    return Worlds(make_env(name, 1, action_repeat, render), of(name), name, count)
 
 
 @pytest.fixture(scope="module", params=SERVED)
@@ -91,9 +88,7 @@ def test_an_action_that_is_held_ends_with_the_episode() -> None:
 @pytest.mark.parametrize("name", ["manipulator_bring_peg", "stacker_stack_2"])
 def test_an_arm_may_not_see_what_it_moves(name: str) -> None:
     env, blind = make_env(name, 1), {"fully_observable": False}
-    make_task = find(*SUITE_TASKS[name])
-    assert make_task is not None
-    worlds = Worlds(make_env(name, 1, kwargs=blind), make_task, name, COUNT)
+    worlds = Worlds(make_env(name, 1, kwargs=blind), of(name), name, COUNT)
     assert differences(worlds, worlds._env, 3) == set()
     assert worlds.spaces[0].shape < env.observation_space.shape
     for each in (env, worlds):
@@ -189,7 +184,7 @@ def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("physics.worlds.TIMED_EVERY", 2)
     name = "point_mass_hard"  # each reset changes how the model's motors drive its joints
     together, apart = worlds_of(name, 3), worlds_of(name, 3)
-    threaded = Worlds(make_env(name, 1), type(together._task), name, 3, threads=2)
+    threaded = Worlds(make_env(name, 1), of(name), name, 3, threads=2)
     actions = np.random.default_rng(0).uniform(-1, 1, (5, 3, *together.spaces[1].shape))
     for worlds in (together, apart, threaded):
         for index in range(3):
