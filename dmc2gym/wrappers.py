@@ -99,14 +99,7 @@ def _bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class RescaledActions(TransformAction):
-    """Takes flat float32 actions in [-1, 1], for any bounds and shape of a Box; for a Discrete, one integer from 0.
-
-    Attributes:
-        own_actions: the map to the environment's own actions.
-
-    Raises:
-        ValueError: if a lower bound is not below its upper one.
-    """
+    """Lets a policy act in [-1, 1], or by integers; `own_actions` is the map, with the errors of OwnActions."""
 
     def __init__(self, env: gym.Env):
         space = env.action_space
@@ -115,6 +108,4 @@ class RescaledActions(TransformAction):
         super().__init__(env, self.own_actions.of, self.own_actions.policy_space)
 
 
-def rescale_actions(env: gym.Env) -> gym.Env:
-    """Lets a policy act in [-1, 1], or by integers (see RescaledActions)."""
-    return RescaledActions(env)
+rescale_actions = RescaledActions

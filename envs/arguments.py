@@ -40,22 +40,20 @@ def fitted(env: str, known: Mapping[str, Parameter], kwargs: Mapping[str, Any], 
     Raises:
         UserError: for an unknown argument, with the names of the known ones; and for a value of the wrong type.
     """
-    return {key: _fitted(env, known, key, value, more) for key, value in kwargs.items()}
-
-
-def _fitted(env: str, known: Mapping[str, Parameter], key: str, value: Any, more: bool) -> Any:
-    setting = f"env_kwargs.{key}={value}"
-    if key == RENDER_MODE:
-        raise UserError(f"{setting}: the run itself renders its videos; the key for them is save_video")
-    if key not in known and not more:
-        raise UserError(f"{setting}: env={env} has no such argument; {listed(known)}")
-    parameter = known.get(key)
-    if parameter is None or value == parameter.default or not is_plain(parameter.hint):
-        return value
-    try:
-        return fit(parameter.hint, value)
-    except ValueError as error:
-        raise UserError(f"{setting}: {error}") from None
+    values = dict(kwargs)
+    for key, value in kwargs.items():
+        setting = f"env_kwargs.{key}={value}"
+        if key == RENDER_MODE:
+            raise UserError(f"{setting}: the run itself renders its videos; the key for them is save_video")
+        if key not in known and not more:
+            raise UserError(f"{setting}: env={env} has no such argument; {listed(known)}")
+        parameter = known.get(key)
+        if parameter is not None and value != parameter.default and is_plain(parameter.hint):
+            try:
+                values[key] = fit(parameter.hint, value)
+            except ValueError as error:
+                raise UserError(f"{setting}: {error}") from None
+    return values
 
 
 def listed(known: Mapping[str, Parameter]) -> str:

@@ -224,9 +224,5 @@ def _spec(name: str) -> EnvSpec:
 
 def _creator(spec: EnvSpec, vector: bool = False) -> Callable[..., Any]:
     """Returns the class or the function that builds an environment, or a vector environment."""
-    entry_point = spec.vector_entry_point if vector else spec.entry_point
-    if isinstance(entry_point, str):
-        return load_env_creator(entry_point)
-    if entry_point is None:
-        raise gym.error.Error(f"{spec.id} has no entry point")
-    return entry_point
+    entry_point: Any = spec.vector_entry_point if vector else spec.entry_point  # Gymnasium registers none without one
+    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point

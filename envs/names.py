@@ -32,7 +32,6 @@ SUITE_TASKS = {f"{domain}_{task}": (domain, task) for domain, tasks in _TASKS.it
 
 def unknown_task(name: str) -> str:
     """Returns the message for a name that neither the suite nor Gymnasium has."""
-
     near = _nearest(name, [*SUITE_TASKS, *gymnasium_ids()])
     hint = f"did you mean {', '.join(near)}?" if near else "suite tasks read cheetah_run, Gymnasium ids Pendulum-v1"
     return f"env={name}: no such task in the suite or in Gymnasium; {hint}"
@@ -73,9 +72,8 @@ def require_known(name: str) -> None:
     """Raises UserError for an unknown name; a name with a package is checked when that package is imported."""
     if name in SUITE_TASKS or ":" in name or "/" in name:
         return
-    import gymnasium as gym  # imported late, as above
+    import gymnasium as gym
 
-    if not any(
-        name in (spec.id, spec.name) for spec in gym.registry.values()
-    ):  # an id without a version means the newest
+    known = {key for spec in gym.registry.values() for key in (spec.id, spec.name)}  # a name means the newest version
+    if name not in known:
         raise UserError(unknown_task(name))

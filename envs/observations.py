@@ -39,7 +39,6 @@ class Pixels:
     groups: Groups | None = None
 
     def camera_of(self, domain: str) -> int:
-        """Returns the camera for a domain of the suite."""
         return self.camera_id if self.camera_id is not None else 2 if domain == "quadruped" else 0
 
 
@@ -61,11 +60,9 @@ class ObsSpace(gym.spaces.Box):
 
 
 class Observed(gym.Wrapper):
-    """Returns observations in the layout of an ObsSpec. `reset` fills the stack with copies of its frame.
+    """Returns observations in the layout of an ObsSpec, from frames that `frame_of` makes of the environment's own.
 
-    Args:
-        space: the space of stacked observations.
-        frame_of: converts an observation of `env` to a frame.
+    `reset` fills the stack with copies of its frame.
     """
 
     def __init__(self, env: gym.Env, space: ObsSpace, frame_of: Callable[[Any], Frame]):
@@ -96,16 +93,6 @@ class Observed(gym.Wrapper):
         return self._spec.pack(np.concatenate(images), vector)
 
 
-def has_images(space: gym.Space[Any]) -> bool:
-    """Returns whether observations are images, or contain some."""
-    return any(is_image(leaf) for _, leaf in _leaves(space))
-
-
-def is_image(space: gym.Space[Any]) -> bool:
-    """Returns whether observations are images: uint8 in two or more dimensions."""
-    return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
-
-
 def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env:
     """Wraps an environment so that each observation is one array.
 
@@ -116,15 +103,15 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
     Raises:
         UserError: for images of different sizes, and for groups that do not fit the environment.
     """
-    if pixels.rendered and not has_images(env.observation_space):
+    if pixels.rendered and not any(_is_image(leaf) for _, leaf in _leaves(env.observation_space)):
         env = RenderedObservation(env, pixels.size)
     space = env.observation_space
-    if not has_images(space) and pixels.stack in (None, 1) and pixels.groups is None:
+    leaves = list(_leaves(space))
+    images = [(path, leaf) for path, leaf in leaves if _is_image(leaf)]
+    vectors = [(path, leaf) for path, leaf in leaves if not _is_image(leaf)]
+    if not images and pixels.stack in (None, 1) and pixels.groups is None:
         box = gym.spaces.Box(-np.inf, np.inf, gym.spaces.flatten_space(space).shape, np.float32)
         return TransformObservation(env, lambda obs: np.asarray(gym.spaces.flatten(space, obs), np.float32), box)
-    leaves = list(_leaves(space))
-    images = [leaf for leaf in leaves if is_image(leaf[1])]
-    vectors = [leaf for leaf in leaves if not is_image(leaf[1])]
     widths = [(_dotted(path), gym.spaces.flatdim(leaf)) for path, leaf in vectors]
     columns, bounds = np.arange(sum(width for _, width in widths)), None
     vector_keys = [key for key, _ in widths]
@@ -134,7 +121,8 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
         images = _images_of_groups(images, named, pixels.groups, name, space)
         columns, bounds = _grouped(named, pixels.groups)
         of_critic = pixels.groups["critic"]
-        vector_keys = sorted(_keys_in(named, pixels.groups["actor"]), key=lambda key: _is_in(key, of_critic))
+        of_actor = [key for key, _ in named if _is_in(key, pixels.groups["actor"])]
+        vector_keys = sorted(of_actor, key=lambda key: _is_in(key, of_critic))
     stack = pixels.stack or (IMAGE_STACK if images else 1)
     groups = None if bounds is None else (stack * bounds[0], stack * bounds[1])
     orders = [_order_of(leaf, name) for _, leaf in images]
@@ -165,6 +153,10 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
     return Observed(env, ObsSpace(ObsSpec(image, stack * len(columns), stack, groups), keys_of_parts), frame_of)
 
 
+def _is_image(space: gym.Space[Any]) -> bool:
+    return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
+
+
 def _leaves(space: gym.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yields the spaces inside dictionaries and tuples, with their paths of keys and indices."""
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
@@ -186,10 +178,6 @@ def _dotted(path: tuple[Any, ...]) -> str:
 
 def _is_in(key: str, group: Sequence[str]) -> bool:
     return any(key == named or key.startswith(f"{named}.") for named in group)
-
-
-def _keys_in(keys: Keys, group: Sequence[str]) -> list[str]:
-    return [key for key, _ in keys if _is_in(key, group)]
 
 
 def _images_of_groups(images: list[Any], keys: Keys, groups: Groups, name: str, space: gym.Space[Any]) -> list[Any]:
@@ -227,12 +215,7 @@ def _grouped(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | 
 
 
 class RenderedObservation(gym.ObservationWrapper):
-    """Replaces observations by the environment's rendered frames, scaled down to (3, size, size), uint8.
-
-    Args:
-        env: an environment that renders `rgb_array`.
-        size: height and width, in pixels.
-    """
+    """Replaces observations by the environment's rendered frames, scaled down to (3, size, size), uint8."""
 
     def __init__(self, env: gym.Env, size: int):
         super().__init__(env)
@@ -261,24 +244,17 @@ def _order_of(space: gym.spaces.Box, name: str) -> tuple[int, ...]:
     Raises:
         UserError: if the shape does not show which dimension holds the channels.
     """
-    order = _axes_order(space.shape)
-    if order is None:
-        raise UserError(
-            f"env={name}: its observations are images {space.shape}; (height, width), (height, width, channels), "
-            "(channels, height, width) and stacks of these, with 1, 3 or 4 channels, can be learned from"
-        )
-    return order
-
-
-def _axes_order(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Returns the axes in the order (frame,) (channel,) height, width; None if the shape does not show it."""
+    shape = space.shape
+    axes = tuple(range(len(shape)))
     if len(shape) == 2:
-        return (0, 1)
-    if len(shape) == 4:
-        order = _axes_order(shape[1:])
-        return None if order is None else (0, *(axis + 1 for axis in order))
-    if len(shape) != 3:
-        return None
-    if shape[2] in CHANNELS and shape[2] < shape[0]:
-        return (2, 0, 1)
-    return (0, 1, 2) if shape[0] < shape[2] else None
+        return axes
+    if len(shape) in (3, 4):
+        *frame, first, second, last = axes
+        if shape[last] in CHANNELS and shape[last] < shape[first]:
+            return (*frame, last, first, second)
+        if shape[first] < shape[last]:
+            return axes
+    raise UserError(
+        f"env={name}: its observations are images {shape}; (height, width), (height, width, channels), "
+        "(channels, height, width) and stacks of these, with 1, 3 or 4 channels, can be learned from"
+    )

@@ -127,11 +127,7 @@ class EnvProcesses(AsyncVectorEnv):
 
 
 class FailedEnv(gym.Env):
-    """Replaces an environment that could not be built in its process, and raises the error when it is used.
-
-    Args:
-        error: the exception of the constructor.
-    """
+    """Replaces an environment that could not be built in its process, and raises the error when it is used."""
 
     observation_space = action_space = gym.spaces.Discrete(1)
 

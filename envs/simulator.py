@@ -14,7 +14,6 @@ from envs.errors import reporting
 from utils import FLOAT32_MAX, EnvError, RunError, UserError, not_plain
 
 FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # keys of Gymnasium's info with AutoresetMode.SAME_STEP
-EPISODE_LENGTHS = "episode_length_buf"  # rsl_rl's attribute, settable: each world's steps since its episode's start
 
 
 class Simulator:
@@ -122,7 +121,7 @@ class Simulator:
         if not self._first_steps:
             return
         rng = np.random.default_rng([self._run_seed, self._starts])
-        lengths = getattr(self.env.unwrapped, EPISODE_LENGTHS, None)
+        lengths = getattr(self.env.unwrapped, "episode_length_buf", None)  # rsl_rl's: steps since episodes' starts
         if lengths is not None:
             limit = int(np.min(host(getattr(self.env.unwrapped, "max_episode_length", self._first_steps))))
             begun = rng.integers(0, min(limit, self._first_steps), self.num_envs)
@@ -276,7 +275,6 @@ class Simulator:
         self._sums = {key: state.get("sums", state)[key].numpy() for key in self._sums}  # older states lack "sums"
 
     def close(self) -> None:
-        """Closes the simulator."""
         with reporting(self._name, "close"):
             self.env.close()
 

@@ -37,13 +37,8 @@ def make(
     """Makes a suite task; for arguments and errors see `envs.make.make_env`."""
     size, camera = (pixels.size, pixels.camera_of(SUITE_TASKS[name][0])) if pixels.rendered else (VIDEO_SIZE, 0)
     limit = None if "time_limit" in kwargs else EPISODE_LENGTH
-    options: dict[str, Any] = {
-        "seed": seed,
-        "visualize_reward": render and not pixels.rendered,
-        "height": size,
-        "width": size,
-        "camera_id": camera,
-    }
+    rendering = {"height": size, "width": size, "camera_id": camera}
+    options: dict[str, Any] = {"seed": seed, "visualize_reward": render and not pixels.rendered, **rendering}
     steps_count = bool(wrappers) or "sum" in info_keys.values()  # a wrapper or a sum has to see every step
     if steps_count:  # so these come before actions are held and rescaled
         env = _build(dmc2gym.load, name, kwargs, options)
@@ -65,12 +60,7 @@ def make(
 
 
 def _build(make_task: Callable[..., gym.Env], name: str, kwargs: Mapping[str, Any], options: dict[str, Any]) -> gym.Env:
-    """Builds a task.
-
-    Args:
-        make_task: dmc2gym.load or dmc2gym.make.
-        kwargs: the user's arguments of the task and its environment.
-        options: the other arguments of `make_task`.
+    """Builds a task by dmc2gym.load or dmc2gym.make from the user's arguments (`kwargs`) and others (`options`).
 
     Raises:
         UserError: for an unknown argument, or if the task needs OpenGL and there is none.
@@ -117,12 +107,7 @@ class ReportDivergence(gym.Wrapper):
 
 
 class VideoFrames(gym.Wrapper):
-    """Renders frames of a task from pixels in another size than its observations.
-
-    Args:
-        size: height and width, in pixels.
-        camera_id: the camera.
-    """
+    """Renders frames (size, size, 3) of a task from pixels, whose observations have another size."""
 
     def __init__(self, env: gym.Env, size: int, camera_id: int):
         super().__init__(env)
