@@ -6,7 +6,6 @@ targets without a slow copy of the critics. With target critics, the update is F
 (arXiv 2509.25174); the YAML chooses.
 """
 
-import copy
 from functools import partial
 from typing import Any, Literal
 
@@ -20,7 +19,6 @@ from agent.api import (
     PositiveInt,
     Schedule,
     SoftActorAgent,
-    SoftUpdate,
     UnitInterval,
     UpdateOrder,
     evaluation_view,
@@ -61,7 +59,6 @@ class CrossQAgent(SoftActorAgent):
     ):
         super().__init__(**soft_actor)
         self.require_reparameterised("agent.actor: agent=crossq")
-        self.critic_target_update_frequency = critic_target_update_frequency
         self.actor_sees_both = actor_batch == "both"
         self.actor_statistics = actor_statistics
         self.update_order: UpdateOrder = update_order
@@ -69,9 +66,7 @@ class CrossQAgent(SoftActorAgent):
         self.frozen_critic = frozen_view(self.critic).eval()  # the actor does not move its running statistics either
         self.critic_target = None
         if critic_tau is not None:
-            self.schedules.add(critic_tau=critic_tau)
-            self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
-            self.soft_update = SoftUpdate(self.critic, self.critic_target)
+            self.critic_target = self.slow_copy(self.critic, critic_tau, critic_target_update_frequency)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets, if there are
@@ -85,8 +80,8 @@ class CrossQAgent(SoftActorAgent):
         )
         if self.actor_statistics == "all_updates" and not self.actor_is_due():
             self._follow_with_actor(batch, joint_obs)
-        if self.critic_target is not None and self.due(self.critic_target_update_frequency):
-            self.soft_update(self.schedules.critic_tau)
+        if self.critic_target is not None:
+            self.update_targets()
         return metrics, outputs
 
     def _actor_obs(self, batch: Batch, joint_obs: torch.Tensor) -> torch.Tensor:

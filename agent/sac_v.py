@@ -4,7 +4,6 @@ The YAML chooses between the original of 2018 (fixed temperature, mixture polici
 later form with a learned temperature and delayed policy updates.
 """
 
-import copy
 from typing import Annotated, Any, Literal
 
 import torch
@@ -23,7 +22,6 @@ from agent.api import (
     PositiveInt,
     Schedule,
     SoftActorAgent,
-    SoftUpdate,
     UnitInterval,
     UserError,
     frozen_view,
@@ -84,16 +82,13 @@ class SACVAgent(SoftActorAgent):
                 "agent.squared_error_weight; leave it at 1"
             )
         refuse_batch_norm(actor=self.actor, critic=self.critic)
-        self.critic_target_update_frequency = critic_target_update_frequency
         self.squared_error_weight = squared_error_weight
         self.policy_gradient = policy_gradient
         self.action_prior = action_prior
         self.output_regularisation = output_regularisation
-        self.schedules.add(critic_tau=critic_tau)
         self.value = self.build(value, takes_action=False)
-        self.value_target = copy.deepcopy(self.value).requires_grad_(False)
+        self.value_target = self.slow_copy(self.value, critic_tau, critic_target_update_frequency)
         self.frozen_critic = frozen_view(self.critic)
-        self.soft_update = SoftUpdate(self.value, self.value_target)
         self.add_optimizer("value", self.value, value_lr, value_betas, self.critic_weight_decay)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
@@ -132,8 +127,7 @@ class SACVAgent(SoftActorAgent):
             metrics["train_alpha/loss"] = step_losses["alpha"].detach()
 
         self.step_optimizers(**step_losses)
-        if self.due(self.critic_target_update_frequency):
-            self.soft_update(self.schedules.critic_tau)
+        self.update_targets()
         return metrics, {"q": q.detach(), "mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
 
     def _sample(self, obs: torch.Tensor, noise: Noise) -> tuple[Any, torch.Tensor, torch.Tensor]:

@@ -1,6 +1,5 @@
 """Soft actor-critics with slow target critics."""
 
-import copy
 from typing import Any
 
 from agent.critic import RandomSubset
@@ -8,7 +7,6 @@ from agent.networks.batch_norm import refuse_batch_norm
 from agent.soft_actor import SoftActorAgent, UpdateOrder
 from agent.toolkit.frozen import frozen_view
 from settings.types import PositiveInt, Schedule, UnitInterval
-from utils import SoftUpdate
 
 
 class SlowTargetsAgent(SoftActorAgent):
@@ -39,16 +37,8 @@ class SlowTargetsAgent(SoftActorAgent):
         super().__init__(**soft_actor)
         refuse_batch_norm(actor=self.actor, critic=self.critic)
         self.update_order: UpdateOrder = update_order
-        self.schedules.add(critic_tau=critic_tau)
-        self.critic_target_update_frequency = critic_target_update_frequency
-        self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.critic_target = self.slow_copy(self.critic, critic_tau, critic_target_update_frequency)
         self.frozen_critic = frozen_view(self.critic)
-        self.soft_update = SoftUpdate(self.critic, self.critic_target)
         self.target_outputs = self.critic_target.outputs
         if num_target_critics is not None:
             self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
-
-    def update_targets(self) -> None:
-        """Moves the target critics, if they are due."""
-        if self.due(self.critic_target_update_frequency):
-            self.soft_update(self.schedules.critic_tau)

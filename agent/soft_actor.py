@@ -1,18 +1,20 @@
 """The base class of soft actor-critics: critics, a temperature, and an actor that maximises Q and entropy."""
 
+import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal
 
 import torch
+from torch import nn
 
 from agent import losses
 from agent.components import LearningRate
 from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent, UpdateAt
 from agent.toolkit.histograms import HistogramInputs
 from agent.toolkit.noise import Noise
-from settings.types import Betas, Factory, Interface, NonNegativeFloat, PositiveInt, Schedule
-from utils import UserError
+from settings.types import Betas, Factory, Interface, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from utils import SoftUpdate, UserError
 
 TemperatureFactory = Annotated[Factory, Interface("a temperature", ("init_temperature",), ("forward", "parameters"))]
 UpdateOrder = Literal["critic_first", "actor_first", "together"]
@@ -82,6 +84,19 @@ class SoftActorAgent(OffPolicyAgent):
     def alpha(self) -> torch.Tensor:
         """The current temperature: a detached scalar, copied so that a later temperature step does not change it."""
         return self.temperature().detach().clone()
+
+    def slow_copy(self, network: nn.Module, critic_tau: UnitInterval | Schedule, frequency: int) -> Any:
+        """Returns a target network, which `update_targets` moves by `critic_tau` in one of `frequency` updates."""
+        self.schedules.add(critic_tau=critic_tau)
+        self.critic_target_update_frequency = frequency
+        target = copy.deepcopy(network).requires_grad_(False)
+        self.soft_update = SoftUpdate(network, target)
+        return target
+
+    def update_targets(self) -> None:
+        """Moves the slow copy, if it is due."""
+        if self.due(self.critic_target_update_frequency):
+            self.soft_update(self.schedules.critic_tau)
 
     def actor_is_due(self) -> bool:
         """Whether the actor steps in this update."""

@@ -146,10 +146,6 @@ class _SourceWriter(DispatchMode):
             self._names[tensor] = f"inputs[{i}]"
             self._outside[tensor] = True
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # telling torch.compile to skip this mode would import it, which takes two seconds
-
     def source(self, result: Tensors) -> str:
         """Returns the source of the program that returns `result`.
 

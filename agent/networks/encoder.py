@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from agent.networks.layers import LayerNorm
-from agent.networks.mlp import Linear, initialise
+from agent.networks.mlp import Linear
 from settings.obs_spec import ObsSpec
 from settings.types import Factory, Interface, PositiveInt
 from settings.validated import Validated
@@ -93,7 +93,6 @@ class Encoder(nn.Module, Validated):
         self.feature_dim = feature_dim
         self.convolutions = Convolutions(tuple(obs_shape), channels, list(strides))
         self.linear = Linear(self.convolutions.feature_dim, feature_dim)
-        initialise(self.linear, "orthogonal")
         self.norm = LayerNorm(feature_dim)
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:

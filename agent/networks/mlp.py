@@ -6,7 +6,8 @@ and unneeded gradients, works in place, and runs each matmul in the faster libra
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from agent.networks.matmul import LARGE_OF_COLUMNS, fast_matmul
 Init = Literal["orthogonal", "xavier", "torch", "lecun", "he_normal"]
 VARIANCES = {"lecun": 1.0, "he_normal": 2.0}  # of weights from a truncated normal distribution, times in_dim
 Gradient = torch.Tensor | None
+Backward = Callable[[Any, torch.Tensor], tuple[Gradient, ...]]
 
 
 class Linear(nn.Module):
@@ -27,14 +29,16 @@ class Linear(nn.Module):
     Args:
         in_dim, out_dim: widths.
         num_members: N, with weight (N, in, out) and bias (N, 1, out); None for one layer, (in, out) and (out,).
+        init: initial weights (see `initialise`).
     """
 
-    def __init__(self, in_dim: int, out_dim: int, num_members: int | None = None):
+    def __init__(self, in_dim: int, out_dim: int, num_members: int | None = None, init: Init | float = "orthogonal"):
         super().__init__()
         self.num_members = num_members
         members = () if num_members is None else (num_members,)
         self.weight = nn.Parameter(torch.empty(*members, in_dim, out_dim))
         self.bias = nn.Parameter(torch.empty(*members, *(1 for _ in members), out_dim))
+        initialise(self, init)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return affine(x, self.weight, self.bias)
@@ -49,6 +53,14 @@ def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.T
     if weight.shape[-1] == 1:  # as one row: with one column, the same matmul takes three times as long
         return torch.baddbmm(bias, weight.mT, x.mT).mT
     return torch.baddbmm(bias, x, weight)
+
+
+def fast_affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, relu: bool) -> torch.Tensor:
+    """Returns `affine`, with a ReLU if `relu`, without a gradient."""
+    if weight.shape[-1] > 1:
+        return fast_matmul(x, weight, bias, relu)
+    out = affine(x, weight, bias)
+    return out.relu_() if relu else out
 
 
 class MLP(nn.Module):
@@ -99,12 +111,21 @@ def _forward(
         layer_inputs.append(h)
         layer_weights.append(weight)
         h = h if h.dtype is weight.dtype else h.to(dtype)
-        if weight.shape[-1] == 1:
-            h = affine(h, weight, bias)
-            h = h.relu_() if i < last else h
-        else:
-            h = fast_matmul(h, weight, bias, relu=i < last)
+        h = fast_affine(h, weight, bias, relu=i < last)
     return h, layer_inputs, layer_weights
+
+
+def without_autocast(backward: Backward) -> Backward:
+    """Disables autocast, which would round every matmul of a backward pass."""
+
+    @wraps(backward)
+    def exact(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+        if not torch.is_autocast_enabled(gradient.device.type):
+            return backward(ctx, gradient)
+        with torch.autocast(gradient.device.type, enabled=False):
+            return backward(ctx, gradient)
+
+    return exact
 
 
 class _ReLUStack(torch.autograd.Function):
@@ -121,16 +142,8 @@ class _ReLUStack(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @without_autocast
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
-        device = gradient.device.type
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                return _ReLUStack.gradients(ctx, gradient)
-        return _ReLUStack.gradients(ctx, gradient)
-
-    @staticmethod
-    def gradients(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
-        """Returns the gradients of `forward`'s arguments, given the gradient of its output."""
         needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(ctx.widths)], ctx.needs_input_grad[-1]
         depth = len(ctx.saved_tensors) // 2
         layer_inputs, weights = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
@@ -170,7 +183,7 @@ def _backward(
         if gradient.dtype is not dtype:  # autocast
             h, weight = h.to(gradient.dtype), weight.to(gradient.dtype)
         if needs_parameters:
-            grad_weights[i] = _weight_gradient(h, gradient).to(dtype)
+            grad_weights[i] = weight_gradient(h, gradient).to(dtype)
             grad_biases[i] = gradient.sum(-2, keepdim=gradient.dim() == 3, dtype=dtype)
         # Through the weights and then, in place, through the ReLU of the layer before.
         if i > 0:
@@ -218,7 +231,8 @@ def _mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
 
 
-def _weight_gradient(h: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+def weight_gradient(h: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """Returns the gradient of W in h W, given the gradient of the product, for the shapes of Linear."""
     if gradient.shape[-1] > 1:
         return fast_matmul(h.mT, gradient, least=LARGE_OF_COLUMNS)
     if h.dim() < gradient.dim():  # every member sees the same input
@@ -281,12 +295,7 @@ def mlp(
         init: initial weights (see `initialise`).
         last_init_bound: bound of the last layer's initial weights, which are uniform; None leaves them to `init`.
     """
-
-    def linear(fan_in: int, fan_out: int, init: Init | float) -> Linear:
-        layer = Linear(fan_in, fan_out, num_members)
-        initialise(layer, init)
-        return layer
-
     widths = [in_dim] + [hidden_dim] * hidden_depth
-    hidden = [linear(fan_in, fan_out, init) for fan_in, fan_out in pairwise(widths)]
-    return MLP(*hidden, linear(widths[-1], out_dim, init if last_init_bound is None else last_init_bound))
+    hidden = [Linear(fan_in, fan_out, num_members, init) for fan_in, fan_out in pairwise(widths)]
+    last_init = init if last_init_bound is None else last_init_bound
+    return MLP(*hidden, Linear(widths[-1], out_dim, num_members, last_init))

@@ -12,7 +12,7 @@ from torch import nn
 
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
-from agent.networks.mlp import Init, Linear, affine, initialise, mlp
+from agent.networks.mlp import Init, Linear, affine, mlp
 from agent.toolkit.hooks import AfterStep
 from settings.types import Factory, Interface, PositiveInt
 from settings.validated import Validated
@@ -236,8 +236,7 @@ def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear
 
     Batch normalisation cancels a bias before it; the bias's gradient would be rounding errors that make Adam drift.
     """
-    layer = Linear(fan_in, fan_out, shape.num_members)
-    initialise(layer, shape.init)
+    layer = Linear(fan_in, fan_out, shape.num_members, shape.init)
     if not bias:
         zeros = torch.zeros_like(layer.bias, requires_grad=False)
         del layer.bias
@@ -247,9 +246,8 @@ def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear
 
 def last_linear(fan_in: int, shape: Shape) -> Linear:
     """Builds the output layer."""
-    layer = Linear(fan_in, shape.out_dim, shape.num_members)
-    initialise(layer, shape.init if shape.last_init_bound is None else shape.last_init_bound)
-    return layer
+    last_init = shape.init if shape.last_init_bound is None else shape.last_init_bound
+    return Linear(fan_in, shape.out_dim, shape.num_members, last_init)
 
 
 def apply_linear(layer: Linear, x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from agent.networks import batch_norm
 from agent.networks.batch_norm import BatchNorm
-from agent.networks.mlp import Linear, initialise
+from agent.networks.mlp import Linear
 from agent.toolkit.frozen import evaluation_view
 
 
@@ -55,8 +55,7 @@ def test_values_and_gradients_are_the_textbooks(
     x = (3 * torch.randn(*(() if shared or not members else (members,)), 9, 5) + 1).double().requires_grad_()
     cases: list[tuple[Any, Any, list[torch.Tensor]]] = [(norm(x), textbook(norm, x), [])]
     for out_dim, relu in ((1, False), (4, True)):
-        linear = Linear(5, out_dim, members).double()
-        initialise(linear, "torch")
+        linear = Linear(5, out_dim, members, "torch").double()
         expected = textbook(norm, x) @ linear.weight + linear.bias
         ours = norm.into(linear, x, relu)
         cases.append((ours, expected.relu() if relu else expected, [linear.weight, linear.bias]))
@@ -127,8 +126,7 @@ def test_a_feature_that_never_changes_keeps_finite(renorm_after: int | None) -> 
 @pytest.mark.parametrize("members", [None, 2])
 def test_in_bf16_products_are_rounded_and_nothing_else(members: int | None) -> None:
     torch.manual_seed(0)
-    norm, linear = BatchNorm(32, members).train(), Linear(32, 16, members)
-    initialise(linear, "torch")
+    norm, linear = BatchNorm(32, members).train(), Linear(32, 16, members, "torch")
     x = torch.randn(64, 32, requires_grad=True)
     wanted = [x, norm.scale, norm.shift, linear.weight, linear.bias]
     exact, rounded = (norm.into(linear, x, True, dtype) for dtype in (None, torch.bfloat16))
