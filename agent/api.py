@@ -20,6 +20,10 @@ Hooks, for layers that act around an update
     schedules; Phased: changes how it computes; Draws: draws random numbers.
 """
 
+# Imported for others, which is why no name is used here.
+# ruff: noqa: F401
+# mypy: implicit-reexport
+
 from agent import Agent, losses
 from agent.components import LearningRate
 from agent.networks.batch_norm import refuse_batch_norm
@@ -48,45 +52,3 @@ from settings.types import (
 )
 from settings.validated import Validated
 from utils import SoftUpdate, UserError
-
-__all__ = [
-    "ActorFactory",
-    "AfterStep",
-    "Agent",
-    "Batch",
-    "Betas",
-    "Bounds",
-    "CriticFactory",
-    "Depth",
-    "Draws",
-    "Factory",
-    "FollowsBatches",
-    "FollowsSteps",
-    "HistogramInputs",
-    "Init",
-    "Interface",
-    "LearningRate",
-    "Metrics",
-    "NetworkFactory",
-    "Noise",
-    "NonNegativeFloat",
-    "NonNegativeInt",
-    "OffPolicyAgent",
-    "Phased",
-    "PositiveFloat",
-    "PositiveInt",
-    "Schedule",
-    "Schedules",
-    "SoftActorAgent",
-    "SoftUpdate",
-    "UnitInterval",
-    "UpdateAt",
-    "UpdateOrder",
-    "UserError",
-    "Validated",
-    "build_network",
-    "evaluation_view",
-    "frozen_view",
-    "losses",
-    "refuse_batch_norm",
-]
