@@ -117,10 +117,8 @@ class Components(Agent):
 
     def _stateful(self) -> dict[str, Any]:
         """Returns the modules and all other attributes with a `load_state_dict`, by name, without views."""
-        stateful = {name: value for name, value in vars(self).items() if hasattr(value, "load_state_dict")}
-        return {
-            name: value for name, value in stateful.items() if not (isinstance(value, nn.Module) and is_view(value))
-        }
+        attributes = vars(self).items()
+        return {name: value for name, value in attributes if hasattr(value, "load_state_dict") and not is_view(value)}
 
     def state_dict(self) -> dict[str, Any]:
         return {

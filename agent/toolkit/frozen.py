@@ -25,8 +25,8 @@ def evaluation_view(module: nn.Module) -> Any:
     return _view(module, shared).eval()
 
 
-def is_view(module: nn.Module) -> bool:
-    return getattr(module, "is_view_of_another", False)
+def is_view(value: Any) -> bool:
+    return getattr(value, "is_view_of_another", False)
 
 
 def _view(module: nn.Module, shared: dict[int, Any]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, Given, make_agent
-from formulas import Network, assert_same, batches, policy, projected, soft_limited, unit_lengths, update
+from formulas import Network, SoftActorCritic, batches, policy, projected, soft_limited, unit_lengths, update
 
 from replay_buffer import Batch
 
@@ -32,26 +32,15 @@ def residual(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
     return net.linear("5", x)
 
 
-class FlashSAC:
-    """The whole algorithm on a copy of an agent's weights; docs/AGENTS.md names the differences."""
-
+class FlashSAC(SoftActorCritic):
     def __init__(self, agent: Any):
-        norms = {"eps": 1e-5, "unbiased": True}
-        self.actor, self.critic, self.slow = (
-            Network.of(module.trunk, residual, **norms) for module in (agent.actor, agent.critic, agent.critic_target)
-        )
-        self.temperature = {"log": torch.tensor(math.log(0.01), requires_grad=True)}
-        parts = {"actor": self.actor.weights, "critic": self.critic.weights, "alpha": self.temperature}
-        self.adams = {name: formulas.Adam(weights) for name, weights in parts.items()}
+        super().__init__(agent, residual, eps=1e-5, unbiased=True)
         self.centres = torch.linspace(-5, 5, 101)
 
     def step(self, name: str, loss: torch.Tensor) -> None:
         """Uses the rate after this optimizer's own steps; the actor and the temperature make half as many."""
         done = self.adams[name].count / STEPS
         self.adams[name].step(loss, 1.5e-4 + 1.5e-4 * (1 + math.cos(math.pi * done)) / 2)
-
-    def alpha(self) -> torch.Tensor:
-        return self.temperature["log"].detach().exp()
 
     def values(self, logits: torch.Tensor) -> torch.Tensor:
         return torch.softmax(logits, 1) @ self.centres
@@ -80,13 +69,13 @@ class FlashSAC:
         self.step("critic", torch.stack(losses).mean())
         unit_lengths(self.critic.weights, norms=True)
         self.critic.follow(members)
-        for name, weight in self.critic.weights.items():
-            self.slow.weights[name] = (1 - TAU) * self.slow.weights[name].detach() + TAU * weight.detach()
+        self.move_slow(TAU)
 
 
 @pytest.mark.parametrize("last", [4.0, 60.0], ids=["by the deviation", "by the largest return"])
 def test_fifty_updates_are_those_of_its_authors(last: float) -> None:
     agent = make_agent(*SMALL)
+    assert agent.alpha.item() == pytest.approx(0.01)
     expected = FlashSAC(agent)
     rewards = [last if done else reward for reward, done in EPISODE * UPDATES]
     returns = formulas.discounted_returns(rewards, [done for _, done in EPISODE * UPDATES], GAMMA)
@@ -98,11 +87,7 @@ def test_fifty_updates_are_those_of_its_authors(last: float) -> None:
         if k % 2 == 0:
             expected.update_actor(batch.obs, batch.next_obs, more)
         expected.update_critic(batch, batch.reward / spread, eps)
-    assert_same(agent.actor.trunk, expected.actor)
-    assert_same(agent.critic.trunk, expected.critic)
-    for name, weight in expected.slow.weights.items():
-        torch.testing.assert_close(agent.critic_target.trunk.get_parameter(name), weight, rtol=0, atol=1e-8)
-    torch.testing.assert_close(agent.alpha, expected.alpha(), rtol=0, atol=1e-8)
+    expected.assert_same(agent)
 
 
 def test_weights_start_at_unit_length_and_only_the_last_layer_has_a_bias() -> None:

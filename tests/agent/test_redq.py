@@ -3,11 +3,10 @@
 from typing import Any
 
 import composed
-import formulas
 import pytest
 import torch
 from agents import ACTION_DIM, SMALL, Always, Silent, make_agent, make_batch
-from formulas import Network, assert_same, batches, policy, update
+from formulas import Network, SoftActorCritic, batches, clamped, mlp, policy, update
 
 from agent.networks.layers import Dropout
 from agent.toolkit.frozen import evaluation_view
@@ -19,15 +18,6 @@ NARROW = (f"agent.batch_size={ROWS}", "agent.critic.hidden_dim=12", "agent.actor
 Masks = list[torch.Tensor]  # for each hidden layer, the factors of its features, (N, B, width)
 
 
-def clamped(s: torch.Tensor) -> torch.Tensor:
-    return s.clamp(-20, 2)
-
-
-def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
-    h = torch.relu(net.linear("2", torch.relu(net.linear("0", x))))
-    return net.linear("4", h)
-
-
 def dropped(net: Network, x: torch.Tensor, masks: Masks) -> torch.Tensor:
     """One critic: twice linear, dropout, layer norm and ReLU, then linear."""
     for layer, mask in zip((0, 4), masks, strict=True):
@@ -35,20 +25,10 @@ def dropped(net: Network, x: torch.Tensor, masks: Masks) -> torch.Tensor:
     return net.linear("8", x)
 
 
-class Redq:
-    """The whole algorithm on a copy of an agent's weights; docs/AGENTS.md names the differences.
+class Redq(SoftActorCritic):
+    """In every `DELAY`-th update, the gradients of actor, temperature and critics are at the values before it."""
 
-    In every `DELAY`-th update, the gradients of actor, temperature and critics are at the values before the update.
-    """
-
-    def __init__(self, agent: Any):
-        self.actor, self.critic, self.slow = (
-            Network.of(module.trunk, plain) for module in (agent.actor, agent.critic, agent.critic_target)
-        )
-        self.temperature = {"log": torch.tensor(0.0, requires_grad=True)}
-        self.actor_adam, self.critic_adam = formulas.Adam(self.actor.weights), formulas.Adam(self.critic.weights)
-        self.alpha_adam = formulas.Adam(self.temperature)
-        self.count = 0
+    count = 0
 
     def q(self, critics: Network, obs: torch.Tensor, action: torch.Tensor, masks: Masks | None) -> torch.Tensor:
         """(N, B)"""
@@ -62,7 +42,7 @@ class Redq:
 
     def update(self, batch: Batch, eps: Any, more: Any, pair: list[int], masks: dict[str, Masks]) -> None:
         self.count += 1
-        alpha = self.temperature["log"].detach().exp()
+        alpha = self.alpha()
         with torch.no_grad():
             next_action, next_log_prob = policy(self.actor, batch.next_obs, eps, clamped)
             next_q = self.q(self.slow, batch.next_obs, next_action, masks.get("critic_target"))[pair].min(0).values
@@ -72,19 +52,19 @@ class Redq:
         if self.count % DELAY == 0:
             action, log_prob = policy(self.actor, batch.obs, more, clamped)
             q = self.q(self.critic, batch.obs, action, masks.get("frozen_critic")).mean(0)
-            self.actor_adam.step((alpha * log_prob - q).mean(), LR)
+            self.adams["actor"].step((alpha * log_prob - q).mean(), LR)
             entropy_error = -log_prob.detach().mean() + ACTION_DIM
-            self.alpha_adam.step(self.temperature["log"] * entropy_error, LR)
-        self.critic_adam.step(critic_loss, LR)
-        for name, weight in self.critic.weights.items():
-            self.slow.weights[name] = (1 - TAU) * self.slow.weights[name].detach() + TAU * weight.detach()
+            self.adams["alpha"].step(self.temperature["log"] * entropy_error, LR)
+        self.adams["critic"].step(critic_loss, LR)
+        self.move_slow(TAU)
 
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", ["redq", "droq"])
 def test_fifty_updates_are_those_of_its_authors(name: str) -> None:
     agent = make_agent(f"agent={name}", *NARROW)
-    expected = Redq(agent)
+    assert agent.alpha == 1
+    expected = Redq(agent, mlp)
     for batch, eps, more in batches(UPDATES, ROWS):
         type(agent).draw_noise(agent, batch)  # the pair and the masks of the coming update
         pair = agent.target_outputs._members.tolist() if name == "redq" else [0, 1]
@@ -92,11 +72,8 @@ def test_fifty_updates_are_those_of_its_authors(name: str) -> None:
         expected.update(batch, eps, more, pair, masks if name == "droq" else {})
         update(agent, batch, eps, more)
     assert len(expected.critic.members()) == {"redq": 10, "droq": 2}[name]
-    assert_same(agent.critic.trunk, expected.critic)
-    assert_same(agent.critic_target.trunk, expected.slow)
-    assert_same(agent.actor.trunk, expected.actor)
-    torch.testing.assert_close(agent.temperature.parameter, expected.temperature["log"], rtol=0, atol=1e-8)
-    assert expected.alpha_adam.count == 2
+    expected.assert_same(agent)
+    assert expected.adams["alpha"].count == 2
 
 
 def dropout_factors(critic: Any) -> Masks:

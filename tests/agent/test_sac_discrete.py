@@ -4,14 +4,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-import formulas
 import gymnasium as gym
 import numpy as np
 import probes
 import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, SMALL, Silent, make_agent
-from formulas import Network, assert_same, batches, update
+from formulas import SoftActorCritic, batches, mlp, update
 
 from agent.networks.distributions import Categorical
 from agent.policy_file import load_policy
@@ -24,28 +23,17 @@ from settings.obs_spec import ObsSpec
 from utils import UserError
 
 
-def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
-    return net.linear("4", torch.relu(net.linear("2", torch.relu(net.linear("0", x)))))
+class SacDiscrete(SoftActorCritic):
+    """Equations (10) to (12) of arXiv 1910.07207, action by action."""
 
-
-class SacDiscrete:
-    """The whole algorithm on a copy of an agent's weights: equations (10) to (12) of arXiv 1910.07207, by action."""
-
-    def __init__(self, agent: Any, target_entropy: float):
-        self.actor, self.critic, self.slow = (
-            Network.of(module.trunk, plain) for module in (agent.actor, agent.critic, agent.critic_target)
-        )
-        self.log_alpha = {"log": agent.temperature.parameter.detach().clone().requires_grad_()}
-        self.target_entropy = target_entropy
-        self.actor_adam, self.critic_adam = formulas.Adam(self.actor.weights), formulas.Adam(self.critic.weights)
-        self.alpha_adam = formulas.Adam(self.log_alpha)
+    target_entropy = 0.98 * math.log(ACTION_DIM)
 
     def probabilities(self, obs: torch.Tensor) -> torch.Tensor:
         powers = torch.exp(self.actor(obs))
         return powers / powers.sum(1, keepdim=True)
 
     def update(self, batch: Batch) -> None:
-        alpha, rows = self.log_alpha["log"].exp().detach(), range(len(batch.reward))
+        alpha, rows = self.alpha(), range(len(batch.reward))
         with torch.no_grad():
             pi = self.probabilities(batch.next_obs)
             q = torch.minimum(*(member(batch.next_obs) for member in self.slow.members()))
@@ -53,34 +41,27 @@ class SacDiscrete:
             y = batch.reward[:, 0] + 0.99 * batch.discount[:, 0] * value
         taken = [int(a) for a in batch.action[:, 0]]
         errors = [member(batch.obs)[rows, taken] - y for member in self.critic.members()]
-        self.critic_adam.step(sum((error**2).mean() for error in errors), 3e-4)  # type: ignore[arg-type]
+        self.adams["critic"].step(sum((error**2).mean() for error in errors), 3e-4)  # type: ignore[arg-type]
         with torch.no_grad():  # the critics after their step
             q = torch.minimum(*(member(batch.obs) for member in self.critic.members()))
         pi = self.probabilities(batch.obs)
         costs = [pi[:, a] * (alpha * torch.log(pi[:, a]) - q[:, a]) for a in range(ACTION_DIM)]
         entropy = -(pi * torch.log(pi)).sum(1).mean().detach()
-        self.actor_adam.step(sum(costs).mean(), 3e-4)  # type: ignore[union-attr]
-        self.alpha_adam.step(self.log_alpha["log"].exp() * (entropy - self.target_entropy), 3e-4)
-        for name, weight in self.critic.weights.items():
-            self.slow.weights[name] = 0.995 * self.slow.weights[name].detach() + 0.005 * weight.detach()
+        self.adams["actor"].step(sum(costs).mean(), 3e-4)  # type: ignore[union-attr]
+        self.adams["alpha"].step(self.temperature["log"].exp() * (entropy - self.target_entropy), 3e-4)
+        self.move_slow(0.005)
 
 
 @pytest.mark.usefixtures("float64")
 def test_fifty_updates_are_those_of_the_paper() -> None:
     sizes = ("agent.batch_size=16", "agent.critic.hidden_dim=12", "agent.actor.hidden_dim=8")
     agent = make_agent("agent=sac_discrete", *sizes, "agent.target_entropy_share=0.98")
-    expected, random = SacDiscrete(agent, 0.98 * math.log(ACTION_DIM)), torch.Generator().manual_seed(2)
+    expected, random = SacDiscrete(agent, mlp), torch.Generator().manual_seed(2)
     for batch, *_ in batches(50, 16):
         discrete = batch._replace(action=torch.randint(ACTION_DIM, (16, 1), generator=random).to(batch.obs.dtype))
         update(agent, discrete)  # the update needs no noise
         expected.update(discrete)
-    for module, net in (
-        (agent.actor, expected.actor),
-        (agent.critic, expected.critic),
-        (agent.critic_target, expected.slow),
-    ):
-        assert_same(module.trunk, net)
-    assert agent.temperature.parameter.item() == pytest.approx(expected.log_alpha["log"].item(), abs=1e-8)
+    expected.assert_same(agent)
     assert agent.temperature().item() != pytest.approx(1.0, abs=1e-3)
 
 

@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 import torch
 from agents import OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
-from formulas import Network, assert_same, batches, update
+from formulas import Network, assert_same, batches, mlp, update
 
 from agent.policy_file import load_policy
 from replay_buffer import Batch
 from utils import UserError
-
-
-def plain(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
-    return net.linear("4", torch.relu(net.linear("2", torch.relu(net.linear("0", x)))))
 
 
 class Td3:
@@ -25,7 +21,7 @@ class Td3:
 
     def __init__(self, agent: Any):
         self.actor, self.critic, self.slow_actor, self.slow_critic = (
-            Network.of(module.trunk, plain)
+            Network.of(module.trunk, mlp)
             for module in (agent.actor, agent.critic, agent.actor_target, agent.critic_target)
         )
         self.actor_adam, self.critic_adam = formulas.Adam(self.actor.weights), formulas.Adam(self.critic.weights)

@@ -1,6 +1,5 @@
 """XQC against its description (arXiv 2509.25174) and its authors' code, in plain operations and float64."""
 
-import math
 from typing import Any
 
 import composed
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from agents import ACTION_DIM, make_agent
-from formulas import Network, assert_same, batches, policy, projected, unit_lengths, update
+from formulas import Network, SoftActorCritic, batches, policy, projected, unit_lengths, update
 
 from replay_buffer import Batch
 
@@ -36,24 +35,14 @@ def cut_off(s: torch.Tensor) -> torch.Tensor:
     return s.clamp(-10, 2)
 
 
-class XQC:
-    """The whole algorithm on a copy of an agent's weights; docs/AGENTS.md names the differences."""
-
+class XQC(SoftActorCritic):
     def __init__(self, agent: Any):
-        self.actor, self.critic, self.slow = (
-            Network.of(module.trunk, normed, eps=1e-3) for module in (agent.actor, agent.critic, agent.critic_target)
-        )
-        self.temperature = {"log": torch.tensor(math.log(0.01), requires_grad=True)}
-        parts = {"actor": self.actor.weights, "critic": self.critic.weights, "alpha": self.temperature}
-        self.adams = {name: formulas.Adam(weights) for name, weights in parts.items()}
+        super().__init__(agent, normed, eps=1e-3)
         self.centres = torch.linspace(-5, 5, 101)
 
     def step(self, name: str, loss: torch.Tensor) -> None:
         """Uses the rate after this optimizer's own steps; the actor and the temperature make a third as many."""
         self.adams[name].step(loss, 3e-4 - 2.7e-4 * self.adams[name].count / STEPS)
-
-    def alpha(self) -> torch.Tensor:
-        return self.temperature["log"].detach().exp()
 
     def update_critic(self, batch: Batch, reward: torch.Tensor, eps: torch.Tensor) -> None:
         with torch.no_grad():
@@ -69,8 +58,7 @@ class XQC:
         self.step("critic", torch.stack(losses).sum())
         unit_lengths(self.critic.weights, norms=False)
         self.critic.follow(members)
-        for name, weight in self.critic.weights.items():
-            self.slow.weights[name] = (1 - TAU) * self.slow.weights[name].detach() + TAU * weight.detach()
+        self.move_slow(TAU)
 
     def update_actor(self, obs: torch.Tensor, eps: torch.Tensor, alpha: torch.Tensor, steps: bool) -> None:
         """Moves the running statistics in every update, the weights and the temperature only if `steps`."""
@@ -85,6 +73,7 @@ class XQC:
 
 def test_fifty_updates_are_those_of_its_authors() -> None:
     agent = make_agent(*SMALL)
+    assert agent.alpha.item() == pytest.approx(0.01)
     expected = XQC(agent)
     rewards, ended = torch.randn(UPDATES).tolist(), [k % 4 == 3 for k in range(UPDATES)]
     rewards[3], rewards[7] = 9.0, -30.0  # large rewards at the ends of episodes
@@ -96,11 +85,7 @@ def test_fifty_updates_are_those_of_its_authors() -> None:
         alpha = expected.alpha()
         expected.update_critic(batch, batch.reward / spread, eps)
         expected.update_actor(batch.obs, more, alpha, steps=k % 3 == 0)
-    assert_same(agent.critic.trunk, expected.critic)
-    assert_same(agent.actor.trunk, expected.actor)
-    for name, weight in expected.slow.weights.items():
-        torch.testing.assert_close(agent.critic_target.trunk.get_parameter(name), weight, rtol=0, atol=1e-8)
-    torch.testing.assert_close(agent.alpha, expected.alpha(), rtol=0, atol=1e-8)
+    expected.assert_same(agent)
 
 
 def test_rates_end_where_a_third_of_the_steps_ends() -> None:

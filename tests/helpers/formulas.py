@@ -105,6 +105,50 @@ class Adam:
             self.weights[name] = moved.requires_grad_()
 
 
+class SoftActorCritic:
+    """The networks, the temperature and the optimizers of a soft actor-critic, copied from an agent.
+
+    A subclass writes out the updates of one algorithm; docs/AGENTS.md names the differences from its authors' code.
+
+    Args:
+        agent: its temperature is a logarithm.
+        compute: computes each network's output, as for Network.
+        weight_decay: of actor and critics.
+        norms: further arguments of Network.
+    """
+
+    def __init__(self, agent: Any, compute: Any, weight_decay: float = 0.0, **norms: Any):
+        self.actor, self.critic, self.slow = (
+            Network.of(module.trunk, compute, **norms) for module in (agent.actor, agent.critic, agent.critic_target)
+        )
+        self.temperature = {"log": agent.temperature.parameter.detach().clone().requires_grad_()}
+        self.adams = {name: Adam(getattr(self, name).weights, weight_decay) for name in ("actor", "critic")}
+        self.adams["alpha"] = Adam(self.temperature)
+
+    def alpha(self) -> torch.Tensor:
+        return self.temperature["log"].detach().exp()
+
+    def move_slow(self, tau: float) -> None:
+        """Moves the target critics towards the critics."""
+        for name, weight in self.critic.weights.items():
+            self.slow.weights[name] = (1 - tau) * self.slow.weights[name].detach() + tau * weight.detach()
+
+    def assert_same(self, agent: Any) -> None:
+        """Asserts that an agent's weights, running statistics and temperature equal these to 1e-8."""
+        assert_same(agent.actor.trunk, self.actor)
+        assert_same(agent.critic.trunk, self.critic)
+        assert_same(agent.critic_target.trunk, Network(self.slow.weights, {}, self.slow.compute))
+        torch.testing.assert_close(agent.alpha, self.alpha(), rtol=0, atol=1e-8)
+
+
+def mlp(net: Network, x: torch.Tensor, training: bool) -> torch.Tensor:
+    """Linear layers with ReLUs between them, named 0, 2, 4, …"""
+    last = len(net.weights) - 2  # each layer has a weight and a bias
+    for layer in range(0, last, 2):
+        x = torch.relu(net.linear(str(layer), x))
+    return net.linear(str(last), x)
+
+
 def unit_lengths(weights: Tensors, norms: bool) -> None:
     """Sets each unit's incoming weights to length 1 and, if `norms`, each norm's parameters to length sqrt(width)."""
     for name, weight in list(weights.items()):
@@ -128,6 +172,11 @@ def squashed(mu: torch.Tensor, log_std: torch.Tensor, eps: torch.Tensor) -> tupl
 def soft_limited(s: torch.Tensor) -> torch.Tensor:
     """Returns a log standard deviation, limited to [-10, 2] by tanh."""
     return -10 + 6 * (torch.tanh(s) + 1)
+
+
+def clamped(s: torch.Tensor) -> torch.Tensor:
+    """Returns a log standard deviation, cut off at -20 and 2."""
+    return s.clamp(-20, 2)
 
 
 def policy(
