@@ -79,7 +79,9 @@ class CrossQAgent(SoftActorAgent):
             partial(self._update_actor, batch, joint_obs, noise),
         )
         if self.actor_statistics == "all_updates" and not self.actor_is_due():
-            self._follow_with_actor(batch, joint_obs)
+            with torch.no_grad():  # moves the actor's running statistics without a step of the actor
+                self.actor(self._actor_obs(batch, joint_obs))
+            self.follow_batches()
         if self.critic_target is not None:
             self.update_targets()
         return metrics, outputs
@@ -95,12 +97,6 @@ class CrossQAgent(SoftActorAgent):
     ) -> tuple[Metrics, HistogramInputs]:
         obs = self._actor_obs(batch, joint_obs)
         return self.update_actor_and_temperature(obs, noise, alpha, len(obs) // 2 if self.actor_sees_both else None)
-
-    @torch.no_grad()
-    def _follow_with_actor(self, batch: Batch, joint_obs: torch.Tensor) -> None:
-        """Moves the actor's running statistics without a step of the actor."""
-        self.actor(self._actor_obs(batch, joint_obs))
-        self.follow_batches()
 
     def _update_critic(
         self, batch: Batch, joint_obs: torch.Tensor, next_noise: torch.Tensor, alpha: torch.Tensor

@@ -68,7 +68,6 @@ class ObservationNormaliser(nn.Module, Validated):
         self.scale.copy_(torch.rsqrt(self.variance + EPSILON))
 
     def get_extra_state(self) -> int:
-        """Returns the count, which is saved with the buffers."""
         return self.count
 
     def set_extra_state(self, state: int) -> None:

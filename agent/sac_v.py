@@ -119,9 +119,16 @@ class SACVAgent(SoftActorAgent):
             **self._diagnostics(q.detach(), v.detach(), target),
         }
         if self.actor_is_due():
-            reduced_q = self.q_reduction(q_of_action)
-            step_losses["actor"] = self._actor_loss(dist, reduced_q, v.detach(), log_prob, log_prior, alpha)
-            metrics["train_actor/loss"] = step_losses["actor"].detach()
+            reduced_q, baseline = self.q_reduction(q_of_action), v.detach()
+            if self.policy_gradient == "likelihood_ratio":
+                actor_loss = losses.likelihood_ratio_loss(log_prob, reduced_q, baseline, alpha, log_prior)
+            else:  # V is a constant: it shifts the logged loss and has no gradient
+                actor_loss = losses.actor_loss(log_prob, reduced_q - baseline + log_prior, alpha)
+            if self.output_regularisation:
+                regulariser = losses.output_regulariser(dist.mu, dist.log_std, self.output_regularisation)
+                actor_loss = actor_loss + regulariser
+            step_losses["actor"] = actor_loss
+            metrics["train_actor/loss"] = actor_loss.detach()
         if self.learns_temperature:
             step_losses["alpha"] = self.temperature_loss(entropy)
             metrics["train_alpha/loss"] = step_losses["alpha"].detach()
@@ -137,23 +144,6 @@ class SACVAgent(SoftActorAgent):
             return dist, *dist.rsample_with_log_prob(numbers)
         u = dist.sample_u(numbers)
         return dist, torch.tanh(u), dist.log_prob_u(u)
-
-    def _actor_loss(
-        self,
-        dist: Any,
-        q: torch.Tensor,
-        v: torch.Tensor,
-        log_prob: torch.Tensor,
-        log_prior: torch.Tensor | float,
-        alpha: torch.Tensor,
-    ) -> torch.Tensor:
-        if self.policy_gradient == "likelihood_ratio":
-            loss = losses.likelihood_ratio_loss(log_prob, q, v, alpha, log_prior)
-        else:  # V is a constant: it shifts the logged loss and has no gradient
-            loss = losses.actor_loss(log_prob, q - v + log_prior, alpha)
-        if self.output_regularisation:
-            loss = loss + losses.output_regulariser(dist.mu, dist.log_std, self.output_regularisation)
-        return loss
 
     def _diagnostics(self, q: torch.Tensor, v: torch.Tensor, target: torch.Tensor) -> Metrics:
         errors = self.squared_error_weight * (q - target).square().mean(dim=(1, 2))

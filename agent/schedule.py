@@ -69,7 +69,6 @@ class Schedules(FollowsSteps):
         self.add(**values)
 
     def add(self, **values: float | Schedule) -> None:
-        """Adds numbers by name."""
         self._schedules |= {name: value for name, value in values.items() if callable(value)}
         self.__dict__.update({name: value for name, value in values.items() if not callable(value)})
         self.set_step(self._step)
@@ -80,7 +79,6 @@ class Schedules(FollowsSteps):
         return list(self._schedules)
 
     def set_step(self, step: int) -> None:
-        """Sets every number on a schedule to its value at this environment step."""
         self._step = step
         for name, schedule in self._schedules.items():
             self.__dict__[name] = schedule(step)

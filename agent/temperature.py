@@ -45,7 +45,6 @@ class LearnedTemperature(nn.Module, AfterStep, Validated):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Keeps alpha at 0 or above."""
         if self.form == "direct":
             self.parameter.clamp_(min=0)
 
@@ -65,7 +64,6 @@ class FixedTemperature(nn.Module, FollowsSteps, Validated):
         return self.alpha
 
     def set_step(self, step: int) -> None:
-        """Sets alpha to its value at this environment step."""
         if self.schedule is not None:
             self.alpha.fill_(self.schedule(step))
 

@@ -78,7 +78,6 @@ class Recorded:
         return result
 
     def _record(self, key: Any, agent: Any, batch: Any, noise: DrawnNoise) -> Result:
-        """Makes an update in Python and records it."""
         parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
         gradients_before = [parameter.grad for parameter in parameters]
         results: list[Result] = []

@@ -92,7 +92,6 @@ class Network(nn.Sequential, AfterStep, Validated):
         """(…, in) -> (…, out), with matmuls between hidden layers in `hidden_dtype` (None: the parameters' dtype)."""
 
     def after_step(self) -> None:
-        """Restores unit lengths, if `unit_length` is set."""
         if self.unit_length:
             to_unit_lengths(self, norms=self.unit_length != "weights")
 
@@ -245,7 +244,6 @@ def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear
 
 
 def last_linear(fan_in: int, shape: Shape) -> Linear:
-    """Builds the output layer."""
     last_init = shape.init if shape.last_init_bound is None else shape.last_init_bound
     return Linear(fan_in, shape.out_dim, shape.num_members, last_init)
 

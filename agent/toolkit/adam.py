@@ -43,19 +43,16 @@ class Adam(FollowsSteps):
         self.set_lr(lr(0) if callable(lr) else lr)
 
     def set_step(self, step: int) -> None:
-        """Sets a scheduled learning rate to its value at this environment step."""
         if self._schedule is not None:
             self.set_lr(self._schedule(step))
 
     def set_lr(self, lr: float) -> None:
-        """Changes the learning rate, if it differs."""
         if lr != self._known_lr:
             self.lr.fill_(lr)
             self._known_lr = lr
 
     @torch.no_grad()
     def step(self) -> None:
-        """Makes one step, from the gradients in `.grad`."""
         gradients = [_in_layout_of(p, p.grad) for p in self.parameters if p.grad is not None]
         self.num_steps += 1
         self._kernel(
