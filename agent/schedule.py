@@ -40,10 +40,13 @@ class Exponential(Validated):
 
 
 class Piecewise(Validated):
-    """Interpolates linearly between (step, value) points, sorted by step; constant before and after them."""
+    """Interpolates linearly between (step, value) points, constant before and after them.
+
+    It sorts them by step; two points of one step, in their order, make a jump.
+    """
 
     def __init__(self, points: Points):
-        self.points = sorted((step, value) for step, value in points)
+        self.points = sorted(points, key=lambda point: point[0])
 
     def __call__(self, step: int) -> float:
         before = [point for point in self.points if point[0] <= step]

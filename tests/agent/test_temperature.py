@@ -59,6 +59,8 @@ def test_schedules() -> None:
     assert Exponential(3, 1, 2)(2) == pytest.approx(1 + 2 / math.e)
     piecewise = Piecewise([(10, 1.0), (20, 3.0), (20, 5.0), (30, 0.0)])
     assert [piecewise(step) for step in (0, 10, 15, 20, 25, 30, 99)] == [1, 1, 2, 5, 2.5, 0, 0]
+    falling = Piecewise([(20, 5.0), (20, 1.0), (0, 5.0)])  # points of one step keep their order
+    assert [falling(step) for step in (0, 10, 19, 20, 99)] == [5, 5, 5, 1, 1]
 
 
 def test_numbers_on_schedules() -> None:
