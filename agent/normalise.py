@@ -99,14 +99,14 @@ class RewardNormaliser(Validated):
         return reward * self._scale
 
     def observe(self, reward: np.ndarray, ended: np.ndarray, discount: float) -> None:
-        """Includes one step of every environment in the statistics.
+        """Includes one step of every environment in the statistics; a new number of them begins new returns.
 
         Args:
             reward: (num_envs,), raw.
             ended: (num_envs,), bool: whether the episode terminated or was truncated.
             discount: gamma.
         """
-        before = self._running if self._count else np.zeros(len(reward))
+        before = self._running if len(self._running) == len(reward) else np.zeros(len(reward))
         returns = reward + discount * np.where(ended, 0.0, before)
         self._count += len(returns)
         share, step = len(returns) / self._count, float(returns.mean()) - self._mean

@@ -121,6 +121,17 @@ def test_rewards_against_two_passes(bound: float | None) -> None:
     assert other.state_dict() == normaliser.state_dict()
 
 
+@pytest.mark.parametrize("num_envs", [1, 2, 4])
+def test_returns_begin_anew_if_the_number_of_environments_changes(num_envs: int) -> None:
+    """As in two calls of run.library.train with other environments."""
+    normaliser = RewardNormaliser(CPU)
+    for count in (3, num_envs):
+        normaliser.observe(np.full(count, 2.0), np.zeros(count, bool), 0.9)
+    assert normaliser.state_dict()["running"] == [2.0] * num_envs
+    normaliser.observe(np.ones(num_envs), np.zeros(num_envs, bool), 0.9)
+    assert normaliser.state_dict()["running"] == [1 + 0.9 * 2.0] * num_envs
+
+
 def test_rewards_that_are_zero_so_far_are_left_alone() -> None:
     normaliser = RewardNormaliser(CPU)
     for _ in range(3):
