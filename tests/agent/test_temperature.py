@@ -88,13 +88,8 @@ def test_fifty_updates_with_the_fixed_coefficient_of_the_library(use_log_entropy
     fixed = ("agent/temperature=fixed", f"agent.init_temperature={alpha!r}")
     agent = make_agent(*fixed, *rates, *narrow, "agent.batch_size=16", "agent.actor.log_std_bounds=[-10,2]")
 
-    def mlp(net: formulas.Network, x: torch.Tensor, training: bool) -> torch.Tensor:
-        for layer in ("0", "2"):
-            x = torch.relu(net.linear(layer, x))
-        return net.linear("4", x)
-
     modules = (agent.actor, agent.critic, agent.critic_target)
-    actor, critic, slow = (formulas.Network.of(module.trunk, mlp) for module in modules)
+    actor, critic, slow = (formulas.Network.of(module.trunk, formulas.mlp) for module in modules)
     actor_adam, critic_adam = formulas.Adam(actor.weights), formulas.Adam(critic.weights)
 
     def minimum(net: formulas.Network, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
