@@ -94,6 +94,7 @@ def is_batched(cfg: Settings) -> bool:
         UserError: if `batched` or `warp` is requested and does not support the settings.
     """
     is_warp, legacy_step = cfg.physics == "warp", cfg.env_kwargs.get("legacy_step", True)
+    on_device = tasks.on_device() if is_warp else [cfg.env]
     obstacles = {
         "it serves tasks of the Control Suite": cfg.env not in SUITE_TASKS,
         "it does not serve this task": cfg.env in SUITE_TASKS and not tasks.find(cfg.env),
@@ -105,7 +106,7 @@ def is_batched(cfg: Settings) -> bool:
         "info_keys are of one environment's info": cfg.info_keys not in ({}, AUTO_INFO_KEYS),
         "env_kwargs.legacy_step=false is another order of MuJoCo's functions": not legacy_step,
         f"action_repeat={cfg.action_repeat} holds actions": is_warp and cfg.action_repeat != 1,
-        f"of its tasks it serves {', '.join(tasks.on_device())}": is_warp and cfg.env not in tasks.on_device(),
+        f"of its tasks it serves {', '.join(on_device)}": cfg.env not in on_device,
         "mujoco-warp is missing; pip install -e '.[warp]'": is_warp and find_spec("mujoco_warp") is None,
     }
     reason = next((reason for reason, applies in obstacles.items() if applies), "")
