@@ -106,7 +106,7 @@ def _require_wandb(cfg: Settings) -> None:
 def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple[Path, bool]:
     """Returns the folder to claim, and whether the command line names it."""
     assert request.runs is not None
-    named = any(override.key_or_group == key for override in request.runs.parsed)
+    named = request.runs.sets(key)
     if request.line.resume == AUTO and not named:
         raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
     folder = output_folder(request.runs.config, key)

@@ -76,6 +76,10 @@ class Runs:
             sum(1 for _ in each.sweep_string_iterator()) for each in self.parsed if each.is_sweep_override()
         )
 
+    def sets(self, key: str) -> bool:
+        """Returns whether an override on the command line sets the key."""
+        return any(override.key_or_group == key for override in self.parsed)
+
     def settings(self) -> list[Settings]:
         """Returns the settings of each run to check; raises UserError at the first mistake."""
         return [checked(*run) for run in zip(self.configs, self.overrides, strict=True)]
@@ -97,46 +101,43 @@ def read(argv: list[str]) -> LaunchRequest:
         return LaunchRequest(line, None, None)
     if line.resume not in (None, AUTO):
         return LaunchRequest(line, Continued(Path(line.resume), line.argv, "train"), None)
-    continued = _begun(line) if line.resume else None
-    runs = None if continued else _runs(line)
+    runs = _runs(line)
     for config in runs.configs if runs else ():
         if "env" in config:
             names.require_known(str(plain(config)["env"]))
-    return LaunchRequest(line, continued, runs)
+    continued = _begun(line, runs) if line.resume and runs else None
+    return LaunchRequest(line, continued, None if continued else runs)
 
 
-def _begun(line: CommandLine) -> Continued | None:
+def _begun(line: CommandLine, runs: Runs) -> Continued | None:
     """Returns the run that `resume=auto` continues; None if it is no single run, or its folder has no checkpoint."""
-    overrides = line.overrides
-    if line.options.multirun or not any(override.key_or_group == "hydra.run.dir" for override in parse(overrides)):
+    if runs.sweeping or not runs.sets("hydra.run.dir"):
         return None
-    config = compose_config(line.options.config_name, overrides)
-    folder = output_folder(config, "hydra.run.dir")
-    if str(config.hydra.mode) == "RunMode.MULTIRUN" or not any(folder.glob("checkpoints/step_*")):
+    folder = output_folder(runs.config, "hydra.run.dir")
+    if not any(folder.glob("checkpoints/step_*")):
         return None
-    return Continued(
-        folder, [text for text in overrides if not text.startswith("hydra.run.")], line.options.config_name
-    )
+    overrides = [text for text in line.overrides if not text.startswith("hydra.run.")]
+    return Continued(folder, overrides, line.options.config_name)
 
 
 def _runs(line: CommandLine) -> Runs | None:
     """Returns the new runs; None if Hydra is to print a configuration."""
-    base = line.overrides
+    base, name = line.overrides, line.options.config_name
     parsed = parse(base)
     for override in parsed:
         moved = new_path(override.key_or_group)
         if moved:
             raise UserError(f"{override.key_or_group}: that is called {moved} here")
     if line.options.cfg or line.options.info:
-        compose_config(line.options.config_name, base)  # for its error, if it has one
+        compose_config(name, base)  # for its error, if it has one
         return None
-    overrides = variants(parsed, base)[:1]
-    config = compose_config(line.options.config_name, overrides[0])
+    first = variants(parsed, base)[0]
+    config = compose_config(name, first)
     sweeping = line.options.multirun or str(config.hydra.mode) == "RunMode.MULTIRUN"
     if not sweeping:
-        if any(override.is_sweep_override() for override in parsed):
-            compose_config(line.options.config_name, base)  # for its error
-        return Runs(parsed, False, False, {}, config, [config], overrides)
+        if first != base:
+            compose_config(name, base)  # for its error: a value for each run of a sweep, and no sweep
+        return Runs(parsed, False, False, {}, config, [config], [first])
     base = with_params(config.hydra.sweeper.get("params"), base)
     every = parse(base)
     ranges = {o.get_key_element(): str(o.input_line).partition("=")[2] for o in every if o.is_sweep_override()}
@@ -149,7 +150,7 @@ def _runs(line: CommandLine) -> Runs | None:
             install = "pip install -e '.[optuna]'"
             raise UserError(f"hydra/sweeper=tuning: Optuna 5 is not installed; {install}") from None
         tuning.require(config, every)
-    configs = [compose_config(line.options.config_name, each) for each in overrides]
+    configs = [config if texts == first else compose_config(name, texts) for texts in overrides]
     return Runs(parsed, True, tunes, ranges, config, configs, overrides)
 
 
@@ -172,25 +173,26 @@ def variants(parsed: list[Override], overrides: list[str], intervals: bool = Tru
     Args:
         intervals: whether the sweeper takes intervals; both ends are checked, and a fraction between them.
     """
-    first = list(overrides)
-    values: dict[int, list[str]] = {}  # by index into overrides
-    for index, override in enumerate(parsed):
-        if override.is_sweep_override():
-            try:
-                choices = override.value()
-                if intervals and isinstance(choices, IntervalSweep):
-                    low, high = choices.start, choices.end
-                    assert low is not None and high is not None
-                    whole = isinstance(low, int) and isinstance(high, int)
-                    tried: Any = (low, high) if whole else (low, high, 0.6 * low + 0.4 * high)
-                else:
-                    tried = override.sweep_string_iterator()
-                values[index] = [f"{override.get_key_element()}={value}" for value in tried]
-                if not values[index]:
-                    raise UserError(f"{override.input_line}: no value is left of it")
-            except (ValueError, HydraException) as error:  # range(1,5,0)
-                raise UserError(f"{override.input_line}: {one_line(error)}") from None
-            first[index] = values[index][0]
-    return [first] + [
-        [*first[:index], value, *first[index + 1 :]] for index, choices in values.items() for value in choices[1:]
-    ]
+    swept = {index: _values(each, intervals) for index, each in enumerate(parsed) if each.is_sweep_override()}
+    first = [swept[index][0] if index in swept else text for index, text in enumerate(overrides)]
+    others = [(index, value) for index, values in swept.items() for value in values[1:]]
+    return [first, *([*first[:index], value, *first[index + 1 :]] for index, value in others)]
+
+
+def _values(override: Override, intervals: bool) -> list[str]:
+    """Returns an override for each value to check of a swept key."""
+    try:
+        choices = override.value()
+        if intervals and isinstance(choices, IntervalSweep):
+            low, high = choices.start, choices.end
+            assert low is not None and high is not None
+            whole = isinstance(low, int) and isinstance(high, int)
+            tried: Any = (low, high) if whole else (low, high, 0.6 * low + 0.4 * high)
+        else:
+            tried = override.sweep_string_iterator()
+        texts = [f"{override.get_key_element()}={value}" for value in tried]
+    except (ValueError, HydraException) as error:  # range(1,5,0)
+        raise UserError(f"{override.input_line}: {one_line(error)}") from None
+    if not texts:
+        raise UserError(f"{override.input_line}: no value is left of it")
+    return texts

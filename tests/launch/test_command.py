@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from composed import settings
 from lines import prepared_folder, sweep_arguments
+from omegaconf import DictConfig
 from runs import ONE_THREAD, ROOT, SILENT, run_command
 
+from launch import request
 from launch.request import read
 from settings import compose
 from utils import UserError
@@ -182,6 +184,35 @@ def test_showing_the_configuration_checks_it_and_creates_nothing(
         read(["--cfg", "job", "preset=foo"])
     assert read(["--cfg", "job"])[1:] == (None, None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_showing_the_configuration_does_not_continue_a_run(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints/step_10").mkdir(parents=True)
+    auto = ["resume=auto", f"hydra.run.dir={tmp_path}"]
+    continued = read(auto).continued
+    assert continued is not None and continued.folder == tmp_path
+    assert read(["--cfg", "job", *auto])[1:] == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number"),
+    [
+        ("seed=3", 1),
+        ("resume=auto hydra.run.dir=new", 1),
+        ("-m seed=1,2", 2),
+        ("-m seed=1,2 env=cheetah_run,hopper_hop", 3),
+    ],
+)
+def test_no_configuration_is_composed_twice(arguments: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    composed: list[list[str]] = []
+
+    def compose_config(name: str, overrides: list[str]) -> DictConfig:
+        composed.append(overrides)
+        return compose.compose_config(name, overrides)
+
+    monkeypatch.setattr(request, "compose_config", compose_config)
+    read(arguments.split())
+    assert len(composed) == number
 
 
 def test_the_folder_names_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
