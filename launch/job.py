@@ -1,7 +1,10 @@
 """Runs one new, swept or resumed run."""
 
+import math
 import os
-from collections.abc import Sequence
+import sys
+import traceback
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,14 +15,17 @@ from hydra.core.utils import JobStatus, run_job
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, open_dict
 
-from launch import sweep
+from envs.errors import FAULTS
+from launch import own_process
 from launch.preflight import PreparedRun
 from launch.pruning import Trial
 from run.saving import checkpoint, resume
 from run.saving import folder as run_folder
+from run.stopping import Requeued
 from run.workspace import train
 from settings import compose
 from settings.schema import Settings, check
+from utils import EnvError, RunError, UserError, one_line
 
 
 def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
@@ -62,7 +68,37 @@ def run_in_sweep(config: DictConfig) -> float:
     folder = Path(hydra_config.runtime.output_dir)
     fixed = hydra_config.job.config.override_dirname.exclude_keys
     swept = [_shown(one) for one in compose.parse(list(hydra_config.overrides.task)) if one.key_or_group not in fixed]
-    return sweep.guarded(lambda: _in_folder(config, folder), folder, swept)
+    return guarded(lambda: _in_folder(config, folder), folder, swept)
+
+
+def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> float:
+    """Executes one run of a sweep. A failure is recorded in the run's folder, and does not end the sweep.
+
+    Args:
+        overrides: the overrides that distinguish the run from the others, for the report.
+
+    Returns:
+        The mean return of the final evaluation; nan if the run failed.
+
+    Raises:
+        RunError: if the run failed and its folder, which would record that, is gone.
+    """
+    run_folder.unmark_failed(folder)
+    try:
+        return work()
+    except Requeued:
+        raise
+    except FAULTS as error:
+        if not isinstance(error, UserError | RunError):
+            traceback.print_exc()
+        elif isinstance(error, EnvError):
+            print(error.trace, end="", file=sys.stderr)
+        reason = str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
+        try:
+            run_folder.mark_failed(folder, overrides, one_line(reason))
+        except FileNotFoundError:  # the folder is gone
+            raise RunError(f"{' '.join(overrides)}: {one_line(reason)}") from error
+        return math.nan
 
 
 def _shown(override: Override) -> str:
@@ -86,11 +122,11 @@ def _in_folder(config: DictConfig, folder: Path) -> float:
         return last_return
     trial = Trial.of_job(hydra_config)
     launcher = hydra_config.launcher.get("_target_")
-    if launcher in sweep.POOLS:
+    if launcher in own_process.POOLS:
         command = [f"--config-name={name}", "resume=auto", *(f"trust={package}" for package in trusted), *overrides]
         command += ["hydra.mode=RUN", f"hydra.run.dir={compose.quoted(str(folder))}"]
         environment = trial.environment() if trial else {}
-        return sweep.in_own_process(command, folder, cfg, launcher, Path(hydra_config.sweep.dir), environment)
+        return own_process.run_in_pool(command, folder, cfg, launcher, Path(hydra_config.sweep.dir), environment)
     prune = partial(trial.is_worse, folder, cfg) if trial else None
     how = {"resume": True, "trusted": continuation.trusted} if continuation else {"reuse": auto}
     return train(cfg, folder, prune=prune, summarises=False, **how)

@@ -1,20 +1,52 @@
 """A pool worker's run as a child process: starts train.py by its path, and ends with the worker that wants it."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
+from files.locks import lock
 from files.reading import NO_LIMIT, open_file
-from files.writing import append_file
+from files.writing import append_file, make_folder, open_in_place
+from launch.launchers import JOBLIB, RAY
 from run.machine import PARENT
+from run.saving import folder as run_folder
 from settings.operating_system import terminate_with_parent
+from settings.schema import Settings
 from utils import RunError
+
+# Launchers whose worker processes serve one run after another. There each run gets a process of its own: a crash ends
+# only that run, and threads and GPUs are set before torch is imported.
+POOLS = (JOBLIB, RAY)
+LOCK_WAIT_S = 120  # longer than a lost node's run may take to save (grace_s), or a file server to give up its lock
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 CONSOLE = "console.txt"
 TAIL_BYTES = 2**20  # of a failed run's output, which is searched for the reason
+
+
+def run_in_pool(
+    arguments: list[str], folder: Path, cfg: Settings, launcher: str, sweep: Path, environment: dict[str, str]
+) -> float:
+    """Runs `python train.py <arguments>` as one run of a pool, in the run's folder; returns its final return.
+
+    Raises:
+        RunError: with its last line or the signal that killed it; also if it exited with 0 before its last step.
+    """
+    run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
+    with slot(sweep / ".slots") as number:
+        gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray assigns GPUs
+        run(arguments, folder, environment if gpu is None else {**environment, "CUDA_VISIBLE_DEVICES": gpu})
+    finished = run_folder.finished(folder, cfg.num_train_steps)
+    if finished is None:
+        raise RunError("its process ended with exit code 0 before the run was finished")
+    return finished[1]
 
 
 def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
@@ -45,6 +77,29 @@ def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None
         lines = [line.strip() for line in written.splitlines() if line.strip()]
         said = [line for line in lines if line.startswith("train.py: ")] or lines  # a traceback may follow it
         raise RunError(said[-1].removeprefix("train.py: ") if said else f"ended with exit code {code}")
+
+
+@contextmanager
+def slot(folder: Path) -> Iterator[int]:
+    """Reserves the lowest number that no other run in `folder` has, until the block, or the process, ends."""
+    make_folder(folder)
+    for number in itertools.count():
+        descriptor = open_in_place(folder / str(number), os.O_RDWR | os.O_CREAT)
+        try:
+            lock(descriptor)
+            yield number
+            return
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(descriptor)
+
+
+def gpu_of(number: int) -> str | None:
+    """Returns CUDA_VISIBLE_DEVICES for the run in a slot: slots get the GPUs in turn; None if there is no GPU."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = [str(index) for index in range(torch.cuda.device_count())] if named is None else named.split(",")
+    return gpus[number % len(gpus)] if torch.cuda.device_count() else None
 
 
 def end_with_parent() -> None:

@@ -11,7 +11,7 @@ import pytest
 from runs import RUN, SILENT
 
 import evaluate
-from launch import own_process, sweep
+from launch import own_process
 from run.saving import folder as run_folder
 from settings import compose
 
@@ -107,7 +107,7 @@ def test_a_pools_child_is_told_the_folder_and_the_values_that_its_run_has(
         told.append((Path(config.hydra.run.dir) == folder, folder.name, config.experiment, config.env))
         run_folder.mark_finished(folder, 60, 0.0)
 
-    monkeypatch.setattr(sweep, "POOLS", (BASIC,))
+    monkeypatch.setattr(own_process, "POOLS", (BASIC,))
     monkeypatch.setattr(own_process, "run", read)
     env = "env=probes:ProbeTimeLimit-v0,probes:ProbeFaulty-v0"
     assert command(*SWEEP, env, "hydra.sweep.dir=a\\b 'c',(1)") == 0

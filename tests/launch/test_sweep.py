@@ -19,7 +19,7 @@ from lines import sweep_arguments
 from runs import ROOT, SILENT, assert_same
 
 from launch import command as command_line
-from launch import launchers, own_process, sweep
+from launch import job, launchers, own_process
 from run.saving import folder as run_folder
 from run.stopping import Requeued
 from settings import compose
@@ -55,12 +55,12 @@ def test_a_failure_is_noted_and_what_begins_again_takes_the_note_away(tmp_path: 
     def crash() -> float:
         raise ZeroDivisionError("division\nby zero")
 
-    assert math.isnan(sweep.guarded(crash, tmp_path, ["seed=1"]))
+    assert math.isnan(job.guarded(crash, tmp_path, ["seed=1"]))
     assert "Traceback" in capsys.readouterr().err  # not the user's mistake: its cause has to be found
     before = run_folder.failures(tmp_path.parent)
     assert run_folder.new_failures(tmp_path, {}) == ["seed=1: ZeroDivisionError: division by zero"]
     assert run_folder.new_failures(tmp_path, before) == []
-    assert sweep.guarded(lambda: 7.0, tmp_path, ["seed=1"]) == 7.0
+    assert job.guarded(lambda: 7.0, tmp_path, ["seed=1"]) == 7.0
     assert run_folder.failures(tmp_path) == {}
 
 
@@ -71,7 +71,7 @@ def test_a_failure_without_a_folder_to_note_it_in_is_raised(tmp_path: Path) -> N
 
     (tmp_path / "run").mkdir()
     with pytest.raises(RunError, match=r"^seed=1: its folder was moved$"):
-        sweep.guarded(fail, tmp_path / "run", ["seed=1"])
+        job.guarded(fail, tmp_path / "run", ["seed=1"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -81,7 +81,7 @@ def test_ctrl_c_or_a_job_queued_again_is_no_runs_failure(tmp_path: Path, end: ty
         raise end
 
     with pytest.raises(end):
-        sweep.guarded(interrupt, tmp_path, [])
+        job.guarded(interrupt, tmp_path, [])
     assert run_folder.failures(tmp_path) == {}
 
 
@@ -131,23 +131,23 @@ def test_gpus_are_shared_out_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 3
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [sweep.gpu_of(number) for number in range(4)] == ["0", "1", "2", "0"]
+    assert [own_process.gpu_of(number) for number in range(4)] == ["0", "1", "2", "0"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7,6")
-    assert [sweep.gpu_of(number) for number in range(4)] == ["5", "7", "6", "5"]
+    assert [own_process.gpu_of(number) for number in range(4)] == ["5", "7", "6", "5"]
     assert compose.runs_at_once("auto") == 3
     assert compose.runs_at_once("cpu") == usable_cpus()
     count = 0
-    assert sweep.gpu_of(0) is None
+    assert own_process.gpu_of(0) is None
     assert compose.runs_at_once("auto") == usable_cpus()
 
 
 def test_a_slot_is_one_runs_until_it_ends(tmp_path: Path) -> None:
-    with sweep.slot(tmp_path) as first:
-        with sweep.slot(tmp_path) as second:
+    with own_process.slot(tmp_path) as first:
+        with own_process.slot(tmp_path) as second:
             assert (first, second) == (0, 1)
-        with sweep.slot(tmp_path) as third:
+        with own_process.slot(tmp_path) as third:
             assert third == 1
-    with sweep.slot(tmp_path) as fourth:
+    with own_process.slot(tmp_path) as fourth:
         assert fourth == 0
 
 

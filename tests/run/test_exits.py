@@ -12,7 +12,7 @@ import pytest
 from composed import settings
 from runs import ONE_THREAD, ROOT, RUN, SILENT
 
-from launch import own_process, sweep
+from launch import own_process
 from launch.launchers import RAY
 from run.saving import folder as run_folder
 from utils import RunError
@@ -79,9 +79,9 @@ def test_a_pools_run_that_ends_unfinished_has_failed(
         run_folder.mark_finished(tmp_path, steps, 5.0)
     monkeypatch.setattr(own_process, "run", lambda *_: None)
     with pytest.raises(RunError, match="ended with exit code 0 before the run was finished"):
-        sweep.in_own_process([], tmp_path, settings("num_train_steps=160"), RAY, tmp_path, {})
+        own_process.run_in_pool([], tmp_path, settings("num_train_steps=160"), RAY, tmp_path, {})
     run_folder.mark_finished(tmp_path, 160, 5.0)
-    assert sweep.in_own_process([], tmp_path, settings("num_train_steps=160"), RAY, tmp_path, {}) == 5.0
+    assert own_process.run_in_pool([], tmp_path, settings("num_train_steps=160"), RAY, tmp_path, {}) == 5.0
 
 
 def test_within_an_environments_step_the_run_itself_can_end_at_once() -> None:
