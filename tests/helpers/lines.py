@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from launch import preflight
 from launch.request import read
+from settings.schema import Settings
 
 
 def prepared_folder(*arguments: str) -> Path:
@@ -20,3 +23,11 @@ def prepared_folder(*arguments: str) -> Path:
 def sweep_arguments(*arguments: str) -> list[str]:
     """Returns the arguments that the command passes to Hydra for its sweep."""
     return preflight.prepare_sweep(read(list(arguments)))[0]
+
+
+def sweep_request(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
+    """Returns the settings of a sweep's runs that the command checks, without checking them, and Hydra's arguments."""
+    monkeypatch.chdir(folder)
+    checked: list[Settings] = []
+    monkeypatch.setattr(preflight, "check_runs", checked.extend)
+    return checked, sweep_arguments(*arguments)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lines import prepared_folder, sweep_arguments
+from lines import prepared_folder, sweep_arguments, sweep_request
 
-from launch import preflight, request
+from launch import request
 from settings import compose
 from utils import UserError
 
@@ -51,16 +51,9 @@ def test_a_star_sweeps_every_agent_and_no_file_that_others_build_on() -> None:
 def test_the_command_sweeps_a_pattern_and_checks_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    checked: list[str] = []
-
-    def check(runs: list) -> None:
-        checked.extend(cfg.agent["name"] for cfg in runs)
-
     with monkeypatch.context() as patched:
-        patched.setattr(preflight, "check_runs", check)
-        sweep_arguments("-m", "agent=glob(s*)", *QUICK, "hydra.sweep.dir=sw")
-    assert checked == ["sac", "sac_2018", "sac_discrete", "sac_v", "simba"]
+        runs, _ = sweep_request(tmp_path, patched, "-m", "agent=glob(s*)", *QUICK, "hydra.sweep.dir=sw")
+    assert [cfg.agent["name"] for cfg in runs] == ["sac", "sac_2018", "sac_discrete", "sac_v", "simba"]
     with pytest.raises(UserError, match=r"agent\.alpha_lr: unknown key|agent\.alpha_lr=0\.001"):
         sweep_arguments("-m", "agent=glob(*d*)", "agent.alpha_lr=1e-3", *QUICK)
 

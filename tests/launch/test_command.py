@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from composed import settings
 from lines import prepared_folder, sweep_arguments
 from omegaconf import DictConfig
 from runs import ONE_THREAD, ROOT, SILENT, run_command
@@ -57,72 +56,6 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert_refused(message, argument)
-
-
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        ("batch_size=3", "did you mean agent.batch_size"),
-        ("agent.batchsize=3", "did you mean agent.batch_size"),
-        ("+batchh=3", "did you mean agent.batch_size"),
-        ("+agent.batchh=3", "did you mean agent.batch_size"),
-        ("pre=cpu", "did you mean preset"),
-        ("agent.obs_dim=3", "comes from the environment"),
-        ("+agent.critic.action_dim=3", "comes from the environment"),
-        ("agent=sca", "agent=sca: no such choice; there are "),
-        ("preset=fsat", "there are cartpole, cpu"),
-        ("preset=[cpu,nope]", "preset=nope"),
-        ("agent.critic=5", "a group of keys"),
-        ("agent.critic.head=mean", "or write one, agent.critic.head={_target_: <class>, _partial_: true}"),
-        ("+preset=cpu", "+preset=cpu: write preset=cpu, which replaces the choice"),
-        ("nope/x=3", "there are none"),
-        ("logger.sinks.csv=3", "a group of keys"),
-        ("logger.sinks.console.columns=critic_loss", "logger.sinks.console.columns=critic_loss: it should be a valid"),
-        ("logger.sinks.console.columns=[loss/critic]", "log key 'loss/critic': it has to start with train/"),
-        ("logger.sinks.console.columns=['']", "the name of a column of train.csv or eval.csv goes here"),
-        ("agent._target_=agent.sac.Nope", "cannot be imported"),
-        ("seed=abc", "valid integer"),
-        ("seed=-1", "greater than or equal to 0"),
-        ("seed=true", "a number goes here"),
-        ("num_train_steps=", "valid integer"),
-        ("num_train_steps=1.5", "valid integer"),
-        ("num_train_steps=0", "greater than 0"),
-        ("agent.batch_size=-4", "greater than 0"),
-        ("agent.critic.hidden_dim=0", "greater than 0"),
-        ("agent.discount=1.5", "less than or equal to 1"),
-        ("agent.actor.log_std_bounds=[2,-5]", "lower bound comes first"),
-        ("agent.actor.log_std_bounds=[1,2,3]", "a list of 2 values goes here"),
-        ("agent.actor.log_std_bounds=[-inf,2]", "finite"),
-        ("agent.critic_betas=[0.9,1.0]", "less than 1"),
-        ("reward_scale=nan", "finite"),
-        ("seed=4294967296", "less than 4294967296"),
-        ("reward_scale={_target_: agent.schedule.Piecewise, points: []}", "at least 1 item"),
-        ("reward_scale={_target_: agent.schedule.Linear, start: 1, final: 0, steps: 0}", "greater than 0"),
-        ("agent._target_=agent.policy", "cannot be imported"),
-        ("agent.actor._partial_=false", "_partial_: true"),
-        ("logger.sinks.csv._partial_=false", "_partial_: true"),
-        ("evaluator._partial_=false", "_partial_: true"),
-        ("agent.temperature=fixed", "agent/temperature=<name>"),
-        ("execution=fast", "should be 'auto', 'eager'"),
-        ("agent.exploration=held", "a group of keys goes here"),
-        ("agent.critic_weight_decay=-1", "greater than or equal to 0"),
-        ("agent.critic_weight_decy=1", "did you mean agent.critic_weight_decay"),
-        ("agent/exploration=holds", "no such choice; there are held, held_through, none"),
-        (
-            "agent/exploration=null",
-            "agent/exploration=null: the name of a choice goes here; there are held, held_through, none",
-        ),
-        ("n_step=0", "greater than 0"),
-        ("~agent.critic", "is missing"),
-        ("seed", "reads key=value"),
-        ("experiment=${nowhere}", "nowhere"),
-    ],
-)
-def test_a_wrong_value_is_one_line_that_says_what_would_be_right(argument: str, message: str) -> None:
-    """These mistakes are found before anything is built; test_wrong_lines.py gives the command similar ones."""
-    with pytest.raises(UserError) as caught:
-        settings(argument)
-    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

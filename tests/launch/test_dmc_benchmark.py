@@ -4,24 +4,14 @@ from pathlib import Path
 
 import pytest
 from dm_control import suite
-from lines import sweep_arguments
+from lines import sweep_request
 
-from launch import preflight
 from settings import compose
-from settings.schema import Settings
 from utils import UserError
 
 
-def asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
-    """Returns the settings of the runs that are checked before a command begins, and Hydra's arguments."""
-    monkeypatch.chdir(folder)
-    checked: list[Settings] = []
-    monkeypatch.setattr(preflight, "check_runs", checked.extend)
-    return checked, sweep_arguments(*arguments)
-
-
 def test_it_is_the_suites_list_with_five_seeds_at_full_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, argv = asked_for(tmp_path, monkeypatch, "preset=dmc_benchmark")
+    runs, argv = sweep_request(tmp_path, monkeypatch, "preset=dmc_benchmark")
     assert len(suite.BENCHMARKING) == 28
     assert sorted({run.env for run in runs}) == sorted("_".join(task) for task in suite.BENCHMARKING)
     assert sorted({run.seed for run in runs}) == [1, 2, 3, 4, 5]
@@ -33,7 +23,7 @@ def test_it_is_the_suites_list_with_five_seeds_at_full_size(tmp_path: Path, monk
 
 def test_a_part_of_it_with_another_preset_and_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ("preset=[cpu,dmc_benchmark]", "env=cheetah_run,walker_walk", "seed=7,8", "hydra/launcher=basic")
-    runs, argv = asked_for(tmp_path, monkeypatch, *command, "hydra.sweep.dir=study")
+    runs, argv = sweep_request(tmp_path, monkeypatch, *command, "hydra.sweep.dir=study")
     assert {(run.env, run.seed) for run in runs} == {("cheetah_run", 7), ("walker_walk", 7), ("cheetah_run", 8)}
     assert {run.num_train_steps for run in runs} == {60_000}
     assert (
@@ -44,7 +34,9 @@ def test_a_part_of_it_with_another_preset_and_a_launcher(tmp_path: Path, monkeyp
 
 def test_what_a_preset_sweeps_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="seed=-1"):
-        asked_for(tmp_path, monkeypatch, "preset=dmc_benchmark", "env=reacher_easy", "hydra.sweeper.params.seed='-1,3'")
+        sweep_request(
+            tmp_path, monkeypatch, "preset=dmc_benchmark", "env=reacher_easy", "hydra.sweeper.params.seed='-1,3'"
+        )
     with pytest.raises(UserError, match=r"sweep over it, add --multirun"):
-        asked_for(tmp_path, monkeypatch, "seed=1,2")
+        sweep_request(tmp_path, monkeypatch, "seed=1,2")
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ import optuna
 import probes
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
-from lines import sweep_arguments
+from lines import sweep_request
 from omegaconf import OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import _CachedStorage
@@ -25,12 +25,10 @@ from runs import ONE_THREAD, ROOT, SILENT, Killed, assert_same, rows
 
 import train
 from launch import command as command_line
-from launch import preflight as before
-from launch import pruning, sampling, tuning
+from launch import preflight, pruning, sampling, tuning
 from run.loop import Loop
 from run.saving import folder as run_folder
 from settings import compose
-from settings.schema import Settings
 from utils import RunError, UserError
 
 # A trial takes half a second. An episode's return is five times its pay. A learning rate of 1e30 leads to NaN actions.
@@ -207,16 +205,10 @@ def test_a_pruned_run_whose_study_was_killed_before_it_noted_that_is_not_run_aga
     assert [state for _, state, *_ in trials(tmp_path / "study")] == ["COMPLETE", "PRUNED"]
 
 
-def preflight(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Settings], list[str]]:
-    """Returns the settings of the runs that are checked, and Hydra's arguments."""
-    monkeypatch.chdir(folder)
-    checked: list[Settings] = []
-    monkeypatch.setattr(before, "check_runs", checked.extend)
-    return checked, sweep_arguments(*arguments)
-
-
 def test_it_searches_around_another_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, argv = preflight(tmp_path, monkeypatch, "preset=[cpu,tune]", "env=cartpole_swingup", "agent.critic_tau=0.01")
+    runs, argv = sweep_request(
+        tmp_path, monkeypatch, "preset=[cpu,tune]", "env=cartpole_swingup", "agent.critic_tau=0.01"
+    )
     assert {(run.env, run.num_train_steps, run.agent["critic_tau"]) for run in runs} == {
         ("cartpole_swingup", 60_000, 0.01)
     }
@@ -235,7 +227,7 @@ def test_it_searches_around_another_preset(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_lunar_landers_own_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, _ = preflight(tmp_path, monkeypatch, "preset=[lunar_lander,tune_lunar_lander]")
+    runs, _ = sweep_request(tmp_path, monkeypatch, "preset=[lunar_lander,tune_lunar_lander]")
     assert {run.env for run in runs} == {"LunarLanderContinuous-v3"}
     assert {run.replay_buffer_capacity for run in runs} == {1000, 3000, 5000, 7500, 10_000, 100_000}
     assert {run.agent["batch_size"] for run in runs} == {64, 128, 256}
@@ -278,7 +270,7 @@ def test_a_mistake_is_one_line_and_nothing_is_created(
     arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        preflight(tmp_path, monkeypatch, *arguments)
+        sweep_request(tmp_path, monkeypatch, *arguments)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -289,7 +281,7 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.delattr("launch.tuning", raising=False)
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UserError, match=r"Optuna 5 is not installed; pip install -e '\.\[optuna\]'"):
-        preflight(tmp_path, monkeypatch, "preset=tune")
+        sweep_request(tmp_path, monkeypatch, "preset=tune")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -502,7 +494,7 @@ def test_where_every_trial_failed_it_says_so(
 ) -> None:
     failing = Pool(tmp_path, lambda x: [math.nan])
     monkeypatch.setattr(command_line, "hydra_main", lambda: sweep(failing, n_trials=1))
-    monkeypatch.setattr(before, "prepare_sweep", lambda request: ([], tmp_path))
+    monkeypatch.setattr(preflight, "prepare_sweep", lambda request: ([], tmp_path))
     monkeypatch.setattr(sys, "argv", ["train.py", "-m", "seed=1,2"])
     assert command_line.main() == 3
     assert capsys.readouterr().err == "train.py: every trial failed; the lines above say why\n"
