@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.callbacks import Callbacks
 from hydra.core.hydra_config import HydraConfig
@@ -89,15 +90,16 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
     except Requeued:
         raise
     except FAULTS as error:
-        if not isinstance(error, UserError | RunError):
-            traceback.print_exc()
-        elif isinstance(error, EnvError):
+        is_message = isinstance(error, UserError | RunError)
+        if isinstance(error, EnvError):
             print(error.trace, end="", file=sys.stderr)
-        reason = str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
+        elif not is_message:
+            traceback.print_exc()
+        reason = one_line(error if is_message else f"{type(error).__name__}: {error}")
         try:
-            run_folder.mark_failed(folder, overrides, one_line(reason))
+            run_folder.mark_failed(folder, overrides, reason)
         except FileNotFoundError:  # the folder is gone
-            raise RunError(f"{' '.join(overrides)}: {one_line(reason)}") from error
+            raise RunError(f"{' '.join(overrides)}: {reason}") from error
         return math.nan
 
 
@@ -115,11 +117,14 @@ def _in_folder(config: DictConfig, folder: Path) -> float:
     added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
     overrides += [compose.searching(added)] if added else []
     name = hydra_config.job.config_name or "train"
-    begun = auto and bool(checkpoint.newest_first(folder))
-    continuation = resume.continuation(folder, overrides, name, trusted) if begun else None
-    cfg = continuation.cfg if continuation else check(values)
-    if continuation and (last_return := _already_finished(cfg, folder, pruned_too=True)) is not None:
-        return last_return
+    how: dict[str, Any]
+    if auto and checkpoint.newest_first(folder):
+        cfg, trusted_by_run = resume.continuation(folder, overrides, name, trusted)
+        if (last_return := _already_finished(cfg, folder, pruned_too=True)) is not None:
+            return last_return
+        how = {"resume": True, "trusted": trusted_by_run}
+    else:
+        cfg, how = check(values), {"reuse": auto}
     trial = Trial.of_job(hydra_config)
     launcher = hydra_config.launcher.get("_target_")
     if launcher in own_process.POOLS:
@@ -128,7 +133,6 @@ def _in_folder(config: DictConfig, folder: Path) -> float:
         environment = trial.environment() if trial else {}
         return own_process.run_in_pool(command, folder, cfg, launcher, Path(hydra_config.sweep.dir), environment)
     prune = partial(trial.is_worse, folder, cfg) if trial else None
-    how = {"resume": True, "trusted": continuation.trusted} if continuation else {"reuse": auto}
     return train(cfg, folder, prune=prune, summarises=False, **how)
 
 

@@ -6,7 +6,6 @@ classes that they go to.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,23 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 from envs import names
 from launch.argv import CommandLine, parse_line
 from launch.launchers import TUNING
-from settings import compose
 from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, omegaconf_message, parse, plain, with_params
 from settings.schema import Settings, new_path
 from utils import UserError, one_line
-
-DEFAULT_LABEL = "test_exp"  # of config/train.yaml
-# Also removes Hydra's escapes and quotes: Hydra hands a swept value to its jobs as env=my_pkg\:A-v0.
-SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
-OmegaConf.register_new_resolver("slug", lambda text: str(text).translate(SLUG), replace=True)
-OmegaConf.register_new_resolver("label", lambda text, overrides: label(str(text), overrides), replace=True)
-OmegaConf.register_new_resolver("runs_at_once", compose.runs_at_once, replace=True)
-
-
-def label(experiment: str, overrides: Iterable[str]) -> str:
-    """Returns the label's part of a folder's name; "" for the default label, unless an override sets it."""
-    is_set = experiment != DEFAULT_LABEL or any(text.startswith("experiment=") for text in overrides)
-    return f"_{experiment}" if is_set else ""
 
 
 class Continued(NamedTuple):

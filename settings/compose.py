@@ -21,7 +21,6 @@ from yaml import YAMLError
 from files.reading import read_text
 from settings import hydra_patch, resolvers  # noqa: F401  (which patch Hydra, and register functions)
 from settings.keys import walk
-from settings.operating_system import usable_cpus
 from settings.schema import SUPPLIED, Settings, UnknownKeyError, check
 from settings.signatures import nearest
 from utils import UserError, one_line
@@ -256,11 +255,3 @@ def with_params(params: Mapping[Any, str] | None, overrides: list[str]) -> list[
 def quoted(text: str) -> str:
     """Quotes any text so that Hydra reads it as a string."""
     return QuotedString(text, Quote.single).with_quotes()
-
-
-def runs_at_once(device: str) -> int:
-    """Returns how many runs share a machine: one per GPU, or one per core if no GPU is used."""
-    import torch  # imported late: composing and checking do not need it
-
-    gpus = 0 if device == "cpu" else torch.cuda.device_count()
-    return gpus or usable_cpus()

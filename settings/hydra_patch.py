@@ -4,8 +4,7 @@ are no choices, and Python 3.14 works.
 Hydra would merge two nodes: `agent=tqc agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}`
 would leave the new head with the old one's number of quantiles. Hydra would also ask for a plus,
 `+env_kwargs.friction=0.5`, for keys that only the environment knows, or only the class that a `_target_` on the command
-line names. Hydra applies overrides in one function, also in
-the workers of a sweep, so that function is replaced.
+line names. Hydra applies overrides in one function, also in the workers of a sweep, so that function is replaced.
 """
 
 from argparse import ArgumentParser

@@ -1,11 +1,17 @@
 """Functions in configurations, such as `${product:5000,${action_repeat}}`."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from settings.operating_system import usable_cpus
+
+DEFAULT_LABEL = "test_exp"  # of config/train.yaml
+# Also removes Hydra's escapes and quotes: Hydra hands a swept value to its jobs as env=my_pkg\:A-v0.
+SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
 EPISODE_LENGTH = 1000  # steps: in the suite's tasks, and assumed for environments without a time limit
 
 
@@ -52,5 +58,24 @@ def _registered_length(env: str) -> int | None:
     return None
 
 
-for resolver in (product, quotient, smaller, discount_of_length):
+def slug(text: Any) -> str:
+    """Returns a text as a part of a folder's name."""
+    return str(text).translate(SLUG)
+
+
+def label(experiment: Any, overrides: Iterable[str]) -> str:
+    """Returns the label's part of a folder's name; "" for the default label, unless an override sets it."""
+    is_set = experiment != DEFAULT_LABEL or any(text.startswith("experiment=") for text in overrides)
+    return f"_{experiment}" if is_set else ""
+
+
+def runs_at_once(device: str) -> int:
+    """Returns how many runs share a machine: one per GPU, or one per core if no GPU is used."""
+    import torch  # imported late: composing and checking do not need it
+
+    gpus = 0 if device == "cpu" else torch.cuda.device_count()
+    return gpus or usable_cpus()
+
+
+for resolver in (product, quotient, smaller, discount_of_length, slug, label, runs_at_once):
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)

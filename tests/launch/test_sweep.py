@@ -22,7 +22,7 @@ from launch import command as command_line
 from launch import job, launchers, own_process
 from run.saving import folder as run_folder
 from run.stopping import Requeued
-from settings import compose
+from settings import resolvers
 from settings.operating_system import usable_cpus
 from utils import RunError, UserError
 
@@ -134,11 +134,11 @@ def test_gpus_are_shared_out_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [own_process.gpu_of(number) for number in range(4)] == ["0", "1", "2", "0"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7,6")
     assert [own_process.gpu_of(number) for number in range(4)] == ["5", "7", "6", "5"]
-    assert compose.runs_at_once("auto") == 3
-    assert compose.runs_at_once("cpu") == usable_cpus()
+    assert resolvers.runs_at_once("auto") == 3
+    assert resolvers.runs_at_once("cpu") == usable_cpus()
     count = 0
     assert own_process.gpu_of(0) is None
-    assert compose.runs_at_once("auto") == usable_cpus()
+    assert resolvers.runs_at_once("auto") == usable_cpus()
 
 
 def test_a_slot_is_one_runs_until_it_ends(tmp_path: Path) -> None:
