@@ -12,7 +12,8 @@ from tqdm import tqdm
 from envs.episodes import EPISODE_INFO, TAKEN
 from envs.stepping import Stepping
 from replay.adding import batch_adder
-from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
+from replay.n_step import NStep
+from run.evaluation.evaluations import Evaluations
 from run.progress import Progress
 from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
@@ -26,18 +27,21 @@ class LoopParts:
     """Holds the objects that the loop works with.
 
     Attributes:
+        envs: environments stepped together, which do not reset themselves (see envs/processes.py).
+        agent: has `act`, `update`, `observe` and `reset` (see agent.Agent).
         seed_policy: acts for the first `num_seed_steps`.
         n_step: turns steps into rows of the replay buffer.
-        data: source of the updates' batches.
+        replay_buffer: has `add` and `num_added`; the agent decides which other methods its updates call.
+        data: has the sources of the updates' batches: `offline` before the first environment step, then `batches`.
         may_step_in_thread: whether the environments may step while updates run.
     """
 
-    envs: Envs
-    agent: Learner
-    seed_policy: Actor
-    n_step: RowMaker
-    replay_buffer: Buffer
-    data: Batches
+    envs: Any
+    agent: Any
+    seed_policy: Any
+    n_step: NStep
+    replay_buffer: Any
+    data: Any
     may_step_in_thread: bool
 
 
@@ -45,15 +49,16 @@ class Loop:
     """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when due.
 
     Args:
+        logger: has `log` and `dump` (see logger.py).
         save: saves the run; its argument is whether the run has ended.
     """
 
     def __init__(
         self,
         parts: LoopParts,
-        logger: MetricLogger,
+        logger: Any,
         progress: Progress,
-        evaluations: Evaluates,
+        evaluations: Evaluations,
         stopping: Stopping,
         save: Callable[[bool], None],
     ):
