@@ -1,7 +1,6 @@
 """A run's parts from its settings: the same for a run that begins, one that continues, and a check before either."""
 
 import dataclasses
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +93,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         if isinstance(envs, Simulator) and storage == "device" and takes_tensors(agent):
             envs.tensors_on = device
         replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, agent)
-        own_actions = envs.call("own_actions")[0]
-        make_n_step = partial(buffers.build_n_step, cfg)
-        data = Preloaded(cfg, spec, device, replay_buffer, own_actions, make_n_step)
+        data = Preloaded(cfg, spec, device, replay_buffer, envs.call("own_actions")[0])
         agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
         may_step_in_thread = execution == "recorded" and machine.has_free_core(device) and not hasattr(envs, "restarts")
         replaces = buffers.draws_with_replacement(cfg)

@@ -1,6 +1,6 @@
 """The data that a run begins with: in its replay buffer or, with `preload_share`, in a buffer of its own."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,9 @@ import torch
 from replay import device as device_buffer
 from replay.adding import batch_adder
 from replay.mixed import MixedBatches
-from replay.n_step import NStep
 from replay_buffer import ReplayBuffer, nbytes, require_memory
 from run.data import sources
-from run.data.buffers import draws_with_replacement
+from run.data.buffers import build_n_step, draws_with_replacement
 from run.data.sources import DataSet, OldRun
 from run.env_spec import EnvSpec
 from run.saving.checkpoint import Checkpoint
@@ -22,39 +21,29 @@ from utils import UserError
 STREAM = 2  # distinguishes this generator's seed from others of the run; 0 and 1 are in envs/episodes.py
 
 
+@dataclass(eq=False)
 class Preloaded:
     """The preloaded transitions, and what updates draw batches from.
 
-    Args:
+    Attributes:
         device: device of the batches.
         own_actions: the environment's action bounds (see dmc2gym.wrappers).
-        make_n_step: builds the NStep that turns steps into rows.
-
-    Attributes:
         buffer: the buffer with the preloaded transitions, if `preload_share` is above 0; otherwise None, and they are
             in the replay buffer.
         batches: source of the updates' batches.
         offline: source of the batches before the first environment step.
     """
 
-    def __init__(
-        self,
-        cfg: Settings,
-        spec: EnvSpec,
-        device: torch.device,
-        replay_buffer: Any,
-        own_actions: Any,
-        make_n_step: Callable[[], NStep],
-    ):
-        self._cfg = cfg
-        self._spec = spec
-        self._own_actions = own_actions
-        self._shapes = spec.obs_shape, spec.action_shape
-        self._device = device
-        self._replay_buffer = replay_buffer
-        self._make_n_step = make_n_step
+    cfg: Settings
+    spec: EnvSpec
+    device: torch.device
+    replay_buffer: Any
+    own_actions: Any
+
+    def __post_init__(self) -> None:
+        self._shapes = self.spec.obs_shape, self.spec.action_shape
         self.buffer: ReplayBuffer | None = None
-        self.batches = self.offline = replay_buffer
+        self.batches = self.offline = self.replay_buffer
 
     def sources(self) -> list[DataSet | OldRun]:
         """Opens the sources that `preload` names, and checks them against the other keys; reads no transitions yet.
@@ -62,7 +51,7 @@ class Preloaded:
         Raises:
             UserError: if a source is missing or does not fit, or keys contradict each other.
         """
-        cfg, spec = self._cfg, self._spec
+        cfg, spec = self.cfg, self.spec
         for key, value in (("preload_share", cfg.preload_share), ("offline_updates", cfg.offline_updates)):
             if value and not cfg.preload:
                 raise UserError(f"{key}={value}: nothing is preloaded; preload=<data set, or a run's folder> names it")
@@ -77,13 +66,13 @@ class Preloaded:
             kind = "groups of its observations" if cfg.obs_groups else "stacks of vectors"
             kind = "images" if spec.obs.image else kind
             raise UserError(f"preload={cfg.preload}: vectors can be preloaded, and this run learns from {kind}")
-        opened = [sources.opened(text, cfg, spec, self._own_actions) for text in sources.named(cfg.preload)]
+        opened = [sources.opened(text, cfg, spec, self.own_actions) for text in sources.named(cfg.preload)]
         self._require_room(sum(source.num_transitions for source in opened))
         return opened
 
     def _require_room(self, total: int) -> None:
         """Raises UserError if `total` transitions do not fit into their buffer, or are too few for a batch."""
-        cfg, capacity = self._cfg, self._cfg.replay_buffer.get("capacity")
+        cfg, capacity = self.cfg, self.cfg.replay_buffer.get("capacity")
         if cfg.preload_share:
             require_memory(*self._shapes, total, f"preload: {total} transitions")
             batch_size = cfg.agent.get("batch_size", 0)
@@ -108,12 +97,12 @@ class Preloaded:
         opened = self.sources()
         if not opened:
             return 0
-        if self._cfg.preload_share:
+        if self.cfg.preload_share:
             self._make_buffer(sum(source.num_transitions for source in opened))
-        target = self._replay_buffer if self.buffer is None else self.buffer
+        target = self.replay_buffer if self.buffer is None else self.buffer
         for source in opened:
             observe = None if agent is None else agent.observe
-            print(source.feed(self._make_n_step(), observe, batch_adder(target)), flush=True)
+            print(source.feed(build_n_step(self.cfg), observe, batch_adder(target)), flush=True)
         return target.num_added if self.buffer is None else 0
 
     def restore(self, saved: Checkpoint) -> None:
@@ -123,13 +112,13 @@ class Preloaded:
 
     def _make_buffer(self, capacity: int) -> ReplayBuffer:
         """Creates the buffer of the preloaded transitions, and mixes it into the batches."""
-        with_replacement = draws_with_replacement(self._cfg)
+        with_replacement = draws_with_replacement(self.cfg)
         size = nbytes(*self._shapes, capacity)
-        storage = device_buffer.choose_storage("auto", self._device, with_replacement, capacity, size)
-        seed = int(np.random.SeedSequence([self._cfg.seed, STREAM]).generate_state(1)[0])
+        storage = device_buffer.choose_storage("auto", self.device, with_replacement, capacity, size)
+        seed = int(np.random.SeedSequence([self.cfg.seed, STREAM]).generate_state(1)[0])
         kind = device_buffer.STORAGES[storage]
-        self.buffer = self.offline = kind(*self._shapes, capacity, self._device, seed, with_replacement)
-        self.batches = MixedBatches(self._replay_buffer, self.buffer, self._cfg.preload_share)
+        self.buffer = self.offline = kind(*self._shapes, capacity, self.device, seed, with_replacement)
+        self.batches = MixedBatches(self.replay_buffer, self.buffer, self.cfg.preload_share)
         return self.buffer
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -40,53 +40,40 @@ class Pending:
     weights: dict[str, Any] | None
 
 
+@dataclass(eq=False)
 class Evaluations:
     """Evaluates the agent when it is due, and logs the results.
 
     In the background, a copy of the policy's weights is evaluated while training goes on. Training waits for the result
     when the next evaluation is due, and at the end of the run. Results and their order are as without `background`.
 
-    Args:
+    Attributes:
         agent: has a `policy` if there is a `background`.
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
         keep_best: saves the best policy so far (see run/saving/best.py), given policy, step and mean return.
         best_by: what ranks the evaluations: `return`, or a key of `info_keys`.
-
-    Attributes:
         prune: decides from the step of a new result whether the run ends with a PrunedError; None never ends it. With
             `prune`, training always waits for evaluations. Otherwise timing would decide at which step a run is pruned.
     """
 
-    def __init__(
-        self,
-        agent: Any,
-        make_evaluator: Callable[[], Any] | None,
-        logger: Any,
-        progress: Progress,
-        stopping: Stopping,
-        background: BackgroundEvaluator | None,
-        solved_from: float | None,
-        keep_best: Callable[[Any, int, float], None] | None,
-        best_by: str = BY_RETURN,
-    ):
-        self._agent = agent
-        self._make_evaluator = make_evaluator
-        self._logger = logger
-        self._progress = progress
-        self._stopping = stopping
-        self._background = background
-        self._solved_from = solved_from
-        self._keep_best = keep_best
-        self._best_by = best_by
-        self.prune: Callable[[int], bool] | None = None
-        self._pending: Pending | None = None  # in the background, or interrupted there
+    agent: Any
+    make_evaluator: Callable[[], Any] | None
+    logger: Any
+    progress: Progress
+    stopping: Stopping
+    background: BackgroundEvaluator | None
+    solved_from: float | None
+    keep_best: Callable[[Any, int, float], None] | None
+    best_by: str = BY_RETURN
+    prune: Callable[[int], bool] | None = None
+    _pending: Pending | None = field(default=None, init=False)  # in the background, or interrupted there
 
     @cached_property
     def evaluator(self) -> Any:
         """The evaluator of this process."""
-        assert self._make_evaluator is not None
-        return self._make_evaluator()
+        assert self.make_evaluator is not None
+        return self.make_evaluator()
 
     @property
     def pending_step(self) -> int | None:
@@ -98,38 +85,38 @@ class Evaluations:
 
         If a signal interrupts it, it stays due or, in the background, pending. With `is_last` or `prune`, waits for it.
         """
-        if self._make_evaluator is None or not self.finish():
+        if self.make_evaluator is None or not self.finish():
             return
-        step, episode = self._progress.step, self._progress.episode
+        step, episode = self.progress.step, self.progress.episode
         waits = is_last or self.prune is not None
         # Starting a process takes longer than an evaluation saves if training would only wait for it.
-        if self._background is None or (waits and not self._background.has_begun):
+        if self.background is None or (waits and not self.background.has_begun):
             self._evaluate_here(Pending(step, episode, weights=None))
             return
-        weights = self._agent.policy.weights()
+        weights = self.agent.policy.weights()
         self._pending = Pending(step, episode, weights)
-        self._progress.evaluation_begun()
-        self._background.begin(step, weights)
+        self.progress.evaluation_begun()
+        self.background.begin(step, weights)
         if waits:
             self.finish()
 
     def poll(self) -> None:
         """Logs the pending evaluation's result if it has arrived; without a `background`, evaluates first."""
-        if self._pending and (self._background is None or self._background.has_answered):
+        if self._pending and (self.background is None or self.background.has_answered):
             self.finish()
 
     def finish(self) -> bool:
         """Waits for the pending evaluation and logs its result; returns False if a signal interrupts the wait."""
-        if self._pending is not None and self._background is not None:
+        if self._pending is not None and self.background is not None:
             try:
-                result = self._stopping.interruptible(self._background.wait)
+                result = self.stopping.interruptible(self.background.wait)
             except LostError as lost:
                 step = self._pending.step
                 tqdm.write(
                     f"The evaluation at step {step} is repeated, and from now on training waits for evaluations: {lost}"
                 )
-                self._background.close()
-                self._background = None
+                self.background.close()
+                self.background = None
             else:
                 if result is None:
                     return False
@@ -141,15 +128,15 @@ class Evaluations:
 
     def _evaluate_here(self, pending: Pending) -> bool:
         """Evaluates in this process and logs the result; returns False if a signal interrupts the evaluation."""
-        actor = self._agent if pending.weights is None else self._agent.policy.with_weights(pending.weights)
+        actor = self.agent if pending.weights is None else self.agent.policy.with_weights(pending.weights)
         started_s = time.perf_counter()
-        evaluation = self._stopping.interruptible(lambda: self.evaluator.evaluate(actor, pending.step))
+        evaluation = self.stopping.interruptible(lambda: self.evaluator.evaluate(actor, pending.step))
         if evaluation is None:
             return False
         if pending.weights is None:
-            self._progress.evaluation_begun()
+            self.progress.evaluation_begun()
         self._log(evaluation, time.perf_counter() - started_s, pending)
-        self._progress.exclude_time(time.perf_counter() - started_s)
+        self.progress.exclude_time(time.perf_counter() - started_s)
         return True
 
     def _log(self, evaluation: Evaluation, seconds: float, pending: Pending) -> None:
@@ -158,12 +145,12 @@ class Evaluations:
         mean_return = float(np.mean(returns))
         infos = {key: float(np.mean(values)) for key, values in getattr(evaluation, "infos", {}).items()}
         score = self._score(infos)
-        policy = getattr(self._agent, "policy", None)
-        if self._progress.is_best(mean_return, score) and self._keep_best is not None and policy is not None:
+        policy = getattr(self.agent, "policy", None)
+        if self.progress.is_best(mean_return, score) and self.keep_best is not None and policy is not None:
             evaluated = policy if pending.weights is None else policy.with_weights(pending.weights)
-            self._keep_best(evaluated, step, mean_return)
-        if self._progress.evaluated(step, mean_return, self._solved_from, score):
-            tqdm.write(f"Solved at step {step}: {mean_return:.1f} reaches the task's {self._solved_from:g}")
+            self.keep_best(evaluated, step, mean_return)
+        if self.progress.evaluated(step, mean_return, self.solved_from, score):
+            tqdm.write(f"Solved at step {step}: {mean_return:.1f} reaches the task's {self.solved_from:g}")
         for key, value in {
             "eval/episode": pending.episode,
             "eval/episode_reward": mean_return,
@@ -177,21 +164,21 @@ class Evaluations:
             "eval/duration": seconds,
             **{f"eval_info/{key}": value for key, value in infos.items()},
         }.items():
-            self._logger.log(key, value, step)
+            self.logger.log(key, value, step)
         preview = getattr(evaluation, "preview", None)  # a user's evaluator or logger may not support videos
-        if preview is not None and hasattr(self._logger, "log_video"):
-            self._logger.log_video("eval/video", preview, step, evaluation.preview_fps)
-        self._logger.dump(step, ty="eval")
+        if preview is not None and hasattr(self.logger, "log_video"):
+            self.logger.log_video("eval/video", preview, step, evaluation.preview_fps)
+        self.logger.dump(step, ty="eval")
         if self.prune is not None and self.prune(step):
             raise PrunedError(step)
 
     def _score(self, infos: dict[str, float]) -> float:
         """Returns what ranks evaluations before the mean return: 0 for `best_by=return`, -inf if the key is missing."""
-        if self._best_by == BY_RETURN:
+        if self.best_by == BY_RETURN:
             return 0.0
-        if self._best_by not in infos and self._progress.best_return is None:
-            tqdm.write(f"best_by={self._best_by}: not in the info of this evaluation, so the return decides so far")
-        return infos.get(self._best_by, -math.inf)
+        if self.best_by not in infos and self.progress.best_return is None:
+            tqdm.write(f"best_by={self.best_by}: not in the info of this evaluation, so the return decides so far")
+        return infos.get(self.best_by, -math.inf)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the pending evaluation with its weights, so that a resumed run can repeat it."""
@@ -203,14 +190,14 @@ class Evaluations:
         if pending is None:
             return
         counts = {name: require_count(pending[name], name) for name in ("step", "episode")}
-        self._agent.policy.with_weights(pending["weights"])  # fails if they are the weights of other networks
+        self.agent.policy.with_weights(pending["weights"])  # fails if they are the weights of other networks
         self._pending = Pending(**counts, weights=pending["weights"])
-        if self._background is not None:
-            self._background.begin(counts["step"], pending["weights"])
+        if self.background is not None:
+            self.background.begin(counts["step"], pending["weights"])
 
     def close(self) -> None:
         """Kills the background process, and closes the evaluator of this process."""
-        if self._background is not None:
-            self._background.close()
+        if self.background is not None:
+            self.background.close()
         if "evaluator" in vars(self):
             self.evaluator.close()

@@ -69,24 +69,24 @@ class Lock:
         self._folder = folder
         path = folder / ".lock"
         try:
-            self._descriptor = open_in_place(path, os.O_RDWR | os.O_CREAT)
+            descriptor = open_in_place(path, os.O_RDWR | os.O_CREAT)
         except IsADirectoryError:
             raise UserError(f"{path}: a folder, where the lock's file has to be; remove it") from None
         except OSError as error:
             raise UserError(f"{folder}: the folder cannot be written ({error.strerror})") from None
         try:
-            lock(self._descriptor)
+            lock(descriptor)
         except BlockingIOError:
-            owner = one_line(os.pread(self._descriptor, 200, 0).decode(errors="replace"))
-            os.close(self._descriptor)
+            owner = one_line(os.pread(descriptor, 200, 0).decode(errors="replace"))
+            os.close(descriptor)
             worker = f"process {owner}" if owner else "another process"  # which has not written its number yet
             raise UserError(f"{folder}: {worker} is working in this folder") from None
         except OSError as error:  # a file system without locks
             print(f"{folder}: nothing keeps a second process out of it ({error.strerror})")
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         self._folder_descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)  # held, so that its inode is not reused
-        self._open_descriptors = [self._descriptor, self._folder_descriptor]
+        self._open_descriptors = [descriptor, self._folder_descriptor]
 
     def is_in_place(self) -> bool:
         """Returns whether the folder has been neither moved nor deleted since it was locked."""
@@ -148,10 +148,6 @@ def finished(folder: Path, num_train_steps: int = 0, pruned_too: bool = True) ->
 def was_pruned(folder: Path) -> bool:
     """Returns whether the run was pruned."""
     return bool(json_or(folder / FINISHED, {}).get("pruned"))
-
-
-def unmark_finished(folder: Path) -> None:
-    (folder / FINISHED).unlink(missing_ok=True)
 
 
 def mark_failed(folder: Path, overrides: list[str], reason: str) -> None:

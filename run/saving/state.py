@@ -156,7 +156,7 @@ class SavedRun:
                 self._stateful["n_step"].forget()
             # The run's folder has not been changed so far. From here on it is: the logs are truncated at the
             # checkpoint's step.
-            run_folder.unmark_finished(self._work_dir)
+            (self._work_dir / run_folder.FINISHED).unlink(missing_ok=True)
             for path in filter(Path.exists, lost):
                 print(f"{path}: what is left of it is kept as {damaged.set_aside(path).name}", flush=True)
             self._logger.load_state_dict(state["logger"])
@@ -173,10 +173,9 @@ class SavedRun:
 
     def _newest(self, without: Collection[str]) -> tuple[Checkpoint, list[Path]]:
         """Finds the checkpoint to continue from; its replay buffer may be damaged only if `without` says so."""
-        needs_buffer = damaged.REPLAY_BUFFER not in without
-        asked: Any = {"buffer": needs_buffer, "identity": self._parts.identity}
+        needs_buffer, identity = damaged.REPLAY_BUFFER not in without, self._parts.identity
         try:
-            return checkpoint.newest_intact(self._work_dir, "agent", "run", **asked)
+            return checkpoint.newest_intact(self._work_dir, "agent", "run", buffer=needs_buffer, identity=identity)
         except AllDamagedError as error:
             if error.without_buffer is None:
                 raise

@@ -143,7 +143,7 @@ def test_if_the_process_dies_or_hangs_its_evaluation_is_repeated_here(
 ) -> None:
     monkeypatch.setattr(background, "BEAT_S", 0.05)
     run = probes.workspace(tmp_path / "run", *BACKGROUND)
-    assert run.evaluations._background is not None
+    assert run.evaluations.background is not None
     begin = BackgroundEvaluator.begin
 
     def begun(self: BackgroundEvaluator, step: int, weights: dict[str, Any]) -> None:
@@ -228,7 +228,7 @@ def test_auto_evaluates_in_the_background_if_a_long_run_has_a_free_core(
     def has_process(*overrides: str) -> bool:
         run = probes.workspace(tmp_path / str(time.monotonic_ns()), *overrides)
         run.close()
-        return run.evaluations._background is not None
+        return run.evaluations.background is not None
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     assert has_process("num_train_steps=10_000") and not has_process("num_train_steps=9_999")
@@ -252,7 +252,7 @@ def test_what_needs_more_than_a_policy_is_evaluated_here(
 ) -> None:
     run = probes.train(tmp_path / "run", *BACKGROUND, override, "checkpoint_frequency=0")
     assert f"Training waits for evaluations: {said}" in _said(capsys)
-    assert run.evaluations._background is None and (tmp_path / "run/eval.csv").read_text().count("\n") == 5
+    assert run.evaluations.background is None and (tmp_path / "run/eval.csv").read_text().count("\n") == 5
 
 
 def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:

@@ -188,5 +188,5 @@ def test_no_run_is_called_solved_by_returns_that_a_wrapper_changed(tmp_path: Pat
     for place, expected in (("training", 5.0), ("evaluation", None)):
         wrapper = f"env_wrappers=[{{_target_: gymnasium.wrappers.ClipReward, max_reward: 9, only_in: {place}}}]"
         run = probes.workspace(tmp_path / place, solved, wrapper)
-        assert run.evaluations._solved_from == expected
+        assert run.evaluations.solved_from == expected
         run.close()
