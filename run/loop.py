@@ -62,16 +62,11 @@ class Loop:
         stopping: Stopping,
         save: Callable[[bool], None],
     ):
+        self.parts = parts
         self.plan = progress.plan
-        self.envs = parts.envs
         execution = getattr(parts.agent, "execution", None) if parts.may_step_in_thread else None
         self.stepping = Stepping(parts.envs, execution)
-        self.agent = parts.agent
-        self.seed_policy = parts.seed_policy
-        self.n_step = parts.n_step
-        self.replay_buffer = parts.replay_buffer
         self.add_rows = batch_adder(parts.replay_buffer)
-        self.data = parts.data
         self.logger = logger
         self.progress = progress
         self.evaluations = evaluations
@@ -97,7 +92,8 @@ class Loop:
             return self._train(obs, bar) and self._finish(bar)
 
     def _train(self, obs: np.ndarray | None, bar: "tqdm[NoReturn]") -> bool:
-        plan, agent, progress = self.plan, self.agent, self.progress
+        parts, plan, progress = self.parts, self.plan, self.progress
+        agent, replay_buffer, n_step = parts.agent, parts.replay_buffer, parts.n_step
         obs = self.begin_episodes(np.ones(plan.num_envs, bool)) if obs is None else obs
         self.save(False)  # so that there are never logs without a checkpoint
         while True:
@@ -114,19 +110,19 @@ class Loop:
                 bar.update(self._update_offline())
                 continue
             seeding = progress.step < plan.num_seed_steps
-            actions = (self.seed_policy if seeding else agent).act(obs, sample=True)
+            actions = (parts.seed_policy if seeding else agent).act(obs, sample=True)
             require_finite("action", actions)
             # Updates do not use this step's transitions, so the environments may step meanwhile.
             step_result = self.stepping.begin(actions)
-            if (plan.updates_while_seeding or not seeding) and self.replay_buffer.num_added >= progress.updates_from:
-                for _ in range(progress.take_updates(self.replay_buffer.num_added + self.n_step.num_pending)):
-                    agent.update(self.data.batches, self.logger, progress.step)
+            if (plan.updates_while_seeding or not seeding) and replay_buffer.num_added >= progress.updates_from:
+                for _ in range(progress.take_updates(replay_buffer.num_added + n_step.num_pending)):
+                    agent.update(parts.data.batches, self.logger, progress.step)
             next_obs, rewards, terminated, truncated, info = step_result()
             require_finite("observation", next_obs)
             require_finite("reward", rewards)
             done = terminated | truncated
             agent.observe(obs, actions, rewards, next_obs, terminated, truncated)
-            self.add_rows(*self.n_step.rows(obs, actions, rewards, next_obs, done, terminated, info.get(TAKEN)))
+            self.add_rows(*n_step.rows(obs, actions, rewards, next_obs, done, terminated, info.get(TAKEN)))
             obs = next_obs
             bar.update(progress.count(rewards, info["repeats"]))
             if done.any():
@@ -138,7 +134,7 @@ class Loop:
 
     def _update_offline(self) -> int:
         """Makes one update on preloaded data, without stepping environments; returns how many steps it counts as."""
-        self.agent.update(self.data.offline, self.logger, self.progress.step)
+        self.parts.agent.update(self.parts.data.offline, self.logger, self.progress.step)
         steps = self.progress.advance(1)
         if self.progress.step % OFFLINE_ROW_STEPS == 0:
             require_finite_losses(self.logger.dump(self.progress.step, ty="train"))
@@ -175,9 +171,9 @@ class Loop:
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:
         """Resets the environments in the mask `which`; returns the newest observation of every environment."""
-        self.agent.reset()
+        self.parts.agent.reset()
         self.progress.begin_episodes(which)
-        obs = self.envs.reset(options={"reset_mask": which})[0]
+        obs = self.parts.envs.reset(options={"reset_mask": which})[0]
         require_finite("observation", obs)
         return obs
 
