@@ -80,14 +80,14 @@ def read_bytes(path: Path, most_bytes: float | None = None, inside: int = 1) -> 
         return file.read()
 
 
-def read_text(path: Path, most_bytes: float | None = None, inside: int = 1) -> str:
+def read_text(path: Path, inside: int = 1) -> str:
     """Reads a text in UTF-8, with its line ends as they are.
 
     Raises:
         OSError: as `open_file`.
         ValueError: if it is not UTF-8.
     """
-    return read_bytes(path, most_bytes, inside).decode()
+    return read_bytes(path, inside=inside).decode()
 
 
 def read_json(path: Path, inside: int = 1) -> Any:

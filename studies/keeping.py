@@ -28,7 +28,7 @@ from training import ROOT, Curve, Job, curve, done, finish, made_by, options, ou
 from agent.policy_file import load_policy
 from files.tensors import load_plain
 from run.evaluation.background import make_evaluator
-from run.saving.resume import settings_of
+from run.saving.resume import continuation
 
 FOLDER = ROOT / "exp" / "benchmarks" / "keeping"
 RUNS = Records(ROOT / "benchmarks" / "results" / "keeping.csv", ("candidate", "task", "seed", "settings"))
@@ -152,7 +152,7 @@ def newest(candidate: str, task: str, seed: int) -> Curve:
 
 def newest_return(folder: Path, step: int) -> float:
     """Returns the newest weights' mean return in the episodes in which the run evaluated their average."""
-    evaluator = make_evaluator(settings_of(folder, []), folder, films=False)
+    evaluator = make_evaluator(continuation(folder, []).cfg, folder, films=False)
     checkpoint = folder / "checkpoints" / f"step_{step}"
     policy = load_policy(checkpoint / "policy.pt")
     policy.actor.load_state_dict(load_plain(checkpoint / "agent.pt")["actor"])

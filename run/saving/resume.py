@@ -52,11 +52,6 @@ class Continuation(NamedTuple):
     trusted: tuple[str, ...]
 
 
-def settings_of(folder: Path, overrides: list[str], *arguments: Any, **named: Any) -> Settings:
-    """Returns the settings alone (see `continuation`)."""
-    return continuation(folder, overrides, *arguments, **named).cfg
-
-
 def continuation(
     folder: Path, overrides: list[str], config_name: str = "train", trusted: Sequence[str] = ()
 ) -> Continuation:

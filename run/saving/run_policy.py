@@ -104,7 +104,7 @@ def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
         raise UserError(f"{folder}: no run in it (a run's folder has a config.yaml)")
     if not checkpoint.newest_first(folder):
         raise UserError(f"{folder}: there is no checkpoint in it")
-    return resume.settings_of(folder, [], trusted=trusted)
+    return resume.continuation(folder, [], trusted=trusted).cfg
 
 
 def _checkpoint(path: Path) -> tuple[Checkpoint, Any]:

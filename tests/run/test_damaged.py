@@ -109,7 +109,7 @@ def test_the_newest_weights_win_over_an_older_buffer_with_the_key_alone(killed: 
     for name, without, num_added in (("without", (), 160), ("with", BUFFER, 70)):
         folder = shutil.copytree(killed, tmp_path / name)
         flip(folder / "checkpoints/buffer/000000000060-000000000090.rows")
-        again = Workspace(resume.settings_of(folder, []), folder, resume=True, without=without)
+        again = Workspace(resume.continuation(folder, []).cfg, folder, resume=True, without=without)
         again.close()
         assert again.step == (90 if without else 60)
         assert go_on(folder, without=without).replay_buffer.num_added == num_added
@@ -240,7 +240,7 @@ def test_stopped_before_the_next_checkpoint_the_key_works_again(copied: Path) ->
     shortened(copied / "train.csv")
     left = contents(copied)
     (copied / "finished.json").write_text('{"step": 90, "last_return": 1.0}')
-    again = Workspace(resume.settings_of(copied, []), copied, resume=True, without=(*BUFFER, *LOGS))
+    again = Workspace(resume.continuation(copied, []).cfg, copied, resume=True, without=(*BUFFER, *LOGS))
     die_in(again, 106)
     assert not (copied / "finished.json").exists()
     rows = (copied / "train.csv").read_bytes()

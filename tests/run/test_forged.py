@@ -226,7 +226,7 @@ def test_a_damaged_or_forged_folder_is_one_line(
 def test_links_within_the_folders_of_tools_that_make_them_are_fine(copied: Path) -> None:
     (copied / "wandb/run-1").mkdir(parents=True)
     (copied / "wandb/latest-run").symlink_to("run-1")
-    assert resume.settings_of(copied, []).seed == 1
+    assert resume.continuation(copied, []).cfg.seed == 1
 
 
 def test_an_empty_folder_with_a_link_is_no_run_to_begin(copied: Path, command: Callable[..., int]) -> None:

@@ -92,7 +92,7 @@ def test_a_buffer_is_part_of_what_a_run_means(tmp_path: Path) -> None:
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40", *RECENT)
     for override in ("replay_buffer.share=0.25", "replay_buffer.capacity=20"):
         with pytest.raises(UserError, match=rf"{override} would change the run"):
-            resume.settings_of(tmp_path, [*RECENT, override])
+            resume.continuation(tmp_path, [*RECENT, override])
     with pytest.raises(UserError, match=r"replay_storage=pinned: .*own_buffers\.RecentBuffer; choose replay_st"):
         go_on(tmp_path, "replay_storage=pinned", "num_train_steps=60")
 

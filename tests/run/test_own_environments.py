@@ -73,7 +73,7 @@ def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         dying.run()
     dying.close()
-    cfg = resume.settings_of(tmp_path / "run", [], trusted=["my_package"])
+    cfg = resume.continuation(tmp_path / "run", [], trusted=["my_package"]).cfg
     continued = Workspace(cfg, tmp_path / "run", resume=True)
     continued.run()
     continued.close()

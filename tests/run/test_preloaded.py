@@ -132,7 +132,7 @@ def test_killed_twice_it_ends_in_the_same_bytes_without_its_data(tmp_path: Path,
     probes.train(tmp_path / "straight", *run)
     run_until(tmp_path / "run", 75, *run)
     shutil.rmtree(root)
-    again = Workspace(resume.settings_of(tmp_path / "run", [], trusted=("probes",)), tmp_path / "run", resume=True)
+    again = Workspace(resume.continuation(tmp_path / "run", [], trusted=("probes",)).cfg, tmp_path / "run", resume=True)
     die_in(again, 110)
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", tmp_path / "straight")
@@ -346,10 +346,10 @@ def test_the_key_is_compared_by_what_it_names(tmp_path: Path, monkeypatch: pytes
     probes.train(tmp_path / "old", *OLD)
     monkeypatch.chdir(tmp_path)
     run_until(tmp_path / "run", 100, *RUN, ENV, "preload=[old,made/known-v0]", "replay_buffer_capacity=400")
-    same = resume.settings_of(tmp_path / "run", ["preload=[old,made/known-v0]"], trusted=("probes",))
+    same = resume.continuation(tmp_path / "run", ["preload=[old,made/known-v0]"], trusted=("probes",)).cfg
     assert same.preload == [str(tmp_path / "old"), ID]
     with pytest.raises(UserError, match=r"preload=\['made/known-v0'\] would change the run"):
-        resume.settings_of(tmp_path / "run", ["preload=made/known-v0"], trusted=("probes",))
+        resume.continuation(tmp_path / "run", ["preload=made/known-v0"], trusted=("probes",))
 
 
 def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,9 @@ def test_killed_twice_it_ends_in_the_same_bytes(tmp_path: Path, case: str) -> No
     run = (*RUN, *CASES[case])
     probes.train(tmp_path / "straight", *run)
     run_until(tmp_path / "killed", 81, *run)  # eval.csv is newer than step 60's checkpoint: resuming removes it
-    again = Workspace(resume.settings_of(tmp_path / "killed", [], trusted=["probes"]), tmp_path / "killed", resume=True)
+    again = Workspace(
+        resume.continuation(tmp_path / "killed", [], trusted=["probes"]).cfg, tmp_path / "killed", resume=True
+    )
     assert 50 <= again.step < 70
     die_in(again, 131)
     go_on(tmp_path / "killed")
@@ -104,7 +106,7 @@ def test_every_generator_goes_on(tmp_path: Path) -> None:
     first.run()
     first.close()
     expected = draw()
-    Workspace(resume.settings_of(tmp_path, []), tmp_path, resume=True).close()
+    Workspace(resume.continuation(tmp_path, []).cfg, tmp_path, resume=True).close()
     assert draw() == expected
 
 
@@ -152,7 +154,7 @@ def test_a_finished_run_is_extended_and_its_end_cut(tmp_path: Path) -> None:
     extended = go_on(tmp_path / "short", "num_train_steps=160")
     assert extended.cfg.replay_buffer_capacity == 100
     assert_same(tmp_path / "short", tmp_path / "long")
-    assert resume.settings_of(tmp_path / "short", []).num_train_steps == 160  # the new length is saved
+    assert resume.continuation(tmp_path / "short", []).cfg.num_train_steps == 160  # the new length is saved
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +167,7 @@ def test_a_finished_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_capacity_stays_where_it_followed_the_steps(tmp_path: Path) -> None:
     run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN)
-    goes_on = resume.settings_of(tmp_path, ["num_train_steps=1e4", "log_frequency=7", "num_eval_episodes=3"])
+    goes_on = resume.continuation(tmp_path, ["num_train_steps=1e4", "log_frequency=7", "num_eval_episodes=3"]).cfg
     assert (goes_on.num_train_steps, goes_on.replay_buffer_capacity) == (10_000, 160)
     assert goes_on.logger["log_frequency"] == 7 and goes_on.evaluator["num_episodes"] == 3
 
@@ -197,7 +199,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_what_would_change_the_run_is_refused_by_name(finished: Path, override: str, named: str) -> None:
     with pytest.raises(UserError, match=named):
-        resume.settings_of(finished, [override])
+        resume.continuation(finished, [override])
 
 
 def test_the_same_command_is_no_change(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_the_same_command_is_no_change(tmp_path: Path) -> None:
         ),
     )
     probes.train(tmp_path, *command)
-    assert resume.settings_of(tmp_path, list(command)).reward_scale == 2
+    assert resume.continuation(tmp_path, list(command)).cfg.reward_scale == 2
 
 
 def test_fewer_steps_than_there_were_are_refused(tmp_path: Path) -> None:
@@ -324,7 +326,7 @@ def test_another_device_chooses_for_itself(tmp_path: Path) -> None:
     saved = OmegaConf.load(path)
     gpu = {"device": "cuda", "precision": "tf32", "execution": "captured", "replay_storage": "device"}
     OmegaConf.save(OmegaConf.merge(saved, gpu), path)
-    cfg = resume.settings_of(tmp_path, ["device=cpu"])
+    cfg = resume.continuation(tmp_path, ["device=cpu"]).cfg
     assert (cfg.device, cfg.precision, cfg.execution, cfg.replay_storage) == ("cpu", "auto", "auto", "auto")
     OmegaConf.save(OmegaConf.merge(saved, gpu | {"precision": "bf16"}), path)
-    assert resume.settings_of(tmp_path, ["device=cpu"]).precision == "bf16"
+    assert resume.continuation(tmp_path, ["device=cpu"]).cfg.precision == "bf16"

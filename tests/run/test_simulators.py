@@ -62,7 +62,9 @@ def test_every_row_has_the_observation_behind_it_and_bootstraps_unless_it_termin
     run = probes.train(tmp_path, *counting(mode, kind, f"n_step={n}"))
     found = stored(run)
     assert found == {key: expected_row(*key, n) for key in found}
-    assert len(found) + run.loop.parts.n_step.num_pending == run.step == 160  # ignored steps are neither counted nor stored
+    assert (
+        len(found) + run.loop.parts.n_step.num_pending == run.step == 160
+    )  # ignored steps are neither counted nor stored
     for world in range(4):
         begun = [key[1:] for key in found if key[0] == world]
         last = max(begun)

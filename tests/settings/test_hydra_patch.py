@@ -54,9 +54,9 @@ def test_runs_of_a_sweep_and_what_continues_them(tmp_path: Path, command: Callab
         head = yaml.safe_load((tmp_path / f"sw/agent-{name}/config.yaml").read_text())["agent"]["critic"]["head"]
         assert {key: head[key] for key in BINS_NODE} == BINS_NODE and "num_quantiles" not in head
     folder = tmp_path / "sw/agent-tqc"
-    assert resume.settings_of(folder, ["agent=tqc", *overrides]).agent["critic"]["head"]["num_bins"] == 5
+    assert resume.continuation(folder, ["agent=tqc", *overrides]).cfg.agent["critic"]["head"]["num_bins"] == 5
     with pytest.raises(UserError, match=r"agent.critic.head.\S+=\S+ would change the run"):
-        resume.settings_of(folder, ["agent=tqc", *overrides[:-1], f"agent.critic.head={QUANTILES}"])
+        resume.continuation(folder, ["agent=tqc", *overrides[:-1], f"agent.critic.head={QUANTILES}"])
 
 
 def test_hydras_options_are_parsed_where_argparse_looks_into_help_texts(monkeypatch: pytest.MonkeyPatch) -> None:
