@@ -90,7 +90,6 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         data = Preloaded(cfg, spec, device, replay_buffer, envs.call("own_actions")[0])
         agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
         may_step_in_thread = execution == "recorded" and machine.has_free_core(device) and not hasattr(envs, "restarts")
-        replaces = buffers.draws_with_replacement(cfg)
         chosen = {
             "device": str(device),
             "num_threads": torch.get_num_threads(),
@@ -116,7 +115,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
             may_step_in_thread=may_step_in_thread and environments.may_step_elsewhere(cfg),
             device=device,
             films=cfg.save_video and renders,
-            updates_from=max(cfg.min_buffer_size, 1 if replaces else agent.batch_size),
+            updates_from=max(cfg.min_buffer_size, 1 if buffers.draws_with_replacement(cfg) else agent.batch_size),
             identity=identity_of(cfg, spec),
             used=_used(cfg, spec, chosen),
             solved_from=env_module.reward_threshold(cfg.env) if is_as_registered else None,
