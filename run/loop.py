@@ -45,33 +45,27 @@ class LoopParts:
     may_step_in_thread: bool
 
 
+@dataclass(eq=False)
 class Loop:
     """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when due.
 
-    Args:
+    Attributes:
         logger: has `log` and `dump` (see logger.py).
         save: saves the run; its argument is whether the run has ended.
     """
 
-    def __init__(
-        self,
-        parts: LoopParts,
-        logger: Any,
-        progress: Progress,
-        evaluations: Evaluations,
-        stopping: Stopping,
-        save: Callable[[bool], None],
-    ):
-        self.parts = parts
-        self.plan = progress.plan
-        execution = getattr(parts.agent, "execution", None) if parts.may_step_in_thread else None
-        self.stepping = Stepping(parts.envs, execution)
-        self.add_rows = batch_adder(parts.replay_buffer)
-        self.logger = logger
-        self.progress = progress
-        self.evaluations = evaluations
-        self.stopping = stopping
-        self.save = save
+    parts: LoopParts
+    logger: Any
+    progress: Progress
+    evaluations: Evaluations
+    stopping: Stopping
+    save: Callable[[bool], None]
+
+    def __post_init__(self) -> None:
+        self.plan = self.progress.plan
+        execution = getattr(self.parts.agent, "execution", None) if self.parts.may_step_in_thread else None
+        self.stepping = Stepping(self.parts.envs, execution)
+        self.add_rows = batch_adder(self.parts.replay_buffer)
 
     def run(self, obs: np.ndarray | None = None) -> bool:
         """Trains to the end.

@@ -4,6 +4,7 @@ import random
 import shlex
 import sys
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from settings.schema import Settings
 from utils import RunError, UserError, non_finite, not_plain, one_line, require_count, require_finite_losses
 
 
+@dataclass(eq=False)
 class SavedRun:
     """Saves a run in checkpoints, and restores it from them.
 
@@ -31,40 +33,33 @@ class SavedRun:
     segments, any other replay buffer in one file. Everything else goes into `run.pt`. Every part has `state_dict` and
     `load_state_dict`, except perhaps the evaluator; a state is tensors and plain values, nested.
 
-    Args:
-        own_evaluator: a user's evaluator, which may have a state; None for the project's.
-
     Attributes:
+        own_evaluator: a user's evaluator, which may have a state; None for the project's.
         is_saved: whether the run writes checkpoints.
     """
 
-    def __init__(
-        self,
-        cfg: Settings,
-        work_dir: Path,
-        parts: Parts,
-        logger: Any,
-        own_evaluator: Any,
-        progress: Progress,
-        evaluations: Evaluations,
-    ):
-        self._cfg = cfg
-        self._work_dir = work_dir
-        self._parts = parts
-        self._progress = progress
-        self._logger = logger
+    cfg: Settings
+    work_dir: Path
+    parts: Parts
+    logger: Any
+    own_evaluator: Any
+    progress: Progress
+    evaluations: Evaluations
+
+    def __post_init__(self) -> None:
+        cfg, parts = self.cfg, self.parts
         self._envs = EnvEpisodes(parts.envs)
-        self._stateful: dict[str, Any] = {"progress": progress, "envs": self._envs, "n_step": parts.n_step}
+        self._stateful: dict[str, Any] = {"progress": self.progress, "envs": self._envs, "n_step": parts.n_step}
         if parts.seed_policy is not parts.agent:
             self._stateful["seed_policy"] = parts.seed_policy
-        if hasattr(own_evaluator, "state_dict"):
-            self._stateful["evaluator"] = own_evaluator
-        self._stateful["evaluations"] = evaluations
+        if hasattr(self.own_evaluator, "state_dict"):
+            self._stateful["evaluator"] = self.own_evaluator
+        self._stateful["evaluations"] = self.evaluations
         if cfg.preload and cfg.preload_share:
             self._stateful["preloaded"] = parts.data
         # The generators are restored last, as restoring another part may draw random numbers.
         self._stateful["random"] = GlobalGenerators(parts.device)
-        self._writer = CheckpointWriter(work_dir, cfg.keep_checkpoints, parts.identity)
+        self._writer = CheckpointWriter(self.work_dir, cfg.keep_checkpoints, parts.identity)
         self.is_saved = bool(cfg.checkpoint_frequency)
         if self.is_saved and parts.agent.state_dict() is None:
             print(f"This run cannot be resumed: {type(parts.agent).__name__} has no state_dict.", flush=True)
@@ -84,29 +79,29 @@ class SavedRun:
             UserError: if a part's state could not be read back.
             OSError: if there is no previous checkpoint, or the run's folder is gone.
         """
-        step, last_step = self._progress.step, self._writer.last_step
+        step, last_step = self.progress.step, self._writer.last_step
         if not self.is_saved or last_step == step:
             return
         # A checkpoint must not replace a good one with weights that have diverged.
-        require_finite_losses(self._logger.peek())
-        agent, buffer = self._parts.agent.state_dict(), self._parts.replay_buffer
-        saves_rows = self._cfg.save_replay_buffer
+        require_finite_losses(self.logger.peek())
+        agent, buffer = self.parts.agent.state_dict(), self.parts.replay_buffer
+        saves_rows = self.cfg.save_replay_buffer
         if diverged := non_finite(agent, "agent"):
             raise RunError(f"{diverged} is not finite")
         has_segments = isinstance(buffer, ReplayBuffer)
         state = {name: part.state_dict() for name, part in self._stateful.items()}
-        state["logger"] = self._logger.state_dict()
+        state["logger"] = self.logger.state_dict()
         state["replay_buffer"] = buffer.state_dict() if has_segments else {"num_added": buffer.num_added}
         states = {"agent": agent, "run": state}
         if saves_rows and not has_segments:
             states["replay_buffer"] = buffer.state_dict()
         self._require_plain(states)
         rows = buffer if saves_rows and has_segments else None
-        save_policy = getattr(self._parts.agent, "save_policy", lambda path: None)
+        save_policy = getattr(self.parts.agent, "save_policy", lambda path: None)
         try:
-            self._writer.save(step, states, save_policy, rows, self._parts.data.buffer if saves_rows else None)
+            self._writer.save(step, states, save_policy, rows, self.parts.data.buffer if saves_rows else None)
         except OSError as error:
-            if last_step is None or not self._work_dir.is_dir():
+            if last_step is None or not self.work_dir.is_dir():
                 raise
             message = f"No checkpoint at step {step}: {error.strerror}; that of step {last_step} stays"
             print(message, file=sys.stderr, flush=True)
@@ -117,7 +112,7 @@ class SavedRun:
         """Raises UserError for a state that could not be read back: on loading, it would be too late."""
         for name, state in (states["run"] | states).items():
             if name != "run" and (fault := not_plain(state, "state")):
-                node = getattr(self._cfg, name, None)
+                node = getattr(self.cfg, name, None)
                 part = f"{name}._target_={node['_target_']}" if isinstance(node, dict) else name
                 raise UserError(
                     f"{part}: {fault} of its state_dict could not be read back from a checkpoint; tensors, Python's "
@@ -138,28 +133,28 @@ class SavedRun:
             UserError: if there is no such checkpoint, it does not fit the run, or the logs are damaged.
         """
         saved, broken = self._newest(without)
-        if saved.step > self._cfg.num_train_steps:
-            raise UserError(f"num_train_steps={self._cfg.num_train_steps}: the run is at step {saved.step} already")
+        if saved.step > self.cfg.num_train_steps:
+            raise UserError(f"num_train_steps={self.cfg.num_train_steps}: the run is at step {saved.step} already")
         lost = self._drop_damaged_buffer(saved) if damaged.REPLAY_BUFFER in without else []
         agent_state, state = saved.load("agent"), saved.load("run")
         try:
             if require_count(state["progress"]["step"], "step") != saved.step:
                 raise ValueError(f"it is of step {state['progress']['step']}")
             lost += self._lost_logs(state["logger"], without)
-            self._parts.agent.load_state_dict(agent_state)
+            self.parts.agent.load_state_dict(agent_state)
             has_rows = self._restore_buffer(saved, state["replay_buffer"])
             num_preloaded = self._restore_preloaded(saved, has_rows, trusted)
             for name, part in self._stateful.items():
                 part.load_state_dict(state[name])
             if getattr(self._envs.envs, "restarts", False):  # the saved episodes cannot be continued
-                self._progress.begin_episodes(np.ones(self._cfg.num_envs, bool))
+                self.progress.begin_episodes(np.ones(self.cfg.num_envs, bool))
                 self._stateful["n_step"].forget()
             # The run's folder has not been changed so far. From here on it is: the logs are truncated at the
             # checkpoint's step.
-            (self._work_dir / run_folder.FINISHED).unlink(missing_ok=True)
+            (self.work_dir / run_folder.FINISHED).unlink(missing_ok=True)
             for path in filter(Path.exists, lost):
                 print(f"{path}: what is left of it is kept as {damaged.set_aside(path).name}", flush=True)
-            self._logger.load_state_dict(state["logger"])
+            self.logger.load_state_dict(state["logger"])
         except (UserError, RunError):
             raise
         except Exception as error:  # another part's state can make a part raise anything
@@ -168,18 +163,18 @@ class SavedRun:
         if not has_rows:
             self._collect_before_updates(num_preloaded)
         print(f"Continuing from {saved.path}", flush=True)
-        self._writer = CheckpointWriter(self._work_dir, self._cfg.keep_checkpoints, self._parts.identity, saved, broken)
+        self._writer = CheckpointWriter(self.work_dir, self.cfg.keep_checkpoints, self.parts.identity, saved, broken)
         return self._envs.obs
 
     def _newest(self, without: Collection[str]) -> tuple[Checkpoint, list[Path]]:
         """Finds the checkpoint to continue from; its replay buffer may be damaged only if `without` says so."""
-        needs_buffer, identity = damaged.REPLAY_BUFFER not in without, self._parts.identity
+        needs_buffer, identity = damaged.REPLAY_BUFFER not in without, self.parts.identity
         try:
-            return checkpoint.newest_intact(self._work_dir, "agent", "run", buffer=needs_buffer, identity=identity)
+            return checkpoint.newest_intact(self.work_dir, "agent", "run", buffer=needs_buffer, identity=identity)
         except AllDamagedError as error:
             if error.without_buffer is None:
                 raise
-            command = damaged.command(self._work_dir, damaged.REPLAY_BUFFER, without)
+            command = damaged.command(self.work_dir, damaged.REPLAY_BUFFER, without)
             raise UserError(
                 f"{error}; {command} goes on from {error.without_buffer.name} without its replay buffer, which is "
                 "filled again before updates continue"
@@ -203,18 +198,18 @@ class SavedRun:
         Raises:
             UserError: if there are any, and `without` does not include the logs.
         """
-        faults = self._logger.lost(state) if hasattr(self._logger, "lost") else {}
+        faults = self.logger.lost(state) if hasattr(self.logger, "lost") else {}
         message = "; ".join(f"{path}: {fault}" for path, fault in faults.items())
         if damaged.LOGS in without:
             print(f"{message}; going on with new files" if faults else damaged.not_needed(damaged.LOGS), flush=True)
         elif faults:
-            command = damaged.command(self._work_dir, damaged.LOGS, without)
+            command = damaged.command(self.work_dir, damaged.LOGS, without)
             raise UserError(f"{message}; {command} goes on with new files, and keeps what is left of the old")
         return list(faults)
 
     def _restore_buffer(self, saved: Checkpoint, counters: dict[str, Any]) -> bool:
         """Restores the replay buffer; returns False if the run had transitions and the checkpoint has none of them."""
-        buffer, num_added = self._parts.replay_buffer, counters["num_added"]
+        buffer, num_added = self.parts.replay_buffer, counters["num_added"]
         if not isinstance(buffer, ReplayBuffer):
             has_rows = saved.has("replay_buffer")
             if has_rows:
@@ -235,24 +230,24 @@ class SavedRun:
         Raises:
             UserError: if the source is outside of the run's folder, and not trusted.
         """
-        if self._cfg.preload_share and saved.preloaded:
-            self._parts.data.restore(saved)
-        elif self._cfg.preload_share or not has_rows:
-            names = sources.named(self._cfg.preload)
-            if not all(trust.may_read(name, self._work_dir, trusted) for name in names):
+        if self.cfg.preload_share and saved.preloaded:
+            self.parts.data.restore(saved)
+        elif self.cfg.preload_share or not has_rows:
+            names = sources.named(self.cfg.preload)
+            if not all(trust.may_read(name, self.work_dir, trusted) for name in names):
                 key = shlex.quote(f"preload=[{','.join(map(compose.quoted, names))}]")
                 raise UserError(
-                    f"resume={self._work_dir}: preloaded transitions are not in the checkpoint, and would be read "
+                    f"resume={self.work_dir}: preloaded transitions are not in the checkpoint, and would be read "
                     f"outside of this folder; if they are yours, add {key}"
                 )
-            return self._parts.data.fill()
+            return self.parts.data.fill()
         return 0
 
     def _collect_before_updates(self, num_preloaded: int) -> None:
         """Delays the updates until new transitions replace those that were not saved or are lost."""
-        cfg, progress = self._cfg, self._progress
+        cfg, progress = self.cfg, self.progress
         num_collected = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
-        progress.updates_from = min(num_collected + num_preloaded, self._parts.replay_buffer.capacity)
+        progress.updates_from = min(num_collected + num_preloaded, self.parts.replay_buffer.capacity)
         num_new = progress.updates_from - num_preloaded
         print(f"There is no saved replay buffer: no updates before {num_new} new transitions")
 
