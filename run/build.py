@@ -77,7 +77,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
     envs = environments.make_train_envs(cfg)
     try:
         spec = EnvSpec.of_spaces(envs.single_observation_space, envs.single_action_space)
-        buffers.require_memory(cfg, spec)
+        buffers.require_memory_for_batch(cfg, spec)
         agent = build_acting_agent(cfg, spec, device, checkpoint.weight_limit(work_dir) if work_dir else None)
         execution, why_eager = choose_execution(cfg.execution, agent, device)
         set_execution(agent, execution, device)

@@ -11,7 +11,6 @@ from replay import device as device_buffer
 from replay import frames
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer, nbytes
-from replay_buffer import require_memory as require_memory_for_rows
 from run.env_spec import EnvSpec
 from settings.operating_system import available_bytes
 from settings.schema import Settings
@@ -36,11 +35,6 @@ def build_n_step(cfg: Settings) -> NStep:
     return NStep(cfg.n_step, discount)
 
 
-def has_our_buffer(cfg: Settings) -> bool:
-    """Returns whether the replay buffer is ReplayBuffer, of which `replay_storage` selects a version."""
-    return get_object(cfg.replay_buffer["_target_"]) is ReplayBuffer
-
-
 def draws_with_replacement(cfg: Settings) -> bool:
     """Returns whether a batch may hold a transition twice."""
     return bool(cfg.replay_buffer.get("with_replacement", True))
@@ -48,7 +42,7 @@ def draws_with_replacement(cfg: Settings) -> bool:
 
 def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
     """Resolves `replay_storage=auto`; it stays `auto` with a user's own replay buffer, which decides itself."""
-    if has_our_buffer(cfg):
+    if get_object(cfg.replay_buffer["_target_"]) is ReplayBuffer:
         capacity = cfg.replay_buffer["capacity"]
         num_bytes = (
             frames.nbytes(spec.obs, spec.action_shape, capacity)
@@ -65,20 +59,14 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
     return "auto"
 
 
-def require_memory(cfg: Settings, spec: EnvSpec) -> None:
-    """Raises UserError if a batch, or ReplayBuffer once it is full, would not fit into the memory that is free now."""
+def require_memory_for_batch(cfg: Settings, spec: EnvSpec) -> None:
+    """Raises UserError if a batch would not fit into the memory that is free now."""
     batch_size = cfg.agent.get("batch_size", 0)
     batch_bytes, available = nbytes((spec.obs.width,), spec.action_shape, batch_size), available_bytes()
     if batch_bytes > available:
         raise UserError(
             f"agent.batch_size={batch_size}: a batch needs {batch_bytes:,} bytes, and {available:,} are available"
         )
-    if not has_our_buffer(cfg):
-        return
-    if spec.obs.has_frames:
-        frames.require_memory(spec.obs, spec.action_shape, cfg.replay_buffer["capacity"])
-    else:
-        require_memory_for_rows(spec.obs_shape, spec.action_shape, cfg.replay_buffer["capacity"])
 
 
 def build_replay_buffer(
