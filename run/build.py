@@ -10,6 +10,7 @@ from agent.off_policy import OffPolicyAgent, takes_tensors
 from agent.policy import Policy
 from agent.policy_file import load_policy
 from envs.simulator import Simulator
+from replay.n_step import NStep
 from run import environments, machine
 from run.agents import build_acting_agent, identity_of
 from run.data import buffers, sources
@@ -42,6 +43,11 @@ class Parts(LoopParts):
         notes: lines to print when the run begins.
     """
 
+    envs: Any
+    agent: Any
+    seed_policy: Any
+    n_step: NStep
+    replay_buffer: Any
     data: Preloaded
     device: torch.device
     films: bool

@@ -12,8 +12,7 @@ from tqdm import tqdm
 from envs.episodes import EPISODE_INFO, TAKEN
 from envs.stepping import Stepping
 from replay.adding import batch_adder
-from replay.n_step import NStep
-from run.evaluation.evaluations import Evaluations
+from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
 from run.progress import Progress
 from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
@@ -27,21 +26,18 @@ class LoopParts:
     """Holds the objects that the loop works with.
 
     Attributes:
-        envs: environments stepped together, which do not reset themselves (see envs/processes.py).
-        agent: has `act`, `update`, `observe` and `reset` (see agent.Agent).
         seed_policy: acts for the first `num_seed_steps`.
         n_step: turns steps into rows of the replay buffer.
-        replay_buffer: has `add` and `num_added`; the agent decides which other methods its updates call.
-        data: has the sources of the updates' batches: `offline` before the first environment step, then `batches`.
+        data: source of the updates' batches.
         may_step_in_thread: whether the environments may step while updates run.
     """
 
-    envs: Any
-    agent: Any
-    seed_policy: Any
-    n_step: NStep
-    replay_buffer: Any
-    data: Any
+    envs: Envs
+    agent: Learner
+    seed_policy: Actor
+    n_step: RowMaker
+    replay_buffer: Buffer
+    data: Batches
     may_step_in_thread: bool
 
 
@@ -50,14 +46,13 @@ class Loop:
     """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when due.
 
     Attributes:
-        logger: has `log` and `dump` (see logger.py).
         save: saves the run; its argument is whether the run has ended.
     """
 
     parts: LoopParts
-    logger: Any
+    logger: MetricLogger
     progress: Progress
-    evaluations: Evaluations
+    evaluations: Evaluates
     stopping: Stopping
     save: Callable[[bool], None]
 
