@@ -113,7 +113,7 @@ class ReplayBuffer(Ring, Validated):
         self.sampling: Any = sampling and sampling(capacity=capacity)
         if update := getattr(self.sampling, "update_priorities", None):
             self.update_priorities = update
-        self._staged: torch.Tensor | None = None
+        self._staged: tuple[torch.Tensor, ...] = ()
         self._staged_weight = torch.empty(0, device=device)
         self._staged_index = torch.empty(0, dtype=torch.int64, device=device)
 
@@ -216,22 +216,16 @@ class ReplayBuffer(Ring, Validated):
             ValueError: as `sample`.
         """
         rows, weight = self.chosen(batch_size)
-        if self._staged is None or len(self._staged) != batch_size:
-            self._staged = torch.empty(batch_size, self.row_width, device=self.device)
-        self._send(rows, self._staged)
-        self._stage_weights(rows, weight)
-
-    def staged(self) -> Batch | WeightedBatch:
-        """Does the device's half of `sample`: returns views of the staged rows; the next `stage` overwrites them."""
-        assert self._staged is not None, "stage(batch_size) comes first"
-        return self._with_staged_weights(self._unpack(self._staged))
-
-    def _stage_weights(self, rows: np.ndarray, weight: np.ndarray | None) -> None:
+        is_first = not self._staged or len(self._staged[0]) != batch_size
+        self._staged = self._fetch(rows, () if is_first else self._staged)
         if weight is not None:
             self._staged_weight.resize_(len(rows)).copy_(torch.from_numpy(weight))
             self._staged_index.resize_(len(rows)).copy_(torch.from_numpy(rows))
 
-    def _with_staged_weights(self, batch: Batch) -> Batch | WeightedBatch:
+    def staged(self) -> Batch | WeightedBatch:
+        """Does the device's half of `sample`: returns views of the staged rows; the next `stage` overwrites them."""
+        assert self._staged, "stage(batch_size) comes first"
+        batch = self._unpack(*self._staged)
         return WeightedBatch(*batch, self._staged_weight, self._staged_index) if len(self._staged_weight) else batch
 
     @property
@@ -248,14 +242,20 @@ class ReplayBuffer(Ring, Validated):
         return self._rng.choice(len(self), batch_size, replace=False, shuffle=False)
 
     def _gather(self, indices: np.ndarray) -> Batch:
-        return self._unpack(torch.from_numpy(self.rows.take(indices, axis=0)).to(self.device))
+        return self._unpack(*self._fetch(indices))
 
-    def _send(self, indices: np.ndarray, packed: torch.Tensor) -> None:
-        """Copies rows to `packed`, (B, width), on the device."""
-        packed.copy_(torch.from_numpy(self.rows.take(indices, axis=0)))
+    def _fetch(self, indices: np.ndarray, memory: tuple[torch.Tensor, ...] = ()) -> tuple[torch.Tensor, ...]:
+        """Copies all that a batch consists of to the device, into the memory of an earlier call if it is given."""
+        return (self._send("rows", indices, *memory),)
 
-    def _unpack(self, packed: torch.Tensor) -> Batch:
+    def _send(self, ring: str, indices: np.ndarray, to: torch.Tensor | None = None) -> torch.Tensor:
+        """Returns rows of one of `rings` on the device, (len(indices), width); in `to`, if it is given."""
+        rows = torch.from_numpy(self.rings[ring].rows.take(indices, axis=0))
+        return rows.to(self.device) if to is None else to.copy_(rows)
+
+    def _unpack(self, *parts: torch.Tensor) -> Batch:
         """Returns a batch whose tensors are views of packed rows (B, width), except images, which may be copied."""
+        (packed,) = parts
         obs, action, reward, discount, next_obs = packed.split(self._widths, dim=1)
         if self._as_bytes:
             obs, next_obs = self._as_images(obs), self._as_images(next_obs)

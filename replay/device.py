@@ -35,10 +35,12 @@ class Staging:
     """
 
     def __init__(self, num_rows: int, width: int, device: torch.device):
-        self._on_gpu = device.type == "cuda"
+        on_gpu = device.type == "cuda"
+        self.num_rows = num_rows
         self._device = device
-        self._buffers = [torch.empty(num_rows, width, pin_memory=self._on_gpu) for _ in range(2)]
-        self._copied: list[Any] = [self._event() for _ in range(2)] if self._on_gpu else [None, None]
+        self._buffers = [torch.empty(num_rows, width, pin_memory=on_gpu) for _ in range(2)]
+        # An event's `synchronize` returns at once before its first record.
+        self._copied: list[Any] = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
         self._turn = 0
 
     def send(self, fill: Callable[[np.ndarray], object], to: torch.Tensor) -> None:
@@ -52,32 +54,26 @@ class Staging:
             copied.record(torch.cuda.current_stream(self._device))
         self._turn = 1 - self._turn
 
-    def _event(self) -> Any:
-        return torch.cuda.Event()  # `synchronize` returns at once before the first record
-
     def _copy(self, buffer: torch.Tensor, to: torch.Tensor) -> None:
         to.copy_(buffer, non_blocking=True)
 
 
 class PinnedReplayBuffer(ReplayBuffer):
-    """Gathers batches into pinned memory and sends each to the device in one asynchronous copy."""
+    """Gathers the rows of a batch into pinned memory and sends them to the device in one asynchronous copy."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._staging: Staging | None = None
-        self._staging_rows = 0
+        self._staging: dict[str, Staging] = {}  # one for each of `rings`
 
-    def _gather(self, indices: np.ndarray) -> Batch:
-        packed = torch.empty(len(indices), self.row_width, device=self.device)
-        self._send(indices, packed)
-        return self._unpack(packed)
-
-    def _send(self, indices: np.ndarray, packed: torch.Tensor) -> None:
-        if self._staging is None or self._staging_rows < len(indices):
-            self._staging_rows = len(indices)
-            self._staging = Staging(self._staging_rows, self.row_width, self.device)
+    def _send(self, ring: str, indices: np.ndarray, to: torch.Tensor | None = None) -> torch.Tensor:
+        staging, rows = self._staging.get(ring), self.rings[ring].rows
+        if to is None:
+            to = torch.empty(len(indices), rows.shape[1], device=self.device)
+        if staging is None or staging.num_rows < len(to):
+            staging = self._staging[ring] = Staging(*to.shape, self.device)
         # mode="clip": numpy gathers into `out` without a temporary only if it need not check the indices.
-        self._staging.send(lambda rows: self.rows.take(indices, axis=0, out=rows, mode="clip"), packed)
+        staging.send(lambda out: rows.take(indices, axis=0, out=out, mode="clip"), to)
+        return to
 
 
 class Mirror:
@@ -86,35 +82,30 @@ class Mirror:
     Args:
         ring: the ring on the host.
         device: the device of the copy.
+
+    Attributes:
+        rows: the copy, (capacity, row_width).
+        num_followed: the ring's `num_added` when the copy was last up to date; 0 makes the next `follow` send all rows.
     """
 
     def __init__(self, ring: Ring, device: torch.device):
         self._ring = ring
         self.rows = torch.empty(ring.capacity, ring.row_width, device=device)
-        self._count = 0  # the ring's num_added at the last `follow`
+        self.num_followed = 0
         at_once = min(MIRRORED_ROWS, ring.capacity, max(1, MIRRORED_BYTES // (4 * ring.row_width)))
         self._staging = Staging(at_once, ring.row_width, device)
-        self._at_once = at_once
 
     def follow(self) -> None:
         """Sends the rows that were added since the last call, in as few copies as possible."""
         ring = self._ring
-        start = max(self._count, ring.num_added - ring.capacity)
+        start = max(self.num_followed, ring.num_added - ring.capacity)
         while start < ring.num_added:
             first = start % ring.capacity
-            count = min(ring.num_added - start, ring.capacity - first, self._at_once)
+            count = min(ring.num_added - start, ring.capacity - first, self._staging.num_rows)
             rows = slice(first, first + count)
-            self._staging.send(partial(_copy, ring.rows[rows]), self.rows[rows])
+            self._staging.send(partial(np.copyto, src=ring.rows[rows]), self.rows[rows])
             start += count
-        self._count = ring.num_added
-
-    def has_followed(self) -> None:
-        """Marks the mirror as up to date, after the newest rows were written into it directly."""
-        self._count = self._ring.num_added
-
-    def forget(self) -> None:
-        """Makes the next `follow` send all rows."""
-        self._count = 0
+        self.num_followed = ring.num_added
 
 
 class DeviceReplayBuffer(ReplayBuffer):
@@ -153,12 +144,10 @@ class DeviceReplayBuffer(ReplayBuffer):
             super().add_batch(*columns)
             return
         self._mirrored.follow()
-        self._add_to(self._mirror, tuple(map(self._sent, columns)))
-        self._mirrored.has_followed()
+        on_device = (torch.as_tensor(column).to(self.device, non_blocking=True) for column in columns)
+        self._add_to(self._mirror, tuple(on_device))
+        self._mirrored.num_followed = self.num_added
         self._is_ahead = True
-
-    def _sent(self, column: Any) -> torch.Tensor:
-        return torch.as_tensor(column).to(self.device, non_blocking=True)
 
     def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
         if self._is_ahead:  # the mirror is ahead of the host
@@ -207,12 +196,8 @@ class DeviceReplayBuffer(ReplayBuffer):
         super().load_state_dict(state)
         if "device_generator" in state:
             self._generator.set_state(state["device_generator"].cpu())
-        self._mirrored.forget()
+        self._mirrored.num_followed = 0
         self._is_ahead = False
-
-
-def _copy(rows: np.ndarray, to: np.ndarray) -> None:
-    to[:] = rows
 
 
 STORAGES: dict[str, type[ReplayBuffer]] = {

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from replay.adding import add_each
-from replay.device import DeviceReplayBuffer, Mirror, Staging
-from replay_buffer import Batch, ReplayBuffer, SamplingFactory, WeightedBatch
+from replay.device import DeviceReplayBuffer, Mirror, PinnedReplayBuffer
+from replay_buffer import Batch, ReplayBuffer, SamplingFactory
 from replay_buffer import nbytes as bytes_of_rows
 from settings.obs_spec import ObsSpec
 from settings.operating_system import available_bytes
@@ -69,7 +69,6 @@ class FrameBuffer(ReplayBuffer):
         self._searched = min(searched, count // 2)
         self._recent: dict[int, int] = {}  # checksum -> number, of the newest frames
         self._first_row = 0  # number of the oldest row whose frames are all stored
-        self._staged_frames: torch.Tensor | None = None
         super().__init__((self._stack,), action_shape, capacity, device, seed, with_replacement, sampling)
 
     def __len__(self) -> int:
@@ -140,8 +139,9 @@ class FrameBuffer(ReplayBuffer):
             return columns.view(torch.int32)
         return np.stack([rows[:, :stack], rows[:, at : at + stack]]).view(np.int32)
 
-    def _join(self, packed: torch.Tensor, frames: torch.Tensor) -> Batch:
+    def _unpack(self, *parts: torch.Tensor) -> Batch:
         """Makes a batch from packed rows (B, width) and their frames (2 * B * frame_stack, width)."""
+        packed, frames = parts
         _, action, reward, discount, _ = packed.split(self._widths, dim=1)
         obs, next_obs = self._stacks(frames).unflatten(0, (2, -1))
         return Batch(obs, action, reward, next_obs, discount)
@@ -163,36 +163,10 @@ class FrameBuffer(ReplayBuffer):
         drawn = super()._draw(batch_size)  # counted from the oldest row
         return (self.num_added - len(self) + drawn) % self.capacity
 
-    def _gather(self, indices: np.ndarray) -> Batch:
-        packed, frames = self._allocate(len(indices))
-        self._fill(indices, packed, frames)
-        return self._join(packed, frames)
-
-    def stage(self, batch_size: int) -> None:
-        rows, weight = self.chosen(batch_size)
-        if self._staged is None or self._staged_frames is None or len(self._staged) != batch_size:
-            self._staged, self._staged_frames = self._allocate(batch_size)
-        self._fill(rows, self._staged, self._staged_frames)
-        self._stage_weights(rows, weight)
-
-    def staged(self) -> Batch | WeightedBatch:
-        assert self._staged is not None and self._staged_frames is not None, "stage(batch_size) comes first"
-        return self._with_staged_weights(self._join(self._staged, self._staged_frames))
-
-    def _allocate(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Allocates device memory for the rows of a batch and for their frames."""
-        num_frames = 2 * batch_size * self._stack
-        rows = torch.empty(batch_size, self.row_width, device=self.device)
-        return rows, torch.empty(num_frames, self.frames.row_width, device=self.device)
-
-    def _fill(self, indices: np.ndarray, packed: torch.Tensor, frames: torch.Tensor) -> None:
-        """Copies rows and their frames to the device."""
+    def _fetch(self, indices: np.ndarray, memory: tuple[torch.Tensor, ...] = ()) -> tuple[torch.Tensor, ...]:
         places = self._places(self.rows.take(indices, axis=0)).ravel()
-        for ring, numbers, to in ((self, indices, packed), (self.frames, places, frames)):
-            if self.device.type == "cpu":  # mode="clip": numpy gathers into `out` without a temporary
-                ring.rows.take(numbers, axis=0, out=to.numpy(), mode="clip")
-            else:
-                to.copy_(torch.from_numpy(ring.rows.take(numbers, axis=0)))
+        packed, frames = memory or (None, None)
+        return self._send("rows", indices, packed), self._send("frames", places, frames)
 
     def state_dict(self) -> dict[str, Any]:
         # Not `_first_row`: it can lag behind the ring of rows, and would differ in a resumed run.
@@ -223,22 +197,8 @@ class FrameBuffer(ReplayBuffer):
             self._recent[_checksum(self._frame_memory[number % self.frames.capacity])] = number
 
 
-class PinnedFrameBuffer(FrameBuffer):
+class PinnedFrameBuffer(FrameBuffer, PinnedReplayBuffer):
     """Gathers a batch and its frames into pinned memory and sends them to the device in two asynchronous copies."""
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self._staging: tuple[Staging, Staging] | None = None
-        self._staging_rows = 0
-
-    def _fill(self, indices: np.ndarray, packed: torch.Tensor, frames: torch.Tensor) -> None:
-        if self._staging is None or self._staging_rows < len(indices):
-            self._staging_rows = len(indices)
-            sizes = (len(packed), self.row_width), (len(frames), self.frames.row_width)
-            self._staging = Staging(*sizes[0], self.device), Staging(*sizes[1], self.device)
-        places = self._places(self.rows.take(indices, axis=0)).ravel()
-        self._staging[0].send(lambda out: self.rows.take(indices, axis=0, out=out, mode="clip"), packed)
-        self._staging[1].send(lambda out: self.frames.rows.take(places, axis=0, out=out, mode="clip"), frames)
 
 
 class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
@@ -251,7 +211,7 @@ class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
         self._known_oldest = 0
 
     def stage(self, batch_size: int) -> None:
-        DeviceReplayBuffer.stage(self, batch_size)
+        super().stage(batch_size)
         self._mirrored_frames.follow()
         oldest = (self.num_added - len(self)) % self.capacity
         if oldest != self._known_oldest:
@@ -260,11 +220,11 @@ class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
 
     def staged(self) -> Batch:
         packed = self._mirror.index_select(0, (self._drawn() + self._oldest) % self.capacity)
-        return self._join(packed, self._mirrored_frames.rows.index_select(0, self._places(packed).flatten()))
+        return self._unpack(packed, self._mirrored_frames.rows.index_select(0, self._places(packed).flatten()))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._mirrored_frames.forget()
+        self._mirrored_frames.num_followed = 0
 
 
 STORAGES: dict[str, type[ReplayBuffer]] = {
