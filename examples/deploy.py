@@ -158,14 +158,15 @@ def read(path: Path) -> tuple[dict[str, Any], onnxruntime.InferenceSession]:
             "action_dtype": np.dtype(about["action_dtype"]).kind in "fiu",
             "return": about["return"] is None or all(is_number(about["return"][name]) for name in ("step", "mean")),
         }
-        about["inputs"] = about.get("inputs", [about["input"]])
-        empty = {}
-        for each in about["inputs"]:
-            shape = [int(size) for size in each["shape"][1:]]
-            checks["input"] = checks.get("input", True) and 0 <= math.prod(shape) <= MOST_NUMBERS
-            checks["keys"] = all(isinstance(key, str) for key in each.get("keys", []))
-            checks["frame_stack"] = 0 < int(each.get("frame_stack", 1)) <= MOST_FRAMES
-            empty[each["name"]] = (shape, each["dtype"])
+        inputs = about["inputs"] = about.get("inputs", [about["input"]])
+        empty = {each["name"]: ([int(size) for size in each["shape"][1:]], each["dtype"]) for each in inputs}
+        are_small = all(0 <= math.prod(shape) <= MOST_NUMBERS for shape, _ in empty.values())
+        stacks = [each.get("frame_stack", 1) for each in inputs]
+        checks |= {
+            "input": are_small and len(empty) == len(inputs),  # no name occurs twice
+            "keys": all(isinstance(key, str) for each in inputs for key in each.get("keys", [])),
+            "frame_stack": all(type(stack) is int and 0 < stack <= MOST_FRAMES for stack in stacks),
+        }
         action_shape = np.shape(np.asarray(about["action_low"], np.float64))
     except OSError as error:
         raise RefusedError(f"{error.filename}: {error.strerror}; export.py writes a graph and a .json") from None

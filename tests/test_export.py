@@ -289,6 +289,7 @@ def garbage(path: Path) -> None:
     changed(sha256=hashlib.sha256(path.read_bytes()).hexdigest())(path)
 
 
+OBS = {"name": "obs", "shape": ["batch", 3], "dtype": "float32"}
 HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a package": (changed(task="evil_module:Thing-v0"), "evil_module:Thing-v0: would import a package"),
     "no task": (changed(task="evil_module.Thing"), "no such task here"),
@@ -305,6 +306,16 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
         changed(input={"name": "obs", "shape": [1, float("inf")], "dtype": "float32"}),
         "not what export.py",
     ),
+    "a vast stack in the first of two inputs": (
+        changed(inputs=[OBS | {"frame_stack": 10**9}, OBS | {"name": "other"}]),
+        "not what export.py writes of policy.onnx (frame_stack)",
+    ),
+    "a key of the first of two inputs": (
+        changed(inputs=[OBS | {"keys": [1]}, OBS | {"name": "other"}]),
+        "not what export.py writes of policy.onnx (keys)",
+    ),
+    "a stack as text": (changed(inputs=[OBS | {"frame_stack": "1"}]), "of policy.onnx (frame_stack)"),
+    "two inputs of one name": (changed(inputs=[OBS, OBS]), "of policy.onnx (input)"),
     "ragged bounds": (changed(action_low=[[0.0], 0.0]), "not what export.py writes"),
     "no type": (changed(action_dtype="numbers"), "not what export.py writes"),
     "a return of no number": (changed(**{"return": {"step": 1, "mean": "much"}}), "not what export.py writes"),
