@@ -181,28 +181,18 @@ def main() -> int:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
-    parser.add_argument("--episodes", type=int, default=None, help="number of episodes (default: as in training)")
-    parser.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: the seed of the run)")
-    parser.add_argument(
-        "--sample",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="sample the actions, or take the greedy ones (default: as in training's evaluations)",
-    )
+    parser.add_argument("--episodes", type=int, help="number of episodes (default: as in training)")
+    parser.add_argument("--seed", type=int, help="seed of the episodes (default: the seed of the run)")
+    sample_help = "sample the actions, or take the greedy ones (default: as in training's evaluations)"
+    parser.add_argument("--sample", action=argparse.BooleanOptionalAction, help=sample_help)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:<number> (default: auto)")
-    parser.add_argument(
-        "--video", type=Path, default=None, help="default: <run folder>/video/evaluate.mp4; a policy's file: none"
-    )
+    video_help = "default: <run folder>/video/evaluate.mp4; a policy's file: none"
+    parser.add_argument("--video", type=Path, help=video_help)
     parser.add_argument("--view", action="store_true", help=f"show the policy live: {window.KEYS}")
     parser.add_argument("--no-video", action="store_true", help="do not film")
-    parser.add_argument("--dataset", default=None, metavar="ID", help="record a data set, such as cheetah/expert-v0")
-    parser.add_argument(
-        "--trust",
-        action="append",
-        default=[],
-        metavar="PACKAGE",
-        help="a package of your own whose classes the run may name; repeat it for several, or separate them by commas",
-    )
+    parser.add_argument("--dataset", metavar="ID", help="record a data set, such as cheetah/expert-v0")
+    own = "a package of your own whose classes the run may name; repeat it for several, or separate them by commas"
+    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=own)
     arguments = parser.parse_args()
     path = resolved(arguments.path / best.BEST if arguments.best else arguments.path)
     default = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"

@@ -44,20 +44,16 @@ FORMAT = "policy-export-1"
 NUM_CHECKED, TOLERANCE = 1000, 1e-5  # observations; difference of actions scaled to [-1, 1]
 BATCH_SIZES = (1, 7, NUM_CHECKED)
 Act = Callable[[np.ndarray], np.ndarray]  # observations -> actions in the environment's own bounds
-SUFFIXES = {"policy": "pt"}  # other formats are their own suffix
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: Path | None = None) -> Path:
-    """Writes a policy and its description; both files appear after they have been checked.
+    """Writes a policy and its description; both files appear after they have been checked. Returns the policy's file.
 
     Args:
         path: the folder of a run, a checkpoint in it, or its `checkpoints/best`; or the file of a policy.
         kind: onnx, torchscript or policy.
         output: the file; None is a file in the run's folder.
-
-    Returns:
-        The file.
 
     Raises:
         UserError: for a policy that cannot be exported, or a file that cannot be written.
@@ -104,7 +100,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
 
 
 def _default_output(source: RunPolicy, kind: str) -> Path:
-    suffix = SUFFIXES.get(kind, kind)
+    suffix = "pt" if kind == "policy" else kind
     if policy_bundle.is_bundle(source.path):
         return source.path.with_suffix(f".{suffix}")
     name = "best" if source.path == source.folder / best.BEST else "policy"
@@ -220,10 +216,9 @@ def main() -> int:
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
     parser.add_argument("--format", choices=("onnx", "torchscript", "policy"), default="onnx", help="default: onnx")
     place = "default: <run folder>/export/policy.<format>, .pt for a policy; beside a policy's file"
-    parser.add_argument("--output", type=Path, default=None, help=place)
-    parser.add_argument(
-        "--trust", action="append", default=[], metavar="PACKAGE", help="as for evaluate.py: classes of your own"
-    )
+    parser.add_argument("--output", type=Path, help=place)
+    own = "as for evaluate.py: classes of your own"
+    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=own)
     arguments = parser.parse_args()
     path = arguments.path / best.BEST if arguments.best else arguments.path
     try:

@@ -209,13 +209,12 @@ class Logger(Validated):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the meters since the last dump, the last step of each frequency, and where each sink's log ends."""
-        meters, fine, due, fine_due = self._meters, self._fine_meters, self._due, self._fine_due
         return {
-            "meters": {key: (meter.total, meter.count) for key, meter in meters.items()},
+            "meters": {key: (meter.total, meter.count) for key, meter in self._meters.items()},
             "bundles": [(list(keys), bundle.total, bundle.count) for keys, bundle in self._bundles.items()],
-            "fine_meters": {key: (meter.total, meter.count) for key, meter in fine.items()},
-            "due": {key: (every.frequency, every.last_step) for key, every in due.items()},
-            "fine_due": {key: (every.frequency, every.last_step) for key, every in fine_due.items()},
+            "fine_meters": {key: (meter.total, meter.count) for key, meter in self._fine_meters.items()},
+            "due": {key: (every.frequency, every.last_step) for key, every in self._due.items()},
+            "fine_due": {key: (every.frequency, every.last_step) for key, every in self._fine_due.items()},
             "histograms_due": self._histograms_due.state_dict(),
             "sinks": {name: sink.state_dict() for name, sink in self.sinks.items()},
         }

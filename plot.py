@@ -33,8 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Path | None) -> list[Path]:
     """Draws the runs in `paths` and returns the files written.
 
-    Raises:
-        UserError: for a path without runs, logs that cannot be read, or a folder that cannot be written.
+    Raises UserError for a path without runs, logs that cannot be read, or a folder that cannot be written.
     """
     study_runs = runs.find(paths)
     study = summary.summarise(study_runs, with_references)
@@ -48,7 +47,7 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
     try:
         make_folder(folder) if out is None else out.mkdir(parents=True, exist_ok=True)
         if len(study_runs) == 1:
-            written = draw_run(study_runs[0].folder, study.references.get(study_runs[0].task, []), folder / "curves")
+            written = draw_run(study_runs[0].folder, study.references[study_runs[0].task], folder / "curves")
         else:
             written = figures.save(figures.draw_tasks(study), folder / "curves")
             if study.overall:

@@ -200,8 +200,7 @@ class ReplayBuffer(Ring, Validated):
     def sample(self, batch_size: int) -> Batch | WeightedBatch:
         """Draws a batch (see `choose`).
 
-        Raises:
-            ValueError: if the buffer is empty or, without replacement, holds fewer rows than a batch.
+        Raises ValueError if the buffer is empty or, without replacement, holds fewer rows than a batch.
         """
         rows, weight = self.chosen(batch_size)
         batch = self._gather(rows)
@@ -211,9 +210,6 @@ class ReplayBuffer(Ring, Validated):
         """Does the host's half of `sample`: draws rows and copies them to device memory whose address does not change.
 
         `staged` does the device's half, which a captured CUDA graph can replay.
-
-        Raises:
-            ValueError: as `sample`.
         """
         rows, weight = self.chosen(batch_size)
         is_first = not self._staged or len(self._staged[0]) != batch_size

@@ -237,7 +237,7 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fast", action="store_true", help="do not wait for the task's rate")
-    parser.add_argument("--env", default=None, help="a task of your own, my_package:MyEnv-v0, which imports my_package")
+    parser.add_argument("--env", help="a task of your own, my_package:MyEnv-v0, which imports my_package")
     arguments = parser.parse_args()
     try:
         about, session = read(arguments.path.resolve())

@@ -16,10 +16,6 @@ from utils import Ring, UserError
 
 MIRRORED_ROWS = 1024  # maximum rows per copy to the device
 MIRRORED_BYTES = 2**25  # maximum bytes per copy, for large rows
-WITHOUT_REPLACEMENT = (
-    "replay_storage=device: it draws with replacement only; choose pinned or host, or sample_with_replacement=true"
-)
-WITH_SAMPLING = "replay_storage=device: it draws uniformly only; choose pinned or host, or replay_buffer=uniform"
 SHARE_OF_FREE_MEMORY = 4  # `auto` mirrors rows that take at most 1/4 of the device's free memory
 
 
@@ -28,10 +24,6 @@ class Staging:
 
     A copy from pinned memory is asynchronous. An event recorded after each copy marks when its buffer may be written
     again. On a CPU copies are synchronous, and no memory is pinned.
-
-    Args:
-        num_rows, width: shape of each buffer.
-        device: the destination.
     """
 
     def __init__(self, num_rows: int, width: int, device: torch.device):
@@ -79,10 +71,6 @@ class PinnedReplayBuffer(ReplayBuffer):
 class Mirror:
     """A copy of a ring's rows on the device, brought up to date by `follow`.
 
-    Args:
-        ring: the ring on the host.
-        device: the device of the copy.
-
     Attributes:
         rows: the copy, (capacity, row_width).
         num_followed: the ring's `num_added` when the copy was last up to date; 0 makes the next `follow` send all rows.
@@ -122,10 +110,7 @@ class DeviceReplayBuffer(ReplayBuffer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        if not self._with_replacement:
-            raise UserError(WITHOUT_REPLACEMENT)
-        if self.sampling:
-            raise UserError(WITH_SAMPLING)
+        _require_device_draws(self._with_replacement, not self.sampling)
         if type(self).choose is not ReplayBuffer.choose:
             raise UserError(
                 f"{type(self).__name__}: a DeviceReplayBuffer draws its rows on the device and never calls choose; "
@@ -150,15 +135,12 @@ class DeviceReplayBuffer(ReplayBuffer):
         self._is_ahead = True
 
     def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        if self._is_ahead:  # the mirror is ahead of the host
+        if self._is_ahead:
             self._mirrored.follow()
         for rows in super().chunks(start, stop):
-            if self._is_ahead:
-                first = start % self.capacity
-                yield self._mirror[first : first + len(rows)].cpu().numpy()
-            else:
-                yield rows
+            first = start % self.capacity
             start += len(rows)
+            yield self._mirror[first : first + len(rows)].cpu().numpy() if self._is_ahead else rows
 
     @property
     def generators(self) -> list[torch.Generator]:
@@ -238,8 +220,15 @@ def choose_storage(
             f"replay_storage=device: replay_buffer_capacity={capacity} needs {needed:,} bytes and the GPU has "
             f"{free:,} free; choose pinned"
         )
-    if storage == "device" and not with_replacement:
-        raise UserError(WITHOUT_REPLACEMENT)
-    if storage == "device" and not uniform:
-        raise UserError(WITH_SAMPLING)
+    if storage == "device":
+        _require_device_draws(with_replacement, uniform)
     return storage
+
+
+def _require_device_draws(with_replacement: bool, uniform: bool) -> None:
+    """Raises UserError for batches that cannot be drawn on the device."""
+    other = "replay_storage=device: it draws {}; choose pinned or host, or {}"
+    if not with_replacement:
+        raise UserError(other.format("with replacement only", "sample_with_replacement=true"))
+    if not uniform:
+        raise UserError(other.format("uniformly only", "replay_buffer=uniform"))

@@ -38,9 +38,6 @@ class FrameBuffer(ReplayBuffer):
         obs_spec: the parts of a stack; None means images of `obs_shape`, stacks of `frame_stack` frames.
         searched: number of newest frames that a new frame is compared with; at most half the ring is searched.
 
-    Attributes:
-        obs_spec: the parts of a stack.
-
     Raises:
         UserError: if the frames would not fit into memory.
     """

@@ -30,11 +30,7 @@ Near = Callable[[np.ndarray], np.ndarray]
 
 
 def root() -> Path:
-    """Returns the folder of Minari's data sets.
-
-    Raises:
-        UserError: if the user has no home folder and MINARI_DATASETS_PATH is not set.
-    """
+    """Returns the folder of Minari's data sets; raises UserError without a home folder and MINARI_DATASETS_PATH."""
     if named := os.environ.get("MINARI_DATASETS_PATH"):
         return Path(named)
     try:
@@ -62,7 +58,6 @@ class MinariFiles:
         said: the beginning of every error message.
 
     Attributes:
-        num_episodes, num_transitions: counts.
         env: the task that the metadata names; "" if none.
         action_repeat: number of steps for which each action was held.
         actions: the action space.
@@ -91,11 +86,10 @@ class MinariFiles:
             raise UserError(f"{said}: {METADATA}: {one_line(error)}") from None
         self.env = one_line(str(about.get("env", "")))[:80]
         self.obs_dim = self._obs.width
-        self._names = self._checked(lambda file: sorted(file, key=_number))
-        self._lengths = self._checked(lambda file: [_length(file, name) for name in self._names])
-        if not self._names:
+        self._lengths = self._checked(lambda file: {name: _length(file, name) for name in sorted(file, key=_number)})
+        if not self._lengths:
             raise UserError(f"{said}: there is no episode in it")
-        self.num_episodes, self.num_transitions = len(self._names), sum(self._lengths)
+        self.num_episodes, self.num_transitions = len(self._lengths), sum(self._lengths.values())
 
     def _metadata(self, path: Path) -> dict[str, Any]:
         try:
@@ -121,15 +115,12 @@ class MinariFiles:
             raise UserError(f"{self._said}: {ARRAYS}: {one_line(error)[:160] or type(error).__name__}") from None
 
     def episodes(self, from_own: Near) -> Iterator[Episode]:
-        """Reads the episodes in order.
+        """Reads the episodes in order; raises UserError for a damaged one.
 
         Args:
             from_own: maps the environment's actions (T, *shape) to a policy's, (T, |A|) or (T, 1).
-
-        Raises:
-            UserError: for a damaged episode.
         """
-        for name, length in zip(self._names, self._lengths, strict=True):
+        for name, length in self._lengths.items():
             yield self._checked(partial(self._episode, name=name, length=length, from_own=from_own))
 
     def _episode(self, file: Any, name: str, length: int, from_own: Near) -> Episode:
@@ -173,8 +164,7 @@ def _length(file: Any, name: str) -> int:
 def _array(file: Any, path: str) -> Any:
     """Returns an array of numbers that lies within this file.
 
-    Raises:
-        ValueError: for a missing or too large array, a link, data in another file, or a filter that is not HDF5's own.
+    Raises ValueError for a missing or too large array, a link, data in another file, or a filter that is not HDF5's.
     """
     import h5py
 

@@ -11,7 +11,8 @@ from utils import UserError
 class MixedBatches:
     """Draws round(share B) transitions of each batch from preloaded data and the others from what the run collects.
 
-    Updates draw from it if `preload_share` is set; a share of 0.5 is RLPD's symmetric sampling (arXiv 2302.02948).
+    Its methods are a ReplayBuffer's. Updates draw from it if `preload_share` is set; a share of 0.5 is RLPD's symmetric
+    sampling (arXiv 2302.02948).
 
     Args:
         collected, preloaded: replay buffers.
@@ -28,18 +29,15 @@ class MixedBatches:
         return _joined([buffer.sample(size) for buffer, size in self._split(batch_size)])
 
     def stage(self, batch_size: int) -> None:
-        """Does the host's half of `sample` (see ReplayBuffer.stage)."""
         self._staged = self._split(batch_size)
         for buffer, size in self._staged:
             buffer.stage(size)
 
     def staged(self) -> Batch:
-        """Does the device's half of `sample` (see ReplayBuffer.staged)."""
         return _joined([buffer.staged() for buffer, _ in self._staged])
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """The random generators on the device that `staged` draws from."""
         return [*self._collected.generators, *self._preloaded.generators]
 
     def _split(self, batch_size: int) -> list[tuple[Any, int]]:

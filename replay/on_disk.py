@@ -43,15 +43,11 @@ class Segment:
 
 
 def extend(folder: Path, segments: list[Segment], buffer: Any) -> list[Segment]:
-    """Writes the rows that were added since the last segment.
+    """Writes the rows that were added since the last segment; returns the segments that hold the buffer's rows.
 
     Args:
-        folder: the folder of the files.
         segments: the existing segments, oldest first.
         buffer: has `rings`, each with `num_added`, `chunks(start, stop)` and a length.
-
-    Returns:
-        The segments that hold the buffer's rows, oldest first.
     """
     current = []
     for name, ring in buffer.rings.items():
@@ -94,14 +90,11 @@ def fault(folder: Path, segments: Iterable[Segment], row_bytes: int) -> str | No
 
 
 def read(folder: Path, segments: Iterable[Segment], buffer: Any, state: dict[str, Any]) -> None:
-    """Reads the rows of a buffer's rings.
+    """Reads the rows of a buffer's rings; raises ValueError if the segments do not contain those of this state.
 
     Args:
         buffer: has `rings`, each with `capacity`, `row_width` and `put_chunk(start, rows)`, and `spans(state)`.
         state: the buffer's state_dict, saved with these segments.
-
-    Raises:
-        ValueError: if the segments do not contain the rows of this state.
     """
     segments = list(segments)
     for name, span in buffer.spans(state).items():

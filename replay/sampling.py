@@ -62,12 +62,7 @@ class Prioritised(Validated):
         return places, weights / weights.max()
 
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
-        """Sets the priorities of rows that were drawn.
-
-        Args:
-            index: places of the rows in the ring, (B,).
-            priorities: absolute TD errors of the rows, (B,).
-        """
+        """Sets the priorities of rows that were drawn: places in the ring and absolute TD errors, (B,) each."""
         values = self._power(priorities.cpu().double().numpy())
         self._tree.put(index.cpu().numpy(), values)
         self._largest = max(self._largest, values.max())
@@ -90,11 +85,7 @@ class Prioritised(Validated):
         return counts | {"largest": float(self._largest), "priorities": torch.tensor(used)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` returned.
-
-        Raises:
-            ValueError: for priorities that no run could have saved.
-        """
+        """Restores what `state_dict` returned; raises ValueError for priorities that no run could have saved."""
         oldest, newest = (require_count(state[key], key) for key in ("oldest", "newest"))
         largest, saved = float(state["largest"]), state["priorities"].cpu().numpy()
         if saved.shape != (min(newest, self._capacity),) or saved.dtype != np.float64 or oldest > newest:

@@ -43,9 +43,7 @@ class Space:
     def flat(self, read: Callable[[str, tuple[int, ...]], np.ndarray], name: str) -> np.ndarray:
         """Reads elements and flattens them to (T, width), float32.
 
-        Args:
-            read: returns an array, given its name and the required shape of its rows.
-            name: name of this space's array.
+        `read` returns an array, given its name and the required shape of its rows; `name` is this space's array.
         """
         if self.kind == "Box":
             rows = read(name, self.shape)
@@ -56,11 +54,7 @@ class Space:
         return np.concatenate([part.flat(read, f"{name}/{key}") for key, part in self.parts], axis=1)
 
     def choices(self, values: np.ndarray, name: str) -> np.ndarray:
-        """Converts a Discrete's elements (T,) to integers from 0.
-
-        Raises:
-            ValueError: for a value that is not a choice; its message begins with `name`.
-        """
+        """Converts a Discrete's elements (T,) to integers from 0; raises ValueError for a value that is no choice."""
         choices = values.astype(np.int64) - self.start
         if (choices + self.start != values).any() or not ((choices >= 0) & (choices < self.n)).all():
             raise ValueError(f"{name}: a choice outside of {self.n}")
@@ -68,11 +62,7 @@ class Space:
 
 
 def parse(described: Any, depth: int = 0) -> Space:
-    """Parses a space from Minari's JSON.
-
-    Raises:
-        ValueError: for a space of another kind, or one that is too large.
-    """
+    """Parses a space from Minari's JSON; raises ValueError for one of another kind, or that is too large."""
     kind = described.get("type") if isinstance(described, dict) else None
     if depth > MOST_DEPTH:
         raise ValueError(f"more than {MOST_DEPTH} spaces within each other")

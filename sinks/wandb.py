@@ -57,8 +57,7 @@ class WandbSink(Sink):
         mode: `offline` writes into the run's folder, for `wandb sync`; None is the value of WANDB_MODE, or online.
         group: runs with the same group are shown together, such as the seeds of a study; None: no group.
 
-    Raises:
-        UserError: if the package is missing, or Weights & Biases returns an error.
+    Raises UserError if the package is missing, or Weights & Biases returns an error.
     """
 
     def __init__(

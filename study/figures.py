@@ -62,7 +62,7 @@ def draw_tasks(study: Study) -> Figure:
     """Draws one panel per task: each group's mean with its interval, unfinished runs, and published curves."""
     figure, panels = _grid(len(study.tasks))
     for index, (panel, (task, groups)) in enumerate(zip(panels, study.tasks.items(), strict=True)):
-        for reference in study.references.get(task, []):
+        for reference in study.references[task]:
             _draw_reference(panel, reference, study.styles[reference.label])
         for group in groups:
             _draw_group(panel, group, study.styles[group.label])
@@ -73,7 +73,7 @@ def draw_tasks(study: Study) -> Figure:
         if not any(group.average.steps.size for group in groups):
             panel.text(0.5, 0.5, "no evaluation yet", transform=panel.transAxes, ha="center")
     handles = _handles(study.styles)
-    if any(group.average.fewer.any() for groups in study.tasks.values() for group in groups):
+    if any(group.average.fewer.any() for group in study.groups):
         handles.append(Line2D([], [], color="black", linestyle=(0, style.FEWER_RUNS), label="not all runs got there"))
     if any(not run.finished and run.last_step for run in study.runs):
         handles.append(Line2D([], [], color="black", marker="x", linestyle="", label="an unfinished run's end"))

@@ -17,7 +17,6 @@ class Reference:
     """A published curve on one task: mean returns over `num_seeds` seeds at rising environment steps."""
 
     method: str
-    task: str
     steps: tuple[float, ...]
     returns: tuple[float, ...]
     num_seeds: int
@@ -34,7 +33,7 @@ class Reference:
         """Returns the curve up to a step, to be drawn beside curves that end there."""
         steps = [step for step in self.steps if step < last_step]
         steps += [last_step] if self.steps[0] <= last_step <= self.steps[-1] else []
-        return Reference(self.method, self.task, tuple(steps), tuple(map(self.at, steps)), self.num_seeds)
+        return Reference(self.method, tuple(steps), tuple(map(self.at, steps)), self.num_seeds)
 
 
 @cache
@@ -46,5 +45,5 @@ def published(path: Path) -> dict[str, list[Reference]]:
     references: dict[str, list[Reference]] = {}
     for (method, task), points in rows.items():
         steps, returns = (tuple(float(point[name]) for point in points) for name in ("step", "return"))
-        references.setdefault(task, []).append(Reference(method, task, steps, returns, int(points[0]["seeds"])))
+        references.setdefault(task, []).append(Reference(method, steps, returns, int(points[0]["seeds"])))
     return references

@@ -30,12 +30,8 @@ CONTENT_SECURITY_POLICY = (
 
 
 def html(study: Study, command: str = "") -> str:
-    """Returns the page, whose footer shows the command that makes it.
-
-    Raises:
-        UserError: if a log or a video cannot be read.
-    """
-    labels = {run.folder: group.label for groups in study.tasks.values() for group in groups for run in group.runs}
+    """Returns the page; its footer shows the command that makes it. Raises UserError for an unreadable log or video."""
+    labels = {run.folder: group.label for group in study.groups for run in group.runs}
     tasks = ", ".join(study.tasks)
     title = f"{len(study.runs)} run{'s' if len(study.runs) > 1 else ''}: {tasks}"
     differing = _differences(study, labels)
@@ -78,7 +74,7 @@ def _data(study: Study) -> dict[str, Any]:
         panels.append(_panel(f"interquartile mean of {study.num_overall_tasks} tasks", "return", curves))
     for task, groups in study.tasks.items():
         curves = [_average_curve(group.label, group.average, study) | {"ends": _ends(group)} for group in groups]
-        for reference in study.references.get(task, []):
+        for reference in study.references[task]:
             curves.append(_curve(reference.label, study, 1.2, steps=reference.steps, values=reference.returns))
         panels.append(_panel(task, "return", curves))
     if study.profiles:

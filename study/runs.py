@@ -87,8 +87,7 @@ class Run:
 def find(paths: Iterable[str]) -> list[Run]:
     """Finds the runs in folders, sweeps and all matches of patterns, each once, sorted by folder.
 
-    Raises:
-        UserError: for a path without runs, or a run whose config.yaml cannot be read.
+    Raises UserError for a path without runs, or a run whose config.yaml cannot be read.
     """
     folders: set[Path] = set()
     for path in paths:
@@ -122,11 +121,7 @@ def _run_folders(top: Path) -> Iterator[Path]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Reads a run's configuration.
-
-    Raises:
-        UserError: for a file that cannot be read, or is not the configuration of a run.
-    """
+    """Reads a run's configuration; raises UserError for a file that cannot be read, or that is none."""
     config = plain_yaml.load(path)
     settings = config if isinstance(config, dict) else {}
     agent = settings.get("agent")
@@ -140,8 +135,7 @@ def load(path: Path) -> dict[str, Any]:
 def read(path: Path) -> Columns:
     """Reads a log's columns, sorted by step, without empty and non-finite cells and an incomplete last row.
 
-    Raises:
-        UserError: for a file that cannot be read, or a cell that is not a number.
+    Raises UserError for a file that cannot be read, or a cell that is not a number.
     """
     columns: dict[str, dict[float, float]] = {}
     try:

@@ -32,7 +32,7 @@ class Study:
         overall: averages over tasks, of labels with at least two suite tasks.
         profiles: performance profiles, if all tasks are the suite's.
         improvements: the probability of improvement of each pair of labels.
-        references: published curves by task, up to the last step of the runs.
+        references: published curves by task, up to the last step of the runs; empty lists if none were asked for.
     """
 
     runs: tuple[Run, ...]
@@ -44,14 +44,17 @@ class Study:
     notes: list[str]
 
     @property
+    def groups(self) -> list[Group]:
+        return [group for groups in self.tasks.values() for group in groups]
+
+    @property
     def labels(self) -> list[str]:
-        return list(dict.fromkeys(group.label for groups in self.tasks.values() for group in groups))
+        return list(dict.fromkeys(group.label for group in self.groups))
 
     @property
     def methods(self) -> list[str]:
         """The labels of the references."""
-        curves = [reference for task in self.tasks for reference in self.references.get(task, [])]
-        return list(dict.fromkeys(reference.label for reference in curves))
+        return list(dict.fromkeys(reference.label for curves in self.references.values() for reference in curves))
 
     @cached_property
     def styles(self) -> dict[str, LineStyle]:
@@ -71,16 +74,17 @@ class Study:
 
 def summarise(runs: Sequence[Run], with_references: bool) -> Study:
     """Groups and averages runs."""
+    groups = group_runs(runs)
     tasks: dict[str, list[Group]] = {}
-    for group in group_runs(runs):
+    for group in groups:
         tasks.setdefault(group.task, []).append(group)
-    overall = _overall(tasks)
-    notes = _notes(runs, tasks, overall)
-    published: dict[str, list[Reference]] = {}
-    for task, groups in tasks.items() if with_references else ():
-        published[task], missing = _published(task, groups)
+    overall = _overall(groups)
+    notes = _notes(runs, groups, overall)
+    published: dict[str, list[Reference]] = {task: [] for task in tasks}
+    for task in tasks if with_references else ():
+        published[task], missing = _published(task, tasks[task])
         notes += missing
-    ends = profiles.final_returns([group for groups in tasks.values() for group in groups])
+    ends = profiles.final_returns(groups)
     of_labels = profiles.performance_profiles(ends) if all(map(is_suite_task, tasks)) else []
     if len({profile.tasks for profile in of_labels}) > 1:
         notes.append("The performance profiles are over different tasks: do not compare them.")
@@ -111,26 +115,22 @@ def _published(task: str, groups: list[Group]) -> tuple[list[Reference], list[st
     return [], [f"--reference adds nothing to {task}: {reason}."]
 
 
-def _overall(tasks: dict[str, list[Group]]) -> list[OverallAverage]:
+def _overall(groups: list[Group]) -> list[OverallAverage]:
     by_label: dict[str, list[Group]] = {}
-    for task, groups in tasks.items():
-        for group in groups:
-            if is_suite_task(task) and len(group.average.steps):
-                by_label.setdefault(group.label, []).append(group)
-    return [
-        OverallAverage(
-            label,
-            tuple(groups),
-            statistics.interquartile_mean([[run.returns for run in group.runs] for group in groups]),
-        )
-        for label, groups in by_label.items()
-        if len(groups) > 1
-    ]
+    for group in groups:
+        if is_suite_task(group.task) and len(group.average.steps):
+            by_label.setdefault(group.label, []).append(group)
+    averages = []
+    for label, members in by_label.items():
+        if len(members) > 1:
+            curves = [[run.returns for run in group.runs] for group in members]
+            averages.append(OverallAverage(label, tuple(members), statistics.interquartile_mean(curves)))
+    return averages
 
 
-def _notes(runs: Sequence[Run], tasks: dict[str, list[Group]], overall: list[OverallAverage]) -> list[str]:
+def _notes(runs: Sequence[Run], groups: list[Group], overall: list[OverallAverage]) -> list[str]:
     notes = []
-    others = [task for task in tasks if not is_suite_task(task)]
+    others = dict.fromkeys(group.task for group in groups if not is_suite_task(group.task))
     if others and overall:
         notes.append(
             f"The interquartile mean leaves out {', '.join(others)}: not on the suite's scale, returns up to 1000."
@@ -143,6 +143,6 @@ def _notes(runs: Sequence[Run], tasks: dict[str, list[Group]], overall: list[Ove
             f"{len(unfinished)} of {len(runs)} runs are unfinished: still going on, or crashed. "
             "A cross is where one ends; what is averaged over fewer runs than the group has is dotted."
         )
-    if len(runs) > 1 and any(len(group.runs) == 1 for groups in tasks.values() for group in groups):
+    if len(runs) > 1 and any(len(group.runs) == 1 for group in groups):
         notes.append("A group of one run has no interval.")
     return notes

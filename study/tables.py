@@ -47,7 +47,7 @@ def table(study: Study) -> Table:
     for task, groups in study.tasks.items():
         rows += [(task, group.label, *_cells([group], marks)) for group in groups]
         end = max((run.length for group in groups for run in group.finished), default=0)
-        for reference in study.references.get(task, []):
+        for reference in study.references[task]:
             cells = [number_text(reference.at(mark)) for mark in marks]
             covers_end = reference.steps[0] <= end <= reference.steps[-1]
             final = (number_text(reference.at(end)), _range_text([end])) if covers_end else (BLANK, BLANK)
@@ -94,7 +94,7 @@ def points(study: Study) -> str:
     for task, groups in study.tasks.items():
         for group in groups:
             rows += _points(task, group.label, group.average)
-        for reference in study.references.get(task, []):
+        for reference in study.references[task]:
             for step, value in zip(reference.steps, reference.returns, strict=True):
                 rows.append([task, reference.label, f"{step:.0f}", f"{value:.6g}", "", "", str(reference.num_seeds)])
     for overall in study.overall:
