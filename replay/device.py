@@ -62,7 +62,7 @@ class PinnedReplayBuffer(ReplayBuffer):
         if to is None:
             to = torch.empty(len(indices), rows.shape[1], device=self.device)
         if staging is None or staging.num_rows < len(to):
-            staging = self._staging[ring] = Staging(*to.shape, self.device)
+            staging = self._staging[ring] = Staging(len(to), rows.shape[1], self.device)
         # mode="clip": numpy gathers into `out` without a temporary only if it need not check the indices.
         staging.send(lambda out: rows.take(indices, axis=0, out=out, mode="clip"), to)
         return to
