@@ -19,7 +19,6 @@ from utils import UserError
 # Methods that the training loop and checkpoints call, and those that updates in a CUDA graph call in addition.
 BUFFER_METHODS = ("add", "sample", "num_added", "capacity", "state_dict", "load_state_dict", "__len__")
 GRAPH_METHODS = ("stage", "staged", "generators")
-STAGES = (ReplayBuffer.stage, frames.FrameBuffer.stage)  # these do not call `sample`
 
 
 def build_n_step(cfg: Settings) -> NStep:
@@ -112,7 +111,7 @@ def build_replay_buffer(
     if missing:
         hint = "; or choose execution=eager" if set(missing) <= set(GRAPH_METHODS) else ""
         raise UserError(f"replay_buffer._target_={target}: it needs {', '.join(missing)}{hint}")
-    if is_captured and type(buffer).stage in STAGES and type(buffer).sample is not ReplayBuffer.sample:
+    if is_captured and type(buffer).stage is ReplayBuffer.stage and type(buffer).sample is not ReplayBuffer.sample:
         raise UserError(
             f"replay_buffer._target_={target}: it overrides sample, and updates in a CUDA graph call stage and staged "
             "instead; override choose, or choose execution=eager"
