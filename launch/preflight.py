@@ -64,7 +64,7 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
     key = "hydra.sweep.dir"
     folder, named = _folder(request, key, settings)
     may_continue = line.resume == AUTO
-    if named and not may_continue and not runs.tunes and next(folder.rglob("train.csv"), None):
+    if named and not may_continue and not runs.tunes and run_folder.files_below(folder, "train.csv"):
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
     launchers.require(OmegaConf.to_container(runs.config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
     folder = run_folder.claim(folder, key, may_exist=named, may_continue=may_continue)

@@ -80,7 +80,8 @@ class SweepReport:
 
     def _jobs(self) -> list[Path]:
         """Returns the files that Hydra writes when a job begins."""
-        return sorted(self._folder.glob("**/.hydra/overrides.yaml"))
+        paths = run_folder.files_below(self._folder, "overrides.yaml")
+        return [path for path in paths if path.parent.name == ".hydra"]
 
     def runs(self) -> list[RunStatus]:
         """Returns the runs that have begun, by name."""

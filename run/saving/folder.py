@@ -165,9 +165,14 @@ def failure(folder: Path) -> str | None:
     return str(json_or(path, {}).get("reason", "it is not recorded why")) if path.exists() else None
 
 
+def files_below(folder: Path, name: str) -> list[Path]:
+    """Returns the files of that name in a folder and its subfolders; these may vanish meanwhile, as checkpoints do."""
+    return sorted(Path(parent, name) for parent, _, names in os.walk(folder) if name in names)
+
+
 def failures(sweep: Path) -> dict[Path, int]:
     """Returns the records of failed runs in a sweep's folder, each with the time when it was written (ns)."""
-    return {path: path.lstat().st_mtime_ns for path in sorted(sweep.rglob(FAILED))}
+    return {path: path.lstat().st_mtime_ns for path in files_below(sweep, FAILED)}
 
 
 def new_failures(sweep: Path, before: dict[Path, int]) -> list[str]:

@@ -1,5 +1,6 @@
 """The reports that a sweep prints while it runs, made from the folders of its runs."""
 
+import os
 import shlex
 import threading
 from collections.abc import Callable
@@ -73,6 +74,23 @@ def test_a_long_list_is_cut_and_a_run_without_files_is_named(tmp_path: Path) -> 
         begin(tmp_path / f"{number:02}")
     lines = text(report, report.runs(), report.runs()).splitlines()
     assert lines[0] == "Sweep: 0 of 30 done, 23 running" and lines[1] == "  00: running" and lines[-1] == "  and 3 more"
+
+
+def test_old_checkpoints_may_vanish_while_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(made(tmp_path / "a", 500))
+    old, scandir = tmp_path / "a/checkpoints/step_100", os.scandir
+    old.mkdir(parents=True)
+
+    def deletes_it_first(path: str | Path) -> object:
+        if Path(path) == old:
+            old.rmdir()
+        return scandir(path)
+
+    report = SweepReport(tmp_path, 1)
+    report._before.clear()
+    old.mkdir(exist_ok=True)
+    monkeypatch.setattr(os, "scandir", deletes_it_first)
+    assert [run.name for run in report.runs()] == ["a"] and not old.exists()
 
 
 def test_finished_trials_of_a_continued_study_are_not_to_come(tmp_path: Path) -> None:
