@@ -95,9 +95,9 @@ def train(case: Case, checkout: Path, folder: Path, steps: int) -> Ended:
     run = folder / str(case).replace(" ", "_")
     log = run.with_suffix(".log")
     command = [sys.executable, "train.py", *overrides(case, steps), f"hydra.run.dir={run}"]
-    # Frames are the same only if both sides render with the same software.
-    renderer = "osmesa" if MORE.get(case.agent) is PIXELS else "disabled"
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MUJOCO_GL": renderer}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    if MORE.get(case.agent) is not PIXELS:
+        environment["MUJOCO_GL"] = "disabled"
     began_s = time.perf_counter()
     try:
         with log.open("w") as file:
