@@ -191,8 +191,10 @@ def main() -> int:
     parser.add_argument("--view", action="store_true", help=f"show the policy live: {window.KEYS}")
     parser.add_argument("--no-video", action="store_true", help="do not film")
     parser.add_argument("--dataset", metavar="ID", help="record a data set, such as cheetah/expert-v0")
-    own = "a package of your own whose classes the run may name; repeat it for several, or separate them by commas"
-    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=own)
+    trust_help = (
+        "a package of your own whose classes the run may name; repeat it for several, or separate them by commas"
+    )
+    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=trust_help)
     arguments = parser.parse_args()
     path = resolved(arguments.path / best.BEST if arguments.best else arguments.path)
     default = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"

@@ -217,8 +217,8 @@ def main() -> int:
     parser.add_argument("--format", choices=("onnx", "torchscript", "policy"), default="onnx", help="default: onnx")
     place = "default: <run folder>/export/policy.<format>, .pt for a policy; beside a policy's file"
     parser.add_argument("--output", type=Path, help=place)
-    own = "as for evaluate.py: classes of your own"
-    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=own)
+    trust_help = "as for evaluate.py: classes of your own"
+    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=trust_help)
     arguments = parser.parse_args()
     path = arguments.path / best.BEST if arguments.best else arguments.path
     try:

@@ -121,7 +121,7 @@ def _run_folders(top: Path) -> Iterator[Path]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Reads a run's configuration; raises UserError for a file that cannot be read, or that is none."""
+    """Reads a run's configuration; raises UserError if the file cannot be read, or is not one."""
     config = plain_yaml.load(path)
     settings = config if isinstance(config, dict) else {}
     agent = settings.get("agent")
