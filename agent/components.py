@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -135,6 +135,13 @@ class Components(Agent):
     def snapshot(self) -> dict[str, Any]:
         """Returns a copy of the state, for `load_state_dict`."""
         return copy.deepcopy(self.state_dict())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        # Its views would show weights that no longer change, so the copy would learn and act wrongly without a word.
+        raise TypeError(
+            f"{type(self).__name__}: an agent cannot be copied, as its networks share memory; build another one and "
+            "load this one's state_dict()"
+        )
 
 
 def _instances(kind: type, values: Iterable[Any]) -> list[Any]:

@@ -67,7 +67,7 @@ def agent_of(
 
 
 def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
-    """Builds an agent like `build_agent`, and lets a copy act once to find parts that do not fit together.
+    """Builds an agent like `build_agent`, and lets it act once to find parts that do not fit together.
 
     Any other exception becomes a UserError that names the line of code that raised it.
     """
@@ -76,7 +76,9 @@ def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit
         agent = build_agent(cfg, spec, device, limit)
         verb = "act"
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            copy.deepcopy(agent).act(spec.zero_obs()[None])
+            state = copy.deepcopy(agent.state_dict())
+            agent.act(spec.zero_obs()[None])
+            agent.load_state_dict(state)
         return agent
     except UserError:
         raise

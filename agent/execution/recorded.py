@@ -42,9 +42,6 @@ class Recorded:
         self._audit = Audit(exact=True)
         self._enabled = True
 
-    def __deepcopy__(self, memo: Any) -> "Recorded":
-        return Recorded()  # a recording changes its original agent, not a copy
-
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
         batch = replay_buffer.sample(agent.batch_size)
         noise = agent.draw_noise(batch)

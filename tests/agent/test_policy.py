@@ -153,26 +153,25 @@ FOLLOWERS = ("agent/observation_normaliser=running", "agent/exploration=held")
 
 @pytest.mark.parametrize("overrides", [(), MIXTURE, ("agent=simba",), ("agent=crossq",), FOLLOWERS])
 def test_recorded_acting_is_the_eager_one_to_the_last_bit(overrides: tuple[str, ...]) -> None:
-    plain, other = make_agent(*overrides, *SMALL), make_agent(*overrides, *SMALL)
+    plain, other, eager, recorded = (make_agent(*overrides, *SMALL) for _ in range(4))
     with torch.no_grad():
         for parameter in other.actor.parameters():
             parameter.add_(0.1)
-    recorded = copy.deepcopy(plain)
     set_execution(recorded, "recorded", torch.device("cpu"))
     random = np.random.default_rng(0)
 
-    def compare(agent: Any) -> None:
-        for state in (plain, other, plain):  # a recording reads the networks as they are now
-            for one in (eager, agent):
-                one.load_state_dict(copy.deepcopy(state.state_dict()))
-            for shape in [(OBS_DIM,), (1, OBS_DIM), (5, OBS_DIM)] * 2:
-                obs = random.normal(size=shape).astype(np.float32)
-                for sample in (False, True):
-                    np.testing.assert_array_equal(agent.act(obs, sample), eager.act(obs, sample))
-        assert agent.policy.choose.num_traced == 4
+    def compare(one: Any, another: Any) -> None:
+        for shape in [(OBS_DIM,), (1, OBS_DIM), (5, OBS_DIM)] * 2:
+            obs = random.normal(size=shape).astype(np.float32)
+            for sample in (False, True):
+                np.testing.assert_array_equal(one.act(obs, sample), another.act(obs, sample))
 
-    eager = copy.deepcopy(plain)
-    compare(recorded)
-    copied = copy.deepcopy(recorded)
+    for state in (plain, other, plain):  # a recording reads the networks as they are now
+        for agent in (eager, recorded):
+            agent.load_state_dict(copy.deepcopy(state.state_dict()))
+        compare(recorded, eager)
+    assert recorded.policy.choose.num_traced == 4
+    copied = copy.deepcopy(recorded.policy)
     recorded.load_state_dict(copy.deepcopy(other.state_dict()))  # this does not change the copy
-    compare(copied)
+    compare(copied, eager.policy)
+    assert copied.choose.num_traced == 4

@@ -111,8 +111,8 @@ def test_full_size_actor_and_temperature_update_equals_the_formulas_in_float64()
 
 @pytest.mark.parametrize("name", ["sac", "crossq"])
 def test_histograms_are_of_what_the_update_saw(name: str) -> None:
-    agent, batch, eps = small_agent(f"agent={name}", "agent.actor_update_at=first"), make_batch(32), noise(32)
-    before = copy.deepcopy(agent)
+    agent, before = (small_agent(f"agent={name}", "agent.actor_update_at=first") for _ in range(2))
+    batch, eps = make_batch(32), noise(32)
     _, seen = agent.update_step(batch, Given(eps, eps))
     policy = before.actor(batch.obs)
     assert seen.keys() == {"q", "mu", "log_std"}

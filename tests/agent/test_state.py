@@ -2,11 +2,17 @@
 
 import copy
 
+import composed
 import numpy as np
 import pytest
-from agents import IMAGE, OBS_DIM, Always, Silent, make_agent, make_batch
+import torch
+from agents import ACTION_DIM, IMAGE, OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
 from same_run import same
 from stand_in_graphs import AGENTS, is_discrete, sees_images
+
+from run.agents import build_acting_agent, build_agent
+from run.env_spec import EnvSpec
+from settings.obs_spec import ObsSpec
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -24,3 +30,19 @@ def test_state_dict_continues_the_same_training(name: str) -> None:
             continued.update(buffer, log, step)
     assert same(other.state_dict(), agent.state_dict())
     assert np.array_equal(agent.act(obs, sample=True), other.act(obs, sample=True))
+
+
+def test_a_deep_copy_is_refused() -> None:
+    """The views of its networks would show weights that no longer change."""
+    with pytest.raises(TypeError, match=r"^SACAgent: an agent cannot be copied.* load this one's state_dict\(\)$"):
+        copy.deepcopy(make_agent())
+
+
+def test_acting_once_when_it_is_built_leaves_no_trace() -> None:
+    cfg = composed.settings("agent=flash_sac", *SMALL)  # its noise is held and drawn from the agent's own generator
+    spec, device = EnvSpec(ObsSpec.of_shape((OBS_DIM,)), (ACTION_DIM,)), torch.device("cpu")
+    states = []
+    for build in (build_agent, build_acting_agent):
+        torch.manual_seed(0)
+        states.append(build(cfg, spec, device).state_dict())
+    assert same(*states)

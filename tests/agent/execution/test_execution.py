@@ -141,12 +141,10 @@ def test_an_agent_that_is_changed_updates_as_the_eager_one(name: str, execution:
     assert changed.execution._enabled
 
 
-def test_a_copy_of_an_agent_and_one_that_is_changed_are_recorded_anew() -> None:
+def test_a_changed_agent_is_recorded_anew() -> None:
     eager, recorded = (make_agent("agent=crossq", *SMALL) for _ in range(2))
     set_execution(recorded, "recorded", CPU)
     assert_same(train(recorded, "host", 5), train(eager, "host", 5))
-    copied = deepcopy(recorded.execution)
-    assert not copied._recordings
     for change in ({"training": False}, {"autocast_dtype": torch.bfloat16}, {"batch_size": 8}):
         for agent in (eager, recorded):
             agent.train(change.get("training", True))
