@@ -8,7 +8,8 @@ benchmarks/results/keeping.csv, and it is not repeated unless its candidate's se
 trains like another until FORK continues from the other run's checkpoint there. This gives the same bytes as a run from
 the start, in three eighths of the time; until FORK it has the other run's evaluations. Averaging does not change
 training. So with --newest, the newest (not averaged) weights of an averaged run are evaluated at its checkpoints, in
-place of a run of the preset. The other tasks of the suite are not used here. --report runs nothing and prints only the
+place of a run of the preset. Of the suite's other tasks only finger_turn_hard was run (noise that fades, seeds 1 to 3,
+by benchmarks/suite.py with these settings; the preset's runs are the suite's). --report runs nothing and prints only the
 table: the last return, the best, and last / best.
 """
 
@@ -53,6 +54,11 @@ SLOW = (
 )
 # Noise is held as before until FORK, then for fewer and fewer decisions.
 FADES = f"{{_target_: agent.schedule.Piecewise, points: [[{FORK}, 2.0], [{7 * STEPS // 8}, 8.0]]}}"
+FADES_EARLY = f"{{_target_: agent.schedule.Piecewise, points: [[{STEPS // 8}, 2.0], [{3 * STEPS // 8}, 8.0]]}}"
+CATEGORICAL = (
+    "agent/reward_normaliser=returns_unbounded",
+    "agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true, num_bins: 101, bounds: [-5, 5]}",
+)
 AVERAGE = "average, 0.0005"
 CANDIDATES: dict[str, tuple[str, ...]] = {
     BASE: (),
@@ -78,6 +84,12 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "average, 0.0005, rates fall to a tenth": ("agent.actor_average_share=0.0005", *rates(1e-4)),
     "average, 0.001, rates fall to a tenth": ("agent.actor_average_share=0.001", *rates(1e-4)),
     "average, 0.0005, held noise fades": ("agent.actor_average_share=0.0005", f"agent.exploration.exponent={FADES}"),
+    "average, 0.0005, held noise fades early": (
+        "agent.actor_average_share=0.0005",
+        f"agent.exploration.exponent={FADES_EARLY}",
+    ),
+    "average, 0.0005, no held noise": ("agent.actor_average_share=0.0005", "agent/exploration=none"),
+    "average, 0.0005, categorical critics": ("agent.actor_average_share=0.0005", *CATEGORICAL),
 }
 LATE = {  # candidate: the one that trains the same until FORK
     "rates fall to a tenth": BASE,
