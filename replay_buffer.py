@@ -79,8 +79,7 @@ class ReplayBuffer(Ring, Validated):
         sampling: factory of a non-uniform sampling method (replay/sampling.py); None draws rows uniformly.
 
     Raises:
-        UserError: if the rows would not fit into memory, or for a `sampling` or an own `choose` without
-            replacement.
+        UserError: if the rows would not fit into memory, or the arguments exclude each other.
     """
 
     update_priorities: Callable[[torch.Tensor, torch.Tensor], None]  # set only if `sampling` has it
@@ -112,6 +111,8 @@ class ReplayBuffer(Ring, Validated):
         self._rng = np.random.default_rng(seed)
         self.sampling: Any = sampling and sampling(capacity=capacity)
         if update := getattr(self.sampling, "update_priorities", None):
+            if hasattr(self, "update_priorities"):
+                raise UserError(f"replay_buffer.sampling: {type(self).__name__} itself draws by priority; leave it out")
             self.update_priorities = update
         self._staged: tuple[torch.Tensor, ...] = ()
         self._staged_weight = torch.empty(0, device=device)
@@ -191,10 +192,10 @@ class ReplayBuffer(Ring, Validated):
         return self.sampling.choose(self._rng, self.num_added, len(self), batch_size)
 
     def chosen(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Calls `choose`; raises UserError if one that is not uniform returns something else than it should."""
-        chosen, num_stored = self.choose(batch_size), min(self.num_added, self.capacity)
+        """Calls `choose`, and checks what one that is not uniform returns."""
+        chosen = self.choose(batch_size)
         if not self._uniform:
-            _require_places(chosen, batch_size, num_stored, type(self.sampling or self).__name__)
+            _require_drawn(self, chosen, batch_size)
         return chosen
 
     def sample(self, batch_size: int) -> Batch | WeightedBatch:
@@ -225,8 +226,7 @@ class ReplayBuffer(Ring, Validated):
         return WeightedBatch(*batch, self._staged_weight, self._staged_index) if len(self._staged_weight) else batch
 
     @property
-    def generators(self) -> list[torch.Generator]:
-        """The random generators on the device that `staged` draws from."""
+    def generators(self) -> list[torch.Generator]:  # on the device; `staged` draws from them
         return []
 
     def _draw(self, batch_size: int) -> np.ndarray:
@@ -281,19 +281,24 @@ class ReplayBuffer(Ring, Validated):
             self.sampling.load_state_dict(state["sampling"])
 
 
-def _require_places(chosen: Any, batch_size: int, num_stored: int, name: str) -> None:
+def _require_drawn(buffer: ReplayBuffer, chosen: Any, batch_size: int) -> None:
     """Raises UserError unless `chosen` is the places (B,) of stored rows, and their weights (B,) or None."""
+    name, num_stored = f"{type(buffer.sampling or buffer).__name__}.choose", min(buffer.num_added, buffer.capacity)
     if not isinstance(chosen, tuple) or len(chosen) != 2:
-        raise UserError(f"{name}.choose returns a {type(chosen).__name__}; return places, weights or places, None")
+        raise UserError(f"{name} returns a {type(chosen).__name__}; return places, weights or places, None")
     rows, weight = chosen
     for column, array in ("places", rows), ("weights", rows if weight is None else weight):
         if not isinstance(array, np.ndarray) or array.shape != (batch_size,):
             given = f"{type(array).__name__} {tuple(np.shape(array))}"
-            raise UserError(f"{name}.choose: {column} are {given}; a NumPy array ({batch_size},) is needed")
+            raise UserError(f"{name}: {column} are {given}; a NumPy array ({batch_size},) is needed")
     if rows.dtype.kind not in "iu":
-        raise UserError(f"{name}.choose returns places of type {rows.dtype}; integers are needed")
+        raise UserError(f"{name} returns places of type {rows.dtype}; integers are needed")
     if rows.min() < 0 or rows.max() >= num_stored:
-        raise UserError(f"{name}.choose returns places {rows.min()} to {rows.max()}; {num_stored} rows are stored")
+        raise UserError(f"{name} returns places {rows.min()} to {rows.max()}; {num_stored} rows are stored")
+    if weight is None and hasattr(buffer, "update_priorities"):
+        raise UserError(f"{name} returns no weights, as a buffer with update_priorities has to; return np.ones(B)")
+    if weight is not None and not (weight.min() >= 0 and 0 < weight.max() < np.inf):  # false for nan
+        raise UserError(f"{name}: weights are {weight.min():g} to {weight.max():g}; finite positive ones are needed")
 
 
 def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The average of an actor's weights over its updates, evaluated and saved instead of the newest weights.
+"""A running average of the actor's weights, evaluated and saved.
 
 Noisy gradient steps scatter the weights around a good actor, and their mean is closer to it (Polyak and Juditsky 1992;
 for networks arXiv 1803.05407). Training does not use the average: acting and updates use the newest weights.

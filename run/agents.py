@@ -77,8 +77,11 @@ def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit
         verb = "act"
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             state = copy.deepcopy(agent.state_dict())
-            agent.act(spec.zero_obs()[None])
-            agent.load_state_dict(state)
+            if state is None:  # an agent that cannot be resumed
+                copy.deepcopy(agent).act(spec.zero_obs()[None])
+            else:
+                agent.act(spec.zero_obs()[None])
+                agent.load_state_dict(state)
         return agent
     except UserError:
         raise

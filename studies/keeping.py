@@ -9,8 +9,8 @@ trains like another until FORK continues from the other run's checkpoint there. 
 the start, in three eighths of the time; until FORK it has the other run's evaluations. Averaging does not change
 training. So with --newest, the newest (not averaged) weights of an averaged run are evaluated at its checkpoints, in
 place of a run of the preset. Of the suite's other tasks only finger_turn_hard was run (noise that fades, seeds 1 to 3,
-by benchmarks/suite.py with these settings; the preset's runs are the suite's). --report runs nothing and prints only the
-table: the last return, the best, and last / best.
+by benchmarks/suite.py with these settings; the preset's runs are the suite's). --report runs nothing and prints only
+the table: the last return, the best, and last / best.
 """
 
 import shutil

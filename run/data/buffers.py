@@ -7,6 +7,7 @@ import torch
 from hydra.utils import get_object, instantiate
 
 from agent.toolkit.priorities import require_support
+from envs.errors import error_with_place
 from replay import device as device_buffer
 from replay import frames
 from replay.n_step import NStep
@@ -117,6 +118,8 @@ def build_replay_buffer(
             "instead; override choose, or choose execution=eager"
         )
     require_support(agent, buffer)
+    if storage == "auto":
+        _require_own_state(buffer, f"replay_buffer._target_={target}")
     if cfg.preload_share and hasattr(buffer, "update_priorities"):
         rule = (cfg.replay_buffer.get("sampling") or cfg.replay_buffer)["_target_"]
         raise UserError(
@@ -124,3 +127,19 @@ def build_replay_buffer(
             "choose preload_share=0, which puts them into the replay buffer, or replay_buffer=uniform"
         )
     return buffer
+
+
+def _require_own_state(buffer: Any, key: str) -> None:
+    """Raises UserError if a user's buffer cannot load its own state: on resuming, it would be too late."""
+    is_subclass = isinstance(buffer, ReplayBuffer)
+    state = buffer.state_dict()
+    if is_subclass and (missing := ReplayBuffer.state_dict(buffer).keys() - state.keys()):
+        raise UserError(f"{key}: its state_dict lacks {', '.join(sorted(missing))}; add yours to super().state_dict()")
+    if is_subclass:
+        buffer.num_added = -1
+    try:
+        buffer.load_state_dict(state)
+    except Exception as error:  # a user's class can raise anything
+        raise UserError(f"{key}: it cannot load its own state_dict ({error_with_place(error)})") from error
+    if is_subclass and buffer.num_added < 0:
+        raise UserError(f"{key}: its load_state_dict has to call super().load_state_dict(state)")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utils import UserError, leaves, one_line
+from utils import UserError, import_failure, leaves, one_line
 
 ROOT = Path(__file__).resolve().parents[2]
 # The top-level keys of nodes, and the modules whose classes may be named there. Another class of this project, such as
@@ -171,7 +171,7 @@ def _require_class(node: Node, path: Path, trusted: tuple[str, ...]) -> None:
     try:
         target = getattr(importlib.import_module(module), name)
     except Exception as error:  # importing the user's module can raise anything
-        raise UserError(f"{where}: cannot be imported ({type(error).__name__}: {one_line(error)})") from None
+        raise UserError(f"{where}: {import_failure(module, error)}") from None
     if node.target in trusted:  # named in full by the user
         return
     home = str(getattr(target, "__module__", None))

@@ -117,6 +117,7 @@ def test_a_buffer_is_part_of_what_a_run_means(tmp_path: Path) -> None:
         (("replay_buffer.capacity=10_000_000_000_000",), "bytes are needed"),
         (("replay_buffer._target_=own_buffers.NoSample", *A_LIST[1:]), "own_buffers.NoSample: it needs sample"),
         (("replay_buffer._target_=own_buffers.NoShapes", *A_LIST[1:]), "it has to take obs_shape, action_shape and"),
+        ((*PRIORITISED, "replay_buffer=lap"), "PrioritisedBuffer itself draws by priority; leave it out"),
         ((*PRIORITISED, "agent=sac_v"), "PrioritisedBuffer draws by priority, and SACVAgent returns no"),
     ],
 )
@@ -169,6 +170,10 @@ def test_a_state_that_could_not_be_read_back_is_found_before_it_is_needed(
         ((np.arange(4.0), None), r"places of type float64; integers are needed"),
         ((np.array([0, 5, 2, 9]), None), r"^Chooses\.choose returns places 0 to 9; 5 rows are stored$"),
         ((np.array([0, -1, 2, 4]), None), r"places -1 to 4"),
+        ((np.arange(4), np.array([1, 1, -1, 1])), r"weights are -1 to 1; finite positive ones are needed$"),
+        ((np.arange(4), np.array([1, 1, np.nan, 1])), r"weights are nan to nan"),
+        ((np.arange(4), np.array([1, 1, np.inf, 1])), r"weights are 1 to inf"),
+        ((np.arange(4), np.zeros(4)), r"weights are 0 to 0"),
     ],
 )
 @pytest.mark.parametrize("draw", ["sample", "stage"])
@@ -182,6 +187,45 @@ def test_what_choose_returns_is_checked(draw: str, chosen: Any, message: str) ->
         buffer.add(np.zeros(1), np.zeros(1), 0.0, np.zeros(1), False, False)
     with pytest.raises(UserError, match=message):
         getattr(buffer, draw)(4)
+
+
+def test_a_buffer_with_priorities_always_weighs() -> None:
+    class Unweighted(PrioritisedBuffer):
+        def choose(self, batch_size: int) -> Any:
+            return super().choose(batch_size)[0], None
+
+    buffer = Unweighted((1,), (1,), 10, CPU)
+    buffer.add(np.zeros(1), np.zeros(1), 0.0, np.zeros(1), False, False)
+    with pytest.raises(UserError, match=r"^Unweighted\.choose returns no weights, .*has to; return np"):
+        buffer.sample(4)
+
+
+class NoSuperState(PrioritisedBuffer):
+    def state_dict(self) -> dict[str, Any]:
+        return {"p": torch.tensor(self._p)}
+
+
+class NoSuperLoad(ReplayBuffer):
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class OtherKeys(PrioritisedBuffer):
+    def state_dict(self) -> dict[str, Any]:
+        return ReplayBuffer.state_dict(self) | {"q": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (NoSuperState, r"its state_dict lacks capacity, num_added, rng, row_width; add yours to super\(\)\.state_dict"),
+        (NoSuperLoad, r"its load_state_dict has to call super\(\)\.load_state_dict\(state\)$"),
+        (OtherKeys, r"it cannot load its own state_dict \(KeyError in .*own_buffers\.py:\d+: 'p'\)$"),
+    ],
+)
+def test_a_state_that_could_not_be_resumed_is_found_when_the_buffer_is_built(kind: type, message: str) -> None:
+    cfg = check(compose.plain(compose.compose_config("train", [f"replay_buffer._target_={__name__}.{kind.__name__}"])))
+    with pytest.raises(UserError, match=rf"^replay_buffer\._target_={__name__}\.{kind.__name__}: {message}"):
+        build_replay_buffer(cfg, SHAPES, CPU, "auto", "recorded", make_agent())
 
 
 def test_updates_in_a_cuda_graph_ask_more_of_a_buffer() -> None:
