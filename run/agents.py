@@ -81,6 +81,7 @@ def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit
                 copy.deepcopy(agent).act(spec.zero_obs()[None])
             else:
                 agent.act(spec.zero_obs()[None])
+                verb = "load its own state_dict"
                 agent.load_state_dict(state)
         return agent
     except UserError:

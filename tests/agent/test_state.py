@@ -1,18 +1,22 @@
 """An agent's state holds everything that its training continues from."""
 
 import copy
+from dataclasses import replace
+from typing import Any
 
 import composed
 import numpy as np
 import pytest
 import torch
 from agents import ACTION_DIM, IMAGE, OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
+from forks import ForkAgent
 from same_run import same
 from stand_in_graphs import AGENTS, is_discrete, sees_images
 
 from run.agents import build_acting_agent, build_agent
 from run.env_spec import EnvSpec
 from settings.obs_spec import ObsSpec
+from utils import UserError
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -46,3 +50,21 @@ def test_acting_once_when_it_is_built_leaves_no_trace() -> None:
         torch.manual_seed(0)
         states.append(build(cfg, spec, device).state_dict())
     assert same(*states)
+
+
+class Renamed(ForkAgent):
+    """Saves its actor under one name, and looks for it under another."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"actor": self.actor.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.actor.load_state_dict(state["policy"])
+
+
+def test_a_state_that_could_not_be_resumed_is_found_when_the_agent_is_built() -> None:
+    cfg = replace(
+        composed.settings("agent=sac"), agent={"name": "renamed", "_target_": f"{__name__}.Renamed", "_partial_": True}
+    )
+    with pytest.raises(UserError, match=r"\.Renamed: it cannot load its own state_dict \(KeyError in .*: 'policy'\)$"):
+        build_acting_agent(cfg, EnvSpec(ObsSpec.of_shape((OBS_DIM,)), (ACTION_DIM,)), torch.device("cpu"))
