@@ -5,6 +5,9 @@ that recorded and captured updates impose on an agent's code, with an error that
 """
 
 import copy
+import inspect
+from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,8 +42,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     _require_columns(batch)
 
     # Note the state before the update. Reading the version number of Adam's step count does not wait for a GPU.
-    state, numbers, generators = agent.snapshot(), _numbers(agent), _global_generators(agent.device)
-    tensors = _tensors(agent)
+    state, values, generators = agent.snapshot(), _values(agent), _global_generators(agent.device)
     writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}
     weight = getattr(batch, "weight", None)
     try:
@@ -60,8 +62,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
 
     # See what the update changed, then whether other batch weights change its result, and restore the agent.
     stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
-    changed = [key for key, value in _numbers(agent).items() if numbers.get(key, value) != value]
-    unsaved = [key for key, value in _tensors(agent).items() if tensors.get(key, value) != value]
+    changed = [value for key, value in _values(agent).items() if not (key in values and value.equals(values[key]))]
     if weight is not None:
         moments, other_moments = _moments(agent), _moments_with_other_weights(agent, batch, state)
         if other_moments is not None and torch.equal(moments, other_moments):
@@ -72,15 +73,15 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     agent.load_state_dict(state)
 
     _require_metrics(metrics, name)
-    if changed:
+    for value in changed:
+        if isinstance(value.value, torch.Tensor):
+            raise UserError(
+                f"{name}.update_step changes self.{value.name}, a tensor that no checkpoint would hold; make it a "
+                "buffer of a torch.nn.Module"
+            )
         raise UserError(
-            f"{name}.update_step changes self.{changed[0]}, a Python number, which a recorded update would freeze; "
+            f"{name}.update_step changes self.{value.name}, a Python number, which a recorded update would freeze; "
             "make it a buffer of a module, put it on a schedule, or ask self.due(frequency)"
-        )
-    if unsaved:
-        raise UserError(
-            f"{name}.update_step changes self.{unsaved[0]}, a tensor that no checkpoint would hold; make it a buffer "
-            "of a torch.nn.Module"
         )
     if not all(map(torch.equal, generators, _global_generators(agent.device))):
         raise UserError(
@@ -131,8 +132,7 @@ def _moments(agent: Any) -> torch.Tensor:
 def _require_optimizers(agent: Any, name: str) -> None:
     """Raises UserError if a module is hidden in a list or a dictionary, or learns and has no optimizer."""
     for attribute, value in vars(agent).items():
-        items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-        if not attribute.startswith("_") and any(isinstance(item, nn.Module) for item in items):
+        if not attribute.startswith("_") and any(isinstance(item, nn.Module) for _, item in _items(value)):
             raise UserError(
                 f"{name}: self.{attribute} holds modules in a {type(value).__name__}, where they are not found; use "
                 "torch.nn.ModuleList or ModuleDict"
@@ -144,6 +144,13 @@ def _require_optimizers(agent: Any, name: str) -> None:
                 f"{name}: self.{attribute} has parameters that no optimizer steps; give it one with add_optimizer, or "
                 "call requires_grad_(False) on it, as on a target network"
             )
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Returns what a dictionary, list or tuple holds, with its keys or indices."""
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
 
 
 def _require_columns(batch: Any) -> None:
@@ -165,8 +172,10 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
                 f"{name}.update_step's metric {key!r} is a Python number, which a recorded update would freeze; "
                 "make it a tensor, such as torch.full_like(loss, number)"
             )
-        if value.requires_grad or value.numel() != 1:
-            raise UserError(f"{name}.update_step's metric {key!r}: a detached tensor of one element is needed")
+        if value.requires_grad:
+            raise UserError(f"{name}.update_step's metric {key!r} has a gradient; return it detached")
+        if value.numel() != 1:
+            raise UserError(f"{name}.update_step's metric {key!r} has {value.numel()} elements; one is needed")
 
 
 def _global_generators(device: torch.device) -> list[torch.Tensor]:
@@ -174,10 +183,32 @@ def _global_generators(device: torch.device) -> list[torch.Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
-def _tensors(agent: Any) -> dict[str, tuple[int, int]]:
-    """Returns the identity and version number of each tensor in the agent's own attributes."""
-    return {key: (id(value), value._version) for key, value in vars(agent).items() if isinstance(value, torch.Tensor)}
+class _Value(NamedTuple):
+    """A number or a tensor in an agent's attributes. It keeps the tensor, so that no other one gets its identity."""
+
+    name: str
+    value: Any
+    version: int  # of a tensor: how often it was changed in place
+
+    def equals(self, other: "_Value") -> bool:
+        if isinstance(self.value, torch.Tensor):
+            return self.value is other.value and self.version == other.version
+        return type(self.value) is type(other.value) and self.value == other.value
 
 
-def _numbers(agent: Any) -> dict[str, float]:
-    return {key: value for key, value in vars(agent).items() if isinstance(value, int | float)}
+def _values(agent: Any) -> dict[str, _Value]:
+    """Returns the numbers and tensors in the agent's attributes, and in dictionaries, lists and tuples there.
+
+    Without booleans in containers, as in `agent.pattern`, and without what a cached_property computed.
+    """
+    values: dict[str, Any] = {}
+    for name, value in vars(agent).items():
+        if isinstance(inspect.getattr_static(type(agent), name, None), cached_property):
+            continue
+        values[name] = value
+        values |= {f"{name}[{key!r}]": item for key, item in _items(value) if not isinstance(item, bool)}
+    return {
+        name: _Value(name, value, value._version if isinstance(value, torch.Tensor) else 0)
+        for name, value in values.items()
+        if isinstance(value, int | float | torch.Tensor)
+    }

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from stand_in_graphs import StandInGraphs, make_buffer
 from torch import nn
 
 from agent.execution.captured import Captured
+from agent.sac import SACAgent
 from run.execution import set_execution
 from utils import UserError, leaves
 
@@ -75,6 +77,10 @@ def logs_a_graph(agent: Any, metrics: dict[str, Any]) -> None:
     metrics["train/sum"] = agent.critic(*make_batch(2)[:2]).sum()
 
 
+def logs_rows(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train/reward"] = torch.ones(2, 1)
+
+
 def logs_nowhere(agent: Any, metrics: dict[str, Any]) -> None:
     metrics["critic/loss"] = torch.zeros(())
 
@@ -96,7 +102,8 @@ def draws_globally(agent: Any, metrics: dict[str, Any]) -> None:
     ("change", "message"),
     [
         (logs_a_number, r"SACAgent\.update_step's metric 'train/how_many' is a Python number, which .* freeze"),
-        (logs_a_graph, r"SACAgent\.update_step's metric 'train/sum': a detached tensor of one element"),
+        (logs_a_graph, r"SACAgent\.update_step's metric 'train/sum' has a gradient; return it detached"),
+        (logs_rows, r"SACAgent\.update_step's metric 'train/reward' has 2 elements; one is needed"),
         (logs_nowhere, r"SACAgent\.update_step's metric 'critic/loss': the key has to begin with train/"),
         (reads_the_count, r"SACAgent\.update_step reads num_updates, .*; ask self\.due\(frequency\)"),
         (branches_on_the_count, r"SACAgent\.update_step reads num_updates"),
@@ -108,11 +115,56 @@ def test_what_a_recording_would_freeze_is_an_error(change: Change, message: str)
         update(agent_that(change))
 
 
-def test_a_counter_in_the_update_step_is_an_error() -> None:
-    agent = agent_that(counts_itself)
-    agent.calls = 0
-    with pytest.raises(UserError, match=r"update_step changes self\.calls, a Python number, which .* would freeze"):
+def counts_in_a_dictionary(agent: Any, metrics: dict[str, Any]) -> None:
+    agent.stats["calls"] += 1
+
+
+def counts_in_a_list(agent: Any, metrics: dict[str, Any]) -> None:
+    agent.stats.append(0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "attributes", "named"),
+    [
+        (counts_itself, {"calls": 0}, "calls"),
+        (counts_itself, {}, "calls"),
+        (counts_in_a_dictionary, {"stats": {"calls": 0}}, "stats['calls']"),
+        (counts_in_a_list, {"stats": []}, "stats[0]"),
+    ],
+)
+def test_a_counter_in_the_update_step_is_an_error(change: Change, attributes: dict[str, Any], named: str) -> None:
+    agent = agent_that(change)
+    vars(agent).update(attributes)
+    message = rf"update_step changes self\.{re.escape(named)}, a Python number, which .* would freeze"
+    with pytest.raises(UserError, match=message):
         update(agent)
+
+
+@pytest.mark.parametrize("first", [None, 0.0])
+def test_a_tensor_that_the_update_step_creates_is_an_error(first: float | None) -> None:
+    def averages(agent: Any, metrics: dict[str, Any]) -> None:
+        agent.mean = 0.9 * (getattr(agent, "mean", None) or 0.0) + 0.1 * metrics["train_critic/loss"]
+
+    agent = agent_that(averages)
+    if first is not None:
+        agent.mean = first
+    with pytest.raises(UserError, match=r"update_step changes self\.mean, a tensor that no checkpoint would hold"):
+        update(agent)
+
+
+def test_what_a_cached_property_computes_is_no_state() -> None:
+    class Caches(SACAgent):
+        @cached_property
+        def scale(self) -> float:
+            return float(np.sqrt(self.action_dim))
+
+    def reads(agent: Any, metrics: dict[str, Any]) -> None:
+        metrics["train/scaled"] = metrics["train_critic/loss"] * agent.scale
+
+    agent = agent_that(reads)
+    agent.__class__ = Caches
+    update(agent)
+    assert "scale" in vars(agent)
 
 
 @pytest.mark.parametrize("in_place", [True, False])
