@@ -167,6 +167,20 @@ def test_what_cannot_be_recorded_runs_eagerly(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "Updates run eagerly: an argument of type Generator cannot be recorded.\n"
 
 
+def test_a_branch_on_a_tensor_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = make_agent(*SMALL)
+    set_execution(agent, "recorded", CPU)
+    step = agent.update_step
+
+    def branches(batch: Any, noise: Any) -> Any:
+        return step(batch, noise) if batch.reward.mean() > -100 else None
+
+    agent.update_step = branches
+    train(agent, "host", 2)
+    said = "Updates run eagerly: a tensor's value that Python reads (if, float, item: aten::_local_scalar_dense) cannot"
+    assert capsys.readouterr().out.startswith(said)
+
+
 def test_another_buffer_is_captured_anew() -> None:
     eager, captured = (make_agent(*SMALL) for _ in range(2))
     captured.execution = Captured(StandInGraphs(captured))
