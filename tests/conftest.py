@@ -1,6 +1,7 @@
 import gc
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -15,6 +16,8 @@ from omegaconf import OmegaConf
 import envs.opengl
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime's telemetry leaves files in folders that tests list
+# A script's `make test &` begins with SIGINT ignored, and the commands under test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 HAS_OPENGL = envs.opengl.choose(wanted=True)
 
 import probes  # noqa: E402, F401  registers the probe environments

@@ -62,7 +62,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
 
     # See what the update changed, then whether other batch weights change its result, and restore the agent.
     stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
-    changed = [value for key, value in _values(agent).items() if not (key in values and value.equals(values[key]))]
+    changed = {key: new for key, new in _values(agent).items() if key not in values or not new.equals(values[key])}
     if weight is not None:
         moments, other_moments = _moments(agent), _moments_with_other_weights(agent, batch, state)
         if other_moments is not None and torch.equal(moments, other_moments):
@@ -73,14 +73,14 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     agent.load_state_dict(state)
 
     _require_metrics(metrics, name)
-    for value in changed:
-        if isinstance(value.value, torch.Tensor):
+    for key, new in changed.items():
+        if isinstance(new.value, torch.Tensor):
             raise UserError(
-                f"{name}.update_step changes self.{value.name}, a tensor that no checkpoint would hold; make it a "
-                "buffer of a torch.nn.Module"
+                f"{name}.update_step changes self.{key}, a tensor that no checkpoint would hold; make it a buffer "
+                "of a torch.nn.Module"
             )
         raise UserError(
-            f"{name}.update_step changes self.{value.name}, a Python number, which a recorded update would freeze; "
+            f"{name}.update_step changes self.{key}, a Python number, which a recorded update would freeze; "
             "make it a buffer of a module, put it on a schedule, or ask self.due(frequency)"
         )
     if not all(map(torch.equal, generators, _global_generators(agent.device))):
@@ -186,7 +186,6 @@ def _global_generators(device: torch.device) -> list[torch.Tensor]:
 class _Value(NamedTuple):
     """A number or a tensor in an agent's attributes. It keeps the tensor, so that no other one gets its identity."""
 
-    name: str
     value: Any
     version: int  # of a tensor: how often it was changed in place
 
@@ -208,7 +207,7 @@ def _values(agent: Any) -> dict[str, _Value]:
         values[name] = value
         values |= {f"{name}[{key!r}]": item for key, item in _items(value) if not isinstance(item, bool)}
     return {
-        name: _Value(name, value, value._version if isinstance(value, torch.Tensor) else 0)
+        name: _Value(value, value._version if isinstance(value, torch.Tensor) else 0)
         for name, value in values.items()
         if isinstance(value, int | float | torch.Tensor)
     }

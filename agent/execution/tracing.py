@@ -162,9 +162,9 @@ class _SourceWriter(DispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _depends_on_data(function, args):
-            is_read = torch.Tag.data_dependent_output in function.tags
-            read = f"a tensor's value that Python reads (if, float, item: {function.name()})"
-            self._obstacle = read if is_read else function.name()
+            self._obstacle = function.name()
+            if torch.Tag.data_dependent_output in function.tags:
+                self._obstacle = f"a tensor's value that Python reads (if, float, item: {function.name()})"
         # Write the call before it runs: an in-place operation changes its arguments.
         try:
             call = self._call(function, args, kwargs)

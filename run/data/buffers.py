@@ -136,7 +136,7 @@ def _require_own_state(buffer: Any, key: str) -> None:
     if is_subclass and (missing := ReplayBuffer.state_dict(buffer).keys() - state.keys()):
         raise UserError(f"{key}: its state_dict lacks {', '.join(sorted(missing))}; add yours to super().state_dict()")
     if is_subclass:
-        buffer.num_added = -1
+        buffer.num_added = -1  # which ReplayBuffer.load_state_dict replaces
     try:
         buffer.load_state_dict(state)
     except Exception as error:  # a user's class can raise anything
