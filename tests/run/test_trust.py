@@ -111,3 +111,10 @@ def test_every_configuration_of_this_project_can_be_resumed() -> None:
     for path in sorted((Path(__file__).parents[2] / "config/agent").glob("[!_]*.yaml")):
         config = composed.settings(f"agent={path.stem}", "log_save_tb=true", "env=Pendulum-v1")
         trust.require({"agent": config.agent, "logger": config.logger, "evaluator": config.evaluator}, path)
+
+
+def test_a_package_that_is_not_found_says_how_to_name_its_folder() -> None:
+    with pytest.raises(
+        UserError, match=r"cannot be imported \(No module named 'my_lab'\); .*: PYTHONPATH=/path/to/fold"
+    ):
+        trust.require({"agent": {"_target_": "my_lab.Agent"}}, Path("config.yaml"), ["my_lab"])
