@@ -14,6 +14,7 @@ from agent.toolkit.adam import Adam
 from agent.toolkit.frozen import is_view
 from agent.toolkit.hooks import AfterStep, Draws, FollowsBatches, FollowsSteps, Phased
 from settings.types import Betas, NonNegativeFloat, Schedule
+from utils import UserError
 
 LearningRate = NonNegativeFloat | Schedule
 
@@ -48,6 +49,7 @@ class Components(Agent):
         if self._collected is not None:
             self._collected |= losses
             return
+        self._require_losses(losses)
         optimizers = [self.optimizers[name] for name in losses]
         parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
         gradients = torch.autograd.grad(tuple(losses.values()), parameters)
@@ -61,6 +63,20 @@ class Components(Agent):
         for name in losses:
             if name in self._after_update:
                 self._after_update[name]()
+
+    def _require_losses(self, losses: dict[str, torch.Tensor]) -> None:
+        """Raises UserError if a loss has no optimizer, is no scalar, or has no gradient."""
+        agent = type(self).__name__
+        for name, loss in losses.items():
+            if name not in self.optimizers:
+                raise UserError(f"{agent}: step_optimizers({name}=...): {name!r} has no optimizer; use add_optimizer")
+            if loss.numel() != 1:
+                raise UserError(f"{agent}: the loss {name!r} has shape {tuple(loss.shape)}; reduce it with mean()")
+            if not loss.requires_grad:
+                raise UserError(
+                    f"{agent}: the loss {name!r} has no gradient; compute it outside of no_grad, from tensors that are "
+                    "not detached"
+                )
 
     @contextmanager
     def steps_together(self) -> Iterator[None]:

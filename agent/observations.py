@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import torch
+from torch import nn
 
 from agent.networks.encoder import EncoderFactory, FromImages, FromNumbers
 from agent.toolkit.frozen import frozen_view
@@ -24,6 +25,7 @@ class Vectors:
     """Observations that are vectors."""
 
     num_views = 1
+    learned: nn.Module | None = None  # the convolutions that a loss has to train
 
     def __init__(self, spec: ObsSpec):
         self.spec = spec
@@ -91,8 +93,8 @@ class Images(Vectors):
         self._encoder = encoder
         self._augment = None if augmentation is None else augmentation()
         self.num_views = 1 if self._augment is None else self._augment.num_views
-        self._learned = encoder(obs_shape=spec.image).to(device).convolutions
-        self._constant = frozen_view(self._learned)
+        self.learned = encoder(obs_shape=spec.image).to(device).convolutions
+        self._constant = frozen_view(self.learned)
 
     def factory(self, network: Factory, of_actor: bool) -> tuple[Factory, dict[str, Any]]:
         start, stop = self.spec.seen(of_actor)
@@ -100,7 +102,7 @@ class Images(Vectors):
         return partial(FromImages, encoder=self._encoder, network=network, **numbers), {"obs_shape": self.spec.image}
 
     def share(self, network: Any, learns_encoder: bool) -> None:
-        network.encoder.convolutions = self._learned if learns_encoder else frozen_view(self._learned)
+        network.encoder.convolutions = self.learned if learns_encoder else frozen_view(self.learned)
 
     def views(self, batch: Batch, noise: Noise) -> Batch:
         if self._augment is None:

@@ -158,6 +158,11 @@ class OffPolicyAgent(ActingAgent):
         self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Returns the critic head's loss, with row weights (B,), summed over image views with their mean target."""
+        if target.dim() != 2 or len(target) != outputs.shape[-2]:
+            raise UserError(
+                f"{type(self).__name__}: the critic's target has shape {tuple(target.shape)}; for outputs "
+                f"{tuple(outputs.shape)}, (N, B, ...), it is (B, ...), as self.critic.head.target returns it"
+            )
         weights = () if weight is None else (weight,)
         loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target), *weights)
         return loss if self.observations.num_views == 1 else self.observations.num_views * loss

@@ -130,7 +130,7 @@ def _moments(agent: Any) -> torch.Tensor:
 
 
 def _require_optimizers(agent: Any, name: str) -> None:
-    """Raises UserError if a module is hidden in a list or a dictionary, or learns and has no optimizer."""
+    """Raises UserError if a module is hidden in a list or a dictionary, or has to learn and has no optimizer."""
     for attribute, value in vars(agent).items():
         if not attribute.startswith("_") and any(isinstance(item, nn.Module) for _, item in _items(value)):
             raise UserError(
@@ -144,6 +144,12 @@ def _require_optimizers(agent: Any, name: str) -> None:
                 f"{name}: self.{attribute} has parameters that no optimizer steps; give it one with add_optimizer, or "
                 "call requires_grad_(False) on it, as on a target network"
             )
+    convolutions = agent.observations.learned
+    if convolutions is not None and not any(id(parameter) in learned for parameter in convolutions.parameters()):
+        raise UserError(
+            f"{name}: no optimizer steps the convolutions, which would stay as they were drawn; build the network whose "
+            "loss trains them, such as the critic, with learns_encoder=True"
+        )
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -133,6 +133,8 @@ def _require_own_state(buffer: Any, key: str) -> None:
     """Raises UserError if a user's buffer cannot load its own state: on resuming, it would be too late."""
     is_subclass = isinstance(buffer, ReplayBuffer)
     state = buffer.state_dict()
+    if is_subclass and not isinstance(state, dict):
+        raise UserError(f"{key}: its state_dict returns a {type(state).__name__}; return a dictionary")
     if is_subclass and (missing := ReplayBuffer.state_dict(buffer).keys() - state.keys()):
         raise UserError(f"{key}: its state_dict lacks {', '.join(sorted(missing))}; add yours to super().state_dict()")
     if is_subclass:

@@ -1,6 +1,7 @@
 """Densities, samples and bounds of the squashed Gaussian and of mixtures of it."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import torch
 from scipy import integrate
 
 from agent.actor import DiagGaussianActor, GaussianMixtureActor
-from agent.networks.distributions import SquashedMixture, SquashedNormal
+from agent.networks.distributions import Categorical, SquashedMixture, SquashedNormal
 from agent.networks.mlp import mlp
+from utils import UserError
 
 
 @pytest.mark.parametrize(("mu", "log_std"), [(0.0, 0.0), (1.5, -1.0), (-0.5, 0.7)])
@@ -40,6 +42,26 @@ def test_log_prob_is_finite_where_tanh_saturates() -> None:
     expected = 2 * (-2 - 0.5 * math.log(2 * math.pi) - (math.log(4) - 60))
     torch.testing.assert_close(log_prob, torch.tensor([[expected]]))
     assert torch.isfinite(dist.log_prob(action)).all()
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (5, 1), (5, 4), (4, 3), ()])
+def test_rows_and_dimensions_do_not_share_noise(shape: tuple[int, ...]) -> None:
+    normal = SquashedNormal(torch.zeros(5, 3), log_std=torch.zeros(5, 3))
+    mixture = SquashedMixture(torch.zeros(5, 2), torch.zeros(5, 2, 3), torch.zeros(5, 2, 3))
+    for sample, width in ((normal.sample, 0), (normal.rsample_with_log_prob, 0), (mixture.sample, 1)):
+        noise = torch.zeros(*shape[:-1], shape[-1] + width) if shape else torch.zeros(())
+        needed = re.escape(f"noise of shape {tuple(noise.shape)}, and (5, {3 + width}) is needed")
+        with pytest.raises(UserError, match=needed):
+            sample(noise)
+    with pytest.raises(UserError, match=r"noise of shape \(1,\), and \(5, 1\) is needed"):
+        Categorical(torch.zeros(5, 3)).sample(torch.zeros(1))
+
+
+def test_a_row_can_have_several_samples() -> None:
+    dist = SquashedNormal(torch.zeros(5, 3), log_std=torch.zeros(5, 3))
+    noise = torch.randn(2, 5, 3)
+    assert torch.equal(dist.sample(noise), torch.tanh(noise))
+    assert dist.rsample_with_log_prob(noise)[1].shape == (2, 5, 1)
 
 
 def test_log_std_stays_in_its_bounds_and_reaches_them() -> None:

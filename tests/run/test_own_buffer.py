@@ -205,6 +205,11 @@ class NoSuperState(PrioritisedBuffer):
         return {"p": torch.tensor(self._p)}
 
 
+class NoState(ReplayBuffer):
+    def state_dict(self) -> Any:
+        return None
+
+
 class NoSuperLoad(ReplayBuffer):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
@@ -218,6 +223,7 @@ class OtherKeys(PrioritisedBuffer):
     ("kind", "message"),
     [
         (NoSuperState, r"its state_dict lacks capacity, num_added, rng, row_width; add yours to super\(\)\.state_dict"),
+        (NoState, r"its state_dict returns a NoneType; return a dictionary$"),
         (NoSuperLoad, r"its load_state_dict has to call super\(\)\.load_state_dict\(state\)$"),
         (OtherKeys, r"it cannot load its own state_dict \(KeyError in .*own_buffers\.py:\d+: 'p'\)$"),
     ],

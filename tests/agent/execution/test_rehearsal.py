@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agents import SMALL, Silent, make_agent, make_batch
+from agents import SMALL, TINY, Silent, make_agent, make_batch
 from stand_in_graphs import StandInGraphs, make_buffer
 from torch import nn
 
 from agent.execution.captured import Captured
+from agent.off_policy import OffPolicyAgent
 from agent.sac import SACAgent
 from run.execution import set_execution
 from utils import UserError, leaves
@@ -227,6 +228,38 @@ def test_what_is_forgotten_is_an_error_that_names_it() -> None:
     del agent.actor
     with pytest.raises(UserError, match=r"SACAgent: its constructor builds no self\.actor, which is what acts"):
         agent.act(make_batch(1).obs.numpy())
+
+
+def test_convolutions_that_nothing_trains_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = OffPolicyAgent.build
+    monkeypatch.setattr(OffPolicyAgent, "build", lambda self, factory, **_: build(self, factory))
+    agent = make_agent("agent=drq", *SMALL, *TINY)
+    with pytest.raises(UserError, match=r"SACAgent: no optimizer steps the convolutions, .* with learns_encoder=True$"):
+        agent.draw_noise(make_batch(32, images=True))
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda loss: {"actors": loss}, r"step_optimizers\(actors=\.\.\.\): 'actors' has no optimizer; use add_optimizer"),
+        (lambda loss: {"actor": loss.expand(32, 1)}, r"the loss 'actor' has shape \(32, 1\); reduce it with mean\(\)"),
+        (lambda loss: {"actor": loss.detach()}, r"the loss 'actor' has no gradient; compute it outside of no_grad"),
+    ],
+)
+def test_a_loss_that_no_optimizer_can_step_on_is_named(loss: Callable[..., dict[str, Any]], message: str) -> None:
+    def steps(agent: Any, metrics: dict[str, Any]) -> None:
+        agent.step_optimizers(**loss(agent.actor(make_batch(32).obs).mu.mean()))
+
+    with pytest.raises(UserError, match=f"^SACAgent: {message}"):
+        update(agent_that(steps))
+
+
+@pytest.mark.parametrize("shape", [(32,), (10, 32, 1), (1, 32)])
+def test_a_target_that_a_loss_would_broadcast_is_an_error(shape: tuple[int, ...]) -> None:
+    agent = agent_that()
+    outputs = agent.critic.outputs(*make_batch(32)[:2])
+    with pytest.raises(UserError, match=rf"target has shape {re.escape(str(shape))}; for outputs \(2, 32, 1\)"):
+        agent.critic_loss(outputs, torch.zeros(shape))
 
 
 def test_a_step_that_returns_its_metrics_alone_is_an_error() -> None:
