@@ -228,17 +228,17 @@ def _check_value(hint: Any, value: Any, path: str) -> Any:
                 key: None if takes_null and not child else _check_value(item, child, f"{path}.{key}")
                 for key, child in value.items()
             }
-    members = list(alternatives(hint))
+    members, shown = list(alternatives(hint)), "null" if value is None else value
     if Factory in members and (value is not None or type(None) not in members):
         raise UserError(
-            f"{path}={value}: a group of keys goes here; set one of them, {path}.<key>=<value>, choose another group "
+            f"{path}={shown}: a group of keys goes here; set one of them, {path}.<key>=<value>, choose another group "
             f"where there are several, {path.replace('.', '/')}=<name>, or write one, "
             f"{path}={{_target_: <class>, _partial_: true}}"
         )
     try:
         return fit(hint, value)
     except ValueError as error:
-        raise UserError(f"{path}={value}: {error}") from None
+        raise UserError(f"{path}={shown}: {error}") from None
 
 
 def _check_wrappers(nodes: list[Any]) -> list[dict[str, Any]]:

@@ -147,8 +147,8 @@ def _require_optimizers(agent: Any, name: str) -> None:
     convolutions = agent.observations.learned
     if convolutions is not None and not any(id(parameter) in learned for parameter in convolutions.parameters()):
         raise UserError(
-            f"{name}: no optimizer steps the convolutions, which would stay as they were drawn; build the network whose "
-            "loss trains them, such as the critic, with learns_encoder=True"
+            f"{name}: no optimizer steps the convolutions, which would stay random; build the network that trains "
+            "them, such as the critic, with learns_encoder=True"
         )
 
 

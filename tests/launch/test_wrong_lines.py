@@ -117,7 +117,7 @@ MISSING = [  # keys that every run needs
     (f"{P} '~eval_sample'", "evaluator.sample: Interpolation key 'eval_sample' not found"),
     (f"{P} '~agent._target_'", "agent._target_ is missing; it names the class"),
     (f"{P} 'agent.actor._partial_={{a: 1}}'", "agent.actor: the code completes this node"),
-    (f"{P} agent.critic=null", "agent.critic=None: a group of keys goes here"),
+    (f"{P} agent.critic=null", "agent.critic=null: a group of keys goes here"),
     (f"{P} '~agent.critic.network'", "~agent.critic.network: it is null already; leave it out"),
     (f"{P} '~agent.critc'", "~agent.critc: unknown key; did you mean agent.critic"),
     (f"{P} seed=???", "seed=???: a value goes here"),

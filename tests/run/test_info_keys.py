@@ -115,7 +115,7 @@ def test_best_by_a_key_that_no_evaluation_has_is_reported(tmp_path: Path, capsys
     ("override", "said"),
     [
         ("info_keys.x=mean", "info_keys.x=mean: it should be 'last' or 'sum'"),
-        ("info_keys.x=null", "info_keys.x=None: it should be 'last' or 'sum'"),
+        ("info_keys.x=null", "info_keys.x=null: it should be 'last' or 'sum'"),
         ("info_keys=3", "info_keys=3: "),
         ("best_by=succes", "best_by=succes: return, or a key of info_keys (is_success)"),
     ],
