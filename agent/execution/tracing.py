@@ -43,7 +43,7 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
     try:
         program = torch.jit.CompilationUnit(writer.source(result)).program
     except RuntimeError as error:
-        raise CannotTraceError(str(error).strip().split("\n")[0]) from error
+        raise CannotTraceError(_reason(str(error))) from error
     _require_all_writes(program, writer)
 
     constants, lists = writer.constants, writer.lists
@@ -56,6 +56,13 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
             return program(new_inputs, constants, lists)[0]
 
     return result, replay
+
+
+def _reason(message: str) -> str:
+    """Shortens a message of TorchScript's compiler: its first line, and the line of source that it marks."""
+    lines = [line.strip() for line in message.strip().split("\n")]
+    marked = [before for before, line in zip(lines, lines[1:], strict=False) if line.startswith("~")]
+    return ": ".join([lines[0].rstrip("."), *marked[:1]])
 
 
 def _require_all_writes(program: Any, writer: "_SourceWriter") -> None:
@@ -182,9 +189,10 @@ class _SourceWriter(DispatchMode):
         arguments += [f"{key}={self._argument(value, types[key])}" for key, value in kwargs.items()]
         if function in _TAKES_A_NUMBER:
             arguments[1] = self._number(args, arguments[1])
-        if function is _aten.view.dtype:  # TorchScript would take an unnamed dtype for a size
-            arguments[1] = f"dtype={arguments[1]}"
-        return f"torch.ops.{schema.name.replace('::', '.')}({', '.join(arguments)})"
+        name = schema.name.replace("::", ".")
+        if function is _aten.view.dtype:  # which TorchScript does not find: it takes any second argument for sizes
+            name, arguments[1] = "aten.view_copy", f"dtype={arguments[1]}"
+        return f"torch.ops.{name}({', '.join(arguments)})"
 
     def _add(self, function: Any, args: Any, kwargs: Any, result: Any, call: str) -> None:
         """Adds the line of a call and names its results."""

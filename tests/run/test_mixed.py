@@ -52,6 +52,9 @@ def test_recorded_updates_have_the_bytes_of_eager_ones(tmp_path: Path) -> None:
             torch.cat([p.flatten() for p in (*run.agent.actor.parameters(), *run.agent.critic.parameters())])
         )
     assert torch.equal(*weights)
+    # They were recorded, and so was acting: what cannot be traced runs eagerly, to the same bytes.
+    assert run.agent.execution._enabled and run.agent.execution._recordings
+    assert run.agent.policy.choose.num_traced
 
 
 def parts_of(env: Any, obs: np.ndarray) -> list[np.ndarray]:
