@@ -7,7 +7,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import torch
-from torch import nn
 
 from agent.networks.encoder import EncoderFactory, FromImages, FromNumbers
 from agent.toolkit.frozen import frozen_view
@@ -25,7 +24,7 @@ class Vectors:
     """Observations that are vectors."""
 
     num_views = 1
-    learned: nn.Module | None = None  # the convolutions that a loss has to train
+    learned: Any = None  # the convolutions that a loss has to train
 
     def __init__(self, spec: ObsSpec):
         self.spec = spec

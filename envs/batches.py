@@ -5,6 +5,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+_ARRAY = "numpy.ndarray"  # key of an array in a packed state
+
 
 def widths(space: gym.Space[Any]) -> list[int]:
     """Returns the widths of a space's flattened parts."""
@@ -33,6 +35,26 @@ def merged(values: Any, chosen: Any, which: np.ndarray) -> Any:
 
     mask = torch.from_numpy(which).to(values.device, non_blocking=True)
     return torch.where(mask[:, None], chosen, values)
+
+
+def packed(state: Any) -> Any:
+    """Replaces the arrays and NumPy numbers in a nested state, which a checkpoint cannot hold; `unpacked` undoes it."""
+    import torch
+
+    if isinstance(state, dict):
+        return {key: packed(child) for key, child in state.items()}
+    if isinstance(state, list | tuple):
+        return [packed(child) for child in state]
+    if isinstance(state, np.ndarray) and state.dtype.kind in "biuf":
+        return {_ARRAY: torch.from_numpy(state.copy())}
+    return state.item() if isinstance(state, np.generic) else state
+
+
+def unpacked(state: Any) -> Any:
+    """Returns a state as it was before `packed`; its tuples are lists, and its NumPy numbers are Python's."""
+    if isinstance(state, dict):
+        return state[_ARRAY].numpy() if _ARRAY in state else {key: unpacked(child) for key, child in state.items()}
+    return [unpacked(child) for child in state] if isinstance(state, list) else state
 
 
 def is_tensor(values: Any) -> bool:

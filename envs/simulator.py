@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from dmc2gym.wrappers import OwnActions
-from envs.batches import columns, host, is_tensor, like, merged, widths
+from envs.batches import columns, host, is_tensor, like, merged, packed, unpacked, widths
 from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, number
 from envs.errors import reporting
 from utils import FLOAT32_MAX, EnvError, RunError, UserError, not_plain
@@ -249,15 +249,17 @@ class Simulator:
         """Returns how often all worlds restarted and, unless `restarts`, the simulator's state and everything else.
 
         Raises:
-            UserError: if the simulator's state has values other than tensors and plain values.
+            UserError: if the simulator's state has values other than arrays, tensors and plain values.
         """
         if self.restarts:
             return {"starts": self._starts}
         import torch
 
-        state = self.env.unwrapped.state_dict()  # type: ignore[attr-defined]
+        state = packed(self.env.unwrapped.state_dict())  # type: ignore[attr-defined]
         if fault := not_plain(state, "state_dict"):
-            raise UserError(f"env={self._name}: {fault} could not be read back; tensors and plain values can be")
+            raise UserError(
+                f"env={self._name}: {fault} could not be read back; arrays, tensors and plain values can be"
+            )
         arrays = {"obs": self._obs, "ended": self._ended, "cut_after": self._cut_after}
         tensors, sums = ({k: torch.as_tensor(v).cpu() for k, v in part.items()} for part in (arrays, self._sums))
         return {"starts": self._starts, "env": state, "sums": sums, **tensors}
@@ -268,7 +270,7 @@ class Simulator:
         if self.restarts:
             self._spread()
             return
-        self.env.unwrapped.load_state_dict(state["env"])  # type: ignore[attr-defined]
+        self.env.unwrapped.load_state_dict(unpacked(state["env"]))  # type: ignore[attr-defined]
         self._starts = state["starts"]
         self._obs = state["obs"].to(self._obs.device) if is_tensor(self._obs) else state["obs"].numpy()
         self._ended, self._cut_after = state["ended"].numpy(), state["cut_after"].numpy()

@@ -1,6 +1,7 @@
 """Splits the command line by kind of argument: this project's own keys, Hydra's options and the overrides."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -69,6 +70,8 @@ def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
         return rest, None
     if len(values) > 1 or not values[0]:
         raise UserError("resume=: a run's folder goes here, or auto")
+    if values[0].lower() in ("true", "yes", "1", "last", "latest") and not Path(values[0]).exists():
+        raise UserError(f"resume={values[0]}: a run's folder goes here, or auto")
     if values[0] != AUTO:
         for argument in rest:
             if argument.startswith(("-", "hydra.", "hydra/", "+hydra", "~")):
@@ -79,6 +82,8 @@ def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
 class _OneLine(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         hint = "; options go before the first key=value, or after the last" if "=" in message else ""
+        if key := re.fullmatch("unrecognized arguments: --([a-z_]+)( .*)?", message):
+            hint = f"; keys have no dashes: {key[1]}=..."
         raise UserError(message + hint)
 
 

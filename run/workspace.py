@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from agent.policy import Policy
 from envs.errors import error_with_place
+from envs.simulator import Simulator
 from files.reading import read_bytes
 from files.writing import write_bytes, write_text
 from run.build import SEED_POLICY, Parts, background_evaluator, build
@@ -23,7 +24,7 @@ from run.evaluation.evaluator import Evaluator
 from run.loop import Loop
 from run.progress import Plan, Progress
 from run.provenance import Provenance
-from run.saving import best, checkpoint
+from run.saving import best, checkpoint, trust
 from run.saving import folder as run_folder
 from run.saving.state import SavedRun
 from run.stopping import Requeued, Stopped, Stopping
@@ -61,7 +62,7 @@ class Workspace:
             self.lock = run_folder.Lock(work_dir)
             try:
                 if not resume:
-                    run_folder.refuse_used(work_dir, *[("train.csv", "eval.csv")] if reuse else [])
+                    run_folder.refuse_used(work_dir, *[run_folder.LOGS] if reuse else [])
                 parts = parts or build(cfg, work_dir if resume else None)
                 self._open(parts, resume, without, trusted)
             except BaseException:
@@ -83,7 +84,7 @@ class Workspace:
         seed_policy = work_dir / SEED_POLICY
         if cfg.seed_policy not in ("agent", "uniform") and not seed_policy.exists():
             write_bytes(seed_policy, read_bytes(Path(cfg.seed_policy), inside=0))
-        self.envs = parts.envs
+        self.envs, self.used = parts.envs, parts.used
         self.agent = parts.agent
         self.preloaded = parts.data
         self.replay_buffer = parts.replay_buffer
@@ -205,6 +206,24 @@ class Workspace:
             self.provenance.end(self.step)
         self.lock.release()
 
+    def summary(self) -> list[str]:
+        """Returns the last lines of a run: its result, its folder, and the commands that come next."""
+        folder, progress = self.work_dir, self.progress
+        result = f"{'Pruned' if run_folder.was_pruned(folder) else 'Finished'} at step {progress.step}"
+        if not math.isnan(progress.last_return):
+            result += f": return {progress.last_return:.1f}"
+        if progress.best_return is not None:
+            result += f"; best {progress.best_return:.1f}"
+            if (best_step := best.step_of(folder)) is not None:
+                result += f", at step {best_step}"
+        lines = [result, f"Folder:   {folder}"]
+        if checkpoint.newest_first(folder):  # neither command works without one
+            names = {name if "/" in name else name.partition(".")[0] for name in trust.named_by(self.used)}
+            command = shlex.join(["python", "evaluate.py", str(folder), *(f"--trust={name}" for name in sorted(names))])
+            watch = [] if isinstance(self.envs, Simulator) else [f"Watch:    {command} --view"]
+            lines += [*watch, f"Evaluate: {command}"]
+        return lines
+
 
 def train(
     cfg: Settings, folder: Path, prune: Callable[[int], bool] | None = None, summarises: bool = True, **how: Any
@@ -226,21 +245,5 @@ def train(
     finally:
         workspace.close()
     if summarises:
-        print("\n".join(summary(folder, workspace.progress)), flush=True)
+        print("\n".join(workspace.summary()), flush=True)
     return last_return
-
-
-def summary(folder: Path, progress: Progress) -> list[str]:
-    """Returns the last lines of a run: its result, its folder, and the commands that come next."""
-    result = f"{'Pruned' if run_folder.was_pruned(folder) else 'Finished'} at step {progress.step}"
-    if not math.isnan(progress.last_return):
-        result += f": return {progress.last_return:.1f}"
-    if progress.best_return is not None:
-        result += f"; best {progress.best_return:.1f}"
-        if (best_step := best.step_of(folder)) is not None:
-            result += f", at step {best_step}"
-    lines = [result, f"Folder:   {folder}"]
-    if checkpoint.newest_first(folder):  # neither command works without one
-        run = shlex.quote(str(folder))
-        lines += [f"Watch:    python evaluate.py {run} --view", f"Evaluate: python evaluate.py {run}"]
-    return lines

@@ -20,6 +20,7 @@ from yaml import YAMLError
 
 from files.reading import read_text
 from settings import hydra_patch, resolvers  # noqa: F401  (which patch Hydra, and register functions)
+from settings.chosen_files import require_sound
 from settings.keys import walk
 from settings.schema import SUPPLIED, Settings, UnknownKeyError, check
 from settings.signatures import nearest
@@ -178,6 +179,9 @@ def _composition_error(error: HydraException, config_name: str, overrides: list[
                 return f"~{deleted[1]}: it is null already; leave it out"
             return f"~{deleted[1]}: unknown key; {nearest(deleted[1], known)}"
         added = (override for override in overrides if override.startswith("+"))
+        if ambiguous := re.match("Ambiguous value for argument '(.+?)'", text):
+            key, _, value = ambiguous[1].partition("=")
+            return f"{ambiguous[1]}: a sweep needs -m; a list is written {key}=[{value}]"
         twice = next((each for each in added if f" {each[1:].partition('=')[0]}." in text), None)
         return f"{twice}: write {twice[1:]}, which replaces the choice" if twice else text
     if key.rsplit(".", 1)[-1] in SUPPLIED:
@@ -209,6 +213,11 @@ def _require_choices(overrides: list[str]) -> None:
             raise UserError(f"{override.input_line}: a value goes here")
         if not ("/" in group or (CONFIG_DIR / group).is_dir()):
             continue
+        if group in ("preset", "agent"):
+            files = {path.stem: path for path in choices(group, folders_of(overrides))}
+            for name in value if isinstance(value, list) else [value]:
+                if name in files:
+                    require_sound(group, files[str(name)])
         is_node = isinstance(value, dict) and "_target_" in value
         if (isinstance(value, str) and value) or is_node:
             continue
@@ -230,17 +239,19 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
         chosen = values.get("preset")
         names = chosen if isinstance(chosen, list) else [chosen]
         for path in choices("preset", folders_of(overrides)) if error.key not in values else ():
-            reason = _reason_in_preset(error.key, path, config.agent.name) if path.stem in names else None
+            similar = re.search(r"did you mean .*\?", str(error))
+            hint = f" ({similar[0]})" if similar else ""
+            reason = _reason_in_preset(error.key, path, config.agent.name, hint) if path.stem in names else None
             if reason:
                 raise UserError(f"preset={path.stem}: {reason}; choose another preset, or none") from None
         raise
 
 
-def _reason_in_preset(unknown: str, preset: Path, agent: str) -> str | None:
+def _reason_in_preset(unknown: str, preset: Path, agent: str, hint: str) -> str | None:
     """Says which setting of a preset makes a key unknown: the key itself, or the class of its node; None if neither."""
     keys = dict(walk(OmegaConf.to_container(OmegaConf.create(read_text(preset, inside=0)))))  # type: ignore[arg-type]
     if unknown in keys:
-        return f"it sets {unknown}, which agent={agent} does not have"
+        return f"it sets {unknown}, which agent={agent} does not have{hint}"
     node, _, key = unknown.rpartition(".")
     target = keys.get(f"{node}._target_")
     return target and f"it sets {node}._target_={target}, which does not have agent={agent}'s {key}"

@@ -55,6 +55,8 @@ OLD_PATHS = (  # keys of pytorch_sac's layout, and their new names
     ("double_q_critic.params.", "agent.critic."),
     ("diag_gaussian_actor.params.", "agent.actor."),
     ("agent.params.", "agent."),
+    ("agent.critic.params.", "agent.critic."),
+    ("agent.actor.params.", "agent.actor."),
     ("agent.class", "agent._target_"),
 )
 AgentNode = Annotated[

@@ -85,8 +85,13 @@ def fit(hint: Any, value: Any) -> Any:
         lengths = [len(get_args(kind)) for kind in nested_types if get_origin(kind) is tuple]
         if first["type"] in ("missing", "too_long") and lengths:
             raise ValueError(f"a list of {lengths[0]} values goes here") from None
+        if expected := _EXPECTED.get(first["type"].partition("_")[0]):
+            raise ValueError(f"{expected} goes here") from None
         message = first["msg"]
         raise ValueError(message.replace("Input should", "it should").replace("Value error, ", "")) from None
+
+
+_EXPECTED = {"bool": "true or false", "int": "an integer", "float": "a number"}  # by the start of pydantic's type
 
 
 @cache  # building an adapter takes longer than all the values it validates

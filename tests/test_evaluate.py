@@ -106,6 +106,13 @@ def test_a_path_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
         evaluate.evaluate(tmp_path)
 
 
+def test_a_checkpoints_policy_is_evaluated_by_its_folder(tmp_path: Path) -> None:
+    for name in ("policy.pt", "manifest.json"):
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=rf"No such file or directory; give the checkpoint's folder, {tmp_path}$"):
+        evaluate.evaluate(tmp_path / "policy.pt")
+
+
 @pytest.mark.parametrize(("physics", "where"), [("suite", (Environment, "step")), ("batched", (Worlds, "step"))])
 def test_physics_that_diverge_are_one_line(
     physics: str, where: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

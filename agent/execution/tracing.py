@@ -8,6 +8,7 @@ traced program has none of this. It runs the same operations in the same order, 
 import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -61,7 +62,7 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
 def _reason(message: str) -> str:
     """Shortens a message of TorchScript's compiler: its first line, and the line of source that it marks."""
     lines = [line.strip() for line in message.strip().split("\n")]
-    marked = [before for before, line in zip(lines, lines[1:], strict=False) if line.startswith("~")]
+    marked = [before for before, line in pairwise(lines) if line.startswith("~")]
     return ": ".join([lines[0].rstrip("."), *marked[:1]])
 
 

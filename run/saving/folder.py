@@ -17,6 +17,7 @@ from files.writing import open_in_place, write_text
 from utils import UserError, one_line
 
 FINISHED, FAILED = "finished.json", "failed.json"
+LOGS = ("train.csv", "eval.csv")
 
 
 def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = False) -> Path:
@@ -48,13 +49,16 @@ def claim(folder: Path, key: str, may_exist: bool = False, may_continue: bool = 
     raise UserError(f"{key}={folder}: too many folders of that name")
 
 
-def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", "train.csv", "eval.csv")) -> None:
+def refuse_used(folder: Path, names: tuple[str, ...] = ("config.yaml", *LOGS)) -> None:
     """Raises UserError if the folder holds a run, which is recognised by files with these names."""
-    if any((folder / name).exists() for name in names):
-        raise UserError(
-            f"hydra.run.dir={folder}: a run's logs are there already; choose another folder, or continue it "
-            f"with {shlex.quote(f'resume={folder}')}"
-        )
+    if not any((folder / name).exists() for name in names):
+        return
+    hint = ""
+    if any(folder.glob("checkpoints/step_*")):
+        hint = f", or continue it with {shlex.quote(f'resume={folder}')}"
+    elif not any((folder / name).exists() for name in LOGS):
+        hint = ", or add resume=auto: it ended before its first step, and begins anew"
+    raise UserError(f"hydra.run.dir={folder}: a run is there already; choose another folder{hint}")
 
 
 class Lock:

@@ -54,6 +54,8 @@ def read(path: Path, trusted: Sequence[str] = ()) -> PolicyBundle:
         settings = of_this_version(settings, has_images=about["input"]["dtype"] == "uint8")
     except OSError as error:
         hint = "`export.py <run> --format policy` writes a policy and a JSON beside it"
+        if (path.parent / "manifest.json").exists():
+            hint = f"give the checkpoint's folder, {path.parent}"
         raise UserError(f"{error.filename}: {error.strerror}; {hint}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{json_path}: not what export.py writes beside a policy ({type(error).__name__})") from None

@@ -1,6 +1,7 @@
 """Which settings a run continues with: its saved configuration, and overrides that do not change what it means."""
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -101,12 +102,26 @@ def continuation(
     return Continuation(check(saved), trusted)
 
 
+def _instead(folder: Path) -> str:
+    """Says what a folder is that holds no run, and which one was perhaps meant."""
+    if not folder.is_dir():
+        return "there is no such folder"
+    for parent in folder.resolve().parents[:2]:  # of a checkpoint
+        if (parent / "config.yaml").exists():
+            return f"did you mean {shlex.quote(f'resume={parent}')}?"
+    found = [path for pattern in ("*", "*/*") for path in sorted(folder.glob(f"{pattern}/config.yaml"))]
+    inside = [path.parent for path in found if path.parent.name != ".hydra"]
+    if inside:
+        return f"it holds {len(inside)}, such as {shlex.quote(f'resume={inside[-1]}')}"
+    return "there is no config.yaml in it"
+
+
 def _saved_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     try:
         saved = plain_yaml.load(path, resolved=True)
     except OSError:
-        raise UserError(f"resume={folder}: no run's folder; there is no config.yaml in it") from None
+        raise UserError(f"resume={folder}: no run's folder; {_instead(folder)}") from None
     if not isinstance(saved, dict) or not isinstance(saved.get("agent"), dict):
         raise UserError(f"{path}: not a run's configuration")
     return of_this_version(saved, has_images="obs_shape" in saved["agent"])

@@ -58,7 +58,7 @@ def test_time_in_a_task_runs_forwards(key: str, value: int) -> None:
 
 
 def test_substeps_are_whole() -> None:
-    with pytest.raises(UserError, match=r"env_kwargs\.n_sub_steps=2\.5: it should be a valid integer"):
+    with pytest.raises(UserError, match=r"env_kwargs\.n_sub_steps=2\.5: an integer goes here"):
         make_env("cheetah_run", seed=1, kwargs={"n_sub_steps": 2.5})
 
 

@@ -108,11 +108,12 @@ class SavedCountingVec(CountingVec):
     """Its state can be saved and loaded."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: torch.tensor(getattr(self, name)) for name in ("episode", "taken", "over")}
+        return {"arrays": (self.episode, self.taken), "over": torch.tensor(self.over), "worlds": np.int64(4)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value.numpy().copy())
+        self.episode, self.taken = (array.copy() for array in state["arrays"])
+        self.over, worlds = state["over"].numpy().copy(), state["worlds"]
+        assert worlds == 4
 
 
 gym.register("Counting-v0", vector_entry_point=CountingVec)

@@ -37,6 +37,6 @@ def test_what_a_preset_sweeps_is_checked_too(tmp_path: Path, monkeypatch: pytest
         sweep_request(
             tmp_path, monkeypatch, "preset=dmc_benchmark", "env=reacher_easy", "hydra.sweeper.params.seed='-1,3'"
         )
-    with pytest.raises(UserError, match=r"sweep over it, add --multirun"):
+    with pytest.raises(UserError, match="a sweep needs -m"):
         sweep_request(tmp_path, monkeypatch, "seed=1,2")
     assert list(tmp_path.iterdir()) == []

@@ -142,7 +142,7 @@ def test_around_a_task_of_the_suite_they_see_a_vector_and_every_step() -> None:
 OTHER = "has no such argument; there are"
 MISTAKES = {
     "env_kwargs.fricton=0.5": f"env_kwargs.fricton=0.5: {ENV} {OTHER} friction, max_episode_steps\n",
-    "env_kwargs.friction=icy": "env_kwargs.friction=icy: it should be a valid number",
+    "env_kwargs.friction=icy": "env_kwargs.friction=icy: a number goes here",
     "env_kwargs.render_mode=human": "the key for them is save_video",
     "env_kwargs.max_episode_steps=0": "env_kwargs.max_episode_steps=0: it should be greater than 0",
     "env_kwargs.friction={_target_: os.system}": "plain values go here, and no node",
@@ -151,7 +151,7 @@ MISTAKES = {
     "env=walker_walk env_kwargs.control_timestep=1": "it cannot be built with env_kwargs.control_timestep=1",
     "env_wrappers=[{_target_: my_package.Noise, st: 1}]": "did you mean env_wrappers.0.std?",
     "env_wrappers=[{_target_: my_package.Noise, colour: 1}]": "unknown key; my_package.Noise has std\n",
-    "env_wrappers=[{_target_: my_package.Noise, std: loud}]": "env_wrappers.0.std=loud: it should be a valid number",
+    "env_wrappers=[{_target_: my_package.Noise, std: loud}]": "env_wrappers.0.std=loud: a number goes here",
     "env_wrappers=[{_target_: my_package.Noise, only_in: tests}]": "it should be 'training' or 'evaluation'",
     "env_wrappers=[{_target_: my_package.Slide}]": "a wrapper of an environment goes here, and this does not take env",
     "env_wrappers=[{_target_: gymnasium.wrappers.TimeLimit, max_episode_steps: -3}]": "TimeLimit cannot be put around",

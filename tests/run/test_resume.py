@@ -225,11 +225,20 @@ def test_fewer_steps_than_there_were_are_refused(tmp_path: Path) -> None:
 
 
 def test_folders_without_a_run_or_a_checkpoint(tmp_path: Path) -> None:
+    run = tmp_path / "sweep/run"
     with pytest.raises(UserError, match=r"no run's folder; there is no config\.yaml"):
         train.continue_run(tmp_path, [])
-    probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=20")
+    probes.train(run, "env=ProbeTimeLimit-v0", "num_train_steps=20")
     with pytest.raises(UserError, match="there is no checkpoint in it"):
-        train.continue_run(tmp_path, [])
+        train.continue_run(run, [])
+    (run / "checkpoints/step_9").mkdir(parents=True)
+    for folder, hint in (
+        (tmp_path / "nowhere", "there is no such folder"),
+        (run / "checkpoints/step_9", f"did you mean resume={run}?"),
+        (tmp_path, f"it holds 1, such as resume={run}"),
+    ):
+        with pytest.raises(UserError, match=f"^resume={re.escape(str(folder))}: no run's folder; .*{re.escape(hint)}$"):
+            train.continue_run(folder, [])
 
 
 def test_a_run_of_another_version_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +288,7 @@ def test_one_process_a_folder(tmp_path: Path) -> None:
     ):
         probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN)
     first.close()
-    with pytest.raises(UserError, match="logs are there already"):
+    with pytest.raises(UserError, match="a run is there already"):
         probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN)
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -49,13 +50,20 @@ def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "a run"
-    probes.train(folder, "env=ProbeOneStep-v0", "num_train_steps=10")
+    probes.train(folder, "env=ProbeOneStep-v0", "num_train_steps=10", "checkpoint_frequency=10")
     before = (folder / "train.csv").read_bytes()
-    with pytest.raises(UserError, match="logs are there already") as caught:
+    with pytest.raises(UserError, match="a run is there already") as caught:
         probes.workspace(folder, "env=ProbeOneStep-v0")
     pasted = str(caught.value).partition("continue it with ")[2]  # as one pastes it into a shell
     assert shlex.split(pasted) == [f"resume={folder}"]
+    shutil.rmtree(folder / "checkpoints")  # then nothing can be continued
+    with pytest.raises(UserError, match=r"a run is there already; choose another folder$"):
+        probes.workspace(folder, "env=ProbeOneStep-v0")
     assert (folder / "train.csv").read_bytes() == before
+    for name in ("train.csv", "eval.csv"):
+        (folder / name).unlink()
+    with pytest.raises(UserError, match=r"or add resume=auto: it ended before its first step, and begins anew$"):
+        probes.workspace(folder, "env=ProbeOneStep-v0")
 
 
 def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,6 +166,11 @@ def test_with_a_state_of_its_own_it_resumes_to_the_same_bytes(tmp_path: Path, ki
     assert_same(tmp_path / "run", tmp_path / "straight")
 
 
+def test_the_next_command_trusts_the_users_package_and_opens_no_window(tmp_path: Path) -> None:
+    run = probes.train(tmp_path, *counting("SameStep"))
+    assert run.summary()[-2:] == [f"Folder:   {tmp_path}", f"Evaluate: python evaluate.py {tmp_path} --trust=counting"]
+
+
 def test_without_one_it_begins_new_episodes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_until(tmp_path, 77, *counting("NextStep", "n_step=3"))
     seeds: list[Any] = []

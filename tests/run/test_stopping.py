@@ -13,8 +13,9 @@ import probes
 import pytest
 from runs import RUN, SILENT, assert_same, at_step, go_on, run_until
 
+from launch import job
 from run import stopping
-from run.stopping import Stopped, Stopping
+from run.stopping import EXIT_SAVED, Stopped, Stopping
 
 PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
@@ -127,3 +128,19 @@ def test_a_sweep_runs_what_is_missing_and_goes_on_with_what_was_cut_off(
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     for seed in (2, 3):
         assert_same(tmp_path / f"sweep/seed-{seed}", tmp_path / f"straight-{seed}")
+
+
+def test_a_sweep_that_is_stopped_says_how_it_goes_on(
+    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(*args: Any, **kwargs: Any) -> float:
+        raise Stopped("SIGTERM at step 20", EXIT_SAVED)
+
+    monkeypatch.setattr(job, "train", stops)
+    sweep = ("-m", f"hydra.sweep.dir={tmp_path / 'sweep'}", "seed=1,2", "env=Pendulum-v1")
+    assert command(*sweep, *probes.SMALL, *SILENT) == EXIT_SAVED
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-2:] == [
+        "SIGTERM at step 20",
+        f"to continue the sweep, repeat the same command with resume=auto hydra.sweep.dir={tmp_path / 'sweep'}",
+    ]

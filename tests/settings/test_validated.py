@@ -94,7 +94,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "another norm": (lambda: RMSNorm(0), "RMSNorm: width=0"),
     "batch statistics": (lambda: BatchNorm(8, momentum=2), "BatchNorm: momentum=2"),
     "dropout": (lambda: Dropout(1), "Dropout: probability=1: it should be less than 1"),
-    "quantiles": (lambda: QuantileHead(num_quantiles=2.5), "QuantileHead: num_quantiles=2.5: it should be a valid int"),
+    "quantiles": (lambda: QuantileHead(num_quantiles=2.5), "QuantileHead: num_quantiles=2.5: an integer goes here"),
     "bins": (lambda: CategoricalHead(bounds=(1, 1)), "CategoricalHead: bounds="),
     "temperatures": (lambda: LearnedTemperature(-1), "LearnedTemperature: init_temperature=-1"),
     "a form": (lambda: LearnedTemperature(1, form="x"), "LearnedTemperature: form='x'"),
