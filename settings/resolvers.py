@@ -66,7 +66,7 @@ def slug(text: Any) -> str:
 def label(experiment: Any, overrides: Iterable[str]) -> str:
     """Returns the label's part of a folder's name; "" for the default label, unless an override sets it."""
     is_set = experiment != DEFAULT_LABEL or any(text.startswith("experiment=") for text in overrides)
-    return f"_{experiment}" if is_set else ""
+    return f"_{experiment}" if is_set and experiment else ""
 
 
 def runs_at_once(device: str) -> int:
