@@ -159,7 +159,8 @@ def test_the_folder_names_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("given", "part"), [((), ""), (("experiment=test_exp",), "_test_exp"), (("experiment=b",), "_b")]
+    ("given", "part"),
+    [((), ""), (("experiment=test_exp",), "_test_exp"), (("experiment=b",), "_b"), (("experiment=",), "")],
 )
 def test_the_default_label_is_in_a_folders_name_only_if_it_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], part: str
