@@ -26,8 +26,13 @@ class ActionRepeat(gym.Wrapper):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total, steps, before = 0.0, 0, {}
         for index in range(self.repeat):
-            obs, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
+            # A copy, as an environment may change it.
+            held = action.copy() if self.repeat > 1 and isinstance(action, np.ndarray) else action
+            obs, reward, terminated, truncated, info = self.env.step(held)
+            try:
+                total += float(reward)
+            except TypeError:
+                raise TypeError(f"the reward is {reward!r}; a number is needed") from None
             steps += info.get("repeats", 1)
             if index == 0 and STATE in info:
                 before = {STATE: info[STATE]}
@@ -67,7 +72,8 @@ class OwnActions:
             self.half, self.shift = (self.high - self.low) / 2, 1.0
             self.policy_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
         if not (self.low < self.high).all():
-            raise ValueError(f"its actions, {space}, leave no choice between a lowest and a highest one")
+            hint = "; action_bounds replaces infinite bounds, which count as -1 and 1" if "inf" in str(space) else ""
+            raise ValueError(f"its actions, {space}, leave no choice between a lowest and a highest one{hint}")
         self.space, self.dtype = space, space.dtype
 
     def are_within(self, kind: str, low: np.ndarray, high: np.ndarray) -> bool:

@@ -48,6 +48,8 @@ def adapt(
             "your own can number their combinations"
         )
     space = env.observation_space
+    if not isinstance(space, gym.spaces.Space):
+        raise UserError(f"env={name}: its observation_space is {space}, and no space of Gymnasium's")
     if not (space.is_np_flattenable or pixels.rendered):
         raise UserError(f"env={name}: its observations, {space}, cannot be flattened into a vector")
     try:
@@ -112,6 +114,8 @@ def wrap(env: Any, name: str, wrappers: Sequence[Wrap], kind: type = gym.Env) ->
         try:
             with exit_reported():
                 env = wrapper(env=env)
+                if isinstance(env, gym.Wrapper):
+                    _ = env.action_space, env.observation_space  # without super().__init__(env) it has none
         except UserError:
             raise
         except FAULTS as error:

@@ -40,6 +40,7 @@ class CommandLine(NamedTuple):
 
 def parse_line(argv: list[str]) -> CommandLine:
     """Splits a command line; refuses keys and options that are wrong, or that do not go together."""
+    argv = [argument for argument in argv if argument != "preset=null"]  # the default, which Hydra does not take
     argv, packages = _take(argv, "trust")
     trusted = tuple(name for text in packages for name in trust.names(text))
     argv, parts = _take(argv, damaged.KEY)

@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from envs import names
 from launch.argv import CommandLine, parse_line
 from launch.launchers import TUNING
+from run.saving import trust
 from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, omegaconf_message, parse, plain, with_params
 from settings.schema import Settings, new_path
 from utils import UserError, one_line
@@ -89,7 +90,9 @@ def read(argv: list[str]) -> LaunchRequest:
     runs = _runs(line)
     for config in runs.configs if runs else ():
         if "env" in config:
-            names.require_known(str(plain(config)["env"]))
+            env = str(plain(config)["env"])
+            names.require_known(env)
+            trust.refuse_standard(env)
     continued = _begun(line, runs) if line.resume and runs else None
     return LaunchRequest(line, continued, None if continued else runs)
 

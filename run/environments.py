@@ -162,9 +162,13 @@ def make_train_envs(cfg: Settings) -> Any:
         from physics.training import TrainingWorlds
 
         return TrainingWorlds(make_env.together(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)
-    return env_module.make_train_envs(
-        partial(make_env, False), cfg.seed, cfg.num_envs, in_processes(cfg), cfg.env_timeout_s, cfg.stagger_steps
-    )
+    make_one, apart = partial(make_env, False), in_processes(cfg)
+    try:
+        return env_module.make_train_envs(make_one, cfg.seed, cfg.num_envs, apart, cfg.env_timeout_s, cfg.stagger_steps)
+    except RuntimeError as error:
+        if "spaces" not in str(error):
+            raise
+        raise UserError(f"env={cfg.env}: its observations and actions have to be the same in every copy") from error
 
 
 def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = False) -> MakeEnv:

@@ -218,8 +218,8 @@ class Workspace:
                 result += f", at step {best_step}"
         lines = [result, f"Folder:   {folder}"]
         if checkpoint.newest_first(folder):  # neither command works without one
-            names = {name if "/" in name else name.partition(".")[0] for name in trust.named_by(self.used)}
-            command = shlex.join(["python", "evaluate.py", str(folder), *(f"--trust={name}" for name in sorted(names))])
+            names = (f"--trust={name}" for name in trust.named_by(self.used))
+            command = shlex.join(["python", "evaluate.py", str(folder), *names])
             watch = [] if isinstance(self.envs, Simulator) else [f"Watch:    {command} --view"]
             lines += [*watch, f"Evaluate: {command}"]
         return lines

@@ -189,6 +189,7 @@ class Evaluator(Validated):
                         del running[index]
                         if waiting:
                             start_episode(index)
+        require_finite("an evaluation's return", returns)
         if film and not film.renders:
             self._video_path = None
         return Evaluation(returns, lengths, _by_key(infos), *(film.preview() if film else ()))
@@ -212,6 +213,7 @@ class Evaluator(Validated):
                 self._progress.ended(int(index), float(returns[index]), int(lengths[index]))
             running &= ~done
             obs, _ = worlds.reset(options={"reset_mask": done})
+        require_finite("an evaluation's return", returns)
         return Evaluation(returns.tolist(), lengths.tolist(), _by_key(infos))
 
     def close(self) -> None:

@@ -73,6 +73,13 @@ def named_by(config: dict[str, Any]) -> tuple[str, ...]:
     return (*classes, *(path for _, path in _paths(config)))
 
 
+def refuse_standard(env: str) -> None:
+    """Raises UserError if an environment's module has the name of one of Python's, which no saved run may name."""
+    module, colon, _ = env.partition(":")
+    if colon and _is_standard(module):
+        raise UserError(f"env={env}: Python has a module {module}, so a saved run could not name yours; rename it")
+
+
 def require(config: dict[str, Any], path: Path, trusted: Iterable[str] = ()) -> None:
     """Checks what a saved configuration would import and call.
 
