@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -234,8 +235,8 @@ def test_folders_without_a_run_or_a_checkpoint(tmp_path: Path) -> None:
     (run / "checkpoints/step_9").mkdir(parents=True)
     for folder, hint in (
         (tmp_path / "nowhere", "there is no such folder"),
-        (run / "checkpoints/step_9", f"did you mean resume={run}?"),
-        (tmp_path, f"it holds 1, such as resume={run}"),
+        (run / "checkpoints/step_9", f"did you mean {shlex.quote(f'resume={run}')}?"),
+        (tmp_path, f"it holds 1, such as {shlex.quote(f'resume={run}')}"),
     ):
         with pytest.raises(UserError, match=f"^resume={re.escape(str(folder))}: no run's folder; .*{re.escape(hint)}$"):
             train.continue_run(folder, [])

@@ -142,5 +142,5 @@ def test_a_sweep_that_is_stopped_says_how_it_goes_on(
     lines = capsys.readouterr().err.strip().splitlines()
     assert lines[-2:] == [
         "SIGTERM at step 20",
-        f"to continue the sweep, repeat the same command with resume=auto hydra.sweep.dir={tmp_path / 'sweep'}",
+        f"to continue the sweep, repeat the same command with resume=auto {shlex.quote(sweep[1])}",
     ]
