@@ -86,12 +86,27 @@ def in_turns(workers: dict[str, Worker], rounds: int, updates_per_turn: int) -> 
 
 
 TO_THE_FIRST_STEP = """
-import os, sys, time
+import importlib.util, os, sys, time
 import gymnasium as gym
-def first(self, actions):
+def first(self, *actions):
     print(time.time(), file=sys.stderr)
     os._exit(0)
 gym.vector.SyncVectorEnv.step = first
+
+class WhenImported:  # physics.training is not imported earlier than train.py does it
+    def find_spec(self, name, path, target=None):
+        if name != "physics.training":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+        def exec_module(module):
+            execute(module)
+            module.TrainingWorlds.step = first
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, WhenImported())
 import runpy
 runpy.run_path("train.py", run_name="__main__")
 """
