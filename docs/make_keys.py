@@ -32,7 +32,7 @@ These are the keys of `agent=sac`. The [other agents](../config/agent) name only
 """
 PRESET_HEAD = """\
 `preset=[cpu,tune]` merges two; where both set a key, the later one wins. What you set on the command line wins over
-both. Each file says more.
+both.
 
 One of your own is `config/preset/mine.yaml`, or `my_config/preset/mine.yaml` with `--config-dir my_config`:
 
