@@ -73,14 +73,14 @@ def run_sweep(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for workers that start elsewhere
     before = run_folder.failures(folder)
     named = shlex.quote(f"hydra.sweep.dir={folder}")
-    again = f"repeat the same command with resume={AUTO} {named}"
+    how_to_repeat = f"repeat the same command with resume={AUTO} {named}"
     broke_off = []
     try:
         hydra_main()
     except RunError:  # the sweeper's last line
         raise
     except Stopped as stopped:  # one run was saved
-        raise Stopped(f"{stopped}\nto continue the sweep, {again}", stopped.exit_code) from None
+        raise Stopped(f"{stopped}\nto continue the sweep, {how_to_repeat}", stopped.exit_code) from None
     except Exception as error:  # raised by the launcher or the sweeper, not by a run
         if not isinstance(error, UserError):
             traceback.print_exc()
@@ -89,4 +89,4 @@ def run_sweep(folder: Path) -> None:
     failed = [] if (folder / "tuning.yaml").exists() else run_folder.new_failures(folder, before)
     if broke_off or failed:
         count = [f"{len(failed)} of the sweep's runs failed:"] if failed else []
-        raise RunError("\n  ".join([*broke_off, *count, *failed, f"to run what is missing, {again}"]))
+        raise RunError("\n  ".join([*broke_off, *count, *failed, f"to run what is missing, {how_to_repeat}"]))

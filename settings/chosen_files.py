@@ -27,6 +27,8 @@ def require_sound(group: str, path: Path) -> None:
     if not isinstance(content, dict) or not content:
         raise UserError(f"{path}: keys go here, such as num_train_steps: 100_000")
     defaults = content.pop("defaults", None) or []
+    if not isinstance(defaults, list) or not all(isinstance(entry, str | dict) for entry in defaults):
+        raise UserError(f"{path}: defaults: a list of names goes here, such as [sac, _self_]")
     if group == "preset":
         _require_preset(path, text, content, defaults)
 

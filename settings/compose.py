@@ -178,10 +178,10 @@ def _composition_error(error: HydraException, config_name: str, overrides: list[
             if deleted[1] in known:
                 return f"~{deleted[1]}: it is null already; leave it out"
             return f"~{deleted[1]}: unknown key; {nearest(deleted[1], known)}"
-        added = (override for override in overrides if override.startswith("+"))
         if ambiguous := re.match("Ambiguous value for argument '(.+?)'", text):
             key, _, value = ambiguous[1].partition("=")
             return f"{ambiguous[1]}: a sweep needs -m; a list is written {key}=[{value}]"
+        added = (override for override in overrides if override.startswith("+"))
         twice = next((each for each in added if f" {each[1:].partition('=')[0]}." in text), None)
         return f"{twice}: write {twice[1:]}, which replaces the choice" if twice else text
     if key.rsplit(".", 1)[-1] in SUPPLIED:

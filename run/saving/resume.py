@@ -109,10 +109,10 @@ def _instead(folder: Path) -> str:
     for parent in folder.resolve().parents[:2]:  # of a checkpoint
         if (parent / "config.yaml").exists():
             return f"did you mean {shlex.quote(f'resume={parent}')}?"
-    found = [path for pattern in ("*", "*/*") for path in sorted(folder.glob(f"{pattern}/config.yaml"))]
-    inside = [path.parent for path in found if path.parent.name != ".hydra"]
-    if inside:
-        return f"it holds {len(inside)}, such as {shlex.quote(f'resume={inside[-1]}')}"
+    config_files = [path for pattern in ("*", "*/*") for path in sorted(folder.glob(f"{pattern}/config.yaml"))]
+    runs = [path.parent for path in config_files if path.parent.name != ".hydra"]
+    if runs:
+        return f"it holds {len(runs)}, such as {shlex.quote(f'resume={runs[-1]}')}"
     return "there is no config.yaml in it"
 
 

@@ -35,6 +35,9 @@ def composed(folder: Path, group: str, text: str, overrides: str) -> dict[str, o
         ),
         ("preset", f"{GLOBAL}defaults: [_self_, cpu]\nseed: 3\n", "cpu stands behind _self_ and would replace"),
         ("agent", "defaults: [_self_, sac]\nname: mine\n", "sac stands behind _self_ and would replace .* _self_ last"),
+        ("preset", f"{GLOBAL}defaults: {{_self_: null}}\nseed: 3\n", r"defaults: a list of names goes here"),
+        ("preset", f"{GLOBAL}defaults: _self_\nseed: 3\n", r"defaults: a list of names goes here"),
+        ("agent", "defaults: [3, _self_]\nname: mine\n", r"defaults: a list of names goes here"),
         ("agent", "name: mine\nbatch.size: 3\n", "batch.size: a dot .* write batch: {size: ...}"),
     ],
 )
