@@ -34,6 +34,9 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     ),
     "one critic, two updates": ("agent.critic.num_critics=1", "updates_per_step=2"),
     "rows of two steps": ("n_step=2",),
+    "rows of one step": ("n_step=1",),
+    "rows of two steps, rates fall to a tenth": ("n_step=2", *rates(1e-4)),
+    "rows of two steps, averaged actor": ("n_step=2", "agent.actor_average_share=0.0005"),
     "batches of 64, two updates": ("agent.batch_size=64", "updates_per_step=2"),
     "critics of 192 units": ("agent.critic.hidden_dim=192",),
 }
