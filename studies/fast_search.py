@@ -17,6 +17,7 @@ from training import ROOT, curve, finish, options, ours
 FOLDER = ROOT / "exp" / "benchmarks" / "fast_search"
 RUNS = Records(ROOT / "benchmarks" / "results" / "fast_search.csv", ("candidate", "task", "seed"))
 STEPS, EVERY = 80_000, 20_000
+THREE = ("n_step=3",)  # of the preset when the search began
 
 
 def rates(final: float) -> tuple[str, ...]:
@@ -26,19 +27,26 @@ def rates(final: float) -> tuple[str, ...]:
 
 
 CANDIDATES: dict[str, tuple[str, ...]] = {
-    "preset=fast": (),
-    "averaged actor": ("agent.actor_average_share=0.0005",),
-    "rates fall to a tenth": rates(1e-4),
+    "rows of three steps": THREE,
+    "averaged actor": (
+        *THREE,
+        "agent.actor_average_share=0.0005",
+    ),
+    "rates fall to a tenth": (*THREE, *rates(1e-4)),
     "mean of the critics": (
+        *THREE,
         "agent.critic.head={_target_: agent.networks.ScalarHead, _partial_: true, target_q: mean}",
     ),
-    "one critic, two updates": ("agent.critic.num_critics=1", "updates_per_step=2"),
+    "one critic, two updates": (*THREE, "agent.critic.num_critics=1", "updates_per_step=2"),
     "rows of two steps": ("n_step=2",),
     "rows of one step": ("n_step=1",),
     "rows of two steps, rates fall to a tenth": ("n_step=2", *rates(1e-4)),
     "rows of two steps, averaged actor": ("n_step=2", "agent.actor_average_share=0.0005"),
-    "batches of 64, two updates": ("agent.batch_size=64", "updates_per_step=2"),
-    "critics of 192 units": ("agent.critic.hidden_dim=192",),
+    "batches of 64, two updates": (*THREE, "agent.batch_size=64", "updates_per_step=2"),
+    "critics of 192 units": (
+        *THREE,
+        "agent.critic.hidden_dim=192",
+    ),
 }
 
 

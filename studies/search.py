@@ -22,12 +22,15 @@ from training import ROOT, Curve, Job, at, curve, done, finish, options, ours
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "search", ROOT / "benchmarks" / "results" / "search.json"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "finger_spin", "cartpole_swingup")
 EVERY = 3_000
-TWO, ONE = ("updates_per_step=2",), ("updates_per_step=1",)  # updates per decision; every second one updates the actor
+TWO, ONE = (
+    ("n_step=3", "updates_per_step=2"),
+    ("n_step=3", "updates_per_step=1"),
+)  # updates per decision; every second one updates the actor
 # Name: number of environment steps, chosen for about the same time as the other candidates, and overrides.
 CANDIDATES: dict[str, tuple[int, tuple[str, ...]]] = {
     "two updates": (30_000, TWO),
     "two updates, critics of 256 units": (27_000, (*TWO, "agent.critic.hidden_dim=256")),
-    "two updates, 5-step targets": (30_000, (*TWO, "n_step=5")),
+    "two updates, 5-step targets": (30_000, ("n_step=5", "updates_per_step=2")),
     "two updates, held noise": (30_000, (*TWO, "agent/exploration=held")),
     "two updates, the actor climbs the mean": (30_000, (*TWO, "agent.actor_q=mean")),
     "two updates, batches of 64": (36_000, (*TWO, "agent.batch_size=64")),
@@ -35,7 +38,7 @@ CANDIDATES: dict[str, tuple[int, tuple[str, ...]]] = {
     "one update, the actor climbs the mean": (54_000, (*ONE, "agent.actor_q=mean")),
     "one update, of the actor too": (42_000, (*ONE, "agent.actor_update_frequency=1")),
     "one update, critics of 256 units": (30_000, (*ONE, "agent.critic.hidden_dim=256")),
-    "three updates every two decisions": (39_000, ("updates_per_step=1.5",)),
+    "three updates every two decisions": (39_000, ("n_step=3", "updates_per_step=1.5")),
 }
 
 

@@ -24,7 +24,7 @@ from training import ROOT, Curve, Job, curve, finish, mean_and_spread, options, 
 FOLDER = ROOT / "exp" / "benchmarks" / "strong"
 RUNS = Records(ROOT / "benchmarks" / "results" / "strong.csv", ("candidate", "task", "seed", "steps", "settings"))
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "hopper_stand", "acrobot_swingup")
-FAST = ("preset=fast", "updates_per_step=2")
+FAST = ("preset=fast", "n_step=3", "updates_per_step=2")
 HELD = "agent/exploration=held"
 XQC = (
     *("agent=xqc", "action_repeat=2", "num_seed_steps=2000", "agent.batch_size=128"),
@@ -38,7 +38,7 @@ FALLING = tuple(
 )
 UNIT = tuple(f"agent.{net}.network.unit_length=weights" for net in ("actor", "critic"))
 BASE = (*FAST, HELD)
-ONE_STEP = (*BASE, "n_step=1")
+ONE_STEP = ("preset=fast", "n_step=1", "updates_per_step=2", HELD)
 WIDE = (*ONE_STEP, "agent.critic.hidden_dim=256")
 MEAN_TARGETS = "agent.critic.head={_target_: agent.networks.ScalarHead, _partial_: true, target_q: mean}"
 MEAN = (*WIDE, MEAN_TARGETS, "agent.actor_q=mean")
@@ -64,7 +64,7 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "wide, targets of the mean": (*WIDE, MEAN_TARGETS),
     "wide, mean": MEAN,
     "wide, mean, four updates": (*MEAN, "updates_per_step=4", "agent.actor_update_frequency=4"),
-    "wide, mean, three-step returns": (*MEAN, "n_step=3"),
+    "wide, mean, three-step returns": (*BASE, "agent.critic.hidden_dim=256", MEAN_TARGETS, "agent.actor_q=mean"),
 }
 WHOLE = "preset=strong"
 WITHOUT = {
