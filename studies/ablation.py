@@ -24,7 +24,8 @@ EVERY, ACTION_REPEAT = 3_000, 2
 WITHOUT: dict[str, tuple[str, ...]] = {
     "preset=fast": (),
     "batch normalisation": ("agent.critic.network=null", "agent.actor.network=null"),
-    "3-step targets": ("n_step=1",),
+    "two-step returns (one)": ("n_step=1",),
+    "two-step returns (three)": ("n_step=3",),
     "the temperature: its start and target": ("agent.init_temperature=1", "agent.target_entropy_per_dim=-1"),
 }
 
