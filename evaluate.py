@@ -27,13 +27,13 @@ from envs.episodes import Recorder, Recording
 from run import environments
 from run.data import minari_writer
 from run.evaluation import window
-from run.evaluation.evaluator import Evaluator, Progress
+from run.evaluation.evaluator import EvaluationProgress, Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
 from settings.operating_system import require_posix
 from utils import OneLineParser, RunError, UserError, print_error, resolved
 
 
-class _ProgressBar(Progress):
+class _ProgressBar(EvaluationProgress):
     """Prints the return of each episode when it ends, above a bar that counts steps."""
 
     def __init__(self, num_episodes: int):
@@ -170,6 +170,8 @@ def require_sensible(arguments: argparse.Namespace) -> None:
         raise UserError(f"--seed {arguments.seed}: 0 or more")
     if arguments.video is not None and (arguments.video.is_dir() or not arguments.video.name):
         raise UserError(f"--video {arguments.video}: a folder; name a file")
+    if arguments.video is not None and arguments.video.suffix != ".mp4":
+        raise UserError(f"--video {arguments.video}: its name has to end in .mp4")
     for name in ("video", "dataset"):
         if arguments.view and getattr(arguments, name) is not None:
             raise UserError(
@@ -191,10 +193,7 @@ def main() -> int:
     parser.add_argument("--view", action="store_true", help=f"show the policy live: {window.KEYS}")
     parser.add_argument("--no-video", action="store_true", help="do not film")
     parser.add_argument("--dataset", metavar="ID", help="record a data set, such as cheetah/expert-v0")
-    trust_help = (
-        "a package of your own whose classes the run may name; repeat it for several, or separate them by commas"
-    )
-    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=trust_help)
+    trust.add_option(parser)
     arguments = parser.parse_args()
     path = resolved(arguments.path / best.BEST if arguments.best else arguments.path)
     default = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
@@ -202,7 +201,7 @@ def main() -> int:
     try:
         require_posix()
         require_sensible(arguments)
-        trusted = [name for given in arguments.trust for name in trust.names(given)]
+        trusted = trust.given(arguments)
         number, seed, device, sample = arguments.episodes, arguments.seed, arguments.device, arguments.sample
         if arguments.view:
             view(path, number, seed, device, trusted, sample)

@@ -36,6 +36,7 @@ from files.writing import NewFile, write_text
 from run.env_spec import EnvSpec
 from run.saving import best, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
+from settings.operating_system import require_posix
 from study.runs import read
 from utils import OneLineParser, RunError, UserError, print_error
 from video import seconds_per_step
@@ -217,13 +218,12 @@ def main() -> int:
     parser.add_argument("--format", choices=("onnx", "torchscript", "policy"), default="onnx", help="default: onnx")
     place = "default: <run folder>/export/policy.<format>, .pt for a policy; beside a policy's file"
     parser.add_argument("--output", type=Path, help=place)
-    trust_help = "as for evaluate.py: classes of your own"
-    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=trust_help)
+    trust.add_option(parser)
     arguments = parser.parse_args()
     path = arguments.path / best.BEST if arguments.best else arguments.path
     try:
-        trusted = [name for given in arguments.trust for name in trust.names(given)]
-        export(path, arguments.format, trusted, arguments.output)
+        require_posix()
+        export(path, arguments.format, trust.given(arguments), arguments.output)
     except (UserError, RunError) as error:
         return print_error(error)
     return 0

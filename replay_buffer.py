@@ -100,7 +100,7 @@ class ReplayBuffer(Ring, Validated):
             raise UserError("sample_with_replacement=false: only rows that are drawn uniformly can be drawn like that")
         obs_width, width = _row_width(obs_shape, action_shape)
         super().__init__(capacity, width)
-        self.device, self._with_replacement = device, with_replacement
+        self.device, self.with_replacement = device, with_replacement
         self._obs_shape = obs_shape
         self._as_bytes = len(obs_shape) != 1
         self._obs_dim = int(np.prod(obs_shape))
@@ -233,7 +233,7 @@ class ReplayBuffer(Ring, Validated):
         """Draws row indices (B,) uniformly."""
         if not self.num_added:
             raise ValueError("nothing to sample: the replay buffer is empty")
-        if self._with_replacement:
+        if self.with_replacement:
             return self._rng.integers(0, len(self), batch_size)
         return self._rng.choice(len(self), batch_size, replace=False, shuffle=False)
 

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -90,6 +91,14 @@ class EnvError(RunError):
         return "".join(traceback.format_exception(self.__cause__))
 
 
+def unwrapped(factory: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns what nested functools.partial call in the end, and their keywords; the outermost counts."""
+    keywords: dict[str, Any] = {}
+    while isinstance(factory, partial):
+        factory, keywords = factory.func, {**factory.keywords, **keywords}
+    return factory, keywords
+
+
 def set_seed_everywhere(seed: int) -> None:
     """Seeds Python's, NumPy's and torch's (CPU and GPU) global generators."""
     import torch
@@ -97,6 +106,16 @@ def set_seed_everywhere(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+
+
+def restore_generator(generator: Any, state: Any) -> None:
+    """Restores a torch.Generator. Another kind of device cannot continue its numbers: there they begin anew, seeded by
+    the state."""
+    state = state.cpu()
+    if state.shape == generator.get_state().shape:
+        generator.set_state(state)
+    else:
+        generator.manual_seed(int(np.random.SeedSequence(state.tolist()).generate_state(1)[0]))
 
 
 def require_finite(what: str, values: Any) -> None:

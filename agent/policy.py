@@ -11,6 +11,7 @@ from torch import nn
 
 from agent.execution.tracing import Tensors, TracedByShape
 from agent.exploration import HeldNoise
+from utils import restore_generator
 
 
 class Policy:
@@ -136,11 +137,7 @@ class Policy:
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        saved = state["generator"].cpu()
-        if saved.shape == self.generator.get_state().shape:
-            self.generator.set_state(saved)
-        else:  # saved on another kind of device, whose stream cannot continue here: seed a new stream from its state
-            self.generator.manual_seed(int(np.random.SeedSequence(saved.tolist()).generate_state(1)[0]))
+        restore_generator(self.generator, state["generator"])
 
     def _q1(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """Returns the first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""

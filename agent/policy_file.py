@@ -14,7 +14,7 @@ from agent.policy import Policy
 from files.reading import checksum, read_json
 from files.tensors import load_plain, save_plain
 from files.writing import NewFile
-from utils import UserError
+from utils import UserError, unwrapped
 
 FORMAT = "policy-2"
 HERE = Path(__file__).resolve().parent
@@ -24,10 +24,8 @@ Recipe = dict[str, Any]  # {"target": dotted name of a network's class, "kwargs"
 
 def recipe(factory: Any, **shapes: Any) -> Recipe:
     """Returns how to rebuild a factory's network: its class's name and its arguments, with factories as recipes."""
-    kwargs: dict[str, Any] = {}
-    while isinstance(factory, partial):
-        factory, kwargs = factory.func, {**factory.keywords, **kwargs}
-    kwargs = {name: recipe(value) if callable(value) else value for name, value in kwargs.items()}
+    factory, keywords = unwrapped(factory)
+    kwargs = {name: recipe(value) if callable(value) else value for name, value in keywords.items()}
     return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
 
 

@@ -71,7 +71,7 @@ class SACVAgent(SoftActorAgent):
                 "agent.policy_gradient=reparameterised: a mixture's choice of a component has no such gradient; "
                 "choose likelihood_ratio, or agent.actor.num_components=1"
             )
-        if not isinstance(self.critic.head, ScalarHead):
+        if type(self.critic.head) is not ScalarHead:  # nor a subclass, whose loss would not be used
             raise UserError(
                 f"agent.critic.head={type(self.critic.head).__name__}: with a value network the critics give values; "
                 "leave the head null, or choose agent=sac"

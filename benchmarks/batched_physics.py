@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from machine import ROOT, circumstances
 
+from physics import tasks
 from physics.worlds import TIMED
 from run import build, environments
 from run.evaluation.background import make_evaluator
@@ -132,10 +133,12 @@ def threads(task: str) -> dict[str, float]:
 
 def _threads(cfg: Settings) -> Iterator[tuple[str, float]]:
     from physics.training import TrainingWorlds
+    from physics.worlds import Worlds
 
-    maker = environments.env_maker(cfg, "training")
+    make_env, make_task = environments.env_maker(cfg, "training"), tasks.of(cfg.env)
     for count in THREADED:
-        worlds = [maker.together(count, False, number) for number in (1, os.cpu_count() or 1)]
+        numbers = 1, os.cpu_count() or 1
+        worlds: list[Any] = [Worlds(make_env(False), make_task, cfg.env, count, number) for number in numbers]
         worlds[1]._worthwhile = partial(min, worlds[1]._threads)
         steps = [stepping(TrainingWorlds(each, 1), count) for each in worlds]
         seconds = in_turns({"suite": steps[0], "batched": steps[1]}, 40)

@@ -1,7 +1,6 @@
 """Adapts any Gymnasium environment to what agents take: vectors or images, scaled or counted actions, counted steps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -11,9 +10,9 @@ import dmc2gym
 from envs.episodes import AUTO_INFO_KEYS, EpisodeInfo
 from envs.errors import FAULTS, ReportErrors, error_with_place, exit_reported
 from envs.observations import NO_PIXELS, Keys, Pixels, observe
-from utils import UserError, one_line
+from settings.env_ids import EPISODE_LENGTH
+from utils import UserError, one_line, unwrapped
 
-EPISODE_LENGTH = 1000  # steps, for environments without a limit of their own
 Wrap = Callable[..., gym.Env]  # called with `env=`
 
 
@@ -126,6 +125,5 @@ def wrap(env: Any, name: str, wrappers: Sequence[Wrap], kind: type = gym.Env) ->
 
 
 def _class_name(wrapper: Any) -> str:
-    while isinstance(wrapper, partial):
-        wrapper = wrapper.func
-    return str(getattr(wrapper, "__qualname__", wrapper))
+    called, _ = unwrapped(wrapper)
+    return str(getattr(called, "__qualname__", called))

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, load_env_creator, parse_env_id
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from envs import arguments, opengl
 from envs.adapter import BoundedActions, Wrap, adapt, wrap
@@ -19,6 +19,7 @@ from envs.names import SUITE_TASKS, gymnasium_ids, unknown_task, unregistered
 from envs.observations import NO_PIXELS, Pixels
 from envs.processes import make_train_envs
 from envs.simulator import OneWorld, Simulator
+from settings.env_ids import newest_id
 from settings.signatures import Parameter
 from settings.types import PositiveInt
 from utils import UserError, import_failure, one_line
@@ -213,11 +214,7 @@ def _spec(name: str) -> EnvSpec:
     except FAULTS as error:
         raise UserError(f"env={name}: {module} cannot be imported ({error_with_place(error)})") from error
     try:
-        if env_id not in gym.registry:  # an id without a version means the newest
-            namespace, short, version = parse_env_id(env_id)
-            newest = find_highest_version(namespace, short) if version is None else version
-            env_id = get_env_id(namespace, short, newest)
-        return gym.spec(env_id)
+        return gym.spec(newest_id(env_id))
     except (gym.error.Error, ValueError) as error:
         raise UserError(unregistered(name) if module else unknown_task(name)) from error
 

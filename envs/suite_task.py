@@ -11,11 +11,12 @@ from dm_control.rl.control import Environment, PhysicsError
 
 import dmc2gym
 from envs import arguments
-from envs.adapter import EPISODE_LENGTH, Wrap, adapt, wrap
+from envs.adapter import Wrap, adapt, wrap
 from envs.episodes import EpisodeInfo
 from envs.errors import error_with_place
 from envs.names import SUITE_TASKS
 from envs.observations import Keys, Pixels, observe
+from settings.env_ids import EPISODE_LENGTH
 from settings.types import PositiveFloat, PositiveInt
 from utils import RunError, UserError, one_line
 

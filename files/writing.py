@@ -190,10 +190,10 @@ def make_folder(path: Path) -> None:
 
 def remove_folder(path: Path) -> None:
     """Deletes a folder; renames it first, so that a half-deleted folder never has its name."""
-    shutil.rmtree(set_aside(path), ignore_errors=True)
+    shutil.rmtree(hide(path), ignore_errors=True)
 
 
-def set_aside(path: Path) -> Path:
+def hide(path: Path) -> Path:
     """Renames a folder before its deletion, deleting any leftover of a killed process; returns the new path."""
     gone = f".{path.name}.gone"
     shutil.rmtree(path.with_name(gone), ignore_errors=True)

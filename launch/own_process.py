@@ -86,11 +86,14 @@ def slot(folder: Path) -> Iterator[int]:
     for number in itertools.count():
         descriptor = open_in_place(folder / str(number), os.O_RDWR | os.O_CREAT)
         try:
-            lock(descriptor)
+            try:
+                lock(descriptor)
+            except BlockingIOError:
+                continue
+            except OSError as error:  # a file system without locks
+                print(f"{folder}: runs may share a GPU, as nothing reserves its number ({error.strerror})")
             yield number
             return
-        except BlockingIOError:
-            continue
         finally:
             os.close(descriptor)
 

@@ -12,7 +12,7 @@ import torch
 
 from replay_buffer import Batch, ReplayBuffer
 from settings.types import Storage
-from utils import Ring, UserError
+from utils import Ring, UserError, restore_generator
 
 MIRRORED_ROWS = 1024  # maximum rows per copy to the device
 MIRRORED_BYTES = 2**25  # maximum bytes per copy, for large rows
@@ -110,7 +110,7 @@ class DeviceReplayBuffer(ReplayBuffer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        _require_device_draws(self._with_replacement, not self.sampling)
+        _require_device_draws(self.with_replacement, not self.sampling)
         if type(self).choose is not ReplayBuffer.choose:
             raise UserError(
                 f"{type(self).__name__}: a DeviceReplayBuffer draws its rows on the device and never calls choose; "
@@ -177,7 +177,7 @@ class DeviceReplayBuffer(ReplayBuffer):
         """Restores a `state_dict`; one from a buffer that drew on the host leaves the device's generator as it is."""
         super().load_state_dict(state)
         if "device_generator" in state:
-            self._generator.set_state(state["device_generator"].cpu())
+            restore_generator(self._generator, state["device_generator"])
         self._mirrored.num_followed = 0
         self._is_ahead = False
 

@@ -49,7 +49,8 @@ class NStep(Validated):
             obs, next_obs: (num_envs, obs_dim), or images; tensors stay on their device.
             actions: (num_envs, |A|).
             rewards, done, terminated: (num_envs,); done is terminated or truncated.
-            taken: (num_envs,), whether each environment took the step; None if all did.
+            taken: (num_envs,), whether each environment took the step; None if all did. One with pending transitions
+                has to take it: only the first step after an episode's end may be left out.
 
         Returns:
             The arguments of `ReplayBuffer.add_batch`; the rows are grouped by environment, oldest first.

@@ -130,12 +130,12 @@ class SuiteMaker:
     def __call__(self, render: bool) -> gym.Env:
         return self.make_env(render)
 
-    def together(self, count: int, render: bool, threads: int | None = None) -> Any:
-        """Returns physics.worlds.Worlds, the first of which may be rendered; `threads=None` chooses their number."""
+    def together(self, count: int, render: bool) -> Any:
+        """Returns physics.worlds.Worlds, the first of which may be rendered."""
         env, make_task = self.make_env(render), tasks.of(self.name)
         from physics.worlds import Worlds  # imports mujoco; the OpenGL backend has been chosen by now
 
-        return Worlds(env, make_task, self.name, count, threads or machine.free_cores(self.device))
+        return Worlds(env, make_task, self.name, count, machine.free_cores(self.device))
 
     def on_device(self, cfg: Settings) -> Any:
         """Returns the run's training environments as tensors on its device: physics.warp_worlds.WarpWorlds."""

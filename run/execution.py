@@ -1,8 +1,9 @@
-"""How an agent's updates run: operation by operation, recorded, compiled, or as CUDA graphs. The numbers are the same.
+"""How an agent's updates run: operation by operation, recorded, compiled, or as CUDA graphs. A recording gives the same
+bytes, the other two the same numbers up to rounding.
 
-On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (tracing.py) avoids
-both, also for acting. On a GPU an update is some two hundred kernels of microseconds each, and Python needs longer to
-launch them than the GPU to run them; a captured CUDA graph launches them all at once.
+On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (agent/execution/tracing.py)
+avoids both, also for acting. On a GPU an update is some two hundred kernels of microseconds each, and Python needs
+longer to launch them than the GPU to run them; a captured CUDA graph launches them all at once.
 """
 
 from collections.abc import Callable

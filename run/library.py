@@ -152,7 +152,8 @@ def train(
         eval_frequency=eval_frequency if evaluator is not None else 0,
         checkpoint_frequency=checkpoint_frequency if checkpoint is not None else 0,
     )
-    updates_from = max(min_buffer_size, 1)
+    rows_of_batch = 1 if getattr(replay_buffer, "with_replacement", True) else getattr(agent, "batch_size", 1)
+    updates_from = max(min_buffer_size, rows_of_batch)
     plan.note_if_no_update(updates_from)
     progress, stopping = Progress(plan, updates_from), Stopping(grace_s=math.inf)
     make_evaluator = None if evaluator is None else lambda: evaluator

@@ -137,7 +137,8 @@ class Workspace:
         try:
             self._train()
         except KeyboardInterrupt as interrupt:
-            self.loop.end_unfinished_episodes()
+            with contextlib.suppress(OSError, RunError):  # a full disk: the run still ends as requested
+                self.loop.end_unfinished_episodes()
             if isinstance(interrupt, Stopped):
                 raise
             raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
@@ -212,10 +213,10 @@ class Workspace:
         result = f"{'Pruned' if run_folder.was_pruned(folder) else 'Finished'} at step {progress.step}"
         if not math.isnan(progress.last_return):
             result += f": return {progress.last_return:.1f}"
-        if progress.best_return is not None:
+        if (kept := best.result_of(folder)) is not None:
+            result += f"; best {kept[1]:.1f}, at step {kept[0]}"
+        elif progress.best_return is not None:
             result += f"; best {progress.best_return:.1f}"
-            if (best_step := best.step_of(folder)) is not None:
-                result += f", at step {best_step}"
         lines = [result, f"Folder:   {folder}"]
         if checkpoint.newest_first(folder):  # neither command works without one
             names = (f"--trust={name}" for name in trust.named_by(self.used))

@@ -14,6 +14,9 @@ import yaml
 
 from files.reading import read_text
 
+# Arguments of an agent that the environment determines.
+FROM_ENVIRONMENT = ("obs_dim", "obs_shape", "vector_dim", "obs_groups", "action_dim", "action_range")
+
 
 def walk(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields every dotted key with its value, a group before its members. A list is a value."""

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from settings.keys import FROM_ENVIRONMENT
+
 # Settings that may differ between repetitions of one experiment: the seed, the machine, what is measured and saved, and
 # the shapes, which come from the task.
 CHANGES_NO_TRAINING_STEP = (
-    *("seed", "evaluator.seed", "replay_buffer.seed", "agent.obs_dim", "agent.obs_shape", "agent.action_dim"),
-    *("agent.vector_dim", "agent.obs_groups*", "agent.action_range"),
+    *("seed", "evaluator.seed", "replay_buffer.seed", *(f"agent.{name}" for name in FROM_ENVIRONMENT)),
     *("device", "num_threads", "execution", "replay_storage", "async_envs", "physics", "env_timeout_s"),
     "num_train_steps",
     *("eval_frequency", "eval_in_background", "num_eval_episodes", "evaluator.num_episodes", "evaluator.max_envs"),
+    *("info_keys*", "best_by"),
     *("log_*", "logger.*", "save_*", "checkpoint_*", "keep_checkpoints", "grace_s"),
 )
 # Keys that equal another key unless they are set.

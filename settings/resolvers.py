@@ -7,12 +7,12 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from settings.env_ids import EPISODE_LENGTH, newest_id
 from settings.operating_system import usable_cpus
 
 DEFAULT_LABEL = "test_exp"  # of config/train.yaml
 # Also removes Hydra's escapes and quotes: Hydra hands a swept value to its jobs as env=my_pkg\:A-v0.
 SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
-EPISODE_LENGTH = 1000  # steps: in the suite's tasks, and assumed for environments without a time limit
 
 
 def product(a: Any, b: Any) -> Any:
@@ -46,15 +46,12 @@ def discount_of_length(env: Any, env_kwargs: Any, action_repeat: Any) -> float:
 
 def _registered_length(env: str) -> int | None:
     import gymnasium as gym  # imported late: few configurations need it
-    from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 
     module, _, env_id = env.rpartition(":")
     with suppress(Exception):  # a name or a package that does not exist is reported when the environment is made
         if module:
             import_module(module)  # registers the id
-        namespace, name, version = parse_env_id(env_id)
-        newest = find_highest_version(namespace, name) if version is None else version
-        return gym.spec(get_env_id(namespace, name, newest)).max_episode_steps
+        return gym.spec(newest_id(env_id)).max_episode_steps
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from hydra.utils import instantiate
 
-from settings.keys import walk
+from settings.keys import FROM_ENVIRONMENT, walk
 from settings.signatures import (
     alternatives,
     fit,
@@ -36,8 +36,8 @@ from settings.types import (
 from utils import UserError, import_failure, one_line
 
 # Parameters that the code fills in, never YAML.
-SUPPLIED = {"obs_dim", "action_dim", "action_range", "device", "log_dir", "make_env", "video_path"} | {
-    *("obs_shape", "action_shape", "vector_dim", "obs_groups"),  # of a replay buffer or an agent
+SUPPLIED = {"device", "log_dir", "make_env", "video_path", *FROM_ENVIRONMENT} | {
+    "action_shape",  # of a replay buffer
     *("shape", "width", "num_members"),  # of networks and layers, from their actor or critic
 }
 FROM_AGENT = {"init_temperature"}  # a temperature's parameter, from the agent's key of that name

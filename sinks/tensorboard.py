@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from files.writing import make_folder, sync, truncate
+from settings.keys import FROM_ENVIRONMENT
 from sinks.animation import gif
 from sinks.sink import Row, Sink
 from utils import UserError, require_count
@@ -18,7 +19,7 @@ from utils import UserError, require_count
 RETURNS = {"eval/episode_reward": "Return/evaluation", "train/episode_reward": "Return/training"}
 # Settings that follow from others: repeated keys of train.yaml, and shapes, which come from the task.
 DERIVED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replacement")} | {
-    f"agent.{name}" for name in ("obs_dim", "obs_shape", "vector_dim", "obs_groups", "action_dim", "action_range")
+    f"agent.{name}" for name in FROM_ENVIRONMENT
 }
 REPEATS = {"agent.reward_scale": "reward_scale", "agent.augmentation.pad": "image_pad"}  # unless they are set
 

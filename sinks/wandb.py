@@ -97,7 +97,7 @@ class WandbSink(Sink):
         self._run.define_metric("*", step_metric="step")
 
     def settings(self, values: dict[str, Any]) -> None:
-        self._run.config.update(values, allow_val_change=True)  # num_train_steps may grow when a run is resumed
+        self._run.config.update(values, allow_val_change=True)  # a run that begins anew keeps its id
 
     def scalars(self, row: Row, step: int) -> None:
         self._run.log({**row, "step": step})

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from settings.keys import dotted
+from settings.keys import FROM_ENVIRONMENT, dotted
 from settings.repetitions import matches, settings_that_matter
 from study import statistics
 from study.runs import Run
@@ -14,9 +14,8 @@ from study.statistics import Average
 
 Values = dict[str, Any]
 FROM_THE_TASK = (
-    *("seed", "evaluator.seed", "replay_buffer.seed", "env"),
-    *("agent.obs_dim", "agent.obs_shape", "agent.vector_dim", "agent.obs_groups*", "agent.action_dim"),
-    *("agent.action_range", "logger.*"),
+    *("seed", "evaluator.seed", "replay_buffer.seed", "env", "logger.*"),
+    *(f"agent.{name}" for name in FROM_ENVIRONMENT),
 )
 # Values of keys that older runs' configurations lack.
 EARLIER_RUNS: Values = {
@@ -35,6 +34,7 @@ EARLIER_RUNS: Values = {
     "preload": None,
     "preload_share": 0.0,
     "offline_updates": 0,
+    "stagger_steps": 0,
     "agent.encoder": None,
     "agent.augmentation": None,
 }

@@ -53,7 +53,7 @@ class Adam(FollowsSteps):
 
     @torch.no_grad()
     def step(self) -> None:
-        gradients = [_in_layout_of(p, p.grad) for p in self.parameters if p.grad is not None]
+        gradients = [_in_layout_of(p, p.grad) for p in self.parameters]  # type: ignore[arg-type]  # each has one
         self.num_steps += 1
         self._kernel(
             self.parameters,

@@ -18,7 +18,7 @@ from run.saving.checkpoint import Checkpoint
 from settings.schema import Settings
 from utils import UserError
 
-STREAM = 2  # distinguishes this generator's seed from others of the run; 0 and 1 are in envs/episodes.py
+STREAM = 2  # distinguishes this generator's seed from those of envs/episodes.py, which have more numbers
 
 
 @dataclass(eq=False)
@@ -76,7 +76,13 @@ class Preloaded:
         if cfg.preload_share:
             require_memory(*self._shapes, total, f"preload: {total} transitions")
             batch_size = cfg.agent.get("batch_size", 0)
-            num_drawn = batch_size if cfg.offline_updates else round(cfg.preload_share * batch_size)
+            share = round(cfg.preload_share * batch_size)
+            if batch_size and (share == 0 or (share == batch_size and cfg.preload_share < 1)):
+                raise UserError(
+                    f"preload_share={cfg.preload_share}: of agent.batch_size={batch_size} rows that is {share}; choose "
+                    f"{1 / batch_size:.3g} to {1 - 1 / batch_size:.3g}, or 1"
+                )
+            num_drawn = batch_size if cfg.offline_updates else share
             if not draws_with_replacement(cfg) and total < num_drawn:
                 raise UserError(f"preload: {total} transitions, of which a batch without replacement takes {num_drawn}")
         elif isinstance(capacity, int) and total > capacity:

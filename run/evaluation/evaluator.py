@@ -85,7 +85,7 @@ class Apart:
             env.close()
 
 
-class Progress:
+class EvaluationProgress:
     """Receives the progress of an evaluation, and ignores it; subclasses may show it."""
 
     def stepped(self, steps: int) -> None:
@@ -121,10 +121,10 @@ class Evaluator(Validated):
         action_repeat: PositiveInt = 1,
         max_envs: PositiveInt = 10,
         sample: bool = False,
-        progress: Progress | None = None,
+        progress: EvaluationProgress | None = None,
     ):
         self._seed = seed
-        self._progress = progress or Progress()
+        self._progress = progress or EvaluationProgress()
         self._num_episodes = num_episodes
         self._sample = sample
         self._video_path = video_path

@@ -19,7 +19,7 @@ from run.agents import agent_of
 from run.saving import trust
 from settings.schema import SUPPLIED, check_agent
 from settings.signatures import parameters
-from utils import UserError, not_plain, one_line, require_count
+from utils import UserError, not_plain, one_line, require_count, unwrapped
 
 FORMAT = "agent-1"
 SHAPES = ("obs_dim", "action_dim", "action_range")
@@ -39,6 +39,8 @@ def save(agent: Agent, path: str | Path) -> None:
     path = Path(path)
     arguments = _arguments(agent)
     shapes = {name: _node(arguments[name], name, path) for name in SHAPES}
+    for name in sorted((SUPPLIED - {*SHAPES, "device"}) & arguments.keys()):
+        raise UserError(f"{path}: {type(agent).__name__} was made with {name}=…, which a run gives and no file can")
     state = agent.state_dict()
     if state is None:
         raise UserError(f"{path}: {type(agent).__name__} has no state_dict, so it cannot be saved")
@@ -109,10 +111,7 @@ def _node(value: Any, key: str, path: Path) -> Any:
     if isinstance(value, dict):
         return {name: _node(child, f"{key}.{name}", path) for name, child in value.items()}
     if inspect.isclass(value) or (isinstance(value, partial) and not value.args):  # a factory
-        target: Any = value
-        keywords: dict[str, Any] = {}
-        while isinstance(target, partial):  # a partial of a partial: the outermost keyword counts
-            target, keywords = target.func, {**target.keywords, **keywords}
+        target, keywords = unwrapped(value)
         head = {"_target_": _name(target, key, path), "_partial_": True}
     else:  # an object that keeps its arguments, such as a schedule
         names = [] if inspect.isroutine(value) or isinstance(value, partial) else list(parameters(type(value)))

@@ -72,10 +72,12 @@ def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
         raise UserError(f"{folder / MANIFEST}: damaged, or not a manifest") from None
 
 
-def step_of(run_folder: Path) -> int | None:
-    """Returns the step of a run's best evaluation; None if no best policy is kept, or its manifest is damaged."""
+def result_of(run_folder: Path) -> tuple[int, float] | None:
+    """Returns the step and the mean return of a run's best evaluation; None if no best policy is kept, or its manifest
+    is damaged."""
     try:
-        return require_count(_read_manifest(run_folder / BEST)["step"], "step")
+        manifest = _read_manifest(run_folder / BEST)
+        return require_count(manifest["step"], "step"), float(manifest["return"])
     except (OSError, *_NOT_A_MANIFEST):
         return None
 

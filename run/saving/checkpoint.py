@@ -12,6 +12,7 @@ Files are loaded with `weights_only=True`: they hold tensors and plain values, a
 checkpoint_writer.py writes them, so that a crash at any moment leaves the older checkpoints intact.
 """
 
+import contextlib
 import hashlib
 import json
 import pickle
@@ -180,8 +181,11 @@ def newest_intact(
 
 def weight_limit(folder: Path) -> WeightLimit:
     """Returns the limit for an agent read from a run's checkpoint: no more weights than the largest file holds."""
-    sizes = [path.stat().st_size for parent in newest_first(folder) for path in parent.glob("agent.pt")]
-    return limit_by_file(max(sizes, default=0), str(folder))
+    sizes = [0]
+    for parent in newest_first(folder):
+        with contextlib.suppress(FileNotFoundError):  # none is complete, or the run has deleted it since
+            sizes.append((parent / "agent.pt").stat().st_size)
+    return limit_by_file(max(sizes), str(folder))
 
 
 def manifest_checksum(manifest: dict[str, Any]) -> str:

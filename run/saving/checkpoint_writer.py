@@ -13,7 +13,7 @@ from typing import Any
 
 from files.reading import checksum
 from files.tensors import save_plain
-from files.writing import append_file, make_folder, new_folder, remove_folder, set_aside
+from files.writing import append_file, hide, make_folder, new_folder, remove_folder
 from replay import on_disk
 from run.saving import checkpoint
 from run.saving.checkpoint import BUFFER, FOLDER, MANIFEST, PRELOADED, BrokenError, Checkpoint
@@ -96,7 +96,7 @@ class CheckpointWriter:
                 with append_file(partial / MANIFEST) as file:
                     file.write(json.dumps(content, indent=1).encode())
                 if target.exists():  # a damaged checkpoint of this step
-                    set_aside(target)
+                    hide(target)
         except OSError:
             self._remove_unlisted_rows()
             raise

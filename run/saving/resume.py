@@ -14,7 +14,7 @@ from run.data import sources
 from run.saving import checkpoint, trust
 from run.saving.checkpoint import BrokenError, Checkpoint
 from settings import compose, plain_yaml
-from settings.keys import dotted
+from settings.keys import FROM_ENVIRONMENT, dotted
 from settings.schema import ASKED_BY_AGENT, Settings, check
 from utils import UserError
 
@@ -42,8 +42,6 @@ MAY_CHANGE: dict[str, tuple[str, ...]] = {
 }
 # Values that request an automatic choice; the choice in the saved configuration stays.
 CHOSEN_BY_MACHINE = {"num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
-# Saved with the agent, but given by the environment.
-SHAPES = ("obs_dim", "obs_shape", "vector_dim", "obs_groups", "action_dim", "action_range")
 
 
 class Continuation(NamedTuple):
@@ -129,7 +127,7 @@ def _saved_config(folder: Path) -> dict[str, Any]:
 
 def of_this_version(saved: dict[str, Any], has_images: bool) -> dict[str, Any]:
     """Removes the shapes from a saved configuration; adds `frame_stack=1` if it is older than stacks of vectors."""
-    for key in SHAPES:
+    for key in FROM_ENVIRONMENT:  # saved with the agent
         saved["agent"].pop(key, None)
     return saved if "obs_groups" in saved or has_images else saved | {"frame_stack": 1}
 

@@ -5,6 +5,7 @@ A run's folder may come from someone else, and Hydra calls whatever a `_target_`
 configuration, at any depth, is checked before anything in it is imported or built.
 """
 
+import argparse
 import importlib
 import os
 import shlex
@@ -60,6 +61,19 @@ def names(text: str) -> tuple[str, ...]:
             f"trust={text}: the name of a package or a module of your own goes here, or a path with a slash"
         )
     return parts
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--trust`, whose values `given` parses."""
+    trust_help = (
+        "a package of your own whose classes the run may name; repeat it for several, or separate them by commas"
+    )
+    parser.add_argument("--trust", action="append", default=[], metavar="PACKAGE", help=trust_help)
+
+
+def given(arguments: argparse.Namespace) -> list[str]:
+    """Returns the names that `--trust` was given; raises UserError as `names`."""
+    return [name for text in arguments.trust for name in names(text)]
 
 
 def named_by(config: dict[str, Any]) -> tuple[str, ...]:

@@ -127,6 +127,9 @@ def test_what_a_value_network_has_no_use_for_is_refused() -> None:
     head = "+agent.critic.head={_target_: agent.networks.QuantileHead, _partial_: true}"
     with pytest.raises(UserError, match=r"agent\.critic\.head=QuantileHead: with a value network the critics give"):
         make_agent("agent=sac_v", head, *SMALLER)
+    huber = "+agent.critic.head={_target_: agent.networks.HuberHead, _partial_: true}"
+    with pytest.raises(UserError, match=r"agent\.critic\.head=HuberHead: with a value network the critics give"):
+        make_agent("agent=sac_v", huber, *SMALLER)
     halved = "+agent.critic.head={_target_: agent.networks.ScalarHead, _partial_: true, loss_weight: 0.5}"
     with pytest.raises(UserError, match=r"agent\.critic\.head\.loss_weight=0\.5: with a value network this factor is"):
         make_agent("agent=sac_v", halved, *SMALLER)

@@ -1,5 +1,6 @@
 """Sweeps: a failed run is reported at the end and stops no other; a repeated command runs what is missing."""
 
+import errno
 import math
 import os
 import shlex
@@ -149,6 +150,18 @@ def test_a_slot_is_one_runs_until_it_ends(tmp_path: Path) -> None:
             assert third == 1
     with own_process.slot(tmp_path) as fourth:
         assert fourth == 0
+
+
+def test_without_locks_runs_share_a_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(own_process, "lock", refuse)
+    with own_process.slot(tmp_path) as first, own_process.slot(tmp_path) as second:
+        assert (first, second) == (0, 0)
+    assert "runs may share a GPU, as nothing reserves its number (No locks available)" in capsys.readouterr().out
 
 
 def test_a_run_in_its_own_process_says_how_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -328,8 +328,11 @@ def test_the_best_is_known_after_a_kill(tmp_path: Path, straight: Path) -> None:
     with pytest.raises(Killed):
         die_then(dying)
     dying.close()
-    assert go_on(tmp_path / "run").progress.best_return == 1e9
+    ended = go_on(tmp_path / "run")
+    assert ended.progress.best_return == 1e9 and "; best 1000000000.0" in ended.summary()[0]
     assert not (tmp_path / "run" / best.BEST).exists()
+    best.keep(tmp_path / "run", ended.agent.policy, 70, 3.25)  # by a run that was killed before its next checkpoint
+    assert ended.summary()[0].endswith("; best 3.2, at step 70")
 
 
 def die_then(dying: Any) -> None:

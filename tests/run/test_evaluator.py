@@ -10,7 +10,7 @@ import torch
 from counting import CountingVec
 
 from envs.simulator import Simulator
-from run.evaluation.evaluator import Evaluator, Progress
+from run.evaluation.evaluator import EvaluationProgress, Evaluator
 
 
 class Seeded(gym.Env):
@@ -107,7 +107,7 @@ def test_only_the_first_environment_is_asked_to_render(tmp_path: Path) -> None:
     assert asked == [True, False, False]
 
 
-class Heard(Progress):
+class Heard(EvaluationProgress):
     def __init__(self) -> None:
         self.steps, self.episodes = 0, dict[int, tuple[float, int]]()
 

@@ -18,7 +18,7 @@ def test_hard_links_in_the_checkpoints_are_not_written_through(copied: Path) -> 
     os.link(victim, copied / "checkpoints/best/.policy.pt.part")
     run = go_on(copied, "num_train_steps=90")
     best.keep(copied, run.agent.policy, 90, 1e9)
-    assert best.step_of(copied) == 90 and (copied / "checkpoints/step_90").is_dir()
+    assert best.result_of(copied)[0] == 90 and (copied / "checkpoints/step_90").is_dir()
     assert outside(copied) == before
 
 
@@ -30,7 +30,7 @@ def test_a_link_in_place_of_a_policys_or_a_segments_file_is_replaced(copied: Pat
         (copied / "checkpoints/best" / name).unlink()
         os.link(copied.parent / "victim.csv", copied / "checkpoints/best" / name)
     best.keep(copied, run.agent.policy, 90, 1e9)
-    assert best.step_of(copied) == 90 and outside(copied) == before
+    assert best.result_of(copied)[0] == 90 and outside(copied) == before
 
 
 @pytest.mark.parametrize("kind", ["torchscript", "policy"])

@@ -24,6 +24,7 @@ from agent.sac import SACAgent
 from agent.schedule import Linear
 from agent.temperature import LearnedTemperature
 from logger import Logger
+from replay_buffer import ReplayBuffer
 from run import machine
 from run.evaluation.evaluator import Evaluation
 from run.library import evaluate, load, save, shapes, train
@@ -52,6 +53,13 @@ def test_an_agent_learns_what_a_probe_rewards() -> None:
     assert agent.act(np.zeros((1, 1), np.float32)).item() == pytest.approx(0.5, abs=0.1)
     assert agent.num_updates == 500
     assert np.mean(evaluate(agent, env, episodes=5)) > -0.01
+
+
+def test_without_replacement_the_first_update_waits_for_a_batch() -> None:
+    env = gym.make("ProbeActionMatters-v0")
+    agent, buffer = make(env), ReplayBuffer((1,), (1,), 50, CPU, with_replacement=False)
+    train(agent, env, num_steps=40, num_seed_steps=0, replay_buffer=buffer)
+    assert agent.num_updates == 40 - 32
 
 
 def test_a_later_call_continues_with_agent_and_buffer() -> None:
@@ -264,6 +272,8 @@ def test_what_could_not_be_loaded_again_is_not_saved(tmp_path: Path, own: Any) -
         save(make(env, actor_lr=lambda step: 0.1), tmp_path / "agent.pt")
     with pytest.raises(UserError, match="ForkAgent has no state_dict"):
         save(ForkAgent(1, 1, (-1, 1), torch.device("cpu")), tmp_path / "agent.pt")
+    with pytest.raises(UserError, match=r"SACAgent was made with obs_groups=…, which a run gives and no file can"):
+        save(make(env, obs_groups=(2, 1)), tmp_path / "agent.pt")
     with pytest.raises(UserError, match="cannot be written"):
         save(make(env, actor_lr=Linear(1e-3, 1e-4, 9)), tmp_path / "nowhere/agent.pt")
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".pt"] == []

@@ -261,6 +261,14 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "no room": ((ENV, f"preload={ID}", "replay_buffer_capacity=17"), "replay_buffer_capacity=17: 18 transitions are"),
     "a share of nothing": ((ENV, "preload_share=0.5"), "preload_share=0.5: nothing is preloaded"),
     "a share beyond one": ((ENV, f"preload={ID}", "preload_share=1.5"), "preload_share=1.5: it should be less than or"),
+    "a share that rounds to nothing": (
+        (ENV, f"preload={ID}", "preload_share=0.001", "agent.batch_size=10"),
+        r"preload_share=0\.001: of agent\.batch_size=10 rows that is 0; choose 0\.1 to 0\.9, or 1",
+    ),
+    "a share that rounds to all": (
+        (ENV, f"preload={ID}", "preload_share=0.999", "agent.batch_size=10"),
+        r"preload_share=0\.999: of agent\.batch_size=10 rows that is 10; choose",
+    ),
     "updates on nothing": ((ENV, "offline_updates=5"), "offline_updates=5: nothing is preloaded"),
     "more than all": (
         (*HALF, "offline_updates=601"),

@@ -1,5 +1,6 @@
 """On a signal the run is saved, says so, and can be resumed."""
 
+import errno
 import os
 import re
 import shlex
@@ -37,6 +38,19 @@ def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: 
     assert (tmp_path / "run/train.csv").read_text().splitlines()[-1].startswith("9,43,3.0")  # the cut episode's row
     assert go_on(tmp_path / "run").step == 160
     assert_same(tmp_path / "run", tmp_path / "straight")
+
+
+def test_a_log_that_cannot_be_written_changes_no_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = probes.workspace(tmp_path, *PROBE)
+    monkeypatch.setattr(run.loop, "end_unfinished_episodes", refuse)
+    at_step(run, 42, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Stopped, match="SIGTERM at step 43") as ended:
+        run.run()
+    run.close()
+    assert ended.value.exit_code == 75
 
 
 @pytest.mark.parametrize("step", [70, 160])

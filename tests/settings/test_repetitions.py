@@ -13,7 +13,10 @@ def group(*overrides: str) -> str:
     return name_of_group(dotted(dataclasses.asdict(composed.settings(*overrides))))
 
 
-@pytest.mark.parametrize("same", ["seed=2", "num_threads=1", "log_save_tb=false", "logger.sinks.wandb.tags=[a]"])
+@pytest.mark.parametrize(
+    "same",
+    ["seed=2", "num_threads=1", "log_save_tb=false", "logger.sinks.wandb.tags=[a]", "+info_keys.height=last"],
+)
 def test_seed_machine_and_logs_leave_a_run_in_its_group(same: str) -> None:
     assert group(same) == group()
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from envs import adapter
 from settings import resolvers
 
 OWN = """
@@ -30,5 +29,4 @@ def test_the_discount_knows_the_length_of_an_id_in_a_package_of_ones_own(
 
 @pytest.mark.parametrize("env", ["cheetah_run", "no_such_task", "no_such_package:No-v0", 3])
 def test_other_episodes_have_the_length_that_environments_get(env: object) -> None:
-    assert resolvers.EPISODE_LENGTH == adapter.EPISODE_LENGTH
     assert resolvers.discount_of_length(env, {}, 4) == pytest.approx(1 - 5 / 250)
