@@ -1,4 +1,4 @@
-"""Exploration noise that is held for several steps. With it a policy explores in longer moves."""
+"""Exploration noise that is held for several decisions. With it a policy explores in longer moves."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -15,16 +15,16 @@ ExplorationFactory = Annotated[Factory, Interface("exploration noise", ("device"
 
 
 class HeldNoise(FollowsSteps, Validated):
-    """Holds each environment's standard normal noise for n steps, n from a truncated zeta distribution.
+    """Holds each environment's standard normal noise for n decisions, n from a truncated zeta distribution.
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard
     deviation of the action still follow the observation in every step.
 
     Args:
         device: holds the noise.
-        exponent: exponent of the distribution; a larger one holds noise for fewer steps. On a schedule, noise can be
-            held until rewards are found, and less afterwards.
-        max_steps: maximum number of steps that noise is held for.
+        exponent: exponent of the distribution; a larger one holds noise for fewer decisions. On a schedule, noise
+            can be held until rewards are found, and less afterwards.
+        max_steps: maximum number of decisions that noise is held for.
         through_episodes: whether noise is held across the end of an episode, as in FlashSAC.
     """
 
@@ -42,7 +42,7 @@ class HeldNoise(FollowsSteps, Validated):
         # Seeded differently from the policy's generator, so that times and noise come from different random numbers.
         seed = int(np.random.SeedSequence([torch.initial_seed(), 1]).generate_state(1)[0])
         self._generator = torch.Generator().manual_seed(seed)
-        self._steps_left = np.zeros(0, int)  # (num_envs,)
+        self._decisions_left = np.zeros(0, int)  # (num_envs,)
         self._noise = torch.zeros(0, device=device)  # (num_envs, noise_dim)
 
     def _set_cdf(self) -> None:
@@ -61,9 +61,9 @@ class HeldNoise(FollowsSteps, Validated):
             draw: draws standard normal noise (rows, noise_dim) for a number of rows.
             num_envs: number of environments that act, always in the same order.
         """
-        if len(self._steps_left) != num_envs:
-            self._steps_left = np.zeros(num_envs, int)
-        expired = np.flatnonzero(self._steps_left == 0)
+        if len(self._decisions_left) != num_envs:
+            self._decisions_left = np.zeros(num_envs, int)
+        expired = np.flatnonzero(self._decisions_left == 0)
         if len(expired):
             fresh = draw(len(expired))
             if len(expired) == num_envs:
@@ -71,25 +71,25 @@ class HeldNoise(FollowsSteps, Validated):
             else:
                 self._noise[torch.from_numpy(expired).to(self._device, non_blocking=True)] = fresh
             uniform = torch.rand(len(expired), dtype=torch.float64, generator=self._generator).numpy()
-            self._steps_left[expired] = 1 + np.searchsorted(self._cdf, uniform, side="right")
-        self._steps_left -= 1
+            self._decisions_left[expired] = 1 + np.searchsorted(self._cdf, uniform, side="right")
+        self._decisions_left -= 1
         return self._noise
 
     def release(self, ended: np.ndarray) -> None:
         """Makes the next step draw new noise where an episode has ended; `ended` is a mask (num_envs,)."""
-        if not self._through_episodes and len(self._steps_left) == len(ended):
-            self._steps_left[ended] = 0
+        if not self._through_episodes and len(self._decisions_left) == len(ended):
+            self._decisions_left[ended] = 0
 
     def state_dict(self) -> dict[str, Any]:
         state = {
             "generator": self._generator.get_state(),
-            "steps_left": self._steps_left.tolist(),
+            "steps_left": self._decisions_left.tolist(),
             "noise": self._noise.clone(),
         }
         return state | (self._schedules.state_dict() if self._schedules.changing else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generator.set_state(state["generator"].cpu())
-        self._steps_left = np.array(state["steps_left"], int)
+        self._decisions_left = np.array(state["steps_left"], int)
         self._noise = state["noise"].to(self._device, copy=True)
         self.set_step(state.get("step", 0))

@@ -26,7 +26,7 @@ class SoftActorAgent(OffPolicyAgent):
     """The networks, optimizers and actor update of a soft actor-critic; a subclass computes the critics' targets.
 
     Arguments of type Schedule may be on a schedule of the environment step (agent.schedule). The defaults match
-    config/agent/sac.yaml, for use as a library.
+    config/agent/sac.yaml, but for the batch size, for use as a library.
 
     Args:
         critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
