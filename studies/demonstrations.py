@@ -22,7 +22,7 @@ from training import ROOT, Job, curve, done, made_by, mean_and_spread, options, 
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "demonstrations", ROOT / "benchmarks" / "results" / "demonstrations.json"
 TASKS = ("cheetah_run",)
 TEACHER_STEPS, EPISODES, TEACHER_SEED, EVERY = 60_000, 20, 100, 5_000
-ALONE = ("preset=fast", "eval_in_background=false")
+ALONE = ("preset=fast", "n_step=3", "eval_in_background=false")
 
 
 def run(job: Job) -> None:
