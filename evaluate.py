@@ -170,13 +170,13 @@ def require_sensible(arguments: argparse.Namespace) -> None:
         raise UserError(f"--seed {arguments.seed}: 0 or more")
     if arguments.video is not None and (arguments.video.is_dir() or not arguments.video.name):
         raise UserError(f"--video {arguments.video}: a folder; name a file")
-    if arguments.video is not None and arguments.video.suffix != ".mp4":
-        raise UserError(f"--video {arguments.video}: its name has to end in .mp4")
     for name in ("video", "dataset"):
         if arguments.view and getattr(arguments, name) is not None:
             raise UserError(
                 f"--view with --{name}: a window shows episodes, and records none; leave out one of the two"
             )
+    if arguments.video is not None and arguments.video.suffix != ".mp4":
+        raise UserError(f"--video {arguments.video}: its name has to end in .mp4")
 
 
 def main() -> int:
