@@ -28,10 +28,7 @@ def rates(final: float) -> tuple[str, ...]:
 
 CANDIDATES: dict[str, tuple[str, ...]] = {
     "rows of three steps": THREE,
-    "averaged actor": (
-        *THREE,
-        "agent.actor_average_share=0.0005",
-    ),
+    "averaged actor": (*THREE, "agent.actor_average_share=0.0005"),
     "rates fall to a tenth": (*THREE, *rates(1e-4)),
     "mean of the critics": (
         *THREE,
@@ -43,10 +40,7 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "rows of two steps, rates fall to a tenth": ("n_step=2", *rates(1e-4)),
     "rows of two steps, averaged actor": ("n_step=2", "agent.actor_average_share=0.0005"),
     "batches of 64, two updates": (*THREE, "agent.batch_size=64", "updates_per_step=2"),
-    "critics of 192 units": (
-        *THREE,
-        "agent.critic.hidden_dim=192",
-    ),
+    "critics of 192 units": (*THREE, "agent.critic.hidden_dim=192"),
 }
 
 

@@ -22,10 +22,8 @@ from training import ROOT, Curve, Job, at, curve, done, finish, options, ours
 FOLDER, RESULT = ROOT / "exp" / "benchmarks" / "search", ROOT / "benchmarks" / "results" / "search.json"
 TASKS = ("cheetah_run", "walker_run", "quadruped_walk", "reacher_hard", "finger_spin", "cartpole_swingup")
 EVERY = 3_000
-TWO, ONE = (
-    ("n_step=3", "updates_per_step=2"),
-    ("n_step=3", "updates_per_step=1"),
-)  # updates per decision; every second one updates the actor
+# Updates per decision; every second one updates the actor.
+TWO, ONE = ("n_step=3", "updates_per_step=2"), ("n_step=3", "updates_per_step=1")
 # Name: number of environment steps, chosen for about the same time as the other candidates, and overrides.
 CANDIDATES: dict[str, tuple[int, tuple[str, ...]]] = {
     "two updates": (30_000, TWO),
