@@ -29,6 +29,7 @@ from run.data import minari_writer
 from run.evaluation import window
 from run.evaluation.evaluator import EvaluationProgress, Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
+from run.stopping import EXIT_INTERRUPTED
 from settings.operating_system import require_posix
 from utils import OneLineParser, RunError, UserError, print_error, resolved
 
@@ -196,11 +197,11 @@ def main() -> int:
     trust.add_option(parser)
     arguments = parser.parse_args()
     path = resolved(arguments.path / best.BEST if arguments.best else arguments.path)
-    default = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
-    film = None if arguments.no_video else arguments.video or default
     try:
         require_posix()
         require_sensible(arguments)
+        default = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
+        film = None if arguments.no_video else arguments.video or default
         trusted = trust.given(arguments)
         number, seed, device, sample = arguments.episodes, arguments.seed, arguments.device, arguments.sample
         if arguments.view:
@@ -209,6 +210,9 @@ def main() -> int:
             evaluate(path, number, seed, device, film, trusted, sample, arguments.dataset)
     except (UserError, RunError) as error:
         return print_error(error)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
     return 0
 
 

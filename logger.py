@@ -24,6 +24,8 @@ class Meter:
         self.count = 0
 
     def add(self, value: Any, n: int) -> None:
+        if isinstance(value, torch.Tensor) and isinstance(self.total, torch.Tensor):
+            self.total = self.total.to(value.device)  # restored on the CPU
         self.total = value + self.total  # not in place: the next update may overwrite `value`
         self.count += n
 
@@ -162,7 +164,9 @@ class Logger(Validated):
         return self._histograms_due(step)
 
     def _crossed(self, key: str, step: int, frequency: int) -> bool:
-        return self._due.setdefault(key, Every(frequency))(step)
+        every = self._due.setdefault(key, Every(frequency))
+        every.frequency = frequency  # may differ from a restored one's
+        return every(step)
 
     def dump(self, step: int, save: bool = True, ty: str | None = None) -> Row:
         """Ends a row: averages the meters of group `ty` (both groups if None), writes the averages, clears the meters.

@@ -1,7 +1,7 @@
 """Reads everything in which two equal runs must agree to the last byte.
 
 This is train.csv and eval.csv without the columns that measure time, TensorBoard's scalars and histograms, the weights,
-every random generator, the counters, the environments and the replay buffer.
+the best policy, every random generator, the counters, the environments and the replay buffer.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from same_bytes import CLOCKS, same, timeless  # noqa: F401  (tests import all c
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from replay import on_disk
-from run.saving import checkpoint
+from run.saving import best, checkpoint
 from run.saving import folder as run_folder
 
 
@@ -30,6 +30,7 @@ def result(folder: Path) -> dict[str, Any]:
         "progress": progress,
         "state": run,
         "buffer": newest.load("replay_buffer") if newest.has("replay_buffer") else ring(newest, run["replay_buffer"]),
+        "best": {path.name: path.read_bytes() for path in sorted((folder / best.BEST).glob("*"))},
         "tensorboard": events(folder / "tb"),
         **{name: timeless(folder / name) for name in ("train.csv", "eval.csv")},
     }

@@ -12,7 +12,7 @@ import torch
 from replay.sum_tree import SumTree
 from settings.types import NonNegativeFloat, PositiveInt, UnitInterval
 from settings.validated import Validated
-from utils import UserError, require_count
+from utils import RunError, UserError, require_count
 
 
 class Prioritised(Validated):
@@ -64,6 +64,8 @@ class Prioritised(Validated):
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
         """Sets the priorities of rows that were drawn: places in the ring and absolute TD errors, (B,) each."""
         values = self._power(priorities.cpu().double().numpy())
+        if not np.isfinite(values).all():
+            raise RunError("a TD error is not finite")
         self._tree.put(index.cpu().numpy(), values)
         self._largest = max(self._largest, values.max())
 

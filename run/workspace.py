@@ -4,6 +4,7 @@ import contextlib
 import math
 import shlex
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -82,7 +83,7 @@ class Workspace:
         for note in parts.notes:
             print(note)
         seed_policy = work_dir / SEED_POLICY
-        if cfg.seed_policy not in ("agent", "uniform") and not seed_policy.exists():
+        if cfg.seed_policy not in ("agent", "uniform") and not (resume and seed_policy.exists()):
             write_bytes(seed_policy, read_bytes(Path(cfg.seed_policy), inside=0))
         self.envs, self.used = parts.envs, parts.used
         self.agent = parts.agent
@@ -93,6 +94,7 @@ class Workspace:
         # The project's evaluator is built when needed; a user's is built now, as it may have a state to restore.
         own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping(cfg.grace_s)
+        self._best = best.BestPolicy(work_dir)
         plan = Plan.of(cfg)
         plan.note_if_no_update(parts.updates_from)
         self.progress = Progress(plan, parts.updates_from)
@@ -107,7 +109,9 @@ class Workspace:
             keep_best=self._keep_best if cfg.checkpoint_frequency else None,
             best_by=cfg.best_by,
         )
-        self.saved = SavedRun(cfg, work_dir, parts, self.logger, own_evaluator, self.progress, self.evaluations)
+        self.saved = SavedRun(
+            cfg, work_dir, parts, self.logger, own_evaluator, self.progress, self.evaluations, self._best
+        )
         self._obs = self.saved.restore(without, trusted) if resume else None  # (num_envs, *obs_shape)
         if not resume:
             parts.data.fill(parts.agent)
@@ -147,14 +151,23 @@ class Workspace:
         except (RunError, OSError, SystemExit) as error:
             raise self._failure(error) from (error.__cause__ if isinstance(error, EnvError) else error)
         finally:
-            with contextlib.suppress(OSError, UserError):  # plot.py reports what is wrong with a log
+            with contextlib.suppress(OSError):
                 self.logger.close()
-                if self.cfg.save_figure and self.progress.step and self.stopping.signal_number in (None, signal.SIGINT):
-                    import plot  # not before: matplotlib takes a second to import
-
-                    self.lock.require_in_place()
-                    plot.draw_run(self.work_dir)
+            if self.cfg.save_figure and self.progress.step and self.stopping.signal_number in (None, signal.SIGINT):
+                self._draw()
         return self.progress.last_return
+
+    def _draw(self) -> None:
+        if not self.lock.is_in_place():
+            return
+        try:
+            import plot  # not before: matplotlib takes a second to import
+
+            plot.draw_run(self.work_dir)
+        except (OSError, UserError):  # plot.py reports what is wrong with a log
+            pass
+        except Exception as error:  # a broken matplotlib must not change how the run ended
+            print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 
     def _train(self) -> None:
         pruned_at = None
@@ -175,7 +188,7 @@ class Workspace:
 
     def _keep_best(self, policy: Policy, step: int, mean_return: float) -> None:
         self.lock.require_in_place()
-        best.keep(self.work_dir, policy, step, mean_return)
+        self._best.keep(policy, step, mean_return)
 
     def _failure(self, error: BaseException) -> RunError:
         """Returns an error with the reason, the step at which the run stopped, and the newest good checkpoint."""

@@ -107,6 +107,26 @@ def test_a_path_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
         evaluate.evaluate(tmp_path)
 
 
+def test_a_name_that_no_system_allows_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", "a" * 300])
+    assert evaluate.main() == 2
+    assert capsys.readouterr().err.endswith(f"{'a' * 300}: File name too long\n")
+
+
+def test_ctrl_c_ends_it_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate, "evaluate", interrupted)
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path)])
+    assert evaluate.main() == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def test_a_checkpoints_policy_is_evaluated_by_its_folder(tmp_path: Path) -> None:
     for name in ("policy.pt", "manifest.json"):
         (tmp_path / name).touch()

@@ -367,6 +367,28 @@ def test_unfinished_meters_survive_a_restart(tmp_path: Path) -> None:
     assert (tmp_path / "a/train.csv").read_bytes() == (tmp_path / "b/train.csv").read_bytes()
 
 
+def test_a_new_log_frequency_counts_after_a_restart(tmp_path: Path) -> None:
+    def logged(frequency: int, steps: range, folder: str, state: Any = None) -> Logger:
+        log = Logger(tmp_path / folder, {"tensorboard": TensorBoardSink}, log_frequency=frequency)
+        if state:
+            log.load_state_dict(state)
+        for step in steps:
+            log.log_histogram("train/a", torch.ones(3), step)
+        return log
+
+    state = logged(1000, range(1001), "before").state_dict()
+    state["sinks"] = {}
+    logged(10, range(1001, 1100), "after", state).close()
+    assert len(events(tmp_path / "after").Histograms("train/a")) == 9
+
+
+def test_sums_that_were_restored_on_the_cpu_go_on_on_the_device(tmp_path: Path) -> None:
+    log, on_device = Logger(tmp_path, {}), torch.ones((), device="meta")
+    log.log_all({"train/a": torch.ones(()), "train/b": torch.ones(())}, 1)
+    log.load_state_dict(log.state_dict())
+    log.log_all({"train/a": on_device, "train/b": on_device}, 2)
+
+
 def test_values_logged_together_are_those_logged_one_by_one(tmp_path: Path) -> None:
     together, alone = Logger(tmp_path, {}), Logger(tmp_path, {})
     for step in range(1, 6):

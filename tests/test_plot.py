@@ -33,6 +33,18 @@ def test_a_runs_curves_are_drawn_at_its_end(tmp_path: Path) -> None:
     assert steps[0] > 100 and len(steps) == len(values)  # rows before the first update are blank, not zero
 
 
+def test_a_broken_matplotlib_does_not_change_how_a_run_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(folder: Path) -> Any:
+        raise ValueError("'Qt4Agg' is not a valid value")
+
+    monkeypatch.setattr(plot, "draw_run", broken)
+    probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_train_steps=60", "save_figure=true")
+    assert "No curves.png: ValueError: 'Qt4Agg' is not a valid value\n" in capsys.readouterr().err
+    assert (tmp_path / "finished.json").exists()
+
+
 def test_an_empty_folder_still_draws(tmp_path: Path) -> None:
     assert all(path.exists() for path in plot.draw_run(tmp_path))
 

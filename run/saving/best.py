@@ -8,6 +8,7 @@ the manifest still describes it.
 """
 
 import contextlib
+import copy
 import json
 import sys
 from pathlib import Path
@@ -25,23 +26,53 @@ BEST = f"{FOLDER}/best"
 _NOT_A_MANIFEST = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
-def keep(run_folder: Path, policy: Policy, step: int, mean_return: float) -> None:
-    """Replaces the best policy. If it cannot be written, prints a line on standard error.
+class BestPolicy:
+    """Keeps the policy of a run's best evaluation, on the disk and in its checkpoints.
 
-    A policy that could not be loaded again (see `save_policy`) is not saved, as in a checkpoint.
+    So a run that goes back to a checkpoint also goes back to the best policy at that time.
     """
-    folder = run_folder / BEST
-    try:
-        for level in (folder.parent, folder):
-            make_folder(level)  # without the run's folder: if the user deleted it, it stays deleted
-        with contextlib.suppress(UserError), NewFile(folder / "policy.pt") as file:
-            parts = {"policy": save_plain(plain_policy(policy), file)}
-            entry = {"step": step, "return": mean_return, "parts": parts, "before": _previous(folder)}
-            write_text(folder / MANIFEST, json.dumps({"manifest": entry}, indent=1))
-    except OSError as error:
-        print(
-            f"The best policy so far, of step {step}, could not be saved: {error.strerror}", file=sys.stderr, flush=True
-        )
+
+    def __init__(self, run_folder: Path):
+        self._folder = run_folder / BEST
+        self._kept: dict[str, Any] | None = None  # step, return, and the policy as plain values
+
+    def keep(self, policy: Policy, step: int, mean_return: float) -> None:
+        """Replaces the best policy. If it cannot be written, prints a line on standard error.
+
+        A policy that could not be loaded again (see `save_policy`) is not saved, as in a checkpoint.
+        """
+        with contextlib.suppress(UserError):
+            self._kept = {"step": step, "return": mean_return, "policy": copy.deepcopy(plain_policy(policy))}
+            self._write()
+
+    def _write(self) -> None:
+        assert self._kept is not None
+        step, folder = self._kept["step"], self._folder
+        try:
+            for level in (folder.parent, folder):
+                make_folder(level)  # without the run's folder: if the user deleted it, it stays deleted
+            with NewFile(folder / "policy.pt") as file:
+                parts = {"policy": save_plain(self._kept["policy"], file)}
+                entry = {"step": step, "return": self._kept["return"], "parts": parts, "before": _previous(folder)}
+                write_text(folder / MANIFEST, json.dumps({"manifest": entry}, indent=1))
+        except OSError as error:
+            message = f"The best policy so far, of step {step}, could not be saved: {error.strerror}"
+            print(message, file=sys.stderr, flush=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"kept": self._kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores a state, and replaces a later policy on the disk."""
+        kept = state["kept"]
+        if kept is None:
+            for name in (MANIFEST, "policy.pt"):
+                (self._folder / name).unlink(missing_ok=True)
+            return
+        self._kept = {"step": require_count(kept["step"], "step"), "return": float(kept["return"])}
+        self._kept["policy"] = kept["policy"]
+        if _step_on_disk(self._folder) != self._kept["step"]:
+            self._write()
 
 
 def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
@@ -78,6 +109,15 @@ def result_of(run_folder: Path) -> tuple[int, float] | None:
     try:
         manifest = _read_manifest(run_folder / BEST)
         return require_count(manifest["step"], "step"), float(manifest["return"])
+    except (OSError, *_NOT_A_MANIFEST):
+        return None
+
+
+def _step_on_disk(folder: Path) -> int | None:
+    """Returns the manifest's step, if it describes the policy on the disk."""
+    try:
+        manifest = _read_manifest(folder)
+        return manifest["step"] if _matching_entry(manifest, folder) is manifest else None
     except (OSError, *_NOT_A_MANIFEST):
         return None
 

@@ -124,12 +124,23 @@ class Checkpoint:
         """Reads the preloaded rows, of which there are `num_added`, into `buffer`."""
         on_disk.read(self.path.parent / PRELOADED, self.preloaded, buffer, {"num_added": num_added})
 
-    def drop_buffer(self) -> None:
-        """Treats the checkpoint as saved without its replay buffer, and without preloaded rows that are damaged."""
-        self.segments = []
+    def drop_damaged(self) -> bool:
+        """Treats the checkpoint as saved without its replay buffer, or its preloaded rows, where they are damaged.
+
+        Returns:
+            Whether rows in segments were dropped.
+        """
         if self._fault(PRELOADED, self.preloaded):
             self.preloaded = []
-        self._checksums.pop("replay_buffer", None)
+        if self.has("replay_buffer"):
+            try:
+                self.verify("replay_buffer")
+            except BrokenError:
+                del self._checksums["replay_buffer"]
+        is_lost = self._fault(BUFFER, self.segments) is not None
+        if is_lost:
+            self.segments = []
+        return is_lost
 
     def _fault(self, folder: str, segments: list[Segment]) -> str | None:
         return on_disk.fault(self.path.parent / folder, segments, self._most_row_bytes)

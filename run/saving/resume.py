@@ -95,8 +95,10 @@ def continuation(
         for changed in (key, *MAY_CHANGE[key]):
             _put(saved, changed, value)
         if key == "device":  # the new device makes its own choices
-            saved |= {"execution": "auto", "replay_storage": "auto"}
-            saved["precision"] = "auto" if saved["precision"] == "tf32" else saved["precision"]
+            choices = {"execution": "auto", "replay_storage": "auto"}
+            choices |= {"precision": "auto"} if saved["precision"] == "tf32" else {}
+            saved |= choices
+            saved_values |= choices  # a request that repeats the old choice is a request, too
     return Continuation(check(saved), trusted)
 
 

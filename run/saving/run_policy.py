@@ -44,10 +44,17 @@ class RunPolicy:
 
 
 def run_folder_of(path: Path) -> Path:
-    """Returns the run's folder, given its path or a checkpoint's in it; for an exported policy, the parent folder."""
+    """Returns the run's folder, given its path or a checkpoint's in it; for an exported policy, the parent folder.
+
+    Raises:
+        UserError: if the path cannot be read.
+    """
     if policy_bundle.is_bundle(path):
         return path.parent
-    is_run = (path / "config.yaml").exists()
+    try:
+        is_run = (path / "config.yaml").exists()
+    except OSError as error:  # no permission, or a name that is too long
+        raise UserError(f"{path}: {error.strerror}") from None
     return path.parents[1] if path.parent.name == checkpoint.FOLDER and not is_run else path
 
 

@@ -18,6 +18,7 @@ from run.evaluation.evaluations import Evaluations
 from run.progress import Progress
 from run.saving import checkpoint, damaged, trust
 from run.saving import folder as run_folder
+from run.saving.best import BestPolicy
 from run.saving.checkpoint import AllDamagedError, BrokenError, Checkpoint
 from run.saving.checkpoint_writer import CheckpointWriter
 from settings import compose
@@ -45,6 +46,7 @@ class SavedRun:
     own_evaluator: Any
     progress: Progress
     evaluations: Evaluations
+    best: BestPolicy
 
     def __post_init__(self) -> None:
         cfg, parts = self.cfg, self.parts
@@ -90,7 +92,7 @@ class SavedRun:
             raise RunError(f"{diverged} is not finite")
         has_segments = isinstance(buffer, ReplayBuffer)
         state = {name: part.state_dict() for name, part in self._stateful.items()}
-        state["logger"] = self.logger.state_dict()
+        state |= {"logger": self.logger.state_dict(), "best": self.best.state_dict()}
         state["replay_buffer"] = buffer.state_dict() if has_segments else {"num_added": buffer.num_added}
         states = {"agent": agent, "run": state}
         if saves_rows and not has_segments:
@@ -133,7 +135,8 @@ class SavedRun:
             UserError: if there is no such checkpoint, it does not fit the run, or the logs are damaged.
         """
         saved, broken = self._newest(without)
-        if saved.step > self.cfg.num_train_steps:
+        # The last step of the loop begins before num_train_steps, and may end beyond it.
+        if saved.step - self.cfg.num_envs * self.cfg.action_repeat >= self.cfg.num_train_steps:
             raise UserError(f"num_train_steps={self.cfg.num_train_steps}: the run is at step {saved.step} already")
         lost = self._drop_damaged_buffer(saved) if damaged.REPLAY_BUFFER in without else []
         agent_state, state = saved.load("agent"), saved.load("run")
@@ -155,6 +158,8 @@ class SavedRun:
             for path in filter(Path.exists, lost):
                 print(f"{path}: what is left of it is kept as {damaged.set_aside(path).name}", flush=True)
             self.logger.load_state_dict(state["logger"])
+            if "best" in state:  # older checkpoints do not have it
+                self.best.load_state_dict(state["best"])
         except (UserError, RunError):
             raise
         except Exception as error:  # another part's state can make a part raise anything
@@ -185,9 +190,10 @@ class SavedRun:
         try:
             saved.verify(buffer=True)
         except BrokenError as error:
-            print(f"{saved.path}: {error}; going on without the replay buffer", flush=True)
-            rows = [saved.path.parent / checkpoint.BUFFER] if saved.segments else []
-            saved.drop_buffer()
+            rows = [saved.path.parent / checkpoint.BUFFER] if saved.drop_damaged() else []
+            has_rows = saved.segments or saved.has("replay_buffer")
+            lost = "the preloaded rows, which are read again" if has_rows else "the replay buffer"
+            print(f"{saved.path}: {error}; going on without {lost}", flush=True)
             return rows
         print(damaged.not_needed(damaged.REPLAY_BUFFER), flush=True)
         return []
@@ -246,7 +252,7 @@ class SavedRun:
     def _collect_before_updates(self, num_preloaded: int) -> None:
         """Delays the updates until new transitions replace those that were not saved or are lost."""
         cfg, progress = self.cfg, self.progress
-        num_collected = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
+        num_collected = max(cfg.num_seed_steps // cfg.action_repeat, self.parts.updates_from)
         progress.updates_from = min(num_collected + num_preloaded, self.parts.replay_buffer.capacity)
         num_new = progress.updates_from - num_preloaded
         print(f"There is no saved replay buffer: no updates before {num_new} new transitions")

@@ -14,7 +14,7 @@ from replay.frames import FrameBuffer
 from replay.sampling import Fading, Prioritised
 from replay.sum_tree import FAN_OUT, SumTree
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
-from utils import UserError
+from utils import RunError, UserError
 
 CPU = torch.device("cpu")
 
@@ -219,3 +219,10 @@ def test_it_draws_on_the_host_so_a_gpu_gets_its_batches_from_pinned_memory(monke
 def test_an_empty_buffer_says_so() -> None:
     with pytest.raises(ValueError, match=r"empty"):
         buffer_with(Fading, rows=0).sample(3)
+
+
+def test_a_priority_that_is_not_finite_is_a_fault_of_the_run() -> None:
+    sampling = Prioritised(capacity=4)
+    sampling.choose(np.random.default_rng(0), 4, 4, 2)
+    with pytest.raises(RunError, match="a TD error is not finite"):
+        sampling.update_priorities(torch.arange(2), torch.tensor([1.0, float("nan")]))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import threading
 import time
@@ -18,7 +19,7 @@ from agent.policy_file import load_policy
 from run.evaluation import background
 from run.evaluation.background import BackgroundEvaluator
 from run.evaluation.evaluator import Evaluator
-from run.saving import best
+from run.saving import best, checkpoint
 from run.saving import folder as run_folder
 from run.stopping import Stopped
 from utils import UserError
@@ -280,20 +281,42 @@ def test_killed_between_two_files_the_previous_best_policy_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = probes.workspace(tmp_path, *FOREGROUND).agent.policy
-    best.keep(tmp_path, policy, 40, 1.0)
+    best.BestPolicy(tmp_path).keep(policy, 40, 1.0)
     with monkeypatch.context() as dying, torch.no_grad(), pytest.raises(Killed):
         next(policy.actor.parameters()).add_(1.0)
         replace = Path.replace
         dying.setattr(Path, "replace", lambda path, to: _die() if Path(to).suffix == ".pt" else replace(path, to))
-        best.keep(tmp_path, policy, 70, 2.0)
+        best.BestPolicy(tmp_path).keep(policy, 70, 2.0)
     assert best.load(tmp_path, "cpu")[1:] == (40, 1.0)
     load_policy(tmp_path / best.BEST / "policy.pt")
-    best.keep(tmp_path, policy, 100, 3.0)
+    best.BestPolicy(tmp_path).keep(policy, 100, 3.0)
     assert best.load(tmp_path, "cpu")[1:] == (100, 3.0)
     manifest = tmp_path / best.BEST / "manifest.json"
     manifest.write_text('{"manifest": {"step": 1, "return": NaN, "parts": {"policy": "another"}}}')
     with pytest.raises(UserError, match="has changed since"):  # NaN does not equal itself: no loop may wait for it
         best.load(tmp_path, "cpu")
+
+
+def test_a_run_that_goes_back_also_goes_back_to_its_best_policy(tmp_path: Path) -> None:
+    run = FOREGROUND
+    whole = probes.train(tmp_path / "whole", *run, "keep_checkpoints=9").work_dir
+    kept = best.result_of(whole)
+    assert kept is not None and kept[0] > 50
+    for step in (30, 60, 120):  # before and after the first evaluation, and after the second
+        gone_back = shutil.copytree(whole, tmp_path / f"from {step}")
+        (gone_back / "finished.json").unlink()
+        for path in checkpoint.newest_first(gone_back):
+            if int(path.name.removeprefix("step_")) > step:
+                shutil.rmtree(path)
+        shortened = shutil.copytree(gone_back, tmp_path / f"shortened {step}")
+        go_on(gone_back)
+        assert_same(gone_back, whole)
+        # What is not evaluated again is not the best.
+        ended = go_on(shortened, f"num_train_steps={step}", "eval_frequency=1000")
+        returns = {int(row["step"]): float(row["episode_reward"]) for row in rows(shortened / "eval.csv")}
+        best_step, best_return = best.load(shortened, "cpu")[1:]
+        assert best_return == returns[best_step] == max(returns.values())
+        assert ended.summary()[0].endswith(f"; best {best_return:.1f}, at step {best_step}")
 
 
 def _die() -> None:
@@ -303,7 +326,7 @@ def _die() -> None:
 def test_the_best_policy_does_not_create_a_deleted_folder_again(
     tmp_path: Path, straight: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    best.keep(tmp_path / "gone", best.load(straight, "cpu")[0], 40, 1.0)
+    best.BestPolicy(tmp_path / "gone").keep(best.load(straight, "cpu")[0], 40, 1.0)
     assert "could not be saved: No such file" in capsys.readouterr().err and not (tmp_path / "gone").exists()
 
 
@@ -315,7 +338,7 @@ def test_a_best_policy_that_cannot_be_written_is_reported_and_the_run_goes_on(
 
     monkeypatch.setattr(best, "plain_policy", lambda _: {})
     monkeypatch.setattr(best, "save_plain", full)
-    best.keep(tmp_path, None, 40, 1.0)  # type: ignore[arg-type]
+    best.BestPolicy(tmp_path).keep(None, 40, 1.0)  # type: ignore[arg-type]
     assert (
         capsys.readouterr().err == "The best policy so far, of step 40, could not be saved: No space left on device\n"
     )
@@ -331,7 +354,8 @@ def test_the_best_is_known_after_a_kill(tmp_path: Path, straight: Path) -> None:
     ended = go_on(tmp_path / "run")
     assert ended.progress.best_return == 1e9 and "; best 1000000000.0" in ended.summary()[0]
     assert not (tmp_path / "run" / best.BEST).exists()
-    best.keep(tmp_path / "run", ended.agent.policy, 70, 3.25)  # by a run that was killed before its next checkpoint
+    # By a run that was killed before its next checkpoint.
+    best.BestPolicy(tmp_path / "run").keep(ended.agent.policy, 70, 3.25)
     assert ended.summary()[0].endswith("; best 3.2, at step 70")
 
 

@@ -17,7 +17,7 @@ def test_hard_links_in_the_checkpoints_are_not_written_through(copied: Path) -> 
     os.link(victim, copied / "checkpoints/buffer/.part.rows")
     os.link(victim, copied / "checkpoints/best/.policy.pt.part")
     run = go_on(copied, "num_train_steps=90")
-    best.keep(copied, run.agent.policy, 90, 1e9)
+    best.BestPolicy(copied).keep(run.agent.policy, 90, 1e9)
     assert best.result_of(copied)[0] == 90 and (copied / "checkpoints/step_90").is_dir()
     assert outside(copied) == before
 
@@ -29,7 +29,7 @@ def test_a_link_in_place_of_a_policys_or_a_segments_file_is_replaced(copied: Pat
     for name in ("policy.pt", "manifest.json"):
         (copied / "checkpoints/best" / name).unlink()
         os.link(copied.parent / "victim.csv", copied / "checkpoints/best" / name)
-    best.keep(copied, run.agent.policy, 90, 1e9)
+    best.BestPolicy(copied).keep(run.agent.policy, 90, 1e9)
     assert best.result_of(copied)[0] == 90 and outside(copied) == before
 
 

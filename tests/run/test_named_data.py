@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import made_datasets
+import probes
 import pytest
 import yaml
 from runs import RUN, quoted, run_until
@@ -100,6 +101,15 @@ def test_a_seed_policy_is_read_in_the_folder_alone(
     assert not (folder / "seed_policy.pt").exists()
     shutil.move(policy, folder / "seed_policy.pt")
     assert command(*line) == 0
+
+
+def test_a_new_run_keeps_a_copy_of_the_seed_policy_that_it_uses(tmp_path: Path, copied: Path) -> None:
+    """Not of one that a start left there which was killed before its first checkpoint."""
+    policy, left = copied / "checkpoints/step_60/policy.pt", tmp_path / "new/seed_policy.pt"
+    left.parent.mkdir()
+    left.write_bytes(b"another")
+    probes.train(left.parent, "env=probes:ProbeTimeLimit-v0", *RUN, f"seed_policy={quoted(policy)}")
+    assert left.read_bytes() == policy.read_bytes()
 
 
 @pytest.mark.parametrize("text", ["/home/you/robot.xml", "../robot.xml", "~/robot.xml", "assets/../../robot.xml"])

@@ -350,6 +350,27 @@ def test_damaged_preloaded_rows_are_found_and_can_be_left(tmp_path: Path, capsys
     assert found.step == 160 and found.preloaded[-1].stop == 18
 
 
+def test_rows_of_the_buffer_are_not_left_out_with_damaged_preloaded_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_until(tmp_path, 100, *RUN, *HALF)
+    (rows,) = (tmp_path / "checkpoints/preloaded").glob("*.rows")
+    rows.write_bytes(rows.read_bytes()[:-4] + b"\1\1\1\1")
+    continued = go_on(tmp_path, f"preload={ID}", without=("replay_buffer",))
+    assert "going on without the preloaded rows, which are read again" in capsys.readouterr().out
+    assert continued.replay_buffer.num_added == 160 and not (tmp_path / "checkpoints/buffer.lost").exists()
+
+
+def test_updates_wait_no_longer_the_more_often_a_run_is_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = (ENV, *RUN, f"preload={ID}", "replay_buffer_capacity=400", "save_replay_buffer=false")
+    run_until(tmp_path, 100, *run)
+    for num_train_steps in (190, 220):
+        go_on(tmp_path, f"preload={ID}", f"num_train_steps={num_train_steps}")
+        assert "no updates before 40 new transitions" in capsys.readouterr().out
+
+
 def test_the_key_is_compared_by_what_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probes.train(tmp_path / "old", *OLD)
     monkeypatch.chdir(tmp_path)

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -340,3 +341,19 @@ def test_another_device_chooses_for_itself(tmp_path: Path) -> None:
     assert (cfg.device, cfg.precision, cfg.execution, cfg.replay_storage) == ("cpu", "auto", "auto", "auto")
     OmegaConf.save(OmegaConf.merge(saved, gpu | {"precision": "bf16"}), path)
     assert resume.continuation(tmp_path, ["device=cpu"]).cfg.precision == "bf16"
+    # A request for the choice that the old device had is a request, too.
+    OmegaConf.save(OmegaConf.merge(saved, {"device": "cuda", "execution": "eager", "replay_storage": "host"}), path)
+    cfg = resume.continuation(tmp_path, ["device=cpu", "execution=eager", "replay_storage=host"]).cfg
+    assert (cfg.device, cfg.execution, cfg.replay_storage) == ("cpu", "eager", "host")
+
+
+def test_a_run_whose_last_step_went_beyond_its_end_can_be_finished(tmp_path: Path) -> None:
+    """It was killed in its last evaluation."""
+    run = ("env=ProbeTimeLimit-v0", *RUN, "num_envs=3", "num_train_steps=100")
+    whole = probes.train(tmp_path / "whole", *run).work_dir
+    killed = shutil.copytree(whole, tmp_path / "killed")
+    (killed / "finished.json").unlink()
+    assert go_on(killed).step == 102
+    assert_same(killed, whole)
+    with pytest.raises(UserError, match="num_train_steps=99: the run is at step 102 already"):
+        go_on(killed, "num_train_steps=99")
