@@ -18,11 +18,8 @@ class Linear(Validated):
         return self.start + (self.final - self.start) * min(step / self.steps, 1.0)
 
 
-class Cosine(Validated):
+class Cosine(Linear):
     """Changes from `start` to `final` along half a cosine over `steps` steps, then stays at `final`."""
-
-    def __init__(self, start: float, final: float, steps: PositiveInt):
-        self.start, self.final, self.steps = start, final, steps
 
     def __call__(self, step: int) -> float:
         done = min(step / self.steps, 1.0)

@@ -75,20 +75,14 @@ class EnvProcesses(AsyncVectorEnv):
     def reset(self, **kwargs: Any) -> Any:
         return self._or_kill(lambda: super(EnvProcesses, self).reset(**kwargs))
 
-    def reset_wait(self, timeout: float | None = None) -> Any:
-        return super().reset_wait(timeout or self._timeout_s)
-
     def step(self, actions: Any) -> Any:
         return self._or_kill(lambda: super(EnvProcesses, self).step(actions))
-
-    def step_wait(self, timeout: float | None = None) -> Any:
-        return super().step_wait(timeout or self._timeout_s)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         return self._or_kill(lambda: super(EnvProcesses, self).call(name, *args, **kwargs))
 
-    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
-        return super().call_wait(timeout or self._timeout_s)
+    def _poll_pipe_envs(self, timeout: float | None = None) -> bool:
+        return super()._poll_pipe_envs(timeout or self._timeout_s)
 
     def _or_kill(self, work: Callable[[], Any]) -> Any:
         """Calls `work`; if a process does not answer, kills all of them and raises RunError."""

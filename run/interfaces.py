@@ -40,24 +40,6 @@ class Learner(Actor, Protocol):
     def reset(self) -> None: ...
 
 
-class RowMaker(Protocol):
-    """Makes the replay buffer's rows of steps (see replay/n_step.py)."""
-
-    @property
-    def num_pending(self) -> int: ...
-
-    def rows(
-        self,
-        obs: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_obs: np.ndarray,
-        done: np.ndarray,
-        terminated: np.ndarray,
-        taken: np.ndarray | None = ...,
-    ) -> tuple[Any, ...]: ...
-
-
 class Buffer(Protocol):
     """Stores rows. The agent decides which other methods its updates call (see replay_buffer.py)."""
 
@@ -68,34 +50,9 @@ class Buffer(Protocol):
     def add(self) -> Callable[..., Any]: ...
 
 
-class Batches(Protocol):
-    """Provides the sources of the updates' batches (see run/data/preloaded.py)."""
-
-    @property
-    def batches(self) -> Any:
-        """The source while the environments step."""
-
-    @property
-    def offline(self) -> Any:
-        """The source before the first environment step."""
-
-
 class MetricLogger(Protocol):
     """Averages metrics and writes rows (see logger.py)."""
 
     def log(self, key: str, value: Any, step: int) -> None: ...
 
     def dump(self, step: int, *, ty: str | None = ...) -> dict[str, Any]: ...
-
-
-class Evaluates(Protocol):
-    """A run's evaluations (see run/evaluation/evaluations.py)."""
-
-    def evaluate(self, is_last: bool = ...) -> None: ...
-
-    def poll(self) -> None: ...
-
-    def finish(self) -> bool: ...
-
-    @property
-    def pending_step(self) -> int | None: ...

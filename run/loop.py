@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from tqdm import tqdm
@@ -12,10 +12,15 @@ from tqdm import tqdm
 from envs.episodes import EPISODE_INFO, TAKEN
 from envs.stepping import Stepping
 from replay.adding import batch_adder
-from run.interfaces import Actor, Batches, Buffer, Envs, Evaluates, Learner, MetricLogger, RowMaker
+from replay.n_step import NStep
+from run.interfaces import Actor, Buffer, Envs, Learner, MetricLogger
 from run.progress import Progress
 from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
+
+if TYPE_CHECKING:  # the library trains without them
+    from run.data.preloaded import Preloaded
+    from run.evaluation.evaluations import Evaluations
 
 OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
 ROW_OF_EACH = 64  # one train.csv row per episode up to this many environments; above, per group that ends together
@@ -35,9 +40,9 @@ class LoopParts:
     envs: Envs
     agent: Learner
     seed_policy: Actor
-    n_step: RowMaker
+    n_step: NStep
     replay_buffer: Buffer
-    data: Batches
+    data: "Preloaded"
     may_step_in_thread: bool
 
 
@@ -52,7 +57,7 @@ class Loop:
     parts: LoopParts
     logger: MetricLogger
     progress: Progress
-    evaluations: Evaluates
+    evaluations: "Evaluations"
     stopping: Stopping
     save: Callable[[bool], None]
 
