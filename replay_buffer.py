@@ -153,8 +153,8 @@ class ReplayBuffer(Ring, Validated):
         self.num_added += 1
 
     def add_batch(self, *columns: Any) -> None:
-        """Stores N transitions; takes the arguments of `add`, each as an array (N, ...)."""
-        self._add_to(self.rows, columns)
+        """Stores N transitions; takes the arguments of `add`, each as an array or a list (N, ...)."""
+        self._add_to(self.rows, tuple(np.asarray(each) if isinstance(each, list) else each for each in columns))
 
     def _add_to(self, ring: Any, columns: tuple[Any, ...]) -> None:
         """Writes N transitions after the newest row of `ring`, an array or a tensor; keeps the last `capacity` rows."""

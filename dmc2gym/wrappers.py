@@ -86,7 +86,7 @@ class OwnActions:
         """Maps a policy's action, or actions (N, |A|), to the environment's own."""
         shape = (*action.shape[:-1], *self.low.shape)
         scaled = self.low + (np.asarray(action, np.float64).reshape(shape) + self.shift) * self.half
-        return scaled.astype(self.dtype)
+        return (np.rint(scaled) if self.dtype.kind in "iu" else scaled).astype(self.dtype)
 
     def scaled(self, own_actions: np.ndarray) -> np.ndarray:
         """Maps the environment's own actions (T, *shape) to a policy's, (T, |A|) or (T, 1), float64."""

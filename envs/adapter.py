@@ -41,6 +41,9 @@ def adapt(
     Raises:
         UserError: for unsupported spaces.
     """
+    for needed in ("action_space", "observation_space"):
+        if not hasattr(env, needed):
+            raise UserError(f"env={name}: it has no {needed}")
     if not isinstance(env.action_space, gym.spaces.Box | gym.spaces.Discrete):
         raise UserError(
             f"env={name}: its actions are {env.action_space}, and agents here need a Box or a Discrete; a wrapper of "

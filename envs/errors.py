@@ -12,6 +12,7 @@ import numpy as np
 
 from utils import EnvError, RunError, one_line
 
+RETURNS = {"reset": "obs, info", "step": "obs, reward, terminated, truncated, info"}
 FAULTS = (Exception, SystemExit)  # of a user's code; an uncaught SystemExit could end the run with exit code 0
 
 
@@ -41,14 +42,15 @@ def reporting(name: str, method: str) -> Iterator[None]:
     try:
         with exit_reported():
             yield
-    except (RunError, OSError):
+    except RunError:
         raise
     except FAULTS as error:
-        raise EnvError(f"env={name}: its {method} raised {type(error).__name__}: {one_line(error)}") from error
+        hint = f" (Gymnasium's {method} returns {RETURNS[method]})" if "to unpack" in str(error) else ""
+        raise EnvError(f"env={name}: its {method} raised {type(error).__name__}: {one_line(error)}{hint}") from error
 
 
 class ReportErrors(gym.Wrapper):
-    """Raises EnvError for an exception in an environment, and for an observation of an undeclared shape.
+    """Raises EnvError for an exception, an observation of an undeclared shape, and a flag that is no boolean.
 
     Args:
         env: an environment with flat observations or images.
@@ -71,6 +73,8 @@ class ReportErrors(gym.Wrapper):
             obs, reward, terminated, truncated, info = self.env.step(action)
             reward = float(reward)
         self._require_shape("step", obs)
+        if type(terminated) is not bool or type(truncated) is not bool:
+            terminated, truncated = self._flag("terminated", terminated), self._flag("truncated", truncated)
         return obs, reward, terminated, truncated, info
 
     def render(self) -> Any:
@@ -80,6 +84,12 @@ class ReportErrors(gym.Wrapper):
     def close(self) -> None:
         with reporting(self._name, "close"):
             self.env.close()
+
+    def _flag(self, name: str, value: Any) -> bool:
+        """Converts a boolean or an integer, also as an array of one; anything else, such as "False", is a mistake."""
+        if np.size(value) != 1 or np.asarray(value).dtype.kind not in "biu":
+            raise EnvError(f"env={self._name}: step gave {name}={value!r}; True or False is needed")
+        return bool(value)
 
     def _require_shape(self, method: str, obs: np.ndarray) -> None:
         if obs.shape != self._shape:

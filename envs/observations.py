@@ -11,7 +11,7 @@ from gymnasium.wrappers import TransformObservation
 from PIL import Image
 
 from settings.obs_spec import ObsSpec
-from utils import UserError
+from utils import EnvError, UserError
 
 CHANNELS = (1, 3, 4)  # possible numbers of channels in one frame; a stack of frames has more
 IMAGE_STACK = 3  # the default for images
@@ -132,10 +132,10 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
         raise UserError(f"env={name}: its images have unlike heights and widths ({sizes}), which cannot be stacked")
 
     def image_of(obs: Any) -> np.ndarray:
-        transposed = (
-            np.asarray(_at(obs, path), np.uint8).transpose(order)
-            for (path, _), order in zip(images, orders, strict=True)
-        )
+        given = [np.asarray(_at(obs, path)) for path, _ in images]
+        if wrong := [image.dtype for image in given if image.dtype != np.uint8]:
+            raise EnvError(f"env={name}: it gave an image of {wrong[0]} where its observation_space has uint8")
+        transposed = (image.transpose(order) for image, order in zip(given, orders, strict=True))
         return np.concatenate([image.reshape(-1, *image.shape[-2:]) for image in transposed])
 
     def vector_of(obs: Any) -> np.ndarray:

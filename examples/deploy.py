@@ -213,7 +213,8 @@ def run_episode(about: dict[str, Any], session: Any, env: Any, waits: bool) -> t
     due_s = time.perf_counter()
     while not done and steps < env.limit:
         began_s = time.perf_counter()
-        action = session.run(None, frames.arrays())[0][0].astype(dtype)
+        action = session.run(None, frames.arrays())[0][0]
+        action = (np.rint(action) if dtype.kind in "iu" else action).astype(dtype)
         calls_ms.append(1000 * (time.perf_counter() - began_s))
         for _ in range(repeat):
             obs, reward, done = env.step(action)

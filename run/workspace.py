@@ -214,8 +214,11 @@ class Workspace:
     def close(self) -> None:
         """Closes the environments and the evaluator, and releases the folder's lock."""
         self.loop.stepping.close()
-        self.envs.close()
-        self.evaluations.close()
+        for part in (self.envs, self.evaluations):
+            try:
+                part.close()
+            except EnvError as error:  # the run has ended, well or with a fault that is reported
+                print(one_line(error), file=sys.stderr, flush=True)
         if self.lock.is_in_place():
             self.provenance.end(self.step)
         self.lock.release()

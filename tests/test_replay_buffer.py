@@ -48,6 +48,13 @@ def test_shapes_and_dtypes() -> None:
     assert all(field.dtype == torch.float32 for field in batch)
 
 
+def test_flags_may_be_lists() -> None:
+    buffer = ReplayBuffer((3,), (2,), 10, CPU)
+    flags = [False, True, False, True]
+    buffer.add_batch(np.zeros((4, 3)), np.zeros((4, 2)), np.zeros(4), np.zeros((4, 3)), flags, flags)
+    assert buffer.stored(0, 4).discount.flatten().tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
 def test_images_stay_bytes() -> None:
     buffer = ReplayBuffer((3, 5, 5), (2,), 4, CPU)
     rng = np.random.default_rng(0)

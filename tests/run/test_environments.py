@@ -104,6 +104,18 @@ def test_their_processes_end_if_the_parts_of_a_run_cannot_be_put_together(
     assert caught.tb  # its frames keep the environments alive, so they do not end by themselves
 
 
+def test_a_fault_of_close_does_not_hide_how_the_run_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise EnvError("env=mine: its close raised RuntimeError: not connected")
+
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=60")
+    run.run()
+    run.envs.close = fail  # type: ignore[method-assign]
+    run.close()
+    assert capsys.readouterr().err.endswith("env=mine: its close raised RuntimeError: not connected\n")
+    assert go_on(tmp_path, "num_train_steps=90").step == 90  # the folder's lock was released
+
+
 def test_one_that_does_not_render_trains_without_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes.train(tmp_path, "env=ProbeNoLimit-v0", *RUN, "num_train_steps=80", "save_video=true", "num_eval_episodes=1")
     said = capsys.readouterr().out

@@ -10,12 +10,13 @@ import pytest
 from agents import make_agent
 
 from dmc2gym import ActionRepeat
+from dmc2gym.wrappers import OwnActions
 from envs.adapter import adapt, wrap
 from launch.argv import parse_line
 from run.environments import make_train_envs
 from run.evaluation.evaluator import Evaluator
 from run.saving import trust
-from utils import RunError, UserError
+from utils import EnvError, RunError, UserError
 
 COPIES = itertools.count(1)
 
@@ -103,6 +104,77 @@ def test_what_is_forgotten_is_named() -> None:
         adapt(env, "mine")
     with pytest.raises(UserError, match=r"^env_wrappers: Hollow cannot be put around env=mine .*_action_space"):
         wrap(Still(), "mine", [Hollow])
+
+
+@pytest.mark.parametrize("missing", ["action_space", "observation_space"])
+def test_a_missing_space_is_named(missing: str) -> None:
+    env = Still()
+    delattr(env, missing)
+    with pytest.raises(UserError, match=f"^env=mine: it has no {missing}$"):
+        adapt(env, "mine")
+
+
+@pytest.mark.parametrize("wrong", ["False", None, {"TimeLimit.truncated": False}, 0.5, [False, True]])
+@pytest.mark.parametrize("place", [2, 3], ids=["terminated", "truncated"])
+def test_a_flag_is_true_or_false(place: int, wrong: Any) -> None:
+    class Flags(Still):
+        def step(self, action: Any) -> Any:
+            returned: list[Any] = list(super().step(action))
+            returned[place] = self.flag
+            return tuple(returned)
+
+    env = Flags()
+    adapted = adapt(env, "mine")
+    adapted.reset()
+    for right in (False, True, np.False_, np.True_, 0, 1, np.array([True])):
+        env.flag = right
+        flag = adapted.step(np.zeros(6))[place]
+        assert type(flag) is bool and flag == bool(right)
+        adapted.reset()
+    env.flag = wrong
+    with pytest.raises(
+        EnvError, match=r"^env=mine: (step gave (terminated|truncated)=.*; True or False is needed|its )"
+    ):
+        adapted.step(np.zeros(6))
+
+
+def test_what_step_and_reset_return_is_said() -> None:
+    class Old(Still):
+        def step(self, action: Any) -> Any:
+            return super().step(action)[:4]
+
+    env = adapt(Old(), "mine")
+    env.reset()
+    with pytest.raises(EnvError, match=r"\(Gymnasium's step returns obs, reward, terminated, truncated, info\)$"):
+        env.step(np.zeros(6))
+
+
+def test_an_error_of_the_system_in_an_environment_is_its_error() -> None:
+    class Lost(Still):
+        def step(self, action: Any) -> Any:
+            raise ConnectionResetError("the simulator closed the connection")
+
+    env = adapt(Lost(), "mine")
+    env.reset()
+    with pytest.raises(EnvError, match=r"^env=mine: its step raised ConnectionResetError: the simulator closed"):
+        env.step(np.zeros(6))
+
+
+def test_every_action_of_integers_can_be_taken() -> None:
+    for space in (gym.spaces.Box(0, 1, (1,), np.int64), gym.spaces.Box(-1, 1, (1,), np.int8)):
+        own = OwnActions(space)
+        taken = {int(own.of(np.array([action]))[0]) for action in np.linspace(-1, 1, 99)}
+        assert taken == set(range(int(space.low[0]), int(space.high[0]) + 1))
+
+
+def test_an_image_is_of_bytes() -> None:
+    env = Still()
+    env.observation_space = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)  # and gives floats
+    adapted = adapt(env, "mine")
+    with pytest.raises(
+        EnvError, match=r"^env=mine: it gave an image of float32 where its observation_space has uint8$"
+    ):
+        adapted.reset()
 
 
 def test_infinite_bounds_have_a_key() -> None:
