@@ -87,6 +87,8 @@ class ReportErrors(gym.Wrapper):
 
     def _flag(self, name: str, value: Any) -> bool:
         """Converts a boolean or an integer, also as an array of one; anything else, such as "False", is a mistake."""
+        if isinstance(value, bool | np.bool_):  # MuJoCo's, in every step
+            return bool(value)
         if np.size(value) != 1 or np.asarray(value).dtype.kind not in "biu":
             raise EnvError(f"env={self._name}: step gave {name}={value!r}; True or False is needed")
         return bool(value)

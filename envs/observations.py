@@ -132,10 +132,10 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
         raise UserError(f"env={name}: its images have unlike heights and widths ({sizes}), which cannot be stacked")
 
     def image_of(obs: Any) -> np.ndarray:
-        given = [np.asarray(_at(obs, path)) for path, _ in images]
-        if wrong := [image.dtype for image in given if image.dtype != np.uint8]:
+        arrays = [np.asarray(_at(obs, path)) for path, _ in images]
+        if wrong := [image.dtype for image in arrays if image.dtype != np.uint8]:
             raise EnvError(f"env={name}: it gave an image of {wrong[0]} where its observation_space has uint8")
-        transposed = (image.transpose(order) for image, order in zip(given, orders, strict=True))
+        transposed = (image.transpose(order) for image, order in zip(arrays, orders, strict=True))
         return np.concatenate([image.reshape(-1, *image.shape[-2:]) for image in transposed])
 
     def vector_of(obs: Any) -> np.ndarray:

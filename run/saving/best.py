@@ -34,7 +34,7 @@ class BestPolicy:
 
     def __init__(self, run_folder: Path):
         self._folder = run_folder / BEST
-        self._kept: dict[str, Any] | None = None  # step, return, and the policy as plain values
+        self._entry: dict[str, Any] | None = None  # step, return, and the policy as plain values
 
     def keep(self, policy: Policy, step: int, mean_return: float) -> None:
         """Replaces the best policy. If it cannot be written, prints a line on standard error.
@@ -42,36 +42,36 @@ class BestPolicy:
         A policy that could not be loaded again (see `save_policy`) is not saved, as in a checkpoint.
         """
         with contextlib.suppress(UserError):
-            self._kept = {"step": step, "return": mean_return, "policy": copy.deepcopy(plain_policy(policy))}
+            self._entry = {"step": step, "return": mean_return, "policy": copy.deepcopy(plain_policy(policy))}
             self._write()
 
     def _write(self) -> None:
-        assert self._kept is not None
-        step, folder = self._kept["step"], self._folder
+        assert self._entry is not None
+        step, folder = self._entry["step"], self._folder
         try:
             for level in (folder.parent, folder):
                 make_folder(level)  # without the run's folder: if the user deleted it, it stays deleted
             with NewFile(folder / "policy.pt") as file:
-                parts = {"policy": save_plain(self._kept["policy"], file)}
-                entry = {"step": step, "return": self._kept["return"], "parts": parts, "before": _previous(folder)}
+                parts = {"policy": save_plain(self._entry["policy"], file)}
+                entry = {"step": step, "return": self._entry["return"], "parts": parts, "before": _previous(folder)}
                 write_text(folder / MANIFEST, json.dumps({"manifest": entry}, indent=1))
         except OSError as error:
             message = f"The best policy so far, of step {step}, could not be saved: {error.strerror}"
             print(message, file=sys.stderr, flush=True)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"kept": self._kept}
+        return {"entry": self._entry}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state, and replaces a later policy on the disk."""
-        kept = state["kept"]
-        if kept is None:
+        saved = state["entry"]
+        if saved is None:
             for name in (MANIFEST, "policy.pt"):
                 (self._folder / name).unlink(missing_ok=True)
             return
-        self._kept = {"step": require_count(kept["step"], "step"), "return": float(kept["return"])}
-        self._kept["policy"] = kept["policy"]
-        if _step_on_disk(self._folder) != self._kept["step"]:
+        self._entry = {"step": require_count(saved["step"], "step"), "return": float(saved["return"])}
+        self._entry["policy"] = saved["policy"]
+        if _step_on_disk(self._folder) != self._entry["step"]:
             self._write()
 
 

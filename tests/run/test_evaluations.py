@@ -300,8 +300,8 @@ def test_killed_between_two_files_the_previous_best_policy_is_kept(
 def test_a_run_that_goes_back_also_goes_back_to_its_best_policy(tmp_path: Path) -> None:
     run = FOREGROUND
     whole = probes.train(tmp_path / "whole", *run, "keep_checkpoints=9").work_dir
-    kept = best.result_of(whole)
-    assert kept is not None and kept[0] > 50
+    result = best.result_of(whole)
+    assert result is not None and result[0] > 50
     for step in (30, 60, 120):  # before and after the first evaluation, and after the second
         gone_back = shutil.copytree(whole, tmp_path / f"from {step}")
         (gone_back / "finished.json").unlink()
