@@ -11,6 +11,7 @@ from typing import Any
 from same_bytes import CLOCKS, same, timeless  # noqa: F401  (tests import all comparisons from here)
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
+from files.tensors import load_plain
 from replay import on_disk
 from run.saving import best, checkpoint
 from run.saving import folder as run_folder
@@ -30,10 +31,20 @@ def result(folder: Path) -> dict[str, Any]:
         "progress": progress,
         "state": run,
         "buffer": newest.load("replay_buffer") if newest.has("replay_buffer") else ring(newest, run["replay_buffer"]),
-        "best": {path.name: path.read_bytes() for path in sorted((folder / best.BEST).glob("*"))},
+        "best": best_policy(folder),
         "tensorboard": events(folder / "tb"),
         **{name: timeless(folder / name) for name in ("train.csv", "eval.csv")},
     }
+
+
+def best_policy(folder: Path) -> tuple[Any, Any]:
+    """Returns step and return of the best evaluation, and its policy.
+
+    The files' bytes may differ while the values agree: pickle writes a string once or twice, depending on whether two
+    names are one object, and `resume=<folder>` reads other objects from the YAML than `resume=auto`.
+    """
+    policy = folder / best.BEST / "policy.pt"
+    return best.result_of(folder), load_plain(policy) if policy.exists() else None
 
 
 def ring(newest: checkpoint.Checkpoint, state: dict[str, Any]) -> bytes:
