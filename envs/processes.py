@@ -1,6 +1,8 @@
 """Steps several environments together, in one process or several."""
 
 import multiprocessing
+import multiprocessing.connection
+import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -89,11 +91,20 @@ class EnvProcesses(AsyncVectorEnv):
         try:
             return work()
         except (EOFError, ConnectionError):
+            how = self._how_one_died()
             self._kill()
-            raise RunError("an environment's process died") from None
+            raise RunError(f"an environment's process died{how}") from None
         except multiprocessing.TimeoutError:
             self._kill()
             raise RunError(f"an environment's process has not answered for env_timeout_s={self._timeout_s:g}") from None
+
+    def _how_one_died(self) -> str:
+        """Returns the exit code of a process that has just died, or the signal that killed it, for messages."""
+        multiprocessing.connection.wait([process.sentinel for process in self.processes if process.pid], timeout=1)
+        code = next((process.exitcode for process in self.processes if process.pid and process.exitcode), None)
+        if code is None:
+            return ""
+        return f" ({signal.strsignal(-code)})" if code < 0 else f" (exit code {code})"
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
         """As in Gymnasium, but the error carries the traceback instead of logging it."""

@@ -172,7 +172,9 @@ class Evaluator(Validated):
             for index in range(self._envs.count):
                 start_episode(index)
             while running:
-                actions = agent.act(np.stack([obs[index] for index in running]), sample=self._sample)
+                together = np.stack([obs[index] for index in running])
+                require_finite("an evaluation's observation", together)
+                actions = agent.act(together, sample=self._sample)
                 require_finite("action", actions)
                 which = list(running)
                 for index, outcome in zip(which, self._envs.outcomes(actions, which), strict=True):
@@ -201,6 +203,7 @@ class Evaluator(Validated):
         running, done = np.ones(count, bool), np.ones(count, bool)
         obs, _ = worlds.reset(seed=seed, options={"reset_mask": done})
         while running.any():
+            require_finite("an evaluation's observation", obs)
             actions = agent.act(obs, sample=self._sample)
             require_finite("action", actions)
             _, rewards, terminated, truncated, info = worlds.step(actions)

@@ -274,7 +274,10 @@ def test_a_process_that_cannot_be_started_says_why(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("number", "message"),
-    [(signal.SIGKILL, "an environment's process died"), (signal.SIGSTOP, "not answered for env_timeout_s=0.5")],
+    [
+        (signal.SIGSEGV, r"process died \(Segmentation fault.*\)"),
+        (signal.SIGSTOP, "not answered for env_timeout_s=0.5"),
+    ],
 )
 def test_an_environments_process_that_dies_or_hangs(tmp_path: Path, number: int, message: str) -> None:
     run = probes.workspace(tmp_path, "env=probes:ProbeTimeLimit-v0", *RUN, "num_envs=2", "async_envs=true")

@@ -193,3 +193,15 @@ def test_a_module_of_the_users_is_none_of_pythons() -> None:
 
 def test_no_preset_is_the_default() -> None:
     assert parse_line(["preset=null", "seed=3"]).argv == ["seed=3"]
+
+
+def test_an_evaluations_observation_is_finite() -> None:
+    class Broken(Still):
+        def step(self, action: Any) -> Any:
+            obs, *outcome = super().step(action)
+            obs[3] = np.nan
+            return obs, *outcome
+
+    evaluator = Evaluator(lambda render: adapt(Broken(), "Broken"), seed=1, num_episodes=1, video_path=None)
+    with pytest.raises(RunError, match=r"^an evaluation's observation\[0, 3\] is nan$"):
+        evaluator.evaluate(make_agent("agent.actor.hidden_dim=8", "agent.critic.hidden_dim=8"), 0)
