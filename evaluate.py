@@ -176,6 +176,8 @@ def require_sensible(arguments: argparse.Namespace) -> None:
             raise UserError(
                 f"--view with --{name}: a window shows episodes, and records none; leave out one of the two"
             )
+    if arguments.video is not None and arguments.no_video:
+        raise UserError("--video with --no-video: leave out one of the two")
     if arguments.video is not None and arguments.video.suffix != ".mp4":
         raise UserError(f"--video {arguments.video}: its name has to end in .mp4")
 

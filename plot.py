@@ -46,6 +46,8 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
         raise UserError(f"{' '.join(paths)}: no evaluation in any of the {len(study_runs)} runs yet")
     folders = [str(run.folder) for run in study_runs]
     folder = out or (study_runs[0].folder if len(study_runs) == 1 else Path(os.path.commonpath(folders)) / "study")
+    if (folder / "__init__.py").exists():  # this project's own folder of that name
+        raise UserError(f"--out: name a folder; the one that holds all these runs, {folder.parent}, has its own study/")
     try:
         make_folder(folder) if out is None else out.mkdir(parents=True, exist_ok=True)
         if len(study_runs) == 1:

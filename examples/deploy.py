@@ -241,12 +241,14 @@ def main() -> int:
     parser.add_argument("--env", help="a task of your own, my_package:MyEnv-v0, which imports my_package")
     arguments = parser.parse_args()
     try:
+        if arguments.episodes < 1:
+            raise RefusedError(f"--episodes {arguments.episodes}: 1 or more")
+        if arguments.seed < 0:
+            raise RefusedError(f"--seed {arguments.seed}: 0 or more")
         about, session = read(arguments.path.resolve())
         name = arguments.env or about["task"]
         if ":" in name and arguments.env is None:
             raise RefusedError(f"{name}: would import a package; if it is yours, add --env {name}")
-        if arguments.episodes < 1 or arguments.seed < 0:
-            raise RefusedError("--episodes is 1 or more, --seed 0 or more")
         for key in ("env_kwargs", "env_wrappers"):
             if about.get(key):
                 print(f"{name}: trained with {key}={about[key]}, which this example does not know", file=sys.stderr)

@@ -197,7 +197,8 @@ def _draw_both(panel: Axes, column: str, train: Columns, evaluation: Columns) ->
     if column in train:
         panel.plot(*train[column], linewidth=0.6, color=style.GREYS[2], label="training episode")
     if column in evaluation:
-        low, high = (evaluation.get(f"{column}_{end}") for end in ("min", "max"))
-        if low and high:
-            panel.fill_between(low[0], low[1], high[1], alpha=0.2, color=blue, linewidth=0, label="min to max")
+        low, high = (dict(zip(*evaluation.get(f"{column}_{end}", ((), ())), strict=True)) for end in ("min", "max"))
+        if both := sorted(low.keys() & high.keys()):
+            ends = [low[step] for step in both], [high[step] for step in both]
+            panel.fill_between(both, *ends, alpha=0.2, color=blue, linewidth=0, label="min to max")
         panel.plot(*evaluation[column], marker="o", markersize=2.5, color=blue, label="evaluation, mean")

@@ -60,6 +60,17 @@ class Group:
     def finished(self) -> list[Run]:
         return [run for run in self.runs if run.finished]
 
+    @property
+    def longest(self) -> list[Run]:
+        """The finished runs that are as long as the longest of them, whose final returns can be averaged."""
+        length = max((run.length for run in self.finished), default=0)
+        return [run for run in self.finished if run.length == length]
+
+    @property
+    def repeats_seeds(self) -> bool:
+        """Whether two of the runs have the same seed."""
+        return len({run.seed for run in self.runs}) < len(self.runs)
+
     @cached_property
     def average(self) -> Average:
         """The mean return over the runs."""

@@ -50,10 +50,10 @@ class Improvement:
 
 
 def final_returns(groups: Sequence[Group]) -> dict[str, FinalReturns]:
-    """Returns the final returns of each label's finished runs; an empty array for a task where none has finished."""
+    """Returns the final returns of each label's longest finished runs; an empty array if none has finished."""
     found: dict[str, FinalReturns] = {}
     for group in groups:
-        ends = [run.returns[1][-1] for run in group.finished]
+        ends = [run.returns[1][-1] for run in group.longest]
         found.setdefault(group.label, {})[group.task] = np.array(ends, dtype=float)
     return found
 

@@ -39,7 +39,7 @@ function short(number) {
   return size >= 1e6 ? shown(number / 1e6) + "M" : size >= 1e3 ? shown(number / 1e3) + "k" : shown(number);
 }
 
-const score = (value) => (Math.abs(value) >= 10 ? value.toFixed(0) : value.toFixed(1));
+const score = (value) => (Math.abs(value) >= 10 ? value.toFixed(0) : +value.toPrecision(3));
 
 // The value of a curve at a step, linear between its points; null outside them.
 function at(steps, values, step) {

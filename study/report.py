@@ -87,7 +87,8 @@ def _data(study: Study) -> dict[str, Any]:
         evaluations = study.runs[0].evaluations
         for end in ("low", "high"):
             if (column := f"episode_reward_{'min' if end == 'low' else 'max'}") in evaluations:
-                panels[0]["lines"][0][end] = evaluations[column][1]
+                logged = dict(zip(*evaluations[column], strict=True))
+                panels[0]["lines"][0][end] = [logged.get(step) for step in panels[0]["lines"][0]["steps"]]
         train = training.without_seeding(read(study.runs[0].folder / "train.csv"))
         single = [(train[column], title, unit, 1) for column, title, unit in training.PANELS if column in train]
         single += [
@@ -132,7 +133,7 @@ def _average_curve(label: str, average: Average, study: Study) -> dict[str, Any]
 
 def _with_band(curve: Average | Profile) -> dict[str, list[float | None]]:
     def plain(values: np.ndarray) -> list[float | None]:
-        return [None if math.isnan(value) else round(float(value), 3) for value in values]
+        return [None if math.isnan(value) else float(f"{value:.6g}") for value in values]
 
     return {"values": plain(curve.value), "low": plain(curve.low), "high": plain(curve.high)}
 

@@ -91,10 +91,13 @@ def find(paths: Iterable[str]) -> list[Run]:
     """
     folders: set[Path] = set()
     for path in paths:
-        matches = [Path(path)] if Path(path).exists() else _matching(path)
-        if not path:  # Path("") is "."
-            matches = []
-        new = {folder.resolve() for match in matches for folder in _run_folders(match)}
+        try:
+            matches = [Path(path)] if Path(path).exists() else _matching(path)
+            if not path:  # Path("") is "."
+                matches = []
+            new = {folder.resolve() for match in matches for folder in _run_folders(match)}
+        except OSError as error:
+            raise UserError(f"{error.filename or path}: {error.strerror}") from None
         if not new:
             reason = "no run in it (a run's folder has a config.yaml)" if matches else "no such folder"
             raise UserError(f"{path or repr(path)}: {reason}")
@@ -112,7 +115,10 @@ def _matching(pattern: str) -> list[Path]:
 
 
 def _run_folders(top: Path) -> Iterator[Path]:
-    for name, folders, files in os.walk(top):
+    def refuse(error: OSError) -> None:  # os.walk would leave out what it cannot read
+        raise error
+
+    for name, folders, files in os.walk(top, onerror=refuse):
         if CONFIG_FILE in files:
             yield Path(name)
             folders.clear()  # folders within a run are part of it
@@ -141,7 +147,7 @@ def read(path: Path) -> Columns:
     try:
         for row in read_csv(path) if path.exists() else []:
             step = float(row["step"])
-            for name, cell in row.items():
+            for name, cell in row.items() if math.isfinite(step) else ():
                 if name and cell and math.isfinite(value := float(cell)):
                     columns.setdefault(name, {})[step] = value
     except OSError as error:

@@ -1,10 +1,10 @@
 """Summarises runs for figures, tables and the report."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from envs.names import SUITE_TASKS
 from study import profiles, references, statistics, style
 from study.groups import Group, group_runs
 from study.profiles import Improvement, Profile
@@ -96,8 +96,8 @@ def _range_text(counts: Sequence[int]) -> str:
 
 
 def is_suite_task(task: str) -> bool:
-    """Returns whether returns are in [0, 1000], as in the suite; in Gymnasium (`<name>-v<number>`) they can be any."""
-    return re.search(r"-v\d+$", task) is None
+    """Returns whether returns are in [0, 1000], as in the suite; elsewhere they can be any."""
+    return task in SUITE_TASKS
 
 
 def _published(task: str, groups: list[Group]) -> tuple[list[Reference], list[str]]:
@@ -130,13 +130,22 @@ def _overall(groups: list[Group]) -> list[OverallAverage]:
 
 def _notes(runs: Sequence[Run], groups: list[Group], overall: list[OverallAverage]) -> list[str]:
     notes = []
-    others = dict.fromkeys(group.task for group in groups if not is_suite_task(group.task))
+    tasks = list(dict.fromkeys(group.task for group in groups))
+    others = [task for task in tasks if not is_suite_task(task)]
     if others and overall:
         notes.append(
             f"The interquartile mean leaves out {', '.join(others)}: not on the suite's scale, returns up to 1000."
         )
-    if len({len(average.groups) for average in overall}) > 1:
-        notes.append("The interquartile means are over different numbers of tasks: do not compare them.")
+    if len({tuple(group.task for group in average.groups) for average in overall}) > 1:
+        notes.append("The interquartile means are over different tasks: do not compare them.")
+    lengths = {task: {run.length for group in groups if group.task == task for run in group.finished} for task in tasks}
+    if mixed := [task for task, of_task in lengths.items() if len(of_task) > 1]:
+        notes.append(
+            f"Runs of {', '.join(mixed)} have different lengths: final returns are those of a group's longest runs, "
+            "and comparable only between groups whose step is the same."
+        )
+    if repeated := [f"{group.task}, {group.label}" for group in groups if group.repeats_seeds]:
+        notes.append(f"Runs of one seed are not independent, and intervals too narrow: {'; '.join(repeated)}.")
     unfinished = [run for run in runs if not run.finished]
     if unfinished:
         notes.append(

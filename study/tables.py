@@ -18,8 +18,8 @@ LEGEND = (
     "Returns of greedy evaluation episodes: per task the mean over runs, over tasks the interquartile mean (IQM) of "
     "all runs; in brackets its 95 % bootstrap interval. With two or three runs of a task, brackets are the lowest and "
     "the highest run; over tasks with two runs each they are too narrow: neither is a 95 % interval. Between two "
-    "evaluations a run is taken to be linear. Final is the last evaluation of the runs that finished; (2/3) is over "
-    "two runs of three."
+    "evaluations a run is taken to be linear. Final is the last evaluation of the longest runs that finished; (2/3) is "
+    "over two runs of three."
 )
 
 IMPROVEMENT_LEGEND = (
@@ -150,8 +150,9 @@ def _cells(groups: Sequence[Group], marks: list[int]) -> list[str]:
         average = statistics.mean(curves[0], [mark]) if one_task else statistics.interquartile_mean(curves, [mark])
         cells.append(_score(average, len(runs)))
     if all(group.finished for group in groups):
-        average = statistics.of_scores([[run.returns[1][-1] for run in group.finished] for group in groups])
-        return [*cells, _score(average, len(finished)), _range_text([run.length for run in finished])]
+        average = statistics.of_scores([[run.returns[1][-1] for run in group.longest] for group in groups])
+        lengths = [run.length for group in groups for run in group.longest]
+        return [*cells, _score(average, len(finished)), _range_text(lengths)]
     reached = _range_text([run.last_step for run in runs if run.last_step])
     return [*cells, BLANK, f"{reached} of {_range_text([run.length for run in runs])}"]
 

@@ -83,6 +83,7 @@ def test_the_policy_alone(tmp_path: Path) -> None:
         ("--seed -1", "--seed -1: 0 or more"),
         ("--episodes 0", "--episodes 0: 1 or more"),
         ("--video .", "--video .: a folder; name a file"),
+        ("--video out.mp4 --no-video", "--video with --no-video: leave out one of the two"),
         ("--video out.gif", "--video out.gif: its name has to end in .mp4"),
         ("--device tpu", "no run in it (a run's folder has a config.yaml)"),
         ("", "no run in it (a run's folder has a config.yaml)"),

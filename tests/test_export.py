@@ -249,7 +249,7 @@ def test_the_example_says_what_it_does_not_know(tmp_path: Path, pendulum: Path) 
     assert said.returncode == 0 and said.stderr == (
         "Pendulum-v1: trained with env_kwargs={'g': 9.81}, which this example does not know\n"
     )
-    assert deploy(path, "--episodes", "0").stderr == "deploy.py: --episodes is 1 or more, --seed 0 or more\n"
+    assert deploy(path, "--episodes", "0").stderr == "deploy.py: --episodes 0: 1 or more\n"
     assert runpy.run_path(str(ROOT / "examples/deploy.py"))["GymnasiumTask"]("Pendulum-v1", 0).limit == 200
 
 

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agent": {"files", "replay_buffer", *SETTINGS, "settings.validated", "utils"},
     "replay": {"files", "replay_buffer", "settings", "utils"},
     "logger": {"settings", "sinks", "utils"},
-    "study": {"files", "settings", "utils"},
+    "study": {"envs.names", "files", "settings", "utils"},
     "plot": {"files", "settings.operating_system", "study", "utils"},
     "export": {"agent", "envs", "files", "run", "settings.operating_system", "study", "utils", "video"},
     "run": {"agent", "envs", "files", "logger", "physics", "plot", "replay"}

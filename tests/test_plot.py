@@ -134,6 +134,8 @@ def test_eighteen_labels_look_different() -> None:
         (["empty"], "empty: no run in it"),
         ([""], "'': no such folder"),
         (["run", "--out", "file"], "--out=.*file"),
+        (["a" * 300], "a: (File name too long|no such folder)"),
+        (["run", "other"], "--out: name a folder; .* has its own study/"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -146,7 +148,10 @@ def test_a_mistake_is_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
-    make_run(tmp_path / "run", [(1, 1.0)])
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "__init__.py").touch()
+    for name in ("run", "other"):
+        make_run(tmp_path / name, [(1, 1.0)])
     before = sorted(tmp_path.rglob("*"))
     assert plot.main(arguments) == 2
     error = capsys.readouterr().err
