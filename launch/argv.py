@@ -69,7 +69,7 @@ def take_resume(argv: list[str]) -> tuple[list[str], str | None]:
     rest, values = _take(argv, "resume")
     if not values:
         return rest, None
-    if len(values) > 1 or not values[0]:
+    if len(set(values)) > 1 or not values[0]:
         raise UserError("resume=: a run's folder goes here, or auto")
     if values[0].lower() in ("true", "yes", "1", "last", "latest") and not Path(values[0]).exists():
         raise UserError(f"resume={values[0]}: a run's folder goes here, or auto")

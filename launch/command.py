@@ -13,6 +13,7 @@ from envs.errors import error_with_place
 from launch import job, own_process, preflight, sweep_report, usage
 from launch.first_check import NOT_BEGUN, end_first_handler
 from launch.request import LaunchRequest, read
+from launch.saved_on_signal import saved_on_signal
 from run.saving import folder as run_folder
 from run.stopping import EXIT_INTERRUPTED, Stopped
 from settings.compose import AUTO, CONFIG_DIR, folders_of
@@ -62,13 +63,17 @@ def _do(request: LaunchRequest) -> None:
     elif runs.sweeping:
         sys.argv[1:], folder = preflight.prepare_sweep(request)
         with sweep_report.reported(folder, runs.number, of_study=runs.tunes):
-            run_sweep(folder)
+            run_sweep(folder, is_study=runs.tunes)
     else:
         job.begin_run(preflight.prepare_run(request), may_continue=line.resume == AUTO)
 
 
-def run_sweep(folder: Path) -> None:
-    """Runs a sweep to its end. If runs failed, raises a RunError whose message has a line for each."""
+def run_sweep(folder: Path, is_study: bool = False) -> None:
+    """Runs a sweep to its end. If runs failed, raises a RunError whose message has a line for each.
+
+    Args:
+        is_study: in a study, a failed trial is a result, not an error.
+    """
     paths = [str(CONFIG_DIR.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for workers that start elsewhere
     before = run_folder.failures(folder)
@@ -76,17 +81,17 @@ def run_sweep(folder: Path) -> None:
     how_to_repeat = f"repeat the same command with resume={AUTO} {named}"
     broke_off = []
     try:
-        hydra_main()
+        with saved_on_signal():
+            hydra_main()
     except RunError:  # the sweeper's last line
         raise
-    except Stopped as stopped:  # one run was saved
+    except Stopped as stopped:  # its runs were saved
         raise Stopped(f"{stopped}\nto continue the sweep, {how_to_repeat}", stopped.exit_code) from None
     except Exception as error:  # raised by the launcher or the sweeper, not by a run
         if not isinstance(error, UserError):
             traceback.print_exc()
         broke_off = [f"the sweep broke off: {one_line(error) or type(error).__name__}"]
-    # In a study, a failed trial is a result, not an error.
-    failed = [] if (folder / "tuning.yaml").exists() else run_folder.new_failures(folder, before)
+    failed = [] if is_study else run_folder.new_failures(folder, before)
     if broke_off or failed:
         count = [f"{len(failed)} of the sweep's runs failed:"] if failed else []
         raise RunError("\n  ".join([*broke_off, *count, *failed, f"to run what is missing, {how_to_repeat}"]))

@@ -14,7 +14,11 @@ TUNING = "hydra_plugins.tuning.TuningSweeper"
 
 
 def require(launcher: dict[str, Any]) -> None:
-    """Raises UserError if the cluster of a launcher's configuration cannot be reached from this machine."""
+    """Raises UserError if a launcher's configuration is wrong, or its cluster cannot be reached from this machine."""
+    if launcher["_target_"] == JOBLIB and (type(launcher["n_jobs"]) is not int or launcher["n_jobs"] == 0):
+        raise UserError(
+            f"hydra.launcher.n_jobs={launcher['n_jobs']}: the number of runs at a time goes here, such as 2"
+        )
     if launcher["_target_"] == SLURM and not shutil.which("sbatch"):
         hint = "start it on a machine of the cluster, or try hydra/launcher=slurm_local"
         raise UserError(f"hydra/launcher=slurm: there is no sbatch here; {hint}")

@@ -39,6 +39,9 @@ def run_in_pool(
     Raises:
         RunError: with its last line or the signal that killed it; also if it exited with 0 before its last step.
     """
+    if launcher == JOBLIB:  # Ray's workers have handlers of their own
+        signal.signal(signal.SIGINT, lambda number, frame: None)  # see launch/saved_on_signal.py
+        terminate_with_parent()  # joblib's workers would outlive a killed sweep
     run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
     with slot(sweep / ".slots") as number:
         gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray assigns GPUs
@@ -61,7 +64,14 @@ def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None
         start = console.tell()
         command = [sys.executable, str(TRAIN), *arguments]
         environment = {**os.environ, **environment, PARENT: str(os.getpid())}
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=environment)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            env=environment,
+            start_new_session=True,  # without a terminal's Ctrl-C: the sweep's process tells it to save
+        )
         try:
             code = process.wait()
         except BaseException:  # this worker is being stopped: the run saves, within its grace_s

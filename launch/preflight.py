@@ -57,6 +57,7 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
     runs, line = request.runs, request.line
     assert runs is not None
     settings = runs.settings()
+    _require_batch_size(runs)
     for override in runs.parsed:
         if override.key_or_group == "hydra.sweep.subdir" and not override.value():
             raise UserError("hydra.sweep.subdir=: each run needs a folder of its own")
@@ -64,6 +65,8 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
     key = "hydra.sweep.dir"
     folder, named = _folder(request, key, settings)
     may_continue = line.resume == AUTO
+    if not runs.tunes and (folder / "tuning.yaml").exists():
+        raise UserError(f"{key}={folder}: there is a study in it; choose another folder, or add hydra/sweeper=tuning")
     if named and not may_continue and not runs.tunes and run_folder.files_below(folder, "train.csv"):
         raise UserError(f"{key}={folder}: there are runs in it; choose another folder, or add resume={AUTO}")
     launchers.require(OmegaConf.to_container(runs.config.hydra.launcher, resolve=True))  # type: ignore[arg-type]
@@ -76,7 +79,10 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
     # resume=auto lets a run continue that its launcher restarts. The folder is absolute, as a worker may start in
     # another directory.
     again = [f"+resume={AUTO}", *([f"+trust=[{','.join(map(quoted, line.trusted))}]"] if line.trusted else [])]
-    exclude = f"hydra.job.config.override_dirname.exclude_keys={_fixed_keys(runs, folder, bool(line.trusted))}"
+    fixed = _fixed_keys(runs, folder, bool(line.trusted))
+    if not {override.key_or_group for override in runs.every} - {*fixed, *_of_hydra(runs)}:
+        again.append(f"seed={settings[0].seed}")  # a run's folder is named after something, and lies in the sweep's
+    exclude = f"hydra.job.config.override_dirname.exclude_keys={fixed}"
     folder = folder.resolve()
     return [*line.argv, *again, exclude, f"{key}={quoted(str(folder))}"], folder
 
@@ -116,15 +122,32 @@ def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple
 
 
 def _fixed_keys(runs: Runs, folder: Path, is_trusting: bool) -> list[str]:
-    """Returns the keys left out of the names of subfolders: all that neither this nor an earlier sweep here varies."""
+    """Returns the keys left out of the names of subfolders: all that neither this nor an earlier sweep here varies.
+
+    The seed is never left out, as another seed may follow, except where an earlier sweep has left it out.
+    """
     swept = {override.key_or_group for override in runs.parsed if override.is_sweep_override()}
+    left_out: set[str] = set()
     path = folder / "multirun.yaml"  # of an earlier sweep
     if path.exists():
         before = plain_yaml.load(path)
         try:
             keys = {override.key_or_group for override in parse(list(before["hydra"]["overrides"]["task"]))}
-            swept |= keys - set(before["hydra"]["job"]["config"]["override_dirname"]["exclude_keys"])
+            keys |= set(before["hydra"]["sweeper"].get("params") or {})
+            left_out = set(before["hydra"]["job"]["config"]["override_dirname"]["exclude_keys"])
+            swept |= keys - left_out
         except (KeyError, TypeError):
             raise UserError(f"{path}: not what a sweep writes") from None
     named = [*(override.key_or_group for override in runs.parsed), "resume", *(["trust"] if is_trusting else [])]
-    return [key for key in named if key not in swept]
+    return [key for key in named if key not in swept and (key != "seed" or key in left_out)]
+
+
+def _of_hydra(runs: Runs) -> list[str]:
+    """Returns the keys of Hydra's own node, which are in no folder's name."""
+    return [o.key_or_group for o in runs.every if o.key_or_group.startswith(("hydra.", "hydra/"))]
+
+
+def _require_batch_size(runs: Runs) -> None:
+    size = runs.config.hydra.sweeper.get("max_batch_size")
+    if size is not None and (type(size) is not int or size < 1):
+        raise UserError(f"hydra.sweeper.max_batch_size={size}: null, or the most runs that are started together")

@@ -23,6 +23,8 @@ from settings.compose import AUTO, CONFIG_DIR, checked, compose_config, omegacon
 from settings.schema import Settings, new_path
 from utils import UserError, one_line
 
+OF_SWEEPS = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.", "hydra.sweep.")
+
 
 class Continued(NamedTuple):
     """A run to continue, overrides of its configuration, and the configuration's name."""
@@ -38,6 +40,7 @@ class Runs:
 
     Attributes:
         parsed: the overrides on the command line.
+        every: those, and the preset's (`hydra.sweeper.params`).
         sweeping, tunes: whether it is a sweep, and whether Optuna chooses its values.
         ranges: the text of each swept key's values.
         config: the configuration, with the first value of every swept key.
@@ -46,6 +49,7 @@ class Runs:
     """
 
     parsed: list[Override]
+    every: list[Override]
     sweeping: bool
     tunes: bool
     ranges: dict[str, str]
@@ -59,7 +63,7 @@ class Runs:
         if self.tunes:
             return int(self.config.hydra.sweeper.n_trials)
         return math.prod(
-            sum(1 for _ in each.sweep_string_iterator()) for each in self.parsed if each.is_sweep_override()
+            sum(1 for _ in each.sweep_string_iterator()) for each in self.every if each.is_sweep_override()
         )
 
     def sets(self, key: str) -> bool:
@@ -125,7 +129,12 @@ def _runs(line: CommandLine) -> Runs | None:
     if not sweeping:
         if first != base:
             compose_config(name, base)  # for its error: a value for each run of a sweep, and no sweep
-        return Runs(parsed, False, False, {}, config, [config], [first])
+        for override in parsed:
+            if (key := override.key_or_group).startswith(OF_SWEEPS):
+                raise UserError(f"{key}: it is for a sweep, which -m starts")
+        return Runs(parsed, parsed, False, False, {}, config, [config], [first])
+    if any(override.key_or_group == "hydra.run.dir" for override in parsed):
+        raise UserError("hydra.run.dir: it is for a single run; the folder of a sweep is hydra.sweep.dir")
     base = with_params(config.hydra.sweeper.get("params"), base)
     every = parse(base)
     ranges = {o.get_key_element(): str(o.input_line).partition("=")[2] for o in every if o.is_sweep_override()}
@@ -139,7 +148,7 @@ def _runs(line: CommandLine) -> Runs | None:
             raise UserError(f"hydra/sweeper=tuning: Optuna 5 is not installed; {install}") from None
         tuning.require(config, every)
     configs = [config if texts == first else compose_config(name, texts) for texts in overrides]
-    return Runs(parsed, True, tunes, ranges, config, configs, overrides)
+    return Runs(parsed, every, True, tunes, ranges, config, configs, overrides)
 
 
 def output_folder(config: DictConfig, key: str) -> Path:
@@ -152,7 +161,7 @@ def output_folder(config: DictConfig, key: str) -> Path:
         raise UserError(f"{key}=: the name of a folder goes here")
     if Path(folder).resolve() == CONFIG_DIR.parent:
         raise UserError(f"{key}={folder}: that is this project's own folder; choose another")
-    return Path(folder)
+    return Path(folder).expanduser()  # a shell leaves hydra.run.dir=~/runs as it is
 
 
 def variants(parsed: list[Override], overrides: list[str], intervals: bool = True) -> list[list[str]]:

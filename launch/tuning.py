@@ -141,9 +141,10 @@ def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
             # Batches end at multiples of n_jobs, so a study that is killed within a batch continues with the same ones.
             trials = [study.ask(space) for _ in range(min(n_jobs - done % n_jobs, n_trials - done))]
             batch = [[_override(override, trial.params) for override in overrides] for trial in trials]
-            jobs = launcher.launch(batch, initial_job_idx=trials[0].number)
-            for trial, job in zip(trials, jobs, strict=True):
-                _tell(study, trial, job)
+            distinct = list(dict.fromkeys(map(tuple, batch)))  # equal trials are one run, in one folder
+            jobs = dict(zip(distinct, launcher.launch(distinct, initial_job_idx=trials[0].number), strict=True))
+            for trial, values in zip(trials, batch, strict=True):
+                _tell(study, trial, jobs[tuple(values)])
         _conclude(study, folder)
 
 

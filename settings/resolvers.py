@@ -1,5 +1,6 @@
 """Functions in configurations, such as `${product:5000,${action_repeat}}`."""
 
+import hashlib
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
@@ -10,6 +11,7 @@ from omegaconf import OmegaConf
 from settings.env_ids import EPISODE_LENGTH, newest_id
 from settings.operating_system import usable_cpus
 
+MOST_NAME_BYTES = 200  # of at most 255 bytes, to which a time or a suffix may be added
 DEFAULT_LABEL = "test_exp"  # of config/train.yaml
 # Also removes Hydra's escapes and quotes: Hydra hands a swept value to its jobs as env=my_pkg\:A-v0.
 SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
@@ -56,8 +58,12 @@ def _registered_length(env: str) -> int | None:
 
 
 def slug(text: Any) -> str:
-    """Returns a text as a part of a folder's name."""
-    return str(text).translate(SLUG)
+    """Returns a text as a part of a folder's name; a checksum stands for what is too long for a file system."""
+    name = str(text).translate(SLUG)
+    written = name.encode(errors="surrogateescape")
+    if len(written) <= MOST_NAME_BYTES:
+        return name
+    return f"{written[: MOST_NAME_BYTES - 13].decode(errors='ignore')}_{hashlib.sha256(written).hexdigest()[:12]}"
 
 
 def label(experiment: Any, overrides: Iterable[str]) -> str:

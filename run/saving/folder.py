@@ -134,6 +134,7 @@ def mark_finished(
     """
     content = {"step": step, "last_return": last_return, "solved_step": solved_step}
     write_text(folder / FINISHED, json.dumps(content | ({"pruned": True} if pruned else {})))
+    unmark_failed(folder)  # another command may have failed meanwhile, because this run was in its folder
 
 
 def finished(folder: Path, num_train_steps: int = 0, pruned_too: bool = True) -> tuple[int, float] | None:

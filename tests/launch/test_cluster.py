@@ -80,6 +80,36 @@ def test_joblib_shares_the_machine_and_outlives_a_killed_run(
     assert_same(tmp_path / "sw/seed-1", straight(1, threads))
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_joblib_lets_runs_save_before_a_signal_ends_the_sweep(
+    tmp_path: Path, straight: Callable[..., Path], number: int, code: int
+) -> None:
+    sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2,3", "hydra.sweep.dir=sw")
+    running = start(tmp_path, *sweep)
+    runs = [process_past_a_checkpoint(tmp_path / f"sw/seed-{seed}", running) for seed in (1, 2)]
+    running.send_signal(number)
+    said, _ = running.communicate()
+    assert running.returncode == code, said
+    assert f"{signal.Signals(number).name} ended the sweep, after its runs had saved\nto continue the sweep, " in said
+    assert not any(run.is_running() and run.status() != psutil.STATUS_ZOMBIE for run in runs)
+    for seed in (1, 2):
+        assert "SIGTERM at step" in (tmp_path / f"sw/seed-{seed}/console.txt").read_text()
+    assert not checkpoint.newest_first(tmp_path / "sw/seed-3")
+    again = run_command(tmp_path, "-m", *sweep, "resume=auto")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert_same(tmp_path / "sw/seed-2", straight(2))
+
+
+def test_joblibs_runs_save_if_the_sweep_is_killed(tmp_path: Path) -> None:
+    sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2", "hydra.sweep.dir=sw")
+    running = start(tmp_path, *sweep)
+    runs = [process_past_a_checkpoint(tmp_path / f"sw/seed-{seed}", running) for seed in (1, 2)]
+    running.kill()
+    psutil.wait_procs(runs)
+    for seed in (1, 2):
+        assert "SIGTERM at step" in (tmp_path / f"sw/seed-{seed}/console.txt").read_text()
+
+
 def test_joblib_runs_a_packages_environments_in_a_folder_with_any_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

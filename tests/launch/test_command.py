@@ -7,15 +7,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lines import prepared_folder, sweep_arguments
 from omegaconf import DictConfig
 from runs import ONE_THREAD, ROOT, SILENT, run_command
 
-from launch import request
-from launch.request import read
-from settings import compose
+from launch import job, preflight, request
+from launch.request import output_folder, read
+from settings import compose, resolvers
 from utils import UserError
 
 
@@ -107,6 +108,47 @@ def test_a_sweeps_folders_are_named_by_what_is_swept(tmp_path: Path, monkeypatch
     (override,) = compose.parse([folder])
     assert override.key_or_group == "hydra.sweep.dir"
     assert Path(str(override.value())).parents[1] == tmp_path / "exp"  # absolute: a worker may start in another folder
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "named"),
+    [
+        (["seed=3", "seed=1,2"], ["seed-3", "seed-1", "seed-2"]),
+        (["", "seed=2"], ["seed-1", "seed-2"]),
+        (["agent.discount=0.9,0.8 seed=1", "seed=2 agent.discount=0.9"], 3 * ["agent.discount-"]),
+        (["preset=dmc_benchmark", "seed=6"], [f"seed-{seed}" for seed in range(1, 7)]),
+    ],
+)
+def test_each_run_of_a_sweep_has_a_folder_that_later_ones_find_again(
+    sweeps: list[str], named: list[str], tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: set[str] = set()
+    monkeypatch.setattr(preflight, "check_runs", lambda runs: None)
+    monkeypatch.setattr(job, "train", lambda cfg, folder, **how: made.add(str(folder.relative_to(tmp_path / "sw"))))
+    for sweep in sweeps:
+        resume = () if sweep == sweeps[0] else ("resume=auto",)
+        assert command("-m", "env=Pendulum-v1", *sweep.split(), "hydra.sweep.dir=sw", *resume) == 0
+    assert len(made) == len(named)
+    assert all(name.startswith(start) for name, start in zip(sorted(made), sorted(named), strict=True))
+
+
+def test_a_study_is_no_sweeps_folder(tmp_path: Path, command: Callable[..., int], capsys: Any) -> None:
+    (tmp_path / "sw").mkdir()
+    (tmp_path / "sw/tuning.yaml").touch()
+    assert command("-m", *TINY, "seed=1,2", "hydra.sweep.dir=sw", "resume=auto", *SILENT) == 2
+    assert "hydra.sweep.dir=sw: there is a study in it" in capsys.readouterr().err
+
+
+def test_a_home_folder_and_a_repeated_key_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    request = read(["-m", "seed=1,2", "hydra.sweep.dir=~/sw", "resume=auto", "resume=auto"])
+    assert request.runs is not None
+    assert output_folder(request.runs.config, "hydra.sweep.dir") == tmp_path / "sw"
+
+
+def test_a_long_name_is_cut_and_stays_distinct() -> None:
+    names = [resolvers.slug(f"{'ä' * 300}{number}") for number in (1, 2)]
+    assert len(set(names)) == 2 and all(len(name.encode()) <= 200 and name.startswith("ääää") for name in names)
 
 
 def test_showing_the_configuration_checks_it_and_creates_nothing(

@@ -136,6 +136,7 @@ def test_a_sweep_reports_its_runs(
         ("seed=1,2,3 env=cheetah_run,walker_walk", 6),
         ("seed=range(1,5)", 4),
         ("seed=1", 1),
+        ("preset=[cpu,dmc_benchmark] seed=1,2", 56),
         ("hydra/sweeper=tuning seed=1,2", 40),
     ],
 )

@@ -428,6 +428,15 @@ def test_wherever_a_study_is_killed_it_ends_as_one_that_was_not(
     assert resumed.batches[-1] == straight.batches[-1]
 
 
+def test_equal_trials_of_a_batch_are_one_run(tmp_path: Path) -> None:
+    pool = Pool(tmp_path)
+    sweep(pool, "x=choice(1,2)", n_trials=6, n_jobs=3)
+    assert [len(set(map(tuple, batch))) for _, batch in pool.batches] == [len(batch) for _, batch in pool.batches]
+    assert sum(len(batch) for _, batch in pool.batches) < 6
+    ended = trials(tmp_path)
+    assert len(ended) == 6 and {state for _, state, *_ in ended} == {"COMPLETE"}
+
+
 def test_a_study_takes_up_the_trials_that_were_cut_off(tmp_path: Path) -> None:
     class Stopped(Pool):
         def launch(self, batch: list[list[str]], initial_job_idx: int) -> list[JobReturn]:
