@@ -210,6 +210,8 @@ def main() -> int:
             view(path, number, seed, device, trusted, sample)
         else:
             evaluate(path, number, seed, device, film, trusted, sample, arguments.dataset)
+            if arguments.video is not None and not arguments.video.exists():
+                raise RunError(f"--video {arguments.video}: it was not written; a line above says why")
     except (UserError, RunError) as error:
         return print_error(error)
     except KeyboardInterrupt:

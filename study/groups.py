@@ -152,4 +152,4 @@ def show(value: Any) -> str:
     if isinstance(value, dict) and "_target_" in value:
         arguments = ", ".join(f"{key}={show(child)}" for key, child in value.items() if not key.startswith("_"))
         return f"{str(value['_target_']).rpartition('.')[2]}({arguments})"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -70,6 +70,17 @@ def test_evaluate_films_an_episode(tmp_path: Path) -> None:
     assert (tmp_path / "film.mp4").stat().st_size > 1000
 
 
+def test_a_video_that_was_asked_for_and_not_made_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evaluate, "evaluate", lambda *_: [1.0])
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(tmp_path), "--video", str(tmp_path / "film.mp4")])
+    assert evaluate.main() == 3
+    assert "film.mp4: it was not written" in capsys.readouterr().err
+    (tmp_path / "film.mp4").touch()
+    assert evaluate.main() == 0
+
+
 def test_the_policy_alone(tmp_path: Path) -> None:
     agent = probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=40").agent
     policy = load_policy(tmp_path / "checkpoints/step_40/policy.pt")

@@ -37,6 +37,12 @@ def test_a_final_return_is_that_of_the_longest_runs(tmp_path: Path) -> None:
     assert any(note.startswith("Runs of cheetah_run have different lengths") for note in shown.notes)
 
 
+def test_nearly_equal_settings_are_two_groups(tmp_path: Path) -> None:
+    for seed, scale in enumerate((0.99999991, 0.99999992)):
+        make_run(tmp_path / str(seed), [(20, 500.0)], seed=seed, reward_scale=scale)
+    assert len(study(tmp_path).groups) == 2
+
+
 def test_averages_over_other_tasks_are_not_to_be_compared(tmp_path: Path) -> None:
     for agent, other in (("sac", "cheetah_run"), ("crossq", "hopper_hop")):
         for task in ("walker_walk", other):
