@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,6 +34,8 @@ def saved_on_signal() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         restore()
         runs = _runs_of_pool()
+        if runs:
+            print("\nthe runs are saving; a second Ctrl-C does not wait for them", file=sys.stderr, flush=True)
         for run, _ in runs:
             with suppress(psutil.NoSuchProcess):
                 run.send_signal(signal.SIGTERM)
@@ -43,9 +46,9 @@ def saved_on_signal() -> Iterator[None]:
                 os.kill(worker, signal.SIGKILL)
         while any(_is_alive(run) for run, _ in runs):
             time.sleep(POLL_S)
-        saved = ", after its runs had saved" if runs else ""
+        others = ", after its runs had saved" if runs else "; runs that a cluster has been given go on"
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_SAVED
-        raise Stopped(f"{signal.Signals(number).name} ended the sweep{saved}", code)
+        raise Stopped(f"{signal.Signals(number).name} ended the sweep{others}", code)
 
     for number in SIGNALS:
         signal.signal(number, stop)
