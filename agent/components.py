@@ -23,6 +23,7 @@ class Components(Agent):
     """An agent whose modules and stateful objects are found in its attributes, so an author declares nothing twice."""
 
     def __init__(self) -> None:
+        self.rehearsing = False  # see agent/execution/rehearsal.py
         self.optimizers: dict[str, Adam] = {}
         self._optimized: dict[str, nn.Module] = {}  # optimizer name -> the module that it steps
         self._collected: dict[str, torch.Tensor] | None = None  # losses in `steps_together`
@@ -37,6 +38,8 @@ class Components(Agent):
         weight_decay: NonNegativeFloat = 0.0,
     ) -> None:
         """Adds Adam for a module's parameters. `step_optimizers`, logs and checkpoints refer to it by `name`."""
+        if not isinstance(module, nn.Module):
+            raise UserError(f"add_optimizer({name!r}, ...): a torch.nn.Module goes here, not a {type(module).__name__}")
         self._optimized[name] = module
         self.optimizers[name] = Adam((p for p in module.parameters() if p.requires_grad), lr, betas, weight_decay)
 
@@ -50,6 +53,8 @@ class Components(Agent):
             self._collected |= losses
             return
         self._require_losses(losses)
+        if self.rehearsing:
+            self._require_apart(losses)
         optimizers = [self.optimizers[name] for name in losses]
         parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
         gradients = torch.autograd.grad(tuple(losses.values()), parameters)
@@ -77,6 +82,23 @@ class Components(Agent):
                     f"{agent}: the loss {name!r} has no gradient; compute it outside of no_grad, from tensors that are "
                     "not detached"
                 )
+
+    def _require_apart(self, losses: dict[str, torch.Tensor]) -> None:
+        """Raises UserError if a loss does not use its own weights, or would move those of another loss."""
+        agent, weights = type(self).__name__, {name: self.optimizers[name].parameters for name in losses}
+        for name, loss in losses.items():
+            for other, parameters in weights.items():
+                gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+                if other == name and any(gradient is None for gradient in gradients):
+                    raise UserError(
+                        f"{agent}: the loss {name!r} does not use every weight that its optimizer steps; leave out "
+                        "what is not used, or call requires_grad_(False) on it before add_optimizer"
+                    )
+                if other != name and any(gradient is not None for gradient in gradients):
+                    raise UserError(
+                        f"{agent}: the loss {name!r} would also move the weights of {other!r}; use a frozen_view of "
+                        "them, or call step_optimizers for one loss after the other"
+                    )
 
     @contextmanager
     def steps_together(self) -> Iterator[None]:

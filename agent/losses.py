@@ -10,6 +10,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from utils import UserError
+
 
 def minimum(q: torch.Tensor) -> torch.Tensor:
     """min_i Q_i(o, a), (N, B, 1) -> (B, 1); the gradient of equal values goes to one critic."""
@@ -36,6 +38,8 @@ def q_target(reward: torch.Tensor, discount: torch.Tensor, next_value: torch.Ten
     Returns:
         The target, in the shape of `next_value`. Call it without gradients: the target is a constant.
     """
+    if next_value.dim() != 2:  # (B,) would be broadcast to (B, B)
+        raise UserError(f"q_target: next_value has shape {tuple(next_value.shape)}; (B, 1) or (B, M) is needed")
     return torch.addcmul(reward, discount, next_value, value=gamma)
 
 
@@ -65,7 +69,9 @@ def squared_error(
         importance: (B,), constant weights of the rows in mean_B, which still divides by B; None is 1.
     """
     if importance is not None:
-        return (importance.unsqueeze(-1) * (values - target).square()).sum() * (weight / target.numel())
+        return (importance.unsqueeze(-1) * (values - target.expand_as(values)).square()).sum() * (
+            weight / target.numel()
+        )
     total = F.mse_loss(values, target.expand_as(values), reduction="sum")
     return total * (weight / target.numel())
 

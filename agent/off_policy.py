@@ -88,7 +88,6 @@ class OffPolicyAgent(ActingAgent):
         self.compiled_step: Any = None  # torch.compile of update_step, if it is asked for
         self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
         self.pattern: dict[tuple[int, UpdateAt], bool] = {}  # arguments of `due` -> whether it is due now
-        self.rehearsing = False  # see agent/execution/rehearsal.py
         self._num_updates = 0
         self._inside_update = self._histograms_due = False
         self._rehearsal: Rehearsal | None = None
@@ -164,6 +163,10 @@ class OffPolicyAgent(ActingAgent):
                 f"{tuple(outputs.shape)}, (N, B, ...), it is (B, ...), as self.critic.head.target returns it"
             )
         weights = () if weight is None else (weight,)
+        if target.requires_grad:
+            raise UserError(
+                f"{type(self).__name__}: the critic's target has a gradient; compute it under torch.no_grad()"
+            )
         loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target), *weights)
         return loss if self.observations.num_views == 1 else self.observations.num_views * loss
 

@@ -63,10 +63,11 @@ def feed(
     return count, returns
 
 
-def chains(columns: dict[str, np.ndarray]) -> Iterable[Episode]:
+def chains(columns: dict[str, np.ndarray], num_envs: int) -> Iterable[Episode]:
     """Rebuilds episodes from one-step transitions; those of several environments may alternate.
 
-    Transition b follows transition a if b's observation equals a's next observation bit for bit.
+    Transition b follows transition a if b's observation equals a's next observation bit for bit, and b is among the
+    next `num_envs` rows.
 
     Args:
         columns: obs, next_obs (N, obs_dim); actions (N, |A|); rewards (N,); discounts (N,), 0 at a termination.
@@ -77,6 +78,8 @@ def chains(columns: dict[str, np.ndarray]) -> Iterable[Episode]:
     all_chains: list[list[int]] = []
     for index in range(len(obs)):
         matching = open_chains.get(obs[index].tobytes())
+        while matching and index - matching[0][-1] > num_envs:
+            matching.popleft()  # cut short
         chain = matching.popleft() if matching else []
         if not chain:
             all_chains.append(chain)

@@ -60,6 +60,7 @@ class MinariFiles:
     Attributes:
         env: the task that the metadata names; "" if none.
         action_repeat: number of steps for which each action was held.
+        obs_groups: the key's value, if the observations were divided into groups; "" if not.
         actions: the action space.
         obs_dim: width of a flat observation.
 
@@ -85,6 +86,7 @@ class MinariFiles:
         except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, RecursionError, MemoryError) as error:
             raise UserError(f"{said}: {METADATA}: {one_line(error)}") from None
         self.env = one_line(str(about.get("env", "")))[:80]
+        self.obs_groups = one_line(str(about.get("obs_groups") or ""))[:80]
         self.obs_dim = self._obs.width
         self._lengths = self._checked(lambda file: {name: _length(file, name) for name in sorted(file, key=_number)})
         if not self._lengths:

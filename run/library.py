@@ -154,7 +154,7 @@ def train(
     )
     rows_of_batch = 1 if getattr(replay_buffer, "with_replacement", True) else getattr(agent, "batch_size", 1)
     updates_from = max(min_buffer_size, rows_of_batch)
-    plan.note_if_no_update(updates_from)
+    plan.note_if_no_update(updates_from - replay_buffer.num_added)
     progress, stopping = Progress(plan, updates_from), Stopping(grace_s=math.inf)
     make_evaluator = None if evaluator is None else lambda: evaluator
     evaluations = Evaluations(

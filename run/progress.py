@@ -37,7 +37,7 @@ class Plan:
             return
         last = self.num_train_steps - self.num_envs * self.action_repeat  # the step of the last decision
         transitions = last // self.action_repeat
-        if self.num_seed_steps > last:
+        if self.num_seed_steps > last and not self.updates_while_seeding:
             why = f"num_seed_steps={self.num_seed_steps}"
         elif updates_from > transitions:
             why = f"{updates_from} transitions (min_buffer_size={self.min_buffer_size}) are waited for"

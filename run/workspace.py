@@ -96,7 +96,8 @@ class Workspace:
         self.stopping = Stopping(cfg.grace_s)
         self._best = best.BestPolicy(work_dir)
         plan = Plan.of(cfg)
-        plan.note_if_no_update(parts.updates_from)
+        if not cfg.preload or cfg.preload_share:  # otherwise updates do not wait for the run's own transitions alone
+            plan.note_if_no_update(parts.updates_from)
         self.progress = Progress(plan, parts.updates_from)
         self.evaluations = Evaluations(
             parts.agent,

@@ -6,14 +6,13 @@ that recorded and captured updates impose on an agent's code, with an error that
 
 import copy
 import inspect
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
+from agent.execution.constructed import items, require_optimizers
 from agent.toolkit.noise import Plan, RehearsedNoise
 from replay_buffer import Batch
 from utils import UserError
@@ -38,13 +37,15 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
         UserError: if the constructor or the update step breaks a rule of OffPolicyAgent.
     """
     name = type(agent).__name__
-    _require_optimizers(agent, name)
+    require_optimizers(agent, name)
     _require_columns(batch)
 
     # Note the state before the update. Reading the version number of Adam's step count does not wait for a GPU.
     state, values, generators = agent.snapshot(), _values(agent), _global_generators(agent.device)
     writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}
     weight = getattr(batch, "weight", None)
+    columns = [column for column in batch if isinstance(column, torch.Tensor)]
+    versions = [column._version for column in columns]
     try:
         plan, metrics = _update(agent, batch)
     except Exception as error:
@@ -59,6 +60,9 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
             f"{name}.update_step needs batch.weight, and the replay buffer's {type(batch).__name__} has none; choose a "
             "buffer with weights, or allow for None, as self.critic_loss(outputs, target, batch.weight) does"
         ) from error
+
+    if versions != [column._version for column in columns]:
+        raise UserError(f"{name}.update_step changes its batch in place, which later updates read; make a new tensor")
 
     # See what the update changed, then whether other batch weights change its result, and restore the agent.
     stepped = {key for key, adam in agent.optimizers.items() if adam.num_steps._version > writes[key]}
@@ -129,36 +133,6 @@ def _moments(agent: Any) -> torch.Tensor:
     return torch.cat([moment.flatten() for state in states for moment in state["first_moments"]])
 
 
-def _require_optimizers(agent: Any, name: str) -> None:
-    """Raises UserError if a module is hidden in a list or a dictionary, or has to learn and has no optimizer."""
-    for attribute, value in vars(agent).items():
-        if not attribute.startswith("_") and any(isinstance(item, nn.Module) for _, item in _items(value)):
-            raise UserError(
-                f"{name}: self.{attribute} holds modules in a {type(value).__name__}, where they are not found; use "
-                "torch.nn.ModuleList or ModuleDict"
-            )
-    learned = {id(parameter) for optimizer in agent.optimizers.values() for parameter in optimizer.parameters}
-    for attribute, module in agent.modules.items():
-        if any(parameter.requires_grad and id(parameter) not in learned for parameter in module.parameters()):
-            raise UserError(
-                f"{name}: self.{attribute} has parameters that no optimizer steps; give it one with add_optimizer, or "
-                "call requires_grad_(False) on it, as on a target network"
-            )
-    convolutions = agent.observations.learned
-    if convolutions is not None and not any(id(parameter) in learned for parameter in convolutions.parameters()):
-        raise UserError(
-            f"{name}: no optimizer steps the convolutions, which would stay random; build the network that trains "
-            "them, such as the critic, with learns_encoder=True"
-        )
-
-
-def _items(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Returns what a dictionary, list or tuple holds, with its keys or indices."""
-    if isinstance(value, dict):
-        return value.items()
-    return enumerate(value) if isinstance(value, list | tuple) else ()
-
-
 def _require_columns(batch: Any) -> None:
     """Raises UserError for a column of another shape, such as rewards (B,), which losses would broadcast to (B, B)."""
     count = len(batch.action)
@@ -211,7 +185,7 @@ def _values(agent: Any) -> dict[str, _Value]:
         if isinstance(inspect.getattr_static(type(agent), name, None), cached_property):
             continue
         values[name] = value
-        values |= {f"{name}[{key!r}]": item for key, item in _items(value) if not isinstance(item, bool)}
+        values |= {f"{name}[{key!r}]": item for key, item in items(value) if not isinstance(item, bool)}
     return {
         name: _Value(value, value._version if isinstance(value, torch.Tensor) else 0)
         for name, value in values.items()

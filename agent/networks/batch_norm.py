@@ -120,7 +120,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
 def refuse_batch_norm(**networks: nn.Module) -> None:
     """Raises UserError for batch normalisation, for agents whose batches hold only one end of the transitions."""
     for name, network in networks.items():
-        if any(isinstance(layer, BatchNorm) for layer in network.modules()):
+        if any(isinstance(layer, BatchNorm | nn.modules.batchnorm._BatchNorm) for layer in network.modules()):
             raise UserError(
                 f"agent.{name}.network: batch normalisation needs critics that see both ends of a transition in one "
                 "batch, which agent=crossq has; choose that, or another norm"

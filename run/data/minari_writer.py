@@ -57,6 +57,8 @@ def write(dataset_id: str, recordings: Sequence[Recording], trained: RunPolicy, 
     kind, agent_name = "Sampled" if sampled else "Greedy", cfg.agent["name"]
     description = f"{kind} episodes of {agent_name} in {cfg.env} after {trained.step} steps of training."
     metadata: dict[str, Any] = {"env": cfg.env, "action_repeat": cfg.action_repeat, "step": trained.step}
+    if cfg.obs_groups:  # which reorder an observation's numbers
+        metadata["obs_groups"] = str(cfg.obs_groups)
     buffers = [
         EpisodeBuffer(
             seed=recording.seed,

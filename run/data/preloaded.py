@@ -73,23 +73,24 @@ class Preloaded:
     def _require_room(self, total: int) -> None:
         """Raises UserError if `total` transitions do not fit into their buffer, or are too few for a batch."""
         cfg, capacity = self.cfg, self.cfg.replay_buffer.get("capacity")
+        batch_size = cfg.agent.get("batch_size", 0)
+        share = 0
         if cfg.preload_share:
             require_memory(*self._shapes, total, f"preload: {total} transitions")
-            batch_size = cfg.agent.get("batch_size", 0)
             share = round(cfg.preload_share * batch_size)
             if batch_size and (share == 0 or (share == batch_size and cfg.preload_share < 1)):
                 raise UserError(
                     f"preload_share={cfg.preload_share}: of agent.batch_size={batch_size} rows that is {share}; choose "
                     f"{1 / batch_size:.3g} to {1 - 1 / batch_size:.3g}, or 1"
                 )
-            num_drawn = batch_size if cfg.offline_updates else share
-            if not draws_with_replacement(cfg) and total < num_drawn:
-                raise UserError(f"preload: {total} transitions, of which a batch without replacement takes {num_drawn}")
         elif isinstance(capacity, int) and total > capacity:
             raise UserError(
                 f"replay_buffer_capacity={capacity}: {total} transitions are preloaded; raise it, or keep them apart "
                 "from the run's own with preload_share=0.5"
             )
+        num_drawn = batch_size if cfg.offline_updates else share
+        if not draws_with_replacement(cfg) and total < num_drawn:
+            raise UserError(f"preload: {total} transitions, of which a batch without replacement takes {num_drawn}")
 
     def fill(self, agent: Any = None) -> int:
         """Reads the transitions that `preload` names; returns the number of those in the replay buffer.

@@ -29,7 +29,9 @@ Observe = Callable[..., None] | None
 
 def named(preload: str | list[str] | None) -> list[str]:
     """Returns the names in the value of `preload`. Folders become absolute paths, as they are saved and compared."""
-    texts = [preload] if isinstance(preload, str) else preload or []
+    texts = [preload] if isinstance(preload, str) and preload else preload or []
+    if "" in texts:
+        raise UserError(f"preload={preload}: a data set, or the folder of a run, goes in place of ''")
     try:
         return [str(Path(text).resolve()) if Path(text).is_dir() else text for text in texts]
     except (OSError, ValueError) as error:  # a name that no file can have
@@ -71,6 +73,8 @@ class DataSet:
         self.num_transitions = files.num_transitions
         if files.obs_dim != spec.obs_dim:
             raise UserError(f"{label}: its observations have {files.obs_dim} numbers, env={cfg.env} {spec.obs_dim}")
+        if files.obs_groups:
+            raise UserError(f"{label}: its observations are of obs_groups={files.obs_groups}, and this run has none")
         low, high = files.actions.low, files.actions.high
         if not own_actions.are_within(files.actions.kind, low, high):
             expected = f"{own_actions.low.tolist()} to {own_actions.high.tolist()} ({own_actions.space})"
@@ -109,12 +113,14 @@ class OldRun:
         self._segments, self._rows_folder = saved.segments, folder / FOLDER / BUFFER
         if not self._segments:
             raise UserError(f"{label}: its newest checkpoint has no replay buffer in rows")
+        if any(segment.ring == "frames" for segment in self._segments):
+            raise UserError(f"{label}: its rows are of stacks of frames, and this run has frame_stack=1")
         _require_action_repeat(label, old["action_repeat"], cfg)
         for key in ("action_bounds", "obs_groups"):
             if old[key] != (needed := getattr(cfg, key)):
                 has = one_line(str(old[key]))[:80]
                 raise UserError(f"{label}: its rows are of {key}={has}, and this run has {key}={needed}")
-        self._n_step = old["n_step"]
+        self._n_step, self._num_envs = old["n_step"], old["num_envs"]
         if self._n_step > 1:
             for key, needed in (("n_step", cfg.n_step), ("discount", cfg.agent.get("discount"))):
                 if old[key] != needed:
@@ -132,6 +138,7 @@ class OldRun:
         try:
             config = plain_yaml.load(path, resolved=True)
             old: dict[str, Any] = {key: require_count(config[key], key) for key in ("n_step", "action_repeat")}
+            old["num_envs"] = require_count(config.get("num_envs", 1), "num_envs")
             old |= {key: config.get(key) for key in ("action_bounds", "obs_groups")}  # missing in older runs
             return old | {"discount": config["agent"].get("discount")}
         except (OSError, KeyError, TypeError, AttributeError, ValueError):
@@ -143,7 +150,7 @@ class OldRun:
     def feed(self, n_step: NStep, observe: Observe, add: Add) -> str:
         columns = self._columns()
         if self._n_step == 1:
-            _, returns = feed(chains(columns), n_step, observe, add)
+            _, returns = feed(chains(columns, self._num_envs), n_step, observe, add)
             return f"{self.label}: {self.num_transitions} transitions in {len(returns)} pieces of episodes"
         done = np.ones(len(columns["obs"]), bool)  # every row counts as an episode's end: its successor is unknown
         names = "obs", "actions", "rewards", "next_obs", "discounts"

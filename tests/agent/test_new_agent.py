@@ -48,6 +48,8 @@ def test_it_trains_recorded_as_eager(overrides: tuple[str, ...], parts: tuple[st
 def test_it_refuses_batch_normalisation(overrides: tuple[str, ...]) -> None:
     with pytest.raises(UserError, match=r"agent\.critic\.network: batch normalisation"):
         make_agent(*overrides, *network("critic", norm=norm("BatchNorm")))
+    with pytest.raises(UserError, match=r"agent\.critic\.network: batch normalisation"):
+        api.refuse_batch_norm(critic=torch.nn.Sequential(torch.nn.BatchNorm1d(3)))
 
 
 def test_a_base_of_agents_is_no_choice() -> None:

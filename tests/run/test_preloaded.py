@@ -203,6 +203,14 @@ def test_a_data_set_that_was_killed_while_it_was_written_leaves_its_name_free(tm
     assert minari.load_dataset("tuples/some-v0").total_episodes == 2
 
 
+def test_a_data_set_says_how_its_observations_were_grouped(tmp_path: Path, root: Path) -> None:
+    groups = "obs_groups={actor: [place], critic: [place, goal]}"
+    probes.train(tmp_path / "old", "env=probes:ProbePrivileged-v0", *RUN, "num_train_steps=40", groups)
+    evaluate.evaluate(tmp_path / "old", 1, device="cpu", trusted=("probes",), dataset_id="probe/groups-v0")
+    files = MinariFiles(root / "probe/groups-v0/data", "it")
+    assert files.obs_groups == "{'actor': ['place'], 'critic': ['place', 'goal']}"
+
+
 def test_an_older_run_gives_its_replay_buffer(tmp_path: Path) -> None:
     old = probes.train(tmp_path / "old", *OLD, "num_envs=3", "replay_buffer_capacity=200")
     assert len(old.replay_buffer) == old.replay_buffer.num_added
@@ -278,6 +286,12 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
         (*HALF, "sample_with_replacement=false", "agent.batch_size=40"),
         "preload: 18 transitions, of which a batch without replacement takes 20",
     ),
+    "too few to draw offline": (
+        (ENV, f"preload={ID}", "offline_updates=5", "sample_with_replacement=false", "agent.batch_size=40"),
+        "preload: 18 transitions, of which a batch without replacement takes 40",
+    ),
+    "an empty name": ((ENV, "preload=['']"), r"preload=\[''\]: a data set, or the folder of a run, goes in place of"),
+    "of groups": ((ENV, "preload=made/groups-v0"), "its observations are of obs_groups={'actor': .*, and this run has"),
     "no name": ((ENV, f"preload={'x' * 300}"), "preload=x*: .*(File name too long|not there)"),
     "no text": ((ENV, "preload={a: 1}"), "preload="),
 }
@@ -287,6 +301,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
 def test_a_mistake_is_one_line_before_anything_is_made(name: str, tmp_path: Path, root: Path) -> None:
     (tmp_path / "empty").mkdir()
     make("made/wide-v0", action_space=gym.spaces.Box(-3, 3, (1,), np.float32)) if "actions" in name else None
+    make("made/groups-v0", obs_groups="{'actor': ['b'], 'critic': ['a']}") if "groups" in name else None
     overrides, message = MISTAKES[name]
     overrides = tuple(text.replace("EMPTY", quoted(tmp_path / "empty")) for text in overrides)
     with pytest.raises(UserError, match=message) as refused:

@@ -230,6 +230,71 @@ def test_what_is_forgotten_is_an_error_that_names_it() -> None:
         agent.act(make_batch(1).obs.numpy())
 
 
+class Holder:
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+
+@pytest.mark.parametrize("name", ["_members", "members", "holder"])
+def test_weights_that_no_checkpoint_would_hold_are_an_error(name: str) -> None:
+    agent, module = agent_that(), nn.Linear(2, 2)
+    setattr(agent, name, {"_members": [module], "members": {"a": [module]}, "holder": Holder(module)}[name])
+    agent.add_optimizer("extra", module, 1e-3)
+    with pytest.raises(UserError, match=r"SACAgent: the optimizer 'extra' steps weights that no checkpoint would hold"):
+        update(agent)
+
+
+def test_a_bare_parameter_is_an_error() -> None:
+    agent = agent_that()
+    agent.logits = nn.Parameter(torch.zeros(3))
+    with pytest.raises(
+        UserError, match=r"add_optimizer\('logits', ...\): a torch.nn.Module goes here, not a Parameter"
+    ):
+        agent.add_optimizer("logits", agent.logits, 1e-3)
+    with pytest.raises(UserError, match=r"SACAgent: self\.logits is a tensor that should learn"):
+        update(agent)
+
+
+def test_a_batch_that_the_step_changes_is_an_error() -> None:
+    agent = agent_that()
+    step = agent.update_step
+
+    def shifted(batch: Any, noise: Any) -> Any:
+        batch.obs.add_(1.0)
+        return step(batch, noise)
+
+    agent.update_step = shifted
+    with pytest.raises(UserError, match=r"SACAgent\.update_step changes its batch in place"):
+        update(agent)
+
+
+def test_a_loss_that_would_move_the_weights_of_another_is_an_error() -> None:
+    def steps(agent: Any, metrics: dict[str, Any]) -> None:
+        batch = make_batch(32)
+        values = agent.critic(batch.obs, agent.actor(batch.obs).mu.tanh()).mean()
+        agent.step_optimizers(critic=agent.critic(*batch[:2]).mean(), actor=values)
+
+    with pytest.raises(UserError, match=r"SACAgent: the loss 'actor' would also move the weights of 'critic'"):
+        update(agent_that(steps))
+
+
+def test_weights_that_their_loss_does_not_use_are_an_error() -> None:
+    agent = agent_that(lambda agent, metrics: agent.step_optimizers(extra=agent.extra[0].weight.sum()))
+    agent.extra = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    agent.add_optimizer("extra", agent.extra, 1e-3)
+    with pytest.raises(UserError, match=r"SACAgent: the loss 'extra' does not use every weight that its optimizer"):
+        update(agent)
+
+
+def test_a_target_with_a_gradient_is_an_error() -> None:
+    agent = agent_that()
+    outputs = agent.critic.outputs(*make_batch(32)[:2])
+    with pytest.raises(
+        UserError, match=r"SACAgent: the critic's target has a gradient; compute it under torch.no_grad"
+    ):
+        agent.critic_loss(outputs, outputs.mean(0))
+
+
 def test_convolutions_that_nothing_trains_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     build = OffPolicyAgent.build
     monkeypatch.setattr(OffPolicyAgent, "build", lambda self, factory, **_: build(self, factory))

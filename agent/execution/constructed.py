@@ -1,0 +1,52 @@
+"""Checks what an agent's constructor made, before its first update: that all weights learn and are saved."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from utils import UserError, leaves
+
+
+def require_optimizers(agent: Any, name: str) -> None:
+    """Raises UserError for weights that would not learn, or that no checkpoint would hold."""
+    for attribute, value in vars(agent).items():
+        for _, item in [("", value), *items(value)]:
+            if isinstance(item, torch.Tensor) and item.requires_grad:
+                raise UserError(
+                    f"{name}: self.{attribute} is a tensor that should learn; put it into a torch.nn.Module, which can "
+                    "have an optimizer"
+                )
+        if not attribute.startswith("_") and any(isinstance(item, nn.Module) for _, item in items(value)):
+            raise UserError(
+                f"{name}: self.{attribute} holds modules in a {type(value).__name__}, where they are not found; use "
+                "torch.nn.ModuleList or ModuleDict"
+            )
+    learned = {id(parameter) for optimizer in agent.optimizers.values() for parameter in optimizer.parameters}
+    held = {value.data_ptr() for _, value in leaves(agent.state_dict()) if isinstance(value, torch.Tensor)}
+    for key, optimizer in agent.optimizers.items():
+        if any(parameter.data_ptr() not in held for parameter in optimizer.parameters):
+            raise UserError(
+                f"{name}: the optimizer {key!r} steps weights that no checkpoint would hold; make their module an "
+                "attribute of the agent, and a list of modules a torch.nn.ModuleList"
+            )
+    for attribute, module in agent.modules.items():
+        if any(parameter.requires_grad and id(parameter) not in learned for parameter in module.parameters()):
+            raise UserError(
+                f"{name}: self.{attribute} has parameters that no optimizer steps; give it one with add_optimizer, or "
+                "call requires_grad_(False) on it, as on a target network"
+            )
+    convolutions = agent.observations.learned
+    if convolutions is not None and not any(id(parameter) in learned for parameter in convolutions.parameters()):
+        raise UserError(
+            f"{name}: no optimizer steps the convolutions, which would stay random; build the network that trains "
+            "them, such as the critic, with learns_encoder=True"
+        )
+
+
+def items(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Returns what a dictionary, list or tuple holds, with its keys or indices."""
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
