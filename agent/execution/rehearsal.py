@@ -6,6 +6,7 @@ that recorded and captured updates impose on an agent's code, with an error that
 
 import copy
 import inspect
+import random
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -78,9 +79,10 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
 
     _require_metrics(metrics, name)
     for key, new in changed.items():
-        if isinstance(new.value, torch.Tensor):
+        if isinstance(new.value, torch.Tensor | np.ndarray):
+            kind = "a tensor" if isinstance(new.value, torch.Tensor) else "an array"
             raise UserError(
-                f"{name}.update_step changes self.{key}, a tensor that no checkpoint would hold; make it a buffer "
+                f"{name}.update_step changes self.{key}, {kind} that no checkpoint would hold; make it a buffer "
                 "of a torch.nn.Module"
             )
         raise UserError(
@@ -89,7 +91,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
         )
     if not all(map(torch.equal, generators, _global_generators(agent.device))):
         raise UserError(
-            f"{name}.update_step draws from torch's global generator; take random numbers from its argument, such as "
+            f"{name}.update_step draws from a global generator; take random numbers from its argument, such as "
             "noise.normal(rows, width)"
         )
     for missing in agent.optimizers.keys() - stepped:
@@ -159,12 +161,15 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
 
 
 def _global_generators(device: torch.device) -> list[torch.Tensor]:
-    """Returns the states of torch's global generators, which an update draws from if it names none."""
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+    """Returns the states of the global generators of torch, NumPy and Python."""
+    of_numpy: Any = np.random.get_state()
+    states = [torch.get_rng_state(), torch.tensor([*of_numpy[1].tolist(), of_numpy[2]])]
+    states.append(torch.tensor(random.getstate()[1]))
+    return [*states, *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 class _Value(NamedTuple):
-    """A number or a tensor in an agent's attributes. It keeps the tensor, so that no other one gets its identity."""
+    """A number, a tensor or a copied array of an agent's attributes. A kept tensor's identity goes to no other one."""
 
     value: Any
     version: int  # of a tensor: how often it was changed in place
@@ -172,11 +177,13 @@ class _Value(NamedTuple):
     def equals(self, other: "_Value") -> bool:
         if isinstance(self.value, torch.Tensor):
             return self.value is other.value and self.version == other.version
+        if isinstance(self.value, np.ndarray):
+            return isinstance(other.value, np.ndarray) and np.array_equal(self.value, other.value)
         return type(self.value) is type(other.value) and self.value == other.value
 
 
 def _values(agent: Any) -> dict[str, _Value]:
-    """Returns the numbers and tensors in the agent's attributes, and in dictionaries, lists and tuples there.
+    """Returns the numbers, tensors and arrays in the agent's attributes, and in dictionaries, lists and tuples there.
 
     Without booleans in containers, as in `agent.pattern`, and without what a cached_property computed.
     """
@@ -187,7 +194,7 @@ def _values(agent: Any) -> dict[str, _Value]:
         values[name] = value
         values |= {f"{name}[{key!r}]": item for key, item in items(value) if not isinstance(item, bool)}
     return {
-        name: _Value(value, value._version if isinstance(value, torch.Tensor) else 0)
+        name: _Value(copy.copy(value) if isinstance(value, np.ndarray) else value, getattr(value, "_version", 0))
         for name, value in values.items()
-        if isinstance(value, int | float | torch.Tensor)
+        if isinstance(value, int | float | torch.Tensor | np.ndarray)
     }

@@ -131,7 +131,7 @@ def test_a_draw_from_the_gpus_global_generator_is_an_error() -> None:
         return step(batch, noise)
 
     agent.update_step = drawing
-    with pytest.raises(UserError, match="draws from torch's global generator"):
+    with pytest.raises(UserError, match="draws from a global generator"):
         agent.update(make_buffer("device", GPU), Logger(Path(), {}), 0)
 
 

@@ -1,5 +1,6 @@
 """Mistakes in an agent's update step are reported by name, in the first update or soon after."""
 
+import random
 import re
 from collections.abc import Callable
 from functools import cached_property
@@ -99,6 +100,19 @@ def draws_globally(agent: Any, metrics: dict[str, Any]) -> None:
     metrics["train/noise"] = torch.randn(())
 
 
+def draws_with_numpy(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train/noise"] = torch.tensor(np.random.normal())
+
+
+def draws_with_python(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train/noise"] = torch.tensor(random.random())
+
+
+def averages_in_an_array(agent: Any, metrics: dict[str, Any]) -> None:
+    agent.mean *= 0.9
+    agent.mean += 0.1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -108,12 +122,21 @@ def draws_globally(agent: Any, metrics: dict[str, Any]) -> None:
         (logs_nowhere, r"SACAgent\.update_step's metric 'critic/loss': the key has to begin with train/"),
         (reads_the_count, r"SACAgent\.update_step reads num_updates, .*; ask self\.due\(frequency\)"),
         (branches_on_the_count, r"SACAgent\.update_step reads num_updates"),
-        (draws_globally, r"SACAgent\.update_step draws from torch's global generator; .* noise\.normal\(rows, width\)"),
+        (draws_with_numpy, r"SACAgent\.update_step draws from a global generator"),
+        (draws_with_python, r"SACAgent\.update_step draws from a global generator"),
+        (draws_globally, r"SACAgent\.update_step draws from a global generator; .* noise\.normal\(rows, width\)"),
     ],
 )
 def test_what_a_recording_would_freeze_is_an_error(change: Change, message: str) -> None:
     with pytest.raises(UserError, match=message):
         update(agent_that(change))
+
+
+def test_an_array_that_no_checkpoint_would_hold_is_an_error() -> None:
+    agent = agent_that(averages_in_an_array)
+    agent.mean = np.zeros(1)
+    with pytest.raises(UserError, match=r"update_step changes self\.mean, an array that no checkpoint would hold"):
+        update(agent)
 
 
 def counts_in_a_dictionary(agent: Any, metrics: dict[str, Any]) -> None:
