@@ -23,6 +23,12 @@ def require_optimizers(agent: Any, name: str) -> None:
                 f"{name}: self.{attribute} holds modules in a {type(value).__name__}, where they are not found; use "
                 "torch.nn.ModuleList or ModuleDict"
             )
+        found_by_name = attribute.startswith("_") or attribute == "optimizers"
+        if not found_by_name and any(hasattr(item, "load_state_dict") for _, item in items(value)):
+            raise UserError(
+                f"{name}: self.{attribute} holds parts with a state in a {type(value).__name__}, where they are not "
+                "found; make each an attribute"
+            )
     learned = {id(parameter) for optimizer in agent.optimizers.values() for parameter in optimizer.parameters}
     held = {value.data_ptr() for _, value in leaves(agent.state_dict()) if isinstance(value, torch.Tensor)}
     for key, optimizer in agent.optimizers.items():

@@ -16,6 +16,7 @@ from torch import nn
 from agent.execution.captured import Captured
 from agent.off_policy import OffPolicyAgent
 from agent.sac import SACAgent
+from agent.schedule import Linear, Schedules
 from run.execution import set_execution
 from utils import UserError, leaves
 
@@ -264,6 +265,15 @@ def test_weights_that_no_checkpoint_would_hold_are_an_error(name: str) -> None:
     setattr(agent, name, {"_members": [module], "members": {"a": [module]}, "holder": Holder(module)}[name])
     agent.add_optimizer("extra", module, 1e-3)
     with pytest.raises(UserError, match=r"SACAgent: the optimizer 'extra' steps weights that no checkpoint would hold"):
+        update(agent)
+
+
+def test_parts_with_a_state_in_a_list_are_an_error() -> None:
+    agent = agent_that()
+    agent.more = [Schedules(beta=Linear(0.0, 1.0, 50))]
+    with pytest.raises(
+        UserError, match=r"SACAgent: self\.more holds parts with a state in a list, .*each an attribute"
+    ):
         update(agent)
 
 
