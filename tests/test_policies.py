@@ -64,6 +64,7 @@ def test_the_command_films_where_it_is_told_to(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     films: list[Any] = []
+    (tmp_path / "out.mp4").touch()
     monkeypatch.setattr(evaluate, "evaluate", lambda path, episodes, seed, device, film, *rest: films.append(film))
     for words in ([], ["--video", str(tmp_path / "out.mp4")]):
         monkeypatch.setattr(sys, "argv", ["evaluate.py", str(packed), *words])
