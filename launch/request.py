@@ -159,9 +159,10 @@ def output_folder(config: DictConfig, key: str) -> Path:
         raise UserError(omegaconf_message(error)) from None
     if folder is None or not folder.strip():
         raise UserError(f"{key}=: the name of a folder goes here")
-    if Path(folder).resolve() == CONFIG_DIR.parent:
+    path = Path(folder).expanduser()  # a shell leaves hydra.run.dir=~/runs as it is
+    if path.resolve() == CONFIG_DIR.parent:
         raise UserError(f"{key}={folder}: that is this project's own folder; choose another")
-    return Path(folder).expanduser()  # a shell leaves hydra.run.dir=~/runs as it is
+    return path
 
 
 def variants(parsed: list[Override], overrides: list[str], intervals: bool = True) -> list[list[str]]:

@@ -46,9 +46,9 @@ def saved_on_signal() -> Iterator[None]:
                 os.kill(worker, signal.SIGKILL)
         while any(_is_alive(run) for run, _ in runs):
             time.sleep(POLL_S)
-        others = ", after its runs had saved" if runs else "; runs that a cluster has been given go on"
+        ended = "the sweep, after its runs had saved" if runs else "this command"
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_SAVED
-        raise Stopped(f"{signal.Signals(number).name} ended the sweep{others}", code)
+        raise Stopped(f"{signal.Signals(number).name} ended {ended}", code)
 
     for number in SIGNALS:
         signal.signal(number, stop)

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
 
 from utils import UserError, leaves
 
@@ -18,16 +17,11 @@ def require_optimizers(agent: Any, name: str) -> None:
                     f"{name}: self.{attribute} is a tensor that should learn; put it into a torch.nn.Module, which can "
                     "have an optimizer"
                 )
-        if not attribute.startswith("_") and any(isinstance(item, nn.Module) for _, item in items(value)):
-            raise UserError(
-                f"{name}: self.{attribute} holds modules in a {type(value).__name__}, where they are not found; use "
-                "torch.nn.ModuleList or ModuleDict"
-            )
-        found_by_name = attribute.startswith("_") or attribute == "optimizers"
-        if not found_by_name and any(hasattr(item, "load_state_dict") for _, item in items(value)):
+        is_internal = attribute.startswith("_") or attribute == "optimizers"
+        if not is_internal and any(hasattr(item, "load_state_dict") for _, item in items(value)):
             raise UserError(
                 f"{name}: self.{attribute} holds parts with a state in a {type(value).__name__}, where they are not "
-                "found; make each an attribute"
+                "found; make each an attribute, or put modules into a torch.nn.ModuleList or ModuleDict"
             )
     learned = {id(parameter) for optimizer in agent.optimizers.values() for parameter in optimizer.parameters}
     held = {value.data_ptr() for _, value in leaves(agent.state_dict()) if isinstance(value, torch.Tensor)}

@@ -45,7 +45,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     state, values, generators = agent.snapshot(), _values(agent), _global_generators(agent.device)
     writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}
     weight = getattr(batch, "weight", None)
-    columns = [column for column in batch if isinstance(column, torch.Tensor)]
+    columns = [column for key in Batch._fields if isinstance(column := getattr(batch, key, None), torch.Tensor)]
     versions = [column._version for column in columns]
     try:
         plan, metrics = _update(agent, batch)

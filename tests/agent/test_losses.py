@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from agent import losses
+from utils import UserError
 
 
 def column(*values: float) -> torch.Tensor:
@@ -240,3 +241,8 @@ def test_cross_entropy_is_the_mean_over_rows_summed_over_critics() -> None:
     # (softmax - target) / B
     torch.testing.assert_close(found[0], torch.tensor([[-0.125, 0.125], [-0.25, 0.25]]))
     torch.testing.assert_close(found[1], torch.tensor([[0.0, 0.0], [-0.125, 0.125]]))
+
+
+def test_a_value_without_its_column_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"^q_target: next_value has shape \(3,\); \(B, 1\) or \(B, M\) is needed$"):
+        losses.q_target(torch.zeros(3, 1), torch.ones(3, 1), torch.zeros(3), gamma=0.5)

@@ -144,6 +144,9 @@ def test_a_home_folder_and_a_repeated_key_are_understood(tmp_path: Path, monkeyp
     request = read(["-m", "seed=1,2", "hydra.sweep.dir=~/sw", "resume=auto", "resume=auto"])
     assert request.runs is not None
     assert output_folder(request.runs.config, "hydra.sweep.dir") == tmp_path / "sw"
+    monkeypatch.setenv("HOME", str(ROOT))
+    with pytest.raises(UserError, match=r"^hydra.sweep.dir=~: that is this project's own folder"):
+        output_folder(compose.compose_config("train", ["hydra.sweep.dir='~'"]), "hydra.sweep.dir")
 
 
 def test_a_long_name_is_cut_and_stays_distinct() -> None:

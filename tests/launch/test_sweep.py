@@ -65,6 +65,12 @@ def test_a_failure_is_noted_and_what_begins_again_takes_the_note_away(tmp_path: 
     assert run_folder.failures(tmp_path) == {}
 
 
+def test_a_finished_run_is_no_failure_of_a_command_that_met_it(tmp_path: Path) -> None:
+    run_folder.mark_failed(tmp_path, ["seed=1"], "another process is working in this folder")
+    run_folder.mark_finished(tmp_path, 10, 1.0)
+    assert run_folder.failure(tmp_path) is None
+
+
 def test_a_failure_without_a_folder_to_note_it_in_is_raised(tmp_path: Path) -> None:
     def fail() -> float:
         (tmp_path / "run").rmdir()

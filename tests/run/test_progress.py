@@ -3,10 +3,11 @@
 import math
 from typing import Any
 
+import composed
 import numpy as np
 import pytest
 
-from run.progress import Progress
+from run.progress import Plan, Progress
 from settings import compose
 from settings.schema import Settings, check
 
@@ -89,3 +90,12 @@ def test_an_ignored_step_brings_no_update_also_after_a_restart() -> None:
     first.count(np.zeros(2), np.array([1, 0]))
     second.load_state_dict(first.state_dict())
     assert [progress.take_updates(1) for progress in (first, second)] == [1, 1]
+
+
+@pytest.mark.parametrize(("while_seeding", "lines"), [(False, 1), (True, 0)])
+def test_a_run_of_seed_steps_alone_says_so_unless_it_updates_meanwhile(
+    while_seeding: bool, lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ("num_train_steps=250", "num_seed_steps=250", f"updates_while_seeding={str(while_seeding).lower()}")
+    Plan.of(composed.settings("env=Pendulum-v1", *keys)).note_if_no_update(1)
+    assert capsys.readouterr().out.count("No update is to be expected") == lines

@@ -246,7 +246,7 @@ def test_what_is_forgotten_is_an_error_that_names_it() -> None:
         update(agent)
     agent = agent_that()
     agent.members = [nn.Linear(2, 2)]
-    with pytest.raises(UserError, match=r"SACAgent: self\.members holds modules in a list, .*ModuleList"):
+    with pytest.raises(UserError, match=r"SACAgent: self\.members holds parts with a state in a list, .*ModuleList"):
         update(agent)
     agent = agent_that()
     del agent.actor
