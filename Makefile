@@ -20,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Full size needs a GPU. Without one, `make train` adds preset=fast. If ARGS names an agent, it adds preset=cpu, or
 # preset=short for one without the keys that preset=cpu sets, or preset=pixels_cpu for one from pixels.
-HAS_GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
+HAS_GPU := $(shell [ "$${CUDA_VISIBLE_DEVICES-0}" ] && nvidia-smi -L 2>/dev/null | grep -c '^GPU' || echo 0)
 AGENT := $(patsubst agent=%,%,$(filter agent=%,$(ARGS)))
 FITS_CPU := sac sac_2018 sac_v crossq droq drq drq_norm flash_sac redq simba tqc xqc
 FROM_PIXELS := $(filter drq drq_norm,$(AGENT))
@@ -28,8 +28,11 @@ SMALL := $(if $(AGENT),$(if $(FROM_PIXELS),pixels_cpu,$(if $(filter $(FITS_CPU),
 RESUMED := $(filter-out resume=auto,$(filter resume=%,$(ARGS)))
 DEFAULTS := $(if $(RESUMED)$(filter preset=%,$(ARGS))$(filter-out 0,$(HAS_GPU)),,preset=$(SMALL))
 
-.PHONY: train test thorough cluster-test format check ci bench profile crash-test soak gpu gpu-check
-.DEFAULT_GOAL := train
+.PHONY: help train test thorough cluster-test format check ci bench profile crash-test soak gpu gpu-check
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
 
 train: $(VENV)/train.stamp
 	$(BIN)/python train.py $(DEFAULTS) $(ARGS)
@@ -84,21 +87,27 @@ gpu:
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' || \
 		{ echo "Python 3.11 to 3.14 is needed, and $(PYTHON) is not; name one that is: make PYTHON=python3.13" >&2; exit 2; }
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3's venv is needed: apt install python3-venv" >&2; exit 2; }
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "python3's venv is needed: apt install python3-venv" >&2; exit 2; }
 
+# Without pip, the Python behind .venv has become another version since, or uv made .venv: all is installed anew.
+HAS_PIP = $(BIN)/python -c 'import pip' 2>/dev/null
+$(if $(wildcard $(BIN)/python),$(shell $(HAS_PIP) || rm -f $(VENV)/*.stamp))
 PIP = $(BIN)/python -m pip install --disable-pip-version-check -q
 # From Python 3.13 on, dm_control goes in without its requirements: see requirements.txt.
-SUITE = $(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || $(PIP) --no-deps \
-	"$$(grep -o '^dm_control==[0-9.]*' requirements.txt)"
+SUITE = python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || \
+	python -m pip install --disable-pip-version-check -q --no-deps "$$(grep -o '^dm_control==[0-9.]*' requirements.txt)"
 
 $(VENV)/train.stamp: requirements.txt | $(BIN)/python
+	@echo "Installing PyTorch and the other requirements into $(VENV); this takes a few minutes."
+	@$(HAS_PIP) || $(BIN)/python -m ensurepip
 	$(PIP) -r requirements.txt
-	@$(SUITE)
+	@PATH="$(CURDIR)/$(BIN):$$PATH"; $(SUITE)
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt requirements.txt | $(BIN)/python
+	@$(HAS_PIP) || $(BIN)/python -m ensurepip
 	$(PIP) -r requirements.txt -e '.[dev]' -c constraints.txt
-	@$(SUITE)
+	@PATH="$(CURDIR)/$(BIN):$$PATH"; $(SUITE)
 	@touch $@ $(VENV)/train.stamp
 
 # Apart from the others: it is large, and only thorough tests and a GPU's use it.
@@ -109,4 +118,5 @@ $(VENV)/warp.stamp: $(VENV)/dev.stamp
 .venv-bench/stamp: pyproject.toml constraints.txt requirements.txt
 	@$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --disable-pip-version-check -q -r requirements.txt -e '.[bench]' -c constraints.txt
+	@PATH="$(CURDIR)/.venv-bench/bin:$$PATH"; $(SUITE)
 	@touch $@

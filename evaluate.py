@@ -30,7 +30,7 @@ from run.evaluation import window
 from run.evaluation.evaluator import EvaluationProgress, Evaluator
 from run.saving import best, policy_bundle, run_policy, trust
 from run.stopping import EXIT_INTERRUPTED
-from settings.operating_system import require_posix
+from settings.operating_system import begin_command
 from utils import OneLineParser, RunError, UserError, print_error, resolved
 
 
@@ -180,6 +180,8 @@ def require_sensible(arguments: argparse.Namespace) -> None:
         raise UserError("--video with --no-video: leave out one of the two")
     if arguments.video is not None and arguments.video.suffix != ".mp4":
         raise UserError(f"--video {arguments.video}: its name has to end in .mp4")
+    if arguments.video is not None and (wrong := next(filter(Path.is_file, arguments.video.parents), None)):
+        raise UserError(f"--video {arguments.video}: {wrong} is a file, and no folder")
 
 
 def main() -> int:
@@ -200,7 +202,7 @@ def main() -> int:
     arguments = parser.parse_args()
     path = resolved(arguments.path / best.BEST if arguments.best else arguments.path)
     try:
-        require_posix()
+        begin_command()
         require_sensible(arguments)
         default = None if policy_bundle.is_bundle(path) else run_policy.run_folder_of(path) / "video" / "evaluate.mp4"
         film = None if arguments.no_video else arguments.video or default

@@ -36,7 +36,7 @@ from files.writing import NewFile, write_text
 from run.env_spec import EnvSpec
 from run.saving import best, policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
-from settings.operating_system import require_posix
+from settings.operating_system import begin_command
 from study.runs import read
 from utils import OneLineParser, RunError, UserError, print_error
 from video import seconds_per_step
@@ -222,7 +222,7 @@ def main() -> int:
     arguments = parser.parse_args()
     path = arguments.path / best.BEST if arguments.best else arguments.path
     try:
-        require_posix()
+        begin_command()
         export(path, arguments.format, trust.given(arguments), arguments.output)
     except (UserError, RunError) as error:
         return print_error(error)

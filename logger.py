@@ -1,6 +1,7 @@
 """Averages logged values and passes them to the sinks (see sinks/)."""
 
 import copy
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,8 @@ from settings.validated import Validated
 from sinks.sink import GROUPS, Row, Sink, group_of
 from utils import Every, require_count, to_np
 
-SinkFactory = Annotated[Factory, Interface("a sink", ("log_dir",), ("dump", "close"))]
+SINK_METHODS = tuple(name for name in vars(Sink) if not name.startswith("_"))
+SinkFactory = Annotated[Factory, Interface("a sink", ("log_dir",), SINK_METHODS)]
 
 
 class Meter:
@@ -62,7 +64,8 @@ class Logger(Validated):
         log_dir: the run's folder, which is created if it does not exist.
         sinks: factories by name, each called with `log_dir`; null disables a sink.
         log_frequency: steps between histograms.
-        log_every_steps: steps between points of TensorBoard's scalar curves; 0 adds one per dump.
+        log_every_steps: steps between points of TensorBoard's scalar curves, which also get one at each dump; 0 adds
+            no more.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class Logger(Validated):
 
         Args:
             key: `train...` or `eval...` (see sinks/sink.py).
-            value: a number, or a tensor of one element, which is not copied to the host before it is written.
+            value: a number, or an array or tensor of one element; no tensor is copied to the host before it is written.
             step: environment steps so far.
             n: the number of values that `value` is the sum of.
             log_frequency: log only if a multiple of this many steps was crossed.
@@ -102,6 +105,8 @@ class Logger(Validated):
             return
         if isinstance(value, torch.Tensor):
             value = value.detach().reshape(())
+        elif isinstance(value, np.generic | np.ndarray):
+            value = value.item()  # a checkpoint holds no NumPy numbers
         meter = self._meters.get(key)
         if meter is None:
             group_of(key)  # raises for a key without a group
@@ -109,7 +114,7 @@ class Logger(Validated):
         meter.add(value, n)
         if self._every_steps:
             self._fine_meters.setdefault(key, Meter()).add(value, n)
-            if self._fine_due.setdefault(key, Every(self._every_steps))(step):
+            if self._fine_due.setdefault(key, Every(self._every_steps, start=step))(step):
                 self._send_scalars(fetch({key: self._fine_meters.pop(key)}), step)
 
     def log_all(self, values: dict[str, Any], step: int) -> None:
@@ -185,6 +190,8 @@ class Logger(Validated):
             keys = [key for key in self._meters if group_of(key) == group]
             meters = {key: self._meters.pop(key) for key in keys}
             fine = {key: self._fine_meters.pop(key) for key in keys if key in self._fine_meters}
+            for key in fine:  # the next value, at this same step, begins a new point
+                self._fine_due[key](step)
             if not save or not meters:
                 continue
             row = fetch(meters)
@@ -208,8 +215,9 @@ class Logger(Validated):
 
     def close(self) -> None:
         """Flushes and closes every sink."""
-        for sink in self.sinks.values():
-            sink.close()
+        with ExitStack() as stack:  # if one fails, the others are closed too
+            for sink in reversed(self.sinks.values()):
+                stack.callback(sink.close)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the meters since the last dump, the last step of each frequency, and where each sink's log ends."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from files.writing import make_folder, write_text
-from settings.operating_system import require_posix
+from settings.operating_system import begin_command
 from study import figures, report, runs, summary, tables
 from study.figures import draw_run
 from utils import OneLineParser, UserError, print_error
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="output folder (default: the run folder, or study/ beside the runs)")
     args = parser.parse_args(argv)
     try:
-        require_posix()
+        begin_command()
         for path in draw(args.paths, args.reference, args.report, args.out):
             print(path)
     except UserError as error:

@@ -24,7 +24,7 @@ def seconds_per_step(env: Any, action_repeat: int) -> float:
     """Returns the simulated (or displayed) time of one `env.step`, in seconds."""
     dt = getattr(env.unwrapped, "dt", None)
     if dt is None:
-        dt = 1.0 / env.metadata.get("render_fps", FPS)
+        dt = 1.0 / (env.metadata.get("render_fps") or FPS)
     return float(dt) * action_repeat
 
 

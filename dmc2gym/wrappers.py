@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.wrappers import TransformAction
 
 STATE = "internal_state"  # key of `info`: the physics state before the action
-UNBOUNDED = 1e6  # larger bounds count as none: `lqr` has 1e10, others infinity
+UNBOUNDED = 1e9  # larger bounds count as none: `lqr` has 1e10, others infinity
 
 
 class ActionRepeat(gym.Wrapper):
@@ -22,6 +22,10 @@ class ActionRepeat(gym.Wrapper):
             raise ValueError(f"an action is held for 1 step or more, not {repeat}")
         super().__init__(env)
         self.repeat = repeat
+        self._holds_within = False  # whether `info["repeats"]` is another ActionRepeat's; others' mean something else
+        while isinstance(env, gym.Wrapper):
+            self._holds_within |= isinstance(env, ActionRepeat)
+            env = env.env
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total, steps, before = 0.0, 0, {}
@@ -33,7 +37,7 @@ class ActionRepeat(gym.Wrapper):
                 total += float(reward)
             except TypeError:
                 raise TypeError(f"the reward is {reward!r}; a number is needed") from None
-            steps += info.get("repeats", 1)
+            steps += info["repeats"] if self._holds_within else 1
             if index == 0 and STATE in info:
                 before = {STATE: info[STATE]}
             if terminated or truncated:
@@ -75,6 +79,8 @@ class OwnActions:
             hint = "; action_bounds replaces infinite bounds, which count as -1 and 1" if "inf" in str(space) else ""
             raise ValueError(f"its actions, {space}, leave no choice between a lowest and a highest one{hint}")
         self.space, self.dtype = space, space.dtype
+        symmetric = np.array_equal(self.low, -np.ones(self.low.shape)) and np.array_equal(self.high, -self.low)
+        self._rounds_outside = self.dtype == np.float64 and not symmetric  # one rounding past a bound
 
     def are_within(self, kind: str, low: np.ndarray, high: np.ndarray) -> bool:
         """Whether another action space, a Box or Discrete by its `kind`, has the same bounds."""
@@ -86,6 +92,7 @@ class OwnActions:
         """Maps a policy's action, or actions (N, |A|), to the environment's own."""
         shape = (*action.shape[:-1], *self.low.shape)
         scaled = self.low + (np.asarray(action, np.float64).reshape(shape) + self.shift) * self.half
+        scaled = scaled.clip(self.low, self.high) if self._rounds_outside else scaled
         return (np.rint(scaled) if self.dtype.kind in "iu" else scaled).astype(self.dtype)
 
     def scaled(self, own_actions: np.ndarray) -> np.ndarray:

@@ -44,6 +44,8 @@ class EpisodeInfo(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
+        if not isinstance(info, dict):
+            raise TypeError(f"step gave {type(info).__name__} as info, and no dictionary")
         for key in self._summed:
             value = number(info.get(key))
             if value is not None:

@@ -1,7 +1,8 @@
 """Makes tasks of the DeepMind Control Suite. The only file that imports dm_control as it is imported itself."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -36,7 +37,7 @@ def make(
     info_keys: Mapping[str, str],
 ) -> gym.Env:
     """Makes a suite task; for arguments and errors see `envs.make.make_env`."""
-    size, camera = (pixels.size, pixels.camera_of(SUITE_TASKS[name][0])) if pixels.rendered else (VIDEO_SIZE, 0)
+    size, camera = pixels.size if pixels.rendered else VIDEO_SIZE, pixels.camera_of(SUITE_TASKS[name][0])
     limit = None if "time_limit" in kwargs else EPISODE_LENGTH
     rendering = {"height": size, "width": size, "camera_id": camera}
     options: dict[str, Any] = {"seed": seed, "visualize_reward": render and not pixels.rendered, **rendering}
@@ -46,8 +47,7 @@ def make(
     else:
         options |= {"frame_skip": action_repeat, "episode_length": limit, "from_pixels": pixels.rendered}
         env = _build(dmc2gym.make, name, kwargs, options)
-    if pixels.rendered:
-        _require_camera(env, camera, name)
+    _require_camera(env, camera, name)
     if pixels.rendered or render:
         _speed_up_rendering(env, max(size, VIDEO_SIZE), multisample=pixels.rendered)
     keys = () if pixels.groups is None else _keys(env)
@@ -81,6 +81,10 @@ def _build(make_task: Callable[..., gym.Env], name: str, kwargs: Mapping[str, An
     except (TypeError, ValueError) as error:
         if not kwargs:
             raise
+        if set_by_task := next(
+            (key for key in kwargs if f"multiple values for keyword argument '{key}'" in str(error)), ""
+        ):
+            raise UserError(f"env_kwargs.{set_by_task}: env={name} sets it itself; leave it out") from error
         shown = ", ".join(f"env_kwargs.{key}={value}" for key, value in kwargs.items())
         raise UserError(f"env={name}: it cannot be built with {shown} ({error_with_place(error)})") from error
     return ReportDivergence(env, name)
@@ -100,9 +104,18 @@ class ReportDivergence(gym.Wrapper):
         super().__init__(env)
         self._name = name
 
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        with self._reported():
+            return self.env.reset(**how)
+
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        try:
+        with self._reported():
             return self.env.step(action)
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
         except PhysicsError as error:
             raise RunError(f"env={self._name}: {one_line(error)}") from None
 

@@ -20,7 +20,10 @@ from typing import Any
 import numpy as np
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
-import onnxruntime
+try:
+    import onnxruntime
+except ModuleNotFoundError as error:
+    sys.exit(f"deploy.py: {error}; pip install -r examples/requirements-deploy.txt")
 
 FORMAT = "policy-export-1"
 EPISODE_STEPS = 1000  # for tasks without a limit of their own

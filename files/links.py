@@ -7,6 +7,7 @@ from pathlib import Path
 from utils import UserError
 
 TOOLS_WITH_LINKS = ("wandb", ".submitit")  # folders of tools that link within the run's folder
+WANDB_LOG = "debug-core.log"  # a link to a log in the user's cache, which nobody writes through the run's folder
 
 
 def refuse_links(folder: Path) -> None:
@@ -28,7 +29,8 @@ def refuse_links(folder: Path) -> None:
             except OSError:  # deleted since, such as a replaced checkpoint
                 continue
             if stat.S_ISLNK(status.st_mode):
-                if of_tool and path.resolve().is_relative_to(folder.resolve()):
+                of_wandb = "wandb" in inside and path.name == WANDB_LOG
+                if of_wandb or (of_tool and path.resolve().is_relative_to(folder.resolve())):
                     continue
                 raise UserError(f"{path}: a link; in a run's folder none is followed, so put the file itself there")
             if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):

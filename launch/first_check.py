@@ -8,7 +8,7 @@ from types import FrameType
 
 from launch.request import LaunchRequest, read
 from run.stopping import EXIT_INTERRUPTED
-from settings.operating_system import require_posix
+from settings.operating_system import begin_command
 from utils import UserError, print_error
 
 NOT_BEGUN = "interrupted before training began"
@@ -31,7 +31,7 @@ def look(argv: list[str]) -> LaunchRequest:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
     try:
-        require_posix()
+        begin_command()
         return read(argv)
     except UserError as error:
         sys.exit(print_error(error))

@@ -46,8 +46,13 @@ def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
     callbacks.on_run_start(config=config, config_name=name)
     trial = Trial.of_process()
     prune = partial(trial.is_worse, run.folder, run.cfg) if trial else None
+
+    def begin(_: DictConfig) -> float:
+        os.chdir(HydraConfig.get().runtime.cwd)  # whatever hydra.job.chdir is: relative paths start here
+        return train(run.cfg, run.folder, prune, reuse=may_continue, parts=run.parts)
+
     result = run_job(
-        task_function=lambda _: train(run.cfg, run.folder, prune, reuse=may_continue, parts=run.parts),
+        task_function=begin,
         config=config,
         job_dir_key="hydra.run.dir",
         job_subdir_key=None,

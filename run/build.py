@@ -77,12 +77,13 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
     keep_freed_memory()
     precision = machine.set_precision(cfg.precision, device)
     env_module, renders = environments.import_envs(cfg, cfg.save_video)
-    if work_dir is None:
-        environments.require_alike(cfg)
     set_seed_everywhere(cfg.seed)
     envs = environments.make_train_envs(cfg)
     try:
         spec = EnvSpec.of_spaces(envs.single_observation_space, envs.single_action_space)
+        own_actions = envs.call("own_actions")[0]
+        if work_dir is None:
+            environments.require_alike(cfg, spec, own_actions)
         buffers.require_memory_for_batch(cfg, spec)
         agent = build_acting_agent(cfg, spec, device, checkpoint.weight_limit(work_dir) if work_dir else None)
         execution, why_eager = choose_execution(cfg.execution, agent, device)
@@ -93,7 +94,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         if isinstance(envs, Simulator) and storage == "device" and takes_tensors(agent):
             envs.tensors_on = device
         replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, agent)
-        data = Preloaded(cfg, spec, device, replay_buffer, envs.call("own_actions")[0])
+        data = Preloaded(cfg, spec, device, replay_buffer, own_actions)
         agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
         may_step_in_thread = execution == "recorded" and machine.has_free_core(device) and not hasattr(envs, "restarts")
         chosen = {
@@ -105,7 +106,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
             "async_envs": environments.in_processes(cfg),
         }
         no_videos = [environments.why_no_videos(cfg.env)] if cfg.save_video and not renders else []
-        notes = [*no_videos, *machine.notes(cfg, device), *([why_eager] if why_eager else [])]
+        notes = [*no_videos, *environments.notes(cfg), *machine.notes(cfg, device), *([why_eager] if why_eager else [])]
         if getattr(envs, "restarts", False) and cfg.checkpoint_frequency:
             lacks = "it has no state_dict and load_state_dict, so a resumed run begins its episodes anew"
             notes.append(f"env={cfg.env}: {lacks}")

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, get_args
+from typing import Any
 
 import gymnasium as gym
 from hydra.utils import instantiate
@@ -18,9 +18,12 @@ from run import machine
 from run.env_spec import EnvSpec
 from run.evaluation.evaluator import MakeEnv
 from settings.schema import ONLY_IN, Place, Settings
-from utils import EnvError, UserError
+from utils import EnvError, UserError, one_line
 
-PLACES: tuple[Place, ...] = get_args(Place)
+BETTER_IN_AGENT = {
+    "NormalizeObservation": "agent/observation_normaliser=running",
+    "NormalizeReward": "agent/reward_normaliser=returns",
+}
 
 
 def import_envs(cfg: Settings, films: bool) -> tuple[Any, bool]:
@@ -48,30 +51,49 @@ def why_no_videos(name: str) -> str:
     return f"No videos: env={name} is a simulator of many worlds." if is_simulator else opengl.NO_OPENGL
 
 
-def require_alike(cfg: Settings) -> None:
-    """Checks environments for training and evaluation if their wrappers differ, or a single one if it has to render.
+def notes(cfg: Settings) -> list[str]:
+    """Returns a line for each wrapper whose statistics would be the agent's better."""
+    names = [str(node["_target_"]).rpartition(".")[2] for node in cfg.env_wrappers]
+    return [
+        f"env_wrappers: {name} has other statistics in each environment, and new ones in a resumed run; {key} keeps one"
+        for name in names
+        if (key := BETTER_IN_AGENT.get(name))
+    ]
+
+
+def require_alike(cfg: Settings, spec: EnvSpec, own_actions: Any) -> None:
+    """Makes an environment for evaluation, and checks that it renders if it has to, and fits those for training.
+
+    Not for simulators of many worlds, and not for tasks of the suite as they are.
+
+    Args:
+        spec, own_actions: of the environments for training.
 
     Raises:
-        UserError: if shapes of observations or actions differ, or an environment does not render.
+        UserError: if it does not render, or if its observations or actions differ from theirs.
     """
-    differ = any(ONLY_IN in node for node in cfg.env_wrappers)
-    specs: list[EnvSpec] = []
-    for place in PLACES if differ else PLACES[: int(cfg.from_pixels)]:
-        env = env_maker(cfg, place)(False)
-        specs.append(EnvSpec.of(env))
-        try:
-            if cfg.from_pixels:
-                env.reset(seed=cfg.seed)
-        except EnvError as error:
-            raise UserError(f"from_pixels=true: {error}") from error
-        finally:
-            env.close()
-    if specs and specs[0] != specs[-1]:
-        shapes = "; in ".join(
-            f"{place} {spec.obs_dim} observations and {spec.action_dim} actions"
-            for place, spec in zip(PLACES, specs, strict=True)
+    is_plain = cfg.env in SUITE_TASKS and not cfg.env_wrappers and not cfg.from_pixels
+    make_env = env_maker(cfg, "evaluation")
+    if is_plain or hasattr(make_env, "worlds"):
+        return
+    env = make_env(False)
+    try:
+        other, actions = EnvSpec.of(env), env.get_wrapper_attr("own_actions")
+        if cfg.from_pixels:
+            env.reset(seed=cfg.seed)
+    except EnvError as error:
+        raise UserError(f"from_pixels=true: {error}") from error
+    finally:
+        env.close()
+    if other != spec or not own_actions.are_within(type(actions.space).__name__, actions.low, actions.high):
+        trained, evaluated = (
+            f"{one.obs_dim} observations and {one_line(str(own.space))} as actions"
+            for one, own in ((spec, own_actions), (other, actions))
         )
-        raise UserError(f"env_wrappers: with {ONLY_IN}, the environments' shapes differ: in {shapes}")
+        why = f"env_wrappers: with {ONLY_IN}," if any(ONLY_IN in node for node in cfg.env_wrappers) else ""
+        raise UserError(
+            f"{why or f'env={cfg.env}:'} its copies differ: in training {trained}; in evaluation {evaluated}"
+        )
 
 
 def in_processes(cfg: Settings) -> bool:
@@ -181,6 +203,8 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
     """
     env_module, _ = machine.import_envs(films or cfg.from_pixels, cfg.env)
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
+    if camera is not None and cfg.env not in SUITE_TASKS and not env_module.is_simulator(cfg.env):
+        raise UserError(f"camera_id={camera}: env={cfg.env} chooses its camera itself, so camera_id=auto is needed")
     stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
     pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
     common = _common(cfg, place)
@@ -200,6 +224,7 @@ def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
         ("from_pixels", cfg.from_pixels, False),
         ("action_repeat", cfg.action_repeat, 1),
         ("action_bounds", cfg.action_bounds, None),
+        ("camera_id", cfg.camera_id, "auto"),
         ("frame_stack", 1 if cfg.frame_stack == "auto" else cfg.frame_stack, 1),
         ("obs_groups", cfg.obs_groups, None),
     ):

@@ -117,7 +117,10 @@ class Progress:
         return steps
 
     def end_episodes(self, indices: np.ndarray) -> dict[str, float]:
-        """Counts the episodes of these environments as finished; returns their means for the log, by name."""
+        """Counts the episodes of these environments as finished; returns their means for the log, by name.
+
+        `steps_per_second` is the speed of all environments together.
+        """
         self.episode += len(indices)
         lengths, seconds = self.episode_length[indices], time.perf_counter() - self._episode_started_s[indices]
         row = {
@@ -125,7 +128,7 @@ class Progress:
             "episode_reward": float(self.episode_reward[indices].mean()),
             "episode_length": int(lengths[0]) if len(indices) == 1 else float(lengths.mean()),
             "duration": float(seconds.mean()),
-            "steps_per_second": float((lengths / seconds).mean()),
+            "steps_per_second": float((lengths / seconds).mean()) * self.plan.num_envs,
         }
         self.episode_length[indices] = 0
         return row

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from utils import UserError, one_line
 
 CONFIG_DIR = Path(__file__).resolve().parents[1] / "config"
 AUTO = "auto"
+NEEDED = {field.name for field in fields(Settings) if field.default is MISSING and field.default_factory is MISSING}
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir")
 SEARCHPATH = "hydra.searchpath"
 EXTRAS = {  # Hydra's configuration of a launcher -> the extra of pyproject.toml that provides it
@@ -75,6 +77,8 @@ def parse(overrides: list[str]) -> list[Override]:
             if not value.isascii() and key.isascii():
                 hint = f"such letters have to be in quotes, and these in the shell's: \"{key}='{value}'\""
                 raise UserError(f"{text}: {hint}") from None
+            if not value or key.endswith(" ") or value.startswith(" "):
+                raise UserError(f"{text}: an override reads key=value, without spaces around =") from None
             reason = one_line(error).split(" See https")[0]
             fault = reason if text in reason else f"{text}: {reason}"
             raise UserError(f"{fault}; an override reads key=value") from None
@@ -206,6 +210,8 @@ def _require_choices(overrides: list[str]) -> None:
             raise UserError(f"{SEARCHPATH}={folder}: there is no such folder")
     for override in parse(overrides):
         group = override.key_or_group
+        if override.is_delete() and group in NEEDED:
+            raise UserError(f"{override.input_line}: a run needs this key; set it, {group}=<value>")
         if override.is_delete() or override.is_sweep_override():
             continue
         value = override.value()
@@ -213,15 +219,15 @@ def _require_choices(overrides: list[str]) -> None:
             raise UserError(f"{override.input_line}: a value goes here")
         if not ("/" in group or (CONFIG_DIR / group).is_dir()):
             continue
-        if group in ("preset", "agent"):
+        named = value if isinstance(value, list) and group == "preset" else [value]  # preset takes lists, and null
+        are_names = all(isinstance(name, str) and name not in ("", "???") for name in named)
+        if group in ("preset", "agent") and are_names:
             files = {path.stem: path for path in choices(group, folders_of(overrides))}
-            for name in value if isinstance(value, list) else [value]:
+            for name in named:
                 if name in files:
                     require_sound(group, files[str(name)])
         is_node = isinstance(value, dict) and "_target_" in value
-        if (isinstance(value, str) and value) or is_node:
-            continue
-        if group != "preset" or not (value is None or isinstance(value, list)):  # preset takes null and lists, too
+        if not (are_names or is_node or (group == "preset" and value is None)):
             names = ", ".join(path.stem for path in choices(group, folders_of(overrides)))
             raise UserError(f"{override.input_line}: the name of a choice goes here; there are {names or 'none'}")
 
@@ -243,18 +249,21 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
             hint = f" ({similar[0]})" if similar else ""
             reason = _reason_in_preset(error.key, path, config.agent.name, hint) if path.stem in names else None
             if reason:
-                raise UserError(f"preset={path.stem}: {reason}; choose another preset, or none") from None
+                raise UserError(f"preset={path.stem}: {reason}") from None
         raise
 
 
 def _reason_in_preset(unknown: str, preset: Path, agent: str, hint: str) -> str | None:
     """Says which setting of a preset makes a key unknown: the key itself, or the class of its node; None if neither."""
     keys = dict(walk(OmegaConf.to_container(OmegaConf.create(read_text(preset, inside=0)))))  # type: ignore[arg-type]
+    if unknown in keys and not unknown.startswith("agent."):
+        return f"it sets {unknown}, which is no key{hint}; correct {preset}"
+    otherwise = "choose another preset, or none"
     if unknown in keys:
-        return f"it sets {unknown}, which agent={agent} does not have{hint}"
+        return f"it sets {unknown}, which agent={agent} does not have{hint}; {otherwise}"
     node, _, key = unknown.rpartition(".")
     target = keys.get(f"{node}._target_")
-    return target and f"it sets {node}._target_={target}, which does not have agent={agent}'s {key}"
+    return target and f"it sets {node}._target_={target}, which does not have agent={agent}'s {key}; {otherwise}"
 
 
 def with_params(params: Mapping[Any, str] | None, overrides: list[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """What differs between operating systems: CPUs, signals, processes, memory.
 
-Linux has all of them, macOS most, and Windows, which `require_posix` refuses, too few to train on. A function whose
+Linux has all of them, macOS most, and Windows, which `begin_command` refuses, too few to train on. A function whose
 feature is missing on macOS does nothing or says so.
 """
 
@@ -17,6 +17,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
+from files import output
 from utils import UserError
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -24,10 +25,15 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-def require_posix() -> None:
-    """Raises UserError on Windows, with a pointer to WSL."""
+def begin_command() -> None:
+    """Prepares standard output and error (see files/output.py); each command calls it first.
+
+    Raises:
+        UserError: on Windows, with a pointer to WSL.
+    """
     if sys.platform == "win32":
         raise UserError("Windows is not supported by itself; run the same command in WSL 2 (wsl --install)")
+    output.prepare()
 
 
 def usable_cpus() -> int:

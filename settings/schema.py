@@ -29,7 +29,9 @@ from settings.types import (
     Plain,
     PositiveFloat,
     PositiveInt,
+    RowSteps,
     Schedule,
+    Seconds,
     Storage,
     UnitInterval,
 )
@@ -74,7 +76,7 @@ class Settings:
     experiment: str
     num_train_steps: PositiveInt
     replay_buffer_capacity: PositiveInt
-    n_step: PositiveInt
+    n_step: RowSteps
     sample_with_replacement: bool
     reward_scale: float | Schedule
     preload: str | list[str] | None
@@ -94,7 +96,7 @@ class Settings:
     image_pad: NonNegativeInt
     num_envs: Annotated[int, Gt(0), Le(65_536)]
     async_envs: bool
-    env_timeout_s: PositiveFloat
+    env_timeout_s: Seconds
     eval_frequency: PositiveInt
     num_eval_episodes: Annotated[int, Gt(0), Le(100_000)]
     eval_sample: bool
@@ -102,7 +104,7 @@ class Settings:
     checkpoint_frequency: NonNegativeInt
     keep_checkpoints: PositiveInt
     save_replay_buffer: bool
-    grace_s: PositiveFloat
+    grace_s: Seconds
     device: str
     precision: Literal["auto", "fp32", "tf32", "bf16"]
     execution: Execution

@@ -86,12 +86,21 @@ def fit(hint: Any, value: Any) -> Any:
         if first["type"] in ("missing", "too_long") and lengths:
             raise ValueError(f"a list of {lengths[0]} values goes here") from None
         if expected := _EXPECTED.get(first["type"].partition("_")[0]):
-            raise ValueError(f"{expected} goes here") from None
+            choices = [word for kind in nested_types if get_origin(kind) is Literal for word in get_args(kind)]
+            raise ValueError(f"{' or '.join([expected, *choices])} goes here") from None
         message = first["msg"]
         raise ValueError(message.replace("Input should", "it should").replace("Value error, ", "")) from None
 
 
-_EXPECTED = {"bool": "true or false", "int": "an integer", "float": "a number"}  # by the start of pydantic's type
+_EXPECTED = {  # by the start of pydantic's type
+    "bool": "true or false",
+    "int": "an integer",
+    "float": "a number",
+    "string": "a word",
+    "list": "a list, [a, b],",
+    "tuple": "a list, [a, b],",
+    "dict": "a group of keys, {key: value},",
+}
 
 
 @cache  # building an adapter takes longer than all the values it validates
@@ -184,6 +193,10 @@ def require_interface(interface: Interface, target: Any, names: Container[str], 
             raise UserError(f"{setting}: {interface.what} goes here, and this {what} {', '.join(missing_names)}")
 
 
+def _is_close(one: str, other: str) -> bool:
+    return difflib.SequenceMatcher(None, one, other).ratio() > 0.5
+
+
 def nearest(key: str, known: Iterable[str], path: str = "", otherwise: str = "") -> str:
     """Suggests similar keys, compared as a whole, else by their last part; or says where all keys are listed.
 
@@ -191,8 +204,9 @@ def nearest(key: str, known: Iterable[str], path: str = "", otherwise: str = "")
         path: put in front of each suggestion.
         otherwise: the text if no key is similar.
     """
-    known = [name for name in known if not name.rsplit(".", 1)[-1].startswith("_")]
+    known = [name for name in known if not name.rsplit(".", 1)[-1].startswith("_") and not key.startswith(f"{name}.")]
     matches = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
+    matches = [name for name in matches if _is_close(key.rsplit(".", 1)[-1], name.rsplit(".", 1)[-1])]
     if not matches:
         by_last_part = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}  # the first of equal ones wins
         close = difflib.get_close_matches(key.rsplit(".", 1)[-1], by_last_part, n=2, cutoff=0.6)

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator
 from termcolor import colored
 from tqdm import tqdm
 
+from files.output import is_lost
 from sinks.sink import Row, Sink, column
 
 HEADER_EVERY = 20  # rows; so one is always visible in a terminal of 24 lines
@@ -70,7 +72,6 @@ class ConsoleSink(Sink):
             padded[after_return] = spread.ljust(widths[after_return])
         _write(colored(f"{group:5}", self.COLORS[group]), padded)
         self._rows_since_header += 1
-        sys.stdout.flush()
 
     def close(self) -> None:
         """Reports requested columns that were never logged."""
@@ -97,11 +98,17 @@ class ConsoleSink(Sink):
 
 
 def _write(group: str, cells: dict[str, str]) -> None:
-    tqdm.write(f"| {' | '.join([group, *cells.values()])}".rstrip(" |"))
+    """Prints a line. If the terminal has gone, or what it is piped to has ended, the run goes on without it."""
+    line = f"| {' | '.join([group, *cells.values()])}".rstrip(" |")
+    encoding = sys.stdout.encoding or "utf-8"
+    with suppress(OSError):
+        tqdm.write(line.encode(encoding, "replace").decode(encoding))
+    is_lost()
 
 
 def _text(name: str, value: float) -> str:
-    """Formats a value: times and large returns with one decimal, others with four significant digits."""
+    """Formats a value: times and large returns with one decimal, others with four significant digits or, where they
+    would not fit a column, fewer."""
     if isinstance(value, int):
         return str(value)
     if name == "duration":
@@ -110,4 +117,5 @@ def _text(name: str, value: float) -> str:
         return f"{value:.1f}"
     if 10_000 <= abs(value) < 1e7:  # longer, but easier to read than an exponent
         return f"{value:.0f}"
-    return f"{value:#.4g}".rstrip(".")
+    digits = 4 if abs(value) >= 0.01 or not value else 3 if abs(value) >= 0.0001 else 2
+    return f"{value:#.{digits}g}".rstrip(".")

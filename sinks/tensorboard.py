@@ -1,5 +1,6 @@
 """Writes the logs as TensorBoard event files. When a run is resumed, they are cut back."""
 
+import math
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from sinks.sink import Row, Sink
 from utils import UserError, require_count
 
 # TensorBoard sorts groups of curves and columns of HParams by name, capitals first.
+OF_INFO = ("eval_info/", "train_info/")  # an agent that always fails has a curve, too
 RETURNS = {"eval/episode_reward": "Return/evaluation", "train/episode_reward": "Return/training"}
 # Settings that follow from others: repeated keys of train.yaml, and shapes, which come from the task.
 DERIVED = {f"replay_buffer.{name}" for name in ("capacity", "seed", "with_replacement")} | {
@@ -53,8 +55,8 @@ def _report_thread(failure: Any) -> None:
 class TensorBoardSink(Sink):
     """Writes event files under `tb/`; the HParams page shows the settings beside the last value of each curve.
 
-    A curve appears when its value first changes, with its earlier points; returns appear at once. They are also written
-    to `Return/`, which TensorBoard shows first.
+    A curve appears when its value first changes, with its earlier points; returns and values of `info_keys` appear at
+    once. Returns are also written to `Return/`, which TensorBoard shows first.
     """
 
     def __init__(self, log_dir: Path):
@@ -93,21 +95,22 @@ class TensorBoardSink(Sink):
         for key, value in row.items():
             if key in RETURNS:
                 self._writer.add_scalar(RETURNS[key], value, step)
-            if key in self._varying or self._varies(key, value, step):
+            if key in self._varying or key.startswith(OF_INFO) or self._varies(key, value, step):
                 self._writer.add_scalar(key, value, step)
 
     def _varies(self, key: str, value: float, step: int) -> bool:
         """Returns whether a curve has had a value other than this one; if so, writes its earlier points."""
         now_s, value = time.time(), float(value)  # checkpoints cannot hold numpy's numbers
+        if math.isnan(value):  # a curve starts at its first number
+            return False
         held = self._constant.setdefault(key, _Constant(value, step, now_s, step, now_s))
         if value == held.value:
             held.last_step, held.last_s = step, now_s
             return False
         self._varying.add(key)
         del self._constant[key]
-        if held.value == held.value:  # if it began with NaN, a curve starts at its first number
-            for held_step, held_s in dict.fromkeys([(held.first_step, held.first_s), (held.last_step, held.last_s)]):
-                self._writer.add_scalar(key, held.value, held_step, held_s)
+        for held_step, held_s in dict.fromkeys([(held.first_step, held.first_s), (held.last_step, held.last_s)]):
+            self._writer.add_scalar(key, held.value, held_step, held_s)
         return True
 
     def dump(self, group: str, row: Row, step: int) -> None:

@@ -1,6 +1,7 @@
 """Logged values arrive in the files."""
 
 import csv
+import io
 import math
 import os
 import subprocess
@@ -39,6 +40,10 @@ def events(folder: Path) -> EventAccumulator:
     accumulator = EventAccumulator(str(folder / "tb"), size_guidance={"scalars": 0, "images": 0, "histograms": 0})
     accumulator.Reload()
     return accumulator
+
+
+def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
+    return sorted((event.step, event.value) for event in events(folder).Scalars(tag))
 
 
 def test_values_are_averaged_between_dumps_and_blank_where_missing(tmp_path: Path) -> None:
@@ -137,13 +142,49 @@ def test_log_frequency_thins_out(tmp_path: Path) -> None:
 
 def test_finer_curves_in_tensorboard_when_asked(tmp_path: Path) -> None:
     log = Logger(tmp_path, {"tensorboard": TensorBoardSink, "csv": CsvSink}, log_every_steps=10)
-    for step in range(1, 26):
+    for step in range(26):
         log.log("train_critic/loss", float(step), step)
     log.dump(25)
     log.close()
-    curve = [(e.step, e.value) for e in events(tmp_path).Scalars("train_critic/loss")]
-    assert curve == [(10, 5.5), (20, 15.5), (25, 23.0)]
-    assert rows(tmp_path / "train.csv")[0]["critic_loss"] == "13.0"
+    assert curve(tmp_path, "train_critic/loss") == [(10, 5.0), (20, 15.5), (25, 23.0)]
+    assert rows(tmp_path / "train.csv")[0]["critic_loss"] == "12.5"
+
+
+def test_a_dump_at_a_multiple_begins_the_next_point_of_finer_curves(tmp_path: Path) -> None:
+    log = Logger(tmp_path, {"tensorboard": TensorBoardSink}, log_every_steps=10)
+    for step in range(7, 31):
+        log.log("train_critic/loss", float(step), step)
+        if step % 10 == 0:
+            log.dump(step)
+            log.log("train_critic/loss", float(step), step)  # the update after the episode's end
+    log.close()
+    assert curve(tmp_path, "train_critic/loss") == [(10, 8.5), (20, 15.0), (30, 25.0)]
+
+
+@pytest.mark.parametrize("value", [np.float32(1.5), np.array([1.5]), np.array(1.5)])
+def test_a_number_of_numpys_is_a_number_also_in_a_checkpoint(tmp_path: Path, value: Any) -> None:
+    log = Logger(tmp_path, {"csv": CsvSink})
+    log.log("train/mine", value, 3)
+    assert type(log.state_dict()["meters"]["train/mine"][0]) is float
+    log.dump(3)
+    assert rows(tmp_path / "train.csv")[0]["mine"] == "1.5"
+
+
+def test_all_sinks_are_closed_where_one_fails(tmp_path: Path) -> None:
+    closed: list[str] = []
+
+    class Fails(Sink):
+        def close(self) -> None:
+            closed.append("first")
+            raise OSError("no disk")
+
+    class Counts(Sink):
+        def close(self) -> None:
+            closed.append("second")
+
+    with pytest.raises(OSError, match="no disk"):
+        Logger(tmp_path, {"fails": Fails, "counts": Counts}).close()
+    assert closed == ["first", "second"]
 
 
 def test_histograms_of_values_layers_and_members(tmp_path: Path) -> None:
@@ -232,6 +273,32 @@ def test_in_a_narrow_terminal_the_last_columns_are_left_out(
     assert lines[0] == header and all(len(line) <= max(int(columns), 40) for line in lines)
 
 
+def test_a_console_that_lacks_a_sign_prints_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    sink = ConsoleSink(tmp_path)
+    sink.dump("train", {"train_critic/loss": 3.0}, 5)
+    sink.dump("eval", {"eval/episode_reward": 3.0, "eval/episode_reward_std": 1.0}, 5)
+    assert b"? 1.000" in out.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_run_goes_on_without_what_its_console_was_piped_to(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from sinks.console import ConsoleSink; sink = ConsoleSink(Path())\n"
+    code += "for step in range(4): sink.dump('train', {'train/episode': step}, step)\n"
+    code += "print('unread'); open('done', 'w').close()"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"") and (tmp_path / "done").exists()
+
+
 def test_columns_of_ones_own_on_the_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["train/mine", "episode_reward_std", "nothing", "step"]
     *table, missing = console_lines(tmp_path, capsys, LEARNING, EVALUATED, columns=asked)
@@ -254,14 +321,12 @@ def test_videos_reach_tensorboard_as_animations(tmp_path: Path) -> None:
     assert image.encoded_image_string[:4] == b"GIF8"
 
 
-def curve(folder: Path, tag: str) -> list[tuple[int, float]]:
-    return sorted((event.step, event.value) for event in events(folder).Scalars(tag))
-
-
 @pytest.mark.parametrize("resumed_after", [None, 2, 3, 4])
 def test_a_curve_is_written_from_its_first_change_on(tmp_path: Path, resumed_after: int | None) -> None:
     log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
-    values = {"train/late": (7, 7, 7, 8, 8), "train/flat": (3,) * 5, "train/nan": (math.nan, 1, 1, 1, 2)}
+    nan = math.nan
+    values = {"train/late": (7, 7, 7, 8, 8), "train/flat": (3,) * 5, "train/nan": (nan, nan, 1, 1, 2)}
+    values["train_info/is_success"] = (0,) * 5
     for step in range(1, 6):
         for key in values:
             log.log(key, values[key][step - 1], step)
@@ -276,7 +341,8 @@ def test_a_curve_is_written_from_its_first_change_on(tmp_path: Path, resumed_aft
             log.load_state_dict(state)
     log.close()
     assert curve(tmp_path, "train/late") == [(1, 7), (3, 7), (4, 8), (5, 8)]
-    assert curve(tmp_path, "train/nan")[-2:] == [(4, 1), (5, 2)]
+    assert curve(tmp_path, "train/nan") == [(3, 1), (4, 1), (5, 2)]
+    assert curve(tmp_path, "train_info/is_success") == [(step, 0) for step in range(1, 6)]
     assert curve(tmp_path, "eval/episode_reward") == curve(tmp_path, "Return/evaluation")
     assert [step for step, _ in curve(tmp_path, "Return/evaluation")] == [1, 2, 3, 4, 5]
     tags = sorted(events(tmp_path).Tags()["scalars"])

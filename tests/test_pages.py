@@ -129,9 +129,10 @@ def test_the_readme_is_short() -> None:
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code
-    shorter = code[1].replace("num_steps=3000", "num_steps=520").replace("episodes=5", "episodes=2")
-    exec(shorter, {})
-    assert re.search(r"^\S.*-\d+", capsys.readouterr().out.splitlines()[-1])
+    torch.manual_seed(1)
+    exec(code[1], {})
+    returns = ast.literal_eval(capsys.readouterr().out.splitlines()[-1])
+    assert len(returns) == 5 and np.mean(returns) > -600  # random actions: -1200; swinging up: -100
 
 
 def test_a_test_that_a_promise_names_exists() -> None:

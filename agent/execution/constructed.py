@@ -1,11 +1,15 @@
 """Checks what an agent's constructor made, before its first update: that all weights learn and are saved."""
 
+import random
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 
 from utils import UserError, leaves
+
+GENERATORS = torch.Generator, np.random.Generator, np.random.RandomState, random.Random
 
 
 def require_optimizers(agent: Any, name: str) -> None:
@@ -16,6 +20,12 @@ def require_optimizers(agent: Any, name: str) -> None:
                 raise UserError(
                     f"{name}: self.{attribute} is a tensor that should learn; put it into a torch.nn.Module, which can "
                     "have an optimizer"
+                )
+            if isinstance(item, GENERATORS):
+                raise UserError(
+                    f"{name}: self.{attribute} is a generator of random numbers, whose state no checkpoint would hold; "
+                    "draw from `noise` in update_step, and elsewhere keep it in an object with state_dict and "
+                    "load_state_dict"
                 )
         is_internal = attribute.startswith("_") or attribute == "optimizers"
         if not is_internal and any(hasattr(item, "load_state_dict") for _, item in items(value)):

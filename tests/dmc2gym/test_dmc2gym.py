@@ -1,5 +1,7 @@
 """The suite as Gymnasium environments: every task, its spaces, limits and action repeats."""
 
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from dm_control import suite
 from gymnasium.utils.env_checker import check_env
 
 import dmc2gym
+from dmc2gym.wrappers import OwnActions
 from envs.make import SUITE_TASKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:gymnasium")
@@ -75,6 +78,27 @@ def test_repeats_sum_the_rewards_of_single_steps() -> None:
     _, reward, *_ = repeated.step(action)
     assert reward == pytest.approx(sum(rewards))
     assert len(set(rewards)) > 1
+
+
+def test_only_another_action_repeat_says_how_many_steps_were_taken() -> None:
+    class Counts(gym.Wrapper):
+        def step(self, action: Any) -> Any:
+            *outcome, info = self.env.step(action)
+            return *outcome, {**info, "repeats": -7}
+
+    task = dmc2gym.load("cheetah", "run", seed=1)
+    for inside, repeats in ((dmc2gym.ActionRepeat(task, 2), 6), (Counts(task), 3)):
+        env = dmc2gym.ActionRepeat(inside, 3)
+        env.reset(seed=5)
+        assert env.step(np.zeros(6))[4]["repeats"] == repeats
+
+
+def test_no_rounding_leaves_the_bounds() -> None:
+    rng = np.random.default_rng(0)
+    low = rng.uniform(-3, 0, 1000)
+    own = OwnActions(gym.spaces.Box(low, low + rng.uniform(0.1, 3, 1000), dtype=np.float64))
+    for end in (-1.0, 1.0):
+        assert own.space.contains(own.of(np.full(1000, end, np.float32)))
 
 
 def test_a_custom_time_limit_truncates() -> None:

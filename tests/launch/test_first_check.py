@@ -37,7 +37,6 @@ NOT_KNOWN_YET = [  # the first look cannot tell whether these are right
     "env=my_package:Mine-v0",
     "env=phys2d/Pendulum-v0",
     "env=Pendulum",  # means its newest version
-    "~env",
     "agent._target_=my_package.Mine",
     "replay_buffer={_target_: my_package.Mine, _partial_: true, anything: 3}",
     "reward_scale={_target_: my_package.schedule}",

@@ -17,7 +17,7 @@ FILES = {
     "an anchor": (b"# @package _global_\nseed: *nope\n", "found undefined alias 'nope' in "),
     "bytes": (b"\xff\xfe\x00", "a YAML file of the configuration is not UTF-8"),
     "a tag": (b"# @package _global_\nseed: !!python/object/apply:os.getpid []\n", "could not determine a constructor"),
-    "a number as a key": (b"# @package _global_\n3: 4\n", "preset=mine: it sets 3, which agent=sac does not have"),
+    "a number as a key": (b"# @package _global_\n3: 4\n", "preset=mine: it sets 3, which is no key; correct "),
     "itself": (b"# @package _global_\ndefaults: [mine]\n", "has itself among its defaults"),
 }
 

@@ -226,7 +226,11 @@ def test_a_damaged_or_forged_folder_is_one_line(
 def test_links_within_the_folders_of_tools_that_make_them_are_fine(copied: Path) -> None:
     (copied / "wandb/run-1").mkdir(parents=True)
     (copied / "wandb/latest-run").symlink_to("run-1")
+    (copied / "wandb/run-1/debug-core.log").symlink_to("/tmp/a_log_of_wandb")
     assert resume.continuation(copied, []).cfg.seed == 1
+    (copied / "wandb/run-1/other.log").symlink_to("/tmp/a_log_of_wandb")
+    with pytest.raises(UserError, match=r"other\.log: a link"):
+        resume.continuation(copied, [])
 
 
 def test_an_empty_folder_with_a_link_is_no_run_to_begin(copied: Path, command: Callable[..., int]) -> None:

@@ -1,5 +1,6 @@
 """The user's own environments, with arguments and wrappers, are trained, evaluated, resumed, swept and refused."""
 
+import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import composed
+import gymnasium as gym
 import numpy as np
 import probes
 import pytest
@@ -148,7 +150,10 @@ MISTAKES = {
     "env_kwargs.friction={_target_: os.system}": "plain values go here, and no node",
     "env=Pendulum-v1 env_kwargs.gravity=9": f"env_kwargs.gravity=9: env=Pendulum-v1 {OTHER} g, max_episode_steps\n",
     "env=cheetah_run env_kwargs.friction=1": f"{OTHER} control_timestep, legacy_step, n_sub_steps, time_limit\n",
-    "env=walker_walk env_kwargs.control_timestep=1": "it cannot be built with env_kwargs.control_timestep=1",
+    "env=walker_walk env_kwargs.control_timestep=1": "control_timestep: env=walker_walk sets it itself; leave it out",
+    "env=cheetah_run env_kwargs.n_sub_steps=3 env_kwargs.control_timestep=1": "cannot be built with env_kwargs.n_sub_",
+    "camera_id=1": "camera_id=1: env=my_package:Slide-v0 chooses its camera itself, so camera_id=auto is needed",
+    "env=cheetah_run camera_id=9": "camera_id=9: env=cheetah_run has 2 cameras, from 0 on; choose one of them",
     "env_wrappers=[{_target_: my_package.Noise, st: 1}]": "did you mean env_wrappers.0.std?",
     "env_wrappers=[{_target_: my_package.Noise, colour: 1}]": "unknown key; my_package.Noise has std\n",
     "env_wrappers=[{_target_: my_package.Noise, std: loud}]": "env_wrappers.0.std=loud: a number goes here",
@@ -181,6 +186,38 @@ def test_a_wrapper_that_breaks_is_told_of_as_the_environments_fault(
     with pytest.raises(EnvError, match=r"^env=cheetah_run: its reset raised ZeroDivisionError"):
         run.run()
     run.close()
+
+
+@pytest.mark.parametrize("wider", ["observations", "actions"])
+def test_copies_that_differ_are_told_of_before_training(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    wider: str,
+) -> None:
+    made = 0
+    build = importlib.import_module("my_package").Slide.__init__
+
+    def changed(self: Any, *arguments: Any, **named: Any) -> None:
+        nonlocal made
+        build(self, *arguments, **named)
+        made += 1
+        if made == 2 and wider == "observations":
+            self.observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+        elif made == 2:
+            self.action_space = gym.spaces.Box(-2, 2, (1,), np.float32)
+
+    monkeypatch.setattr("my_package.Slide.__init__", changed)
+    assert command(*probes.SMALL, ENV, "hydra.run.dir=run") == 2
+    said = capsys.readouterr().err
+    assert f"env={ENV[4:]}: its copies differ: in training 2 observations" in said and not (tmp_path / "run").exists()
+
+
+def test_a_wrapper_with_statistics_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrapper = "env_wrappers=[{_target_: gymnasium.wrappers.NormalizeObservation}]"
+    probes.workspace(tmp_path, *RUN, wrapper).close()
+    assert "NormalizeObservation has other statistics in each environment" in capsys.readouterr().out
 
 
 def test_no_run_is_called_solved_by_returns_that_a_wrapper_changed(tmp_path: Path) -> None:

@@ -97,6 +97,17 @@ def test_a_reward_is_a_number() -> None:
         ActionRepeat(env, 1).step(np.zeros(6))
 
 
+def test_an_info_is_a_dictionary() -> None:
+    class Without(Still):
+        def step(self, action: Any) -> Any:
+            return *super().step(action)[:4], None
+
+    env = adapt(Without(), "mine")
+    env.reset()
+    with pytest.raises(EnvError, match=r"TypeError.*step gave NoneType as info, and no dictionary"):
+        env.step(np.zeros(6))
+
+
 def test_what_is_forgotten_is_named() -> None:
     env = Still()
     env.observation_space = None

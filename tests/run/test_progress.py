@@ -44,6 +44,15 @@ def test_a_fraction_is_not_lost_to_rounding() -> None:
     assert sum(updates(1, 1, 0.1, 1000)) == 100
 
 
+def test_steps_per_second_are_of_all_environments_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 14.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    progress = Progress(settings("num_envs=2"), 1)
+    progress.begin_episodes(np.ones(2, bool))
+    progress.count(np.ones(2), np.array([8, 8]))
+    assert progress.end_episodes(np.array([0]))["steps_per_second"] == 4.0  # 16 steps in 4 seconds
+
+
 def stepped(progress: Progress, steps: int) -> list[Any]:
     """Steps two environments and ends episodes now and then; returns what was due and what was logged."""
     seen: list[Any] = []

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import probes
 import psutil  # noqa: F401  before a test changes sys.platform, on which its imports depend
 import pytest
+from runs import ROOT
 
 import evaluate
 import export
@@ -67,6 +69,21 @@ def test_windows_is_told_of_wsl_in_one_line(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 4
     assert all("Windows is not supported by itself; run the same command in WSL 2" in line for line in lines)
+
+
+def test_what_nobody_reads_any_more_ends_a_command_without_a_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(
+        [sys.executable, "train.py", "--tasks"], cwd=ROOT, stdout=write, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write)
+    assert ended.stderr == b""
+
+
+def test_a_command_without_standard_output_and_error_runs() -> None:
+    ended = subprocess.run(["sh", "-c", f"exec {sys.executable} train.py --tasks >&- 2>&-"], cwd=ROOT, check=False)
+    assert ended.returncode == 0
 
 
 def test_cores_are_those_that_the_process_may_use_or_all(monkeypatch: pytest.MonkeyPatch) -> None:

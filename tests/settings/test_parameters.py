@@ -9,17 +9,14 @@ from settings import compose
 from settings.keys import dotted, walk
 from settings.schema import check
 from settings.types import PositiveInt, UnitInterval
+from sinks.sink import Sink
 from utils import UserError
 
 
-class Base:
+class Base(Sink):
     """A minimal sink."""
 
     def __init__(self, log_dir: Any, depth: PositiveInt, rate: float = 1.0): ...
-
-    def dump(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Middle(Base):

@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "rewards": (lambda: RewardNormaliser(CPU, bound=0), "RewardNormaliser: bound=0"),
     "exploration": (lambda: HeldNoise(CPU, max_steps=0), "HeldNoise: max_steps=0"),
     "a buffer": (lambda: buffer(capacity=0), "ReplayBuffer: capacity=0: it should be greater than 0"),
-    "a shape": (lambda: buffer(obs_shape=3), "ReplayBuffer: obs_shape=3: it should be a valid tuple"),
+    "a shape": (lambda: buffer(obs_shape=3), r"ReplayBuffer: obs_shape=3: a list, \[a, b\], goes here"),
     "a buffer of a base": (lambda: PinnedReplayBuffer((3,), (1,), -5, CPU), "PinnedReplayBuffer: capacity=-5"),
     "steps": (lambda: NStep(0), "NStep: n_step=0"),
     "a discount": (lambda: NStep(3, 1.5), "NStep: discount=1.5"),

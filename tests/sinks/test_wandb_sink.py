@@ -14,6 +14,7 @@ import probes
 import pytest
 from lines import prepared_folder
 
+from files.links import refuse_links
 from logger import Logger
 from sinks import wandb as wandb_sink
 from utils import UserError
@@ -98,6 +99,7 @@ def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
     (metric,) = (record.metric for record in found if record.metric.glob_name == "*")
     assert metric.step_metric == "step"
     assert list(elsewhere.iterdir()) == []
+    refuse_links(folder)  # a run with W&B's links can be resumed
 
 
 def test_a_run_that_goes_on_here_goes_on_there_and_a_failed_one_is_told(tmp_path: Path) -> None:

@@ -277,6 +277,14 @@ def test_parts_with_a_state_in_a_list_are_an_error() -> None:
         update(agent)
 
 
+@pytest.mark.parametrize("generator", [torch.Generator(), np.random.default_rng(1), [random.Random(1)]])
+def test_a_generator_that_no_checkpoint_would_hold_is_an_error(generator: Any) -> None:
+    agent = agent_that()
+    agent.own_rng = generator
+    with pytest.raises(UserError, match=r"SACAgent: self\.own_rng is a generator .*draw from `noise` in update_step"):
+        update(agent)
+
+
 def test_a_bare_parameter_is_an_error() -> None:
     agent = agent_that()
     agent.logits = nn.Parameter(torch.zeros(3))

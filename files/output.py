@@ -1,0 +1,42 @@
+"""Standard output and error, which may be closed, or lead to a program that ends first (`| head`)."""
+
+import os
+import select
+import sys
+from types import TracebackType
+
+_LOST = select.POLLERR | select.POLLHUP | select.POLLNVAL if hasattr(select, "poll") else 0
+
+
+def prepare() -> None:
+    """Opens them where a daemon started this process without, and lets the process end silently if nobody reads."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    sys.excepthook = _silent_without_reader
+
+
+def _silent_without_reader(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Acts as `sys.excepthook`, but prints nothing where nobody reads what is printed."""
+    if kind is not BrokenPipeError or not is_lost():
+        sys.__excepthook__(kind, error, trace)
+
+
+def is_lost() -> bool:
+    """Returns whether what reads standard output has ended, or its disk is full; if so, prints go nowhere from now."""
+    try:
+        sys.stdout.flush()
+        number = sys.stdout.fileno() if _LOST else -1
+    except OSError as error:
+        if not error.errno:  # not a file at all, such as a notebook's or a test's
+            return False
+        number = sys.stdout.fileno()
+    else:
+        poll = select.poll() if _LOST else None
+        if poll is None:
+            return False
+        poll.register(number, 0)
+        if not any(events & _LOST for _, events in poll.poll(0)):
+            return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    return True
