@@ -1,12 +1,15 @@
 """The pages: links lead somewhere, commands name what exists, README's Python runs, and generated pages are current."""
 
+import ast
 import re
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+import torch
 import yaml
 
 from docs import make_files, make_keys
