@@ -1,5 +1,6 @@
 """Standard output and error, which may be closed, or lead to a program that ends first (`| head`)."""
 
+import atexit
 import os
 import select
 import sys
@@ -14,6 +15,7 @@ def prepare() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     sys.excepthook = _silent_without_reader
+    atexit.register(is_lost)  # otherwise Python's own last flush would print an error
 
 
 def _silent_without_reader(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

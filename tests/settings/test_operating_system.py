@@ -71,11 +71,18 @@ def test_windows_is_told_of_wsl_in_one_line(
     assert all("Windows is not supported by itself; run the same command in WSL 2" in line for line in lines)
 
 
-def test_what_nobody_reads_any_more_ends_a_command_without_a_traceback() -> None:
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+def test_what_nobody_reads_any_more_ends_a_command_without_a_traceback(unbuffered: str) -> None:
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     read, write = os.pipe()
     os.close(read)
     ended = subprocess.run(
-        [sys.executable, "train.py", "--tasks"], cwd=ROOT, stdout=write, stderr=subprocess.PIPE, check=False
+        [sys.executable, "train.py", "--tasks"],
+        cwd=ROOT,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+        env=environment,
     )
     os.close(write)
     assert ended.stderr == b""
