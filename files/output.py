@@ -28,17 +28,18 @@ def is_lost() -> bool:
     """Returns whether what reads standard output has ended, or its disk is full; if so, prints go nowhere from now."""
     try:
         sys.stdout.flush()
-        number = sys.stdout.fileno() if _LOST else -1
-    except OSError as error:
-        if not error.errno:  # not a file at all, such as a notebook's or a test's
-            return False
-        number = sys.stdout.fileno()
-    else:
-        poll = select.poll() if _LOST else None
-        if poll is None:
-            return False
-        poll.register(number, 0)
-        if not any(events & _LOST for _, events in poll.poll(0)):
-            return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-    return True
+        lost = bool(_events(sys.stdout.fileno()) & _LOST)
+    except (OSError, ValueError) as error:  # without a number: closed, or no file at all, such as a notebook's
+        lost = bool(getattr(error, "errno", None))
+    if lost:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return lost
+
+
+def _events(number: int) -> int:
+    """Returns the events that poll(2) reports of a file descriptor."""
+    if not _LOST:
+        return 0
+    poll = select.poll()
+    poll.register(number, 0)
+    return sum(events for _, events in poll.poll(0))

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import gymnasium as gym
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 
 from envs import opengl
 from envs.episodes import AUTO_INFO_KEYS
@@ -16,7 +16,7 @@ from envs.simulator import Simulator
 from physics import tasks
 from run import machine
 from run.env_spec import EnvSpec
-from run.evaluation.evaluator import MakeEnv
+from run.evaluation.evaluator import Evaluator, MakeEnv
 from settings.schema import ONLY_IN, Place, Settings
 from utils import EnvError, UserError, one_line
 
@@ -64,7 +64,7 @@ def notes(cfg: Settings) -> list[str]:
 def require_alike(cfg: Settings, spec: EnvSpec, own_actions: Any) -> None:
     """Makes an environment for evaluation, and checks that it renders if it has to, and fits those for training.
 
-    Not for simulators of many worlds, and not for tasks of the suite as they are.
+    Not for simulators of many worlds, tasks of the suite as they are, and a user's evaluator, which may need none.
 
     Args:
         spec, own_actions: of the environments for training.
@@ -73,8 +73,9 @@ def require_alike(cfg: Settings, spec: EnvSpec, own_actions: Any) -> None:
         UserError: if it does not render, or if its observations or actions differ from theirs.
     """
     is_plain = cfg.env in SUITE_TASKS and not cfg.env_wrappers and not cfg.from_pixels
+    is_own = get_object(cfg.evaluator["_target_"]) is not Evaluator
     make_env = env_maker(cfg, "evaluation")
-    if is_plain or hasattr(make_env, "worlds"):
+    if is_plain or is_own or hasattr(make_env, "worlds"):
         return
     env = make_env(False)
     try:

@@ -96,6 +96,7 @@ def test_the_policy_alone(tmp_path: Path) -> None:
         ("--video .", "--video .: a folder; name a file"),
         ("--video out.mp4 --no-video", "--video with --no-video: leave out one of the two"),
         ("--video out.gif", "--video out.gif: its name has to end in .mp4"),
+        (f"--video {__file__}/out.mp4", f"out.mp4: {__file__} is a file, and no folder"),
         ("--device tpu", "no run in it (a run's folder has a config.yaml)"),
         ("", "no run in it (a run's folder has a config.yaml)"),
     ],

@@ -1,6 +1,8 @@
 """Decoded videos have the right length, speed, first frame and codec."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import imageio.v3 as iio
 import numpy as np
@@ -32,6 +34,12 @@ def film(
             env.level = step
             recorder.record(env)
     return iio.imread(path), env
+
+
+@pytest.mark.parametrize("metadata", [{}, {"render_fps": None}, {"render_fps": 30}])
+def test_an_environment_without_a_rate_is_shown_at_thirty_steps_per_second(metadata: dict[str, Any]) -> None:
+    env = SimpleNamespace(unwrapped=SimpleNamespace(), metadata=metadata)
+    assert video.seconds_per_step(env, 2) == pytest.approx(2 / 30)
 
 
 @pytest.mark.parametrize(("seconds_per_step", "steps"), [(0.01, 200), (0.05, 40), (1 / 30, 60), (0.025, 80)])

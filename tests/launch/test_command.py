@@ -263,6 +263,14 @@ def test_the_command_says_a_mistake_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_relative_paths_start_where_the_command_does_whatever_hydra_does(
+    tmp_path: Path, command: Callable[..., int]
+) -> None:
+    small = ("env=Pendulum-v1", "preset=short", "num_train_steps=20", "num_eval_episodes=1", "save_video=false")
+    assert command(*small, *SILENT, "hydra.run.dir=run", "hydra.job.chdir=true") == 0
+    assert (tmp_path / "run/finished.json").exists()
+
+
 def test_the_command_sweeps(tmp_path: Path, command: Callable[..., int]) -> None:
     quick = ("log_save_tb=false", "save_figure=false", *SILENT)
     assert command("-m", "seed=1,2", *TINY, "hydra.sweep.dir=sweep", *quick) == 0
