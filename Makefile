@@ -91,23 +91,23 @@ $(BIN)/python:
 
 # Without pip, the Python behind .venv has become another version since, or uv made .venv: all is installed anew.
 HAS_PIP = $(BIN)/python -c 'import pip' 2>/dev/null
-$(if $(wildcard $(BIN)/python),$(shell $(HAS_PIP) || rm -f $(VENV)/*.stamp))
+$(shell $(HAS_PIP) || rm -f $(VENV)/*.stamp)
 PIP = $(BIN)/python -m pip install --disable-pip-version-check -q
 # From Python 3.13 on, dm_control goes in without its requirements: see requirements.txt.
-SUITE = python -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || \
-	python -m pip install --disable-pip-version-check -q --no-deps "$$(grep -o '^dm_control==[0-9.]*' requirements.txt)"
+SUITE = $(1) -c 'import sys; sys.exit(sys.version_info >= (3, 13))' || \
+	$(1) -m pip install --disable-pip-version-check -q --no-deps "$$(grep -o '^dm_control==[0-9.]*' requirements.txt)"
 
 $(VENV)/train.stamp: requirements.txt | $(BIN)/python
 	@echo "Installing PyTorch and the other requirements into $(VENV); this takes a few minutes."
 	@$(HAS_PIP) || $(BIN)/python -m ensurepip
 	$(PIP) -r requirements.txt
-	@PATH="$(CURDIR)/$(BIN):$$PATH"; $(SUITE)
+	@$(call SUITE,$(BIN)/python)
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt requirements.txt | $(BIN)/python
 	@$(HAS_PIP) || $(BIN)/python -m ensurepip
 	$(PIP) -r requirements.txt -e '.[dev]' -c constraints.txt
-	@PATH="$(CURDIR)/$(BIN):$$PATH"; $(SUITE)
+	@$(call SUITE,$(BIN)/python)
 	@touch $@ $(VENV)/train.stamp
 
 # Apart from the others: it is large, and only thorough tests and a GPU's use it.
@@ -118,5 +118,5 @@ $(VENV)/warp.stamp: $(VENV)/dev.stamp
 .venv-bench/stamp: pyproject.toml constraints.txt requirements.txt
 	@$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --disable-pip-version-check -q -r requirements.txt -e '.[bench]' -c constraints.txt
-	@PATH="$(CURDIR)/.venv-bench/bin:$$PATH"; $(SUITE)
+	@$(call SUITE,.venv-bench/bin/python)
 	@touch $@

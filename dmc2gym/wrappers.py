@@ -37,7 +37,7 @@ class ActionRepeat(gym.Wrapper):
                 total += float(reward)
             except TypeError:
                 raise TypeError(f"the reward is {reward!r}; a number is needed") from None
-            steps += info["repeats"] if self._holds_within else 1
+            steps += info.get("repeats", 1) if self._holds_within else 1
             if index == 0 and STATE in info:
                 before = {STATE: info[STATE]}
             if terminated or truncated:

@@ -1,6 +1,7 @@
 """Standard output and error, which may be closed, or lead to a program that ends first (`| head`)."""
 
 import atexit
+import errno
 import os
 import select
 import sys
@@ -14,7 +15,8 @@ def prepare() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    sys.excepthook = _silent_without_reader
+    if sys.excepthook is sys.__excepthook__:  # and not a debugger's
+        sys.excepthook = _silent_without_reader
     atexit.register(is_lost)  # otherwise Python's own last flush would print an error
 
 
@@ -25,12 +27,14 @@ def _silent_without_reader(kind: type[BaseException], error: BaseException, trac
 
 
 def is_lost() -> bool:
-    """Returns whether what reads standard output has ended, or its disk is full; if so, prints go nowhere from now."""
+    """Returns whether the terminal has gone, or what reads standard output; if so, prints go nowhere from now on."""
     try:
         sys.stdout.flush()
         lost = bool(_events(sys.stdout.fileno()) & _LOST)
-    except (OSError, ValueError) as error:  # without a number: closed, or no file at all, such as a notebook's
-        lost = bool(getattr(error, "errno", None))
+    except OSError as error:  # also io.UnsupportedOperation, without a number: no file at all, such as a notebook's
+        lost = error.errno in (errno.EPIPE, errno.EIO)
+    except (AttributeError, ValueError):  # another object with `write`; or closed
+        lost = False
     if lost:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return lost

@@ -53,29 +53,35 @@ def why_no_videos(name: str) -> str:
 
 def notes(cfg: Settings) -> list[str]:
     """Returns a line for each wrapper whose statistics would be the agent's better."""
-    names = [str(node["_target_"]).rpartition(".")[2] for node in cfg.env_wrappers]
+    targets = [str(node["_target_"]) for node in cfg.env_wrappers]
     return [
         f"env_wrappers: {name} has other statistics in each environment, and new ones in a resumed run; {key} keeps one"
-        for name in names
-        if (key := BETTER_IN_AGENT.get(name))
+        for package, _, name in (target.rpartition(".") for target in targets)
+        if package.startswith("gymnasium.") and (key := BETTER_IN_AGENT.get(name))
     ]
 
 
 def require_alike(cfg: Settings, spec: EnvSpec, own_actions: Any) -> None:
     """Makes an environment for evaluation, and checks that it renders if it has to, and fits those for training.
 
-    Not for simulators of many worlds, tasks of the suite as they are, and a user's evaluator, which may need none.
+    Not for simulators of many worlds, for tasks of the suite as they are, and for a user's evaluator of another class,
+    which may need none, unless wrappers differ.
 
     Args:
         spec, own_actions: of the environments for training.
 
     Raises:
-        UserError: if it does not render, or if its observations or actions differ from theirs.
+        UserError: if it does not render, if its observations or actions differ from theirs, or for a camera of an
+            environment that chooses its own.
     """
-    is_plain = cfg.env in SUITE_TASKS and not cfg.env_wrappers and not cfg.from_pixels
-    is_own = get_object(cfg.evaluator["_target_"]) is not Evaluator
+    if cfg.camera_id != "auto" and cfg.env not in SUITE_TASKS:
+        raise UserError(f"camera_id={cfg.camera_id}: env={cfg.env} chooses its camera itself; leave this key out")
+    differ = any(ONLY_IN in node for node in cfg.env_wrappers)
+    evaluator = get_object(cfg.evaluator["_target_"])
+    is_own = not (isinstance(evaluator, type) and issubclass(evaluator, Evaluator))
+    is_plain = is_own or cfg.env in SUITE_TASKS
     make_env = env_maker(cfg, "evaluation")
-    if is_plain or is_own or hasattr(make_env, "worlds"):
+    if hasattr(make_env, "worlds") or (is_plain and not cfg.env_wrappers and not cfg.from_pixels):
         return
     env = make_env(False)
     try:
@@ -86,15 +92,14 @@ def require_alike(cfg: Settings, spec: EnvSpec, own_actions: Any) -> None:
         raise UserError(f"from_pixels=true: {error}") from error
     finally:
         env.close()
-    if other != spec or not own_actions.are_within(type(actions.space).__name__, actions.low, actions.high):
+    kind = "Discrete" if actions.is_discrete else "Box"
+    if other != spec or not own_actions.are_within(kind, actions.low, actions.high):
         trained, evaluated = (
             f"{one.obs_dim} observations and {one_line(str(own.space))} as actions"
             for one, own in ((spec, own_actions), (other, actions))
         )
-        why = f"env_wrappers: with {ONLY_IN}," if any(ONLY_IN in node for node in cfg.env_wrappers) else ""
-        raise UserError(
-            f"{why or f'env={cfg.env}:'} its copies differ: in training {trained}; in evaluation {evaluated}"
-        )
+        why = f"env_wrappers: with {ONLY_IN}," if differ else f"env={cfg.env}:"
+        raise UserError(f"{why} its copies differ: in training {trained}; in evaluation {evaluated}")
 
 
 def in_processes(cfg: Settings) -> bool:
@@ -204,8 +209,6 @@ def env_maker(cfg: Settings, place: Place, films: bool = False, human: bool = Fa
     """
     env_module, _ = machine.import_envs(films or cfg.from_pixels, cfg.env)
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
-    if camera is not None and cfg.env not in SUITE_TASKS and not env_module.is_simulator(cfg.env):
-        raise UserError(f"camera_id={camera}: env={cfg.env} chooses its camera itself, so camera_id=auto is needed")
     stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
     pixels = env_module.Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
     common = _common(cfg, place)
@@ -225,7 +228,6 @@ def _simulator_maker(cfg: Settings, env_module: Any, place: Place) -> Any:
         ("from_pixels", cfg.from_pixels, False),
         ("action_repeat", cfg.action_repeat, 1),
         ("action_bounds", cfg.action_bounds, None),
-        ("camera_id", cfg.camera_id, "auto"),
         ("frame_stack", 1 if cfg.frame_stack == "auto" else cfg.frame_stack, 1),
         ("obs_groups", cfg.obs_groups, None),
     ):

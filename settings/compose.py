@@ -77,7 +77,7 @@ def parse(overrides: list[str]) -> list[Override]:
             if not value.isascii() and key.isascii():
                 hint = f"such letters have to be in quotes, and these in the shell's: \"{key}='{value}'\""
                 raise UserError(f"{text}: {hint}") from None
-            if not value or key.endswith(" ") or value.startswith(" "):
+            if not value or key.endswith(" "):
                 raise UserError(f"{text}: an override reads key=value, without spaces around =") from None
             reason = one_line(error).split(" See https")[0]
             fault = reason if text in reason else f"{text}: {reason}"
@@ -208,9 +208,11 @@ def _require_choices(overrides: list[str]) -> None:
     for folder in folders_of(overrides):
         if not folder.is_dir():
             raise UserError(f"{SEARCHPATH}={folder}: there is no such folder")
-    for override in parse(overrides):
+    parsed = parse(overrides)
+    given = {override.key_or_group for override in parsed if not override.is_delete()}
+    for override in parsed:
         group = override.key_or_group
-        if override.is_delete() and group in NEEDED:
+        if override.is_delete() and group in NEEDED - given:
             raise UserError(f"{override.input_line}: a run needs this key; set it, {group}=<value>")
         if override.is_delete() or override.is_sweep_override():
             continue
@@ -256,11 +258,13 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
 def _reason_in_preset(unknown: str, preset: Path, agent: str, hint: str) -> str | None:
     """Says which setting of a preset makes a key unknown: the key itself, or the class of its node; None if neither."""
     keys = dict(walk(OmegaConf.to_container(OmegaConf.create(read_text(preset, inside=0)))))  # type: ignore[arg-type]
-    if unknown in keys and not unknown.startswith("agent."):
+    owner = unknown.rpartition(".")[0]
+    if unknown in keys and not owner:
         return f"it sets {unknown}, which is no key{hint}; correct {preset}"
     otherwise = "choose another preset, or none"
     if unknown in keys:
-        return f"it sets {unknown}, which agent={agent} does not have{hint}; {otherwise}"
+        has_not = f"agent={agent}" if owner.startswith("agent") else f"this run's {owner}"
+        return f"it sets {unknown}, which {has_not} does not have{hint}; {otherwise}"
     node, _, key = unknown.rpartition(".")
     target = keys.get(f"{node}._target_")
     return target and f"it sets {node}._target_={target}, which does not have agent={agent}'s {key}; {otherwise}"

@@ -86,7 +86,7 @@ def fit(hint: Any, value: Any) -> Any:
         if first["type"] in ("missing", "too_long") and lengths:
             raise ValueError(f"a list of {lengths[0]} values goes here") from None
         if expected := _EXPECTED.get(first["type"].partition("_")[0]):
-            choices = [word for kind in nested_types if get_origin(kind) is Literal for word in get_args(kind)]
+            choices = [word for kind in alternatives(hint) if get_origin(kind) is Literal for word in get_args(kind)]
             raise ValueError(f"{' or '.join([expected, *map(str, choices)])} goes here") from None
         message = first["msg"]
         raise ValueError(message.replace("Input should", "it should").replace("Value error, ", "")) from None

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -100,10 +99,13 @@ class ConsoleSink(Sink):
 def _write(group: str, cells: dict[str, str]) -> None:
     """Prints a line. If the terminal has gone, or what it is piped to has ended, the run goes on without it."""
     line = f"| {' | '.join([group, *cells.values()])}".rstrip(" |")
-    encoding = sys.stdout.encoding or "utf-8"
-    with suppress(OSError):
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
         tqdm.write(line.encode(encoding, "replace").decode(encoding))
-    is_lost()
+        sys.stdout.flush()
+    except OSError:
+        if not is_lost():
+            raise
 
 
 def _text(name: str, value: float) -> str:

@@ -1,6 +1,7 @@
 """Logged values arrive in the files."""
 
 import csv
+import errno
 import io
 import math
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from tensorboard.context import RequestContext
 from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 
+from files.output import is_lost
 from logger import Logger
 from sinks.console import ConsoleSink
 from sinks.csv_files import CsvSink
@@ -152,13 +155,12 @@ def test_finer_curves_in_tensorboard_when_asked(tmp_path: Path) -> None:
 
 def test_a_dump_at_a_multiple_begins_the_next_point_of_finer_curves(tmp_path: Path) -> None:
     log = Logger(tmp_path, {"tensorboard": TensorBoardSink}, log_every_steps=10)
-    for step in range(7, 31):
-        log.log("train_critic/loss", float(step), step)
-        if step % 10 == 0:
-            log.dump(step)
-            log.log("train_critic/loss", float(step), step)  # the update after the episode's end
+    for steps, end in ((range(12, 29, 2), 31), (range(31, 36, 2), 36)):  # the first value comes after a multiple
+        for step in steps:
+            log.log("train_critic/loss", float(step), step)
+        log.dump(end)
     log.close()
-    assert curve(tmp_path, "train_critic/loss") == [(10, 8.5), (20, 15.0), (30, 25.0)]
+    assert curve(tmp_path, "train_critic/loss") == [(20, 16.0), (31, 25.0), (36, 33.0)]
 
 
 @pytest.mark.parametrize("value", [np.float32(1.5), np.array([1.5]), np.array(1.5)])
@@ -280,6 +282,21 @@ def test_a_console_that_lacks_a_sign_prints_another(tmp_path: Path, monkeypatch:
     sink.dump("train", {"train_critic/loss": 3.0}, 5)
     sink.dump("eval", {"eval/episode_reward": 3.0, "eval/episode_reward_std": 1.0}, 5)
     assert b"? 1.000" in out.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def full_disk() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_the_console_needs_only_what_can_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    tee = SimpleNamespace(write=written.append, flush=lambda: None, isatty=lambda: False)
+    monkeypatch.setattr(sys, "stdout", tee)
+    ConsoleSink(tmp_path).dump("train", {"train/episode": 1}, 5)
+    assert "5" in "".join(written) and not is_lost()
+    tee.flush = full_disk
+    with pytest.raises(OSError, match="No space left"):
+        ConsoleSink(tmp_path).dump("train", {"train/episode": 1}, 5)
 
 
 def test_a_run_goes_on_without_what_its_console_was_piped_to(tmp_path: Path) -> None:

@@ -44,12 +44,13 @@ class MujocoWindow:
 
     Args:
         model, data: the simulation, as MuJoCo's own objects.
+        camera_id: the camera of the videos.
 
     Raises:
         UserError: where no OpenGL window can be opened.
     """
 
-    def __init__(self, model: Any, data: Any):
+    def __init__(self, model: Any, data: Any, camera_id: int):
         _require_opengl_window()
         from mujoco import mjtCamera, viewer  # imported late: mujoco reads MUJOCO_GL (see envs.opengl)
 
@@ -63,10 +64,10 @@ class MujocoWindow:
         except RuntimeError as error:  # on macOS it needs MuJoCo's own interpreter, mjpython
             raise UserError(f"--view: MuJoCo's viewer cannot be opened ({one_line(error)})") from error
         self._threads = set(threading.enumerate()) - others
-        if model.ncam:  # the camera of the videos, which follows what moves; Esc leaves it
+        if camera_id < model.ncam:  # the camera of the videos, which follows what moves; Esc leaves it
             with self._viewer.lock():
                 self._viewer.cam.type = mjtCamera.mjCAMERA_FIXED
-                self._viewer.cam.fixedcamid = 0
+                self._viewer.cam.fixedcamid = camera_id
 
     def is_open(self) -> bool:
         """Returns whether the window is still open."""
@@ -178,7 +179,8 @@ def open_window(policy: RunPolicy) -> tuple[gym.Env, Window]:
         env.close()
         return env_maker(policy.cfg, "evaluation", human=True)(True), HumanWindow()
     try:
-        return env, MujocoWindow(*simulation)
+        camera_id = getattr(env.unwrapped, "render_kwargs", {}).get("camera_id", 0)
+        return env, MujocoWindow(*simulation, camera_id)
     except UserError:
         env.close()
         raise

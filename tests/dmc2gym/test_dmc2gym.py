@@ -96,7 +96,7 @@ def test_only_another_action_repeat_says_how_many_steps_were_taken() -> None:
 def test_no_rounding_leaves_the_bounds() -> None:
     rng = np.random.default_rng(0)
     low = rng.uniform(-3, 0, 1000)
-    own = OwnActions(gym.spaces.Box(low, low + rng.uniform(0.1, 3, 1000), dtype=np.float64))
+    own = OwnActions(gym.spaces.Box(low, rng.uniform(0.01, 3, 1000), dtype=np.float64))
     for end in (-1.0, 1.0):
         assert own.space.contains(own.of(np.full(1000, end, np.float32)))
 

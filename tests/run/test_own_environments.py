@@ -152,7 +152,7 @@ MISTAKES = {
     "env=cheetah_run env_kwargs.friction=1": f"{OTHER} control_timestep, legacy_step, n_sub_steps, time_limit\n",
     "env=walker_walk env_kwargs.control_timestep=1": "control_timestep: env=walker_walk sets it itself; leave it out",
     "env=cheetah_run env_kwargs.n_sub_steps=3 env_kwargs.control_timestep=1": "cannot be built with env_kwargs.n_sub_",
-    "camera_id=1": "camera_id=1: env=my_package:Slide-v0 chooses its camera itself, so camera_id=auto is needed",
+    "camera_id=1": "camera_id=1: env=my_package:Slide-v0 chooses its camera itself; leave this key out",
     "env=cheetah_run camera_id=9": "camera_id=9: env=cheetah_run has 2 cameras, from 0 on; choose one of them",
     "env_wrappers=[{_target_: my_package.Noise, st: 1}]": "did you mean env_wrappers.0.std?",
     "env_wrappers=[{_target_: my_package.Noise, colour: 1}]": "unknown key; my_package.Noise has std\n",
@@ -212,6 +212,19 @@ def test_copies_that_differ_are_told_of_before_training(
     assert command(*probes.SMALL, ENV, "hydra.run.dir=run") == 2
     said = capsys.readouterr().err
     assert f"env={ENV[4:]}: its copies differ: in training 2 observations" in said and not (tmp_path / "run").exists()
+
+
+def test_actions_of_a_class_of_ones_own_are_no_other_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Named(gym.spaces.Discrete): ...
+
+    build = importlib.import_module("my_package").Slide.__init__
+
+    def discrete(self: Any, *arguments: Any, **named: Any) -> None:
+        build(self, *arguments, **named)
+        self.action_space = Named(3)
+
+    monkeypatch.setattr("my_package.Slide.__init__", discrete)
+    probes.workspace(tmp_path, *RUN, ENV, "agent=sac_discrete").close()
 
 
 def test_a_wrapper_with_statistics_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

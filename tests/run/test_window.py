@@ -121,7 +121,7 @@ def test_a_display_without_opengl_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(glfw, "window_hint", lambda *_: None)
     monkeypatch.setattr(glfw, "create_window", lambda *_: None)
     with pytest.raises(window.UserError, match="this display has no OpenGL"):
-        window.MujocoWindow(None, None)
+        window.MujocoWindow(None, None, 0)
 
 
 @pytest.mark.parametrize("name", ["video", "dataset"])

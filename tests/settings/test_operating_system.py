@@ -88,9 +88,11 @@ def test_what_nobody_reads_any_more_ends_a_command_without_a_traceback(unbuffere
     assert ended.stderr == b""
 
 
-def test_a_command_without_standard_output_and_error_runs() -> None:
-    ended = subprocess.run(["sh", "-c", f"exec {sys.executable} train.py --tasks >&- 2>&-"], cwd=ROOT, check=False)
-    assert ended.returncode == 0
+def test_a_run_begins_without_standard_output_and_error(tmp_path: Path) -> None:
+    small = "env=Pendulum-v1 preset=short num_train_steps=200 num_eval_episodes=1 save_video=false save_figure=false"
+    line = f"exec '{sys.executable}' train.py {small} 'hydra.run.dir={tmp_path}/run' >&- 2>&-"
+    ended = subprocess.run(["sh", "-c", line], cwd=ROOT, check=False)
+    assert ended.returncode == 0 and (tmp_path / "run/finished.json").exists()
 
 
 def test_cores_are_those_that_the_process_may_use_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
