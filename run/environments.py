@@ -65,7 +65,7 @@ def require_alike(cfg: Settings, spec: EnvSpec, own_actions: Any) -> None:
     """Makes an environment for evaluation, and checks that it renders if it has to, and fits those for training.
 
     Not for simulators of many worlds, for tasks of the suite as they are, and for a user's evaluator of another class,
-    which may need none, unless wrappers differ.
+    which may need none, unless there are wrappers or pixels.
 
     Args:
         spec, own_actions: of the environments for training.
@@ -78,10 +78,9 @@ def require_alike(cfg: Settings, spec: EnvSpec, own_actions: Any) -> None:
         raise UserError(f"camera_id={cfg.camera_id}: env={cfg.env} chooses its camera itself; leave this key out")
     differ = any(ONLY_IN in node for node in cfg.env_wrappers)
     evaluator = get_object(cfg.evaluator["_target_"])
-    is_own = not (isinstance(evaluator, type) and issubclass(evaluator, Evaluator))
-    is_plain = is_own or cfg.env in SUITE_TASKS
+    needs_env = isinstance(evaluator, type) and issubclass(evaluator, Evaluator) and cfg.env not in SUITE_TASKS
     make_env = env_maker(cfg, "evaluation")
-    if hasattr(make_env, "worlds") or (is_plain and not cfg.env_wrappers and not cfg.from_pixels):
+    if hasattr(make_env, "worlds") or not (needs_env or cfg.env_wrappers or cfg.from_pixels):
         return
     env = make_env(False)
     try:
@@ -95,8 +94,8 @@ def require_alike(cfg: Settings, spec: EnvSpec, own_actions: Any) -> None:
     kind = "Discrete" if actions.is_discrete else "Box"
     if other != spec or not own_actions.are_within(kind, actions.low, actions.high):
         trained, evaluated = (
-            f"{one.obs_dim} observations and {one_line(str(own.space))} as actions"
-            for one, own in ((spec, own_actions), (other, actions))
+            f"{env_spec.obs_dim} observations and {one_line(str(action_map.space))} as actions"
+            for env_spec, action_map in ((spec, own_actions), (other, actions))
         )
         why = f"env_wrappers: with {ONLY_IN}," if differ else f"env={cfg.env}:"
         raise UserError(f"{why} its copies differ: in training {trained}; in evaluation {evaluated}")

@@ -209,10 +209,10 @@ def _require_choices(overrides: list[str]) -> None:
         if not folder.is_dir():
             raise UserError(f"{SEARCHPATH}={folder}: there is no such folder")
     parsed = parse(overrides)
-    given = {override.key_or_group for override in parsed if not override.is_delete()}
+    set_keys = {override.key_or_group for override in parsed if not override.is_delete()}
     for override in parsed:
         group = override.key_or_group
-        if override.is_delete() and group in NEEDED - given:
+        if override.is_delete() and group in NEEDED - set_keys:
             raise UserError(f"{override.input_line}: a run needs this key; set it, {group}=<value>")
         if override.is_delete() or override.is_sweep_override():
             continue
@@ -258,14 +258,13 @@ def checked(config: DictConfig, overrides: list[str]) -> Settings:
 def _reason_in_preset(unknown: str, preset: Path, agent: str, hint: str) -> str | None:
     """Says which setting of a preset makes a key unknown: the key itself, or the class of its node; None if neither."""
     keys = dict(walk(OmegaConf.to_container(OmegaConf.create(read_text(preset, inside=0)))))  # type: ignore[arg-type]
-    owner = unknown.rpartition(".")[0]
-    if unknown in keys and not owner:
+    node, _, key = unknown.rpartition(".")
+    if unknown in keys and not node:
         return f"it sets {unknown}, which is no key{hint}; correct {preset}"
     otherwise = "choose another preset, or none"
     if unknown in keys:
-        has_not = f"agent={agent}" if owner.startswith("agent") else f"this run's {owner}"
-        return f"it sets {unknown}, which {has_not} does not have{hint}; {otherwise}"
-    node, _, key = unknown.rpartition(".")
+        lacking = f"agent={agent}" if node.startswith("agent") else f"this run's {node}"
+        return f"it sets {unknown}, which {lacking} does not have{hint}; {otherwise}"
     target = keys.get(f"{node}._target_")
     return target and f"it sets {node}._target_={target}, which does not have agent={agent}'s {key}; {otherwise}"
 

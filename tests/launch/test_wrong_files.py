@@ -18,6 +18,10 @@ FILES = {
     "bytes": (b"\xff\xfe\x00", "a YAML file of the configuration is not UTF-8"),
     "a tag": (b"# @package _global_\nseed: !!python/object/apply:os.getpid []\n", "could not determine a constructor"),
     "a number as a key": (b"# @package _global_\n3: 4\n", "preset=mine: it sets 3, which is no key; correct "),
+    "another part's key": (
+        b"# @package _global_\nreplay_buffer: {alpha: 1}\n",
+        "preset=mine: it sets replay_buffer.alpha, which this run's replay_buffer does not have; choose another preset",
+    ),
     "itself": (b"# @package _global_\ndefaults: [mine]\n", "has itself among its defaults"),
 }
 

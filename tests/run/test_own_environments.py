@@ -196,22 +196,37 @@ def test_copies_that_differ_are_told_of_before_training(
     capsys: pytest.CaptureFixture[str],
     wider: str,
 ) -> None:
-    made = 0
+    num_built = 0
     build = importlib.import_module("my_package").Slide.__init__
 
     def changed(self: Any, *arguments: Any, **named: Any) -> None:
-        nonlocal made
+        nonlocal num_built
         build(self, *arguments, **named)
-        made += 1
-        if made == 2 and wider == "observations":
+        num_built += 1
+        if num_built == 2 and wider == "observations":
             self.observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
-        elif made == 2:
+        elif num_built == 2:
             self.action_space = gym.spaces.Box(-2, 2, (1,), np.float32)
 
     monkeypatch.setattr("my_package.Slide.__init__", changed)
     assert command(*probes.SMALL, ENV, "hydra.run.dir=run") == 2
     said = capsys.readouterr().err
     assert f"env={ENV[4:]}: its copies differ: in training 2 observations" in said and not (tmp_path / "run").exists()
+
+
+def test_for_an_evaluator_of_ones_own_no_further_environment_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Any] = []
+    build = importlib.import_module("my_package").Slide.__init__
+
+    def counted(self: Any, *arguments: Any, **named: Any) -> None:
+        built.append(self)
+        build(self, *arguments, **named)
+
+    monkeypatch.setattr("my_package.Slide.__init__", counted)
+    probes.workspace(tmp_path, *RUN, ENV, "evaluator._target_=probes.ConstantEvaluator").close()
+    assert len(built) == 1
 
 
 def test_actions_of_a_class_of_ones_own_are_no_other_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
