@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import torch
 
@@ -40,7 +42,7 @@ def run_in_pool(
         RunError: with its last line or the signal that killed it; also if it exited with 0 before its last step.
     """
     if launcher == JOBLIB:  # Ray's workers have handlers of their own
-        signal.signal(signal.SIGINT, lambda number, frame: None)  # see launch/saved_on_signal.py
+        signal.signal(signal.SIGINT, _begin_no_other)
         terminate_with_parent()  # joblib's workers would outlive a killed sweep
     run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
     with slot(sweep / ".slots") as number:
@@ -50,6 +52,12 @@ def run_in_pool(
     if finished is None:
         raise RunError("its process ended with exit code 0 before the run was finished")
     return finished[1]
+
+
+def _begin_no_other(number: int, frame: FrameType | None) -> NoReturn:
+    """Keeps a worker from its next run until the pool ends it: its sweep waits for the runs that have begun."""
+    while True:
+        signal.pause()
 
 
 def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:

@@ -33,20 +33,22 @@ def saved_on_signal() -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         restore()
-        runs = _runs_of_pool()
-        if runs:
-            print("\nthe runs are saving; a second Ctrl-C does not wait for them", file=sys.stderr, flush=True)
-        for run, _ in runs:
-            with suppress(psutil.NoSuchProcess):
-                run.send_signal(signal.SIGTERM)
-        for worker in {worker for _, worker in runs}:
-            # All at once: the pool kills a worker that is left, with its run, as soon as it misses another one. So no
-            # worker begins another run.
-            with suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGKILL)
-        while any(_is_alive(run) for run, _ in runs):
-            time.sleep(POLL_S)
-        ended = "the sweep, after its runs had saved" if runs else "this command"
+        runs: dict[psutil.Process, psutil.Process] = {}
+        asked: set[psutil.Process] = set()
+        try:
+            # The workers live on meanwhile: as soon as the pool misses one, it kills all, with their runs.
+            while runs := _runs_of_pool():
+                for run in runs.keys() - asked:
+                    _ask(run, runs[run])
+                if not asked:
+                    print("\nthe runs are saving; a second Ctrl-C does not wait for them", file=sys.stderr, flush=True)
+                asked |= runs.keys()
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            for worker in runs.values():
+                _send(worker, signal.SIGKILL)
+            os._exit(EXIT_INTERRUPTED)  # before the pool misses them
+        ended = "the sweep, after its runs had saved" if asked else "this command"
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_SAVED
         raise Stopped(f"{signal.Signals(number).name} ended {ended}", code)
 
@@ -58,17 +60,22 @@ def saved_on_signal() -> Iterator[None]:
         restore()
 
 
-def _runs_of_pool() -> list[tuple[psutil.Process, int]]:
-    """Returns the processes of runs that workers of this process have begun, each with its worker's id."""
-    runs = []
+def _runs_of_pool() -> dict[psutil.Process, psutil.Process]:
+    """Returns the processes of runs that workers of this process have begun, while they run, each with its worker."""
+    runs = {}
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            if str(TRAIN) in process.cmdline():
-                runs.append((process, process.ppid()))
+            if str(TRAIN) in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                runs[process] = psutil.Process(process.ppid())
     return runs
 
 
-def _is_alive(process: psutil.Process) -> bool:
+def _ask(run: psutil.Process, worker: psutil.Process) -> None:
+    """Asks a run to save and end, and first its worker to begin no other."""
+    _send(worker, signal.SIGINT)  # see launch/own_process.py
+    _send(run, signal.SIGTERM)
+
+
+def _send(process: psutil.Process, number: int) -> None:
     with suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
+        process.send_signal(number)

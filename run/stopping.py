@@ -15,7 +15,7 @@ _UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expect
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the run after its state was saved. Like Ctrl-C, it also ends a sweep."""
+    """A signal ended the run after its state was saved. Like Ctrl-C, it also ends a sweep, and so the process."""
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
@@ -94,7 +94,7 @@ class Stopping:
             return None
 
     def end(self, message: str) -> None:
-        """Ends the run, which has been saved.
+        """Ends the run, which has been saved. From then on, a cluster's signal no longer ends the process by itself.
 
         Raises:
             Stopped: always, unless submitit's own handler exits the process, to queue the job again.
@@ -107,4 +107,11 @@ class Stopping:
                 handler(self.signal_number, None)
             except SystemExit as end:
                 raise Requeued(end.code) from None
+        # Many send SIGTERM twice: to the process, and to its group or when its parent ends. The second one must not end
+        # it before it has said that it saved, or with another exit code.
+        self._previous = {n: _ignore if old is signal.SIG_DFL else old for n, old in self._previous.items()}
         raise Stopped(message, EXIT_INTERRUPTED if self.signal_number == signal.SIGINT else EXIT_SAVED)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Ignores a signal in this process; programs that it starts do not inherit that, unlike SIG_IGN."""

@@ -40,6 +40,16 @@ def opengl() -> None:
         pytest.skip("no OpenGL here: apt install libegl1 libgl1")
 
 
+@pytest.fixture(autouse=True)
+def signals_restored() -> Iterator[None]:
+    """Restores what a run that a signal stopped leaves as it is, as its process is to end."""
+    numbers = (signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
 @pytest.fixture
 def float64() -> Iterator[None]:
     """Makes agents that are built in the test compute in float64."""

@@ -80,34 +80,75 @@ def test_joblib_shares_the_machine_and_outlives_a_killed_run(
     assert_same(tmp_path / "sw/seed-1", straight(1, threads))
 
 
+def suspended_runs(running: subprocess.Popen[str], folder: Path) -> list[psutil.Process]:
+    """Returns the processes of the seeds 1 and 2, suspended after a checkpoint: so neither ends before the other's."""
+    runs = []
+    for seed in (1, 2):
+        runs.append(process_past_a_checkpoint(folder / f"seed-{seed}", running))
+        runs[-1].suspend()
+    return runs
+
+
+def resume(runs: list[psutil.Process]) -> None:
+    for run in runs:
+        run.resume()
+
+
+def signal_sweep(running: subprocess.Popen[str], number: int) -> None:
+    """Sends a signal, and waits until the sweep has sent one to its runs."""
+    assert running.stdout is not None
+    running.send_signal(number)
+    while "the runs are saving; a second Ctrl-C does not wait for them" not in (line := running.stdout.readline()):
+        assert line, "the sweep ended"
+
+
+def assert_saved(folder: Path) -> None:
+    for seed in (1, 2):
+        assert "SIGTERM at step" in (folder / f"seed-{seed}/console.txt").read_text()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_joblib_lets_runs_save_before_a_signal_ends_the_sweep(
     tmp_path: Path, straight: Callable[..., Path], number: int, code: int
 ) -> None:
     sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2,3", "hydra.sweep.dir=sw")
     running = start(tmp_path, *sweep)
-    runs = [process_past_a_checkpoint(tmp_path / f"sw/seed-{seed}", running) for seed in (1, 2)]
-    running.send_signal(number)
+    runs = suspended_runs(running, tmp_path / "sw")
+    signal_sweep(running, number)
+    resume(runs)
     said, _ = running.communicate()
     assert running.returncode == code, said
     assert f"{signal.Signals(number).name} ended the sweep, after its runs had saved\nto continue the sweep, " in said
     assert not any(run.is_running() and run.status() != psutil.STATUS_ZOMBIE for run in runs)
-    for seed in (1, 2):
-        assert "SIGTERM at step" in (tmp_path / f"sw/seed-{seed}/console.txt").read_text()
+    assert_saved(tmp_path / "sw")
     assert not checkpoint.newest_first(tmp_path / "sw/seed-3")
     again = run_command(tmp_path, "-m", *sweep, "resume=auto")
     assert again.returncode == 0, again.stdout + again.stderr
     assert_same(tmp_path / "sw/seed-2", straight(2))
 
 
+def test_joblibs_runs_save_though_a_second_ctrl_c_does_not_wait_for_them(tmp_path: Path) -> None:
+    sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2", "hydra.sweep.dir=sw")
+    running = start(tmp_path, *sweep)
+    runs = suspended_runs(running, tmp_path / "sw")
+    signal_sweep(running, signal.SIGINT)
+    running.send_signal(signal.SIGINT)
+    assert running.wait() == 130
+    resume(runs)
+    psutil.wait_procs(runs)
+    assert_saved(tmp_path / "sw")
+
+
 def test_joblibs_runs_save_if_the_sweep_is_killed(tmp_path: Path) -> None:
     sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2", "hydra.sweep.dir=sw")
     running = start(tmp_path, *sweep)
-    runs = [process_past_a_checkpoint(tmp_path / f"sw/seed-{seed}", running) for seed in (1, 2)]
+    runs = suspended_runs(running, tmp_path / "sw")
+    workers = [psutil.Process(run.ppid()) for run in runs]
     running.kill()
+    psutil.wait_procs(workers)
+    resume(runs)
     psutil.wait_procs(runs)
-    for seed in (1, 2):
-        assert "SIGTERM at step" in (tmp_path / f"sw/seed-{seed}/console.txt").read_text()
+    assert_saved(tmp_path / "sw")
 
 
 def test_joblib_runs_a_packages_environments_in_a_folder_with_any_name(

@@ -27,17 +27,38 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: int, code: int) -> None:
     probes.train(tmp_path / "straight", *PROBE)
     run = probes.workspace(tmp_path / "run", *PROBE)
-    before = signal.getsignal(number)
     at_step(run, 42, lambda: os.kill(os.getpid(), number))
     again = re.escape(shlex.quote(f"resume={tmp_path / 'run'}"))
     with pytest.raises(Stopped, match=f"at step 43.*continue with: python train.py {again}") as ended:
         run.run()
     run.close()
     assert ended.value.exit_code == code
-    assert signal.getsignal(number) == before
     assert (tmp_path / "run/train.csv").read_text().splitlines()[-1].startswith("9,43,3.0")  # the cut episode's row
     assert go_on(tmp_path / "run").step == 160
     assert_same(tmp_path / "run", tmp_path / "straight")
+
+
+def test_a_second_sigterm_does_not_end_the_process_before_it_has_said_that_it_saved(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, *PROBE)
+    close = run.logger.close
+
+    def close_and_receive() -> None:
+        close()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run.logger.close = close_and_receive  # type: ignore[method-assign]
+    at_step(run, 42, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Stopped, match="SIGTERM at step 43") as ended:
+        run.run()
+    run.close()
+    assert ended.value.exit_code == 75
+
+
+def test_a_finished_run_restores_what_signals_do(tmp_path: Path) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    probes.train(tmp_path, *PROBE)
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_a_log_that_cannot_be_written_changes_no_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
