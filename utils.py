@@ -7,6 +7,7 @@ import argparse
 import math
 import os
 import random
+import shlex
 import sys
 import traceback
 from collections.abc import Iterator
@@ -59,6 +60,12 @@ class OneLineParser(argparse.ArgumentParser):
 def resolved(path: Path) -> Path:
     """Returns a path without links, as `Path.resolve` does, but without its RuntimeError for circular links."""
     return Path(os.path.realpath(path))
+
+
+def command_line(script: str, *arguments: str) -> str:
+    """Returns a shell command that runs one of this project's scripts, from whatever folder is the current one."""
+    path = resolved(Path(__file__)).with_name(script)
+    return shlex.join(["python", script if path.parent == resolved(Path()) else str(path), *arguments])
 
 
 def import_failure(module: str, error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import math
 from typing import Any
 
 import gymnasium as gym
@@ -125,7 +124,7 @@ def make(
     env = load(
         domain_name, task_name, seed, visualize_reward, height, width, camera_id, environment_kwargs, task_kwargs
     )
-    env = ActionRepeat(env, frame_skip)
+    env = ActionRepeat(env if episode_length is None else TimeLimit(env, episode_length), frame_skip)
     if from_pixels:
         state_env, shape = env, (3, height, width) if channels_first else (height, width, 3)
 
@@ -134,5 +133,4 @@ def make(
             return np.ascontiguousarray(frame.transpose(2, 0, 1)) if channels_first else frame
 
         env = TransformObservation(env, render, gym.spaces.Box(0, 255, shape, np.uint8))
-    env = rescale_actions(env)
-    return env if episode_length is None else TimeLimit(env, max_episode_steps=math.ceil(episode_length / frame_skip))
+    return rescale_actions(env)

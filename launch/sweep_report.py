@@ -8,7 +8,6 @@ import contextlib
 import csv
 import math
 import re
-import shlex
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ from tqdm import tqdm
 
 from files.reading import open_file, read_text
 from run.saving import folder as run_folder
-from utils import RunError
+from utils import RunError, command_line
 
 POLL_S = 2.0  # between reads of the folders
 REPORT_S = 60.0  # between reports, if no run begins or ends
@@ -197,4 +196,4 @@ def reported(folder: Path, num_runs: int, of_study: bool = False) -> Iterator[No
     sys.stdout.flush()
     if failure:
         raise failure
-    tqdm.write(f"Folder:  {folder}\nCompare: python plot.py {shlex.quote(str(folder))} --report")
+    tqdm.write(f"Folder:  {folder}\nCompare: {command_line('plot.py', str(folder), '--report')}")

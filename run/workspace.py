@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from run.saving import folder as run_folder
 from run.saving.state import SavedRun
 from run.stopping import Requeued, Stopped, Stopping
 from settings.schema import Settings
-from utils import EnvError, RunError, UserError, one_line
+from utils import EnvError, RunError, UserError, command_line, one_line
 
 
 class Workspace:
@@ -209,7 +208,7 @@ class Workspace:
         else:
             message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
         if self.saved.is_saved:
-            message += f"; continue with: python train.py {shlex.quote(f'resume={self.work_dir}')}"
+            message += f"; continue with: {command_line('train.py', f'resume={self.work_dir}')}"
         self.stopping.end(message)
 
     def close(self) -> None:
@@ -237,7 +236,7 @@ class Workspace:
         lines = [result, f"Folder:   {folder}"]
         if checkpoint.newest_first(folder):  # neither command works without one
             names = (f"--trust={name}" for name in trust.named_by(self.used))
-            command = shlex.join(["python", "evaluate.py", str(folder), *names])
+            command = command_line("evaluate.py", str(folder), *names)
             watch = [] if isinstance(self.envs, Simulator) else [f"Watch:    {command} --view"]
             lines += [*watch, f"Evaluate: {command}"]
         return lines

@@ -65,9 +65,8 @@ def test_an_episode_is_a_thousand_steps_and_is_truncated(
         done = terminated or truncated
     assert truncated and not terminated
     assert len(steps) == decisions
-    if name == "cheetah_run":  # its own limit cuts the last repeats short; lqr has no limit of its own
-        assert sum(steps) == 1000
-        assert steps[-1] == last_repeats
+    assert sum(steps) == 1000
+    assert steps[-1] == last_repeats
 
 
 def test_repeats_sum_the_rewards_of_single_steps() -> None:

@@ -17,7 +17,7 @@ from run.saving import checkpoint, resume
 from settings import compose
 from train import Workspace
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 # A child process's environment: with such small networks, a second thread only waits.
 ONE_THREAD = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"} | {"OMP_NUM_THREADS": "1"}
 # Not even root can write into a home that is a device. HOMES (unset) name other places, or switch off telemetry.

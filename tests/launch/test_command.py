@@ -246,8 +246,8 @@ def test_the_command_itself(tmp_path: Path) -> None:
     assert mean_return and float(evaluated.split()[7]) == pytest.approx(float(mean_return[1]), abs=0.06)
     assert last[1:] == [
         f"Folder:   {folder}",
-        f"Watch:    python evaluate.py {folder} --view",
-        f"Evaluate: python evaluate.py {folder}",
+        f"Watch:    python {ROOT / 'evaluate.py'} {folder} --view",
+        f"Evaluate: python {ROOT / 'evaluate.py'} {folder}",
     ]
     folder = tmp_path / folder
     made = {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
