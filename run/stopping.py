@@ -66,9 +66,9 @@ class Stopping:
         if number == signal.SIGINT:
             if self.signal_number == signal.SIGINT:
                 _exit(EXIT_INTERRUPTED)
+            self.signal_number = number
             if sys.stderr.isatty():
                 print("\nsaving; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
-            self.signal_number = number
         else:
             self.signal_number = self.signal_number or number
             if self._timer is None:

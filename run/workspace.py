@@ -170,17 +170,20 @@ class Workspace:
             print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 
     def _train(self) -> None:
-        pruned_at = None
-        try:
-            with self.stopping:
+        with self.stopping:  # until the run is marked as finished
+            pruned_at = None
+            try:
                 if not self.loop.run(self._obs):
                     self._stop()
-        except PrunedError as pruned:
-            pruned_at = pruned.step
-        self.logger.close()
-        self.lock.require_in_place()
-        step, is_pruned = (self.step, False) if pruned_at is None else (pruned_at, True)
-        run_folder.mark_finished(self.work_dir, step, self.progress.last_return, self.progress.solved_step, is_pruned)
+            except PrunedError as pruned:
+                pruned_at = pruned.step
+            self.logger.close()
+            self.lock.require_in_place()
+            step, is_pruned = (self.step, False) if pruned_at is None else (pruned_at, True)
+            result = self.progress.last_return, self.progress.solved_step
+            run_folder.mark_finished(self.work_dir, step, *result, is_pruned)
+            if self.stopping.signal_number:  # received since the last step: it also ends a sweep
+                self._stop()
 
     def _save(self, is_last: bool) -> None:
         self.lock.require_in_place()

@@ -15,6 +15,8 @@ from omegaconf import OmegaConf
 
 import envs.opengl
 
+for name in ("FORCE_COLOR", "CLICOLOR_FORCE"):  # common in CI; they would colour tables that tests read
+    os.environ.pop(name, None)
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime's telemetry leaves files in folders that tests list
 # A script's `make test &` begins with SIGINT ignored, and the commands under test would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -33,8 +33,12 @@ HIDDEN_OR_MADE = re.compile(r"(\.(?!github)|exp/|.*__pycache__|.*\.egg-info|buil
 
 def files() -> list[str]:
     """The project's files, without hidden and generated ones."""
-    names = (str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file())
-    return [name for name in names if not HIDDEN_OR_MADE.match(name)]
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        here = Path(folder).relative_to(ROOT)
+        folders[:] = [name for name in folders if not HIDDEN_OR_MADE.match(f"{here / name}/")]
+        found += [str(here / name) for name in names if not HIDDEN_OR_MADE.match(str(here / name))]
+    return found
 
 
 def test_an_extra_that_a_message_or_a_page_names_exists() -> None:

@@ -80,18 +80,30 @@ def test_joblib_shares_the_machine_and_outlives_a_killed_run(
     assert_same(tmp_path / "sw/seed-1", straight(1, threads))
 
 
-def suspended_runs(running: subprocess.Popen[str], folder: Path) -> list[psutil.Process]:
-    """Returns the processes of the seeds 1 and 2, suspended after a checkpoint: so neither ends before the other's."""
-    runs = []
-    for seed in (1, 2):
-        runs.append(process_past_a_checkpoint(folder / f"seed-{seed}", running))
-        runs[-1].suspend()
-    return runs
+def suspended_runs(sweep: subprocess.Popen[str], folder: Path) -> list[psutil.Process]:
+    """Returns the processes of the seeds 1 and 2, each suspended after its first checkpoint but that of its start."""
+    runs: dict[int, psutil.Process] = {}
+    while len(runs) < 2:
+        for seed in {1, 2} - runs.keys():
+            if len(checkpoint.newest_first(folder / f"seed-{seed}")) >= 2:
+                runs[seed] = process_past_a_checkpoint(folder / f"seed-{seed}", sweep)
+                runs[seed].suspend()
+        assert sweep.poll() is None, sweep.communicate()[0]
+        time.sleep(0.01)  # polls other processes
+    return [runs[1], runs[2]]
 
 
 def resume(runs: list[psutil.Process]) -> None:
     for run in runs:
         run.resume()
+
+
+def wait_for_sigterm(runs: list[psutil.Process]) -> None:
+    """Waits until suspended processes have a SIGTERM pending."""
+    pending = re.compile(r"(?:SigPnd|ShdPnd):\s*(\w+)")
+    for run in runs:
+        while not any(int(mask, 16) >> 14 & 1 for mask in pending.findall(Path(f"/proc/{run.pid}/status").read_text())):
+            time.sleep(0.01)  # polls another process
 
 
 def signal_sweep(running: subprocess.Popen[str], number: int) -> None:
@@ -136,6 +148,20 @@ def test_joblibs_runs_save_though_a_second_ctrl_c_does_not_wait_for_them(tmp_pat
     assert running.wait() == 130
     resume(runs)
     psutil.wait_procs(runs)
+    assert_saved(tmp_path / "sw")
+
+
+def test_joblibs_runs_save_though_nobody_reads_what_the_sweep_prints(tmp_path: Path) -> None:
+    """As with `2>&1 | tee log`, which the same Ctrl-C ends."""
+    sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2", "hydra.sweep.dir=sw")
+    running = start(tmp_path, *sweep)
+    runs = suspended_runs(running, tmp_path / "sw")
+    assert running.stdout is not None
+    running.stdout.close()
+    running.send_signal(signal.SIGINT)
+    wait_for_sigterm(runs)
+    resume(runs)
+    assert running.wait() == 130
     assert_saved(tmp_path / "sw")
 
 

@@ -5,6 +5,8 @@ import os
 import re
 import shlex
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +14,11 @@ from typing import Any
 
 import probes
 import pytest
-from runs import RUN, SILENT, assert_same, at_step, go_on, run_until
+from runs import ONE_THREAD, ROOT, RUN, SILENT, assert_same, at_step, go_on, run_until
 
 from launch import job
 from run import stopping
+from run.saving import folder as run_folder
 from run.stopping import EXIT_SAVED, Stopped, Stopping
 
 PROBE = ("env=ProbeTimeLimit-v0", *RUN)
@@ -52,6 +55,32 @@ def test_a_second_sigterm_does_not_end_the_process_before_it_has_said_that_it_sa
         run.run()
     run.close()
     assert ended.value.exit_code == 75
+
+
+def test_a_signal_after_the_last_step_does_not_keep_the_run_from_being_finished(tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, *PROBE)
+    close = run.logger.close
+
+    def close_and_receive() -> None:
+        run.logger.close = close  # type: ignore[method-assign]
+        close()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run.logger.close = close_and_receive  # type: ignore[method-assign]
+    with pytest.raises(Stopped, match="SIGTERM at step 160"):
+        run.run()
+    run.close()
+    assert run_folder.finished(tmp_path, 160) is not None
+
+
+def test_the_grace_period_ends_a_run_whose_messages_nobody_reads() -> None:
+    code = "from settings.operating_system import begin_command; begin_command()\n"
+    code += "from run.stopping import Stopping; Stopping(1)._give_up()"
+    reads, writes = os.pipe()
+    os.close(reads)
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ONE_THREAD, stderr=writes, check=False)
+    os.close(writes)
+    assert ended.returncode == EXIT_SAVED
 
 
 def test_a_finished_run_restores_what_signals_do(tmp_path: Path) -> None:
