@@ -12,9 +12,10 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
 from envs.episodes import SeededEpisodes
-from settings.operating_system import ignore_stop_signals, interrupt_blocked, process_context
+from settings.operating_system import begin_helper, interrupt_blocked, kill_at_exit, process_context
 from utils import EnvError, RunError, one_line
 
+POLL_S = 1.0
 DIRECT_CAUSE = "\nThe above exception was the direct cause of the following exception:\n"  # in a traceback
 
 
@@ -65,6 +66,8 @@ class EnvProcesses(AsyncVectorEnv):
         try:
             with interrupt_blocked():
                 self._or_kill(build)
+            for process in self.processes:
+                kill_at_exit(process)
         except BaseException:
             if self.processes:
                 self._kill()
@@ -84,7 +87,15 @@ class EnvProcesses(AsyncVectorEnv):
         return self._or_kill(lambda: super(EnvProcesses, self).call(name, *args, **kwargs))
 
     def _poll_pipe_envs(self, timeout: float | None = None) -> bool:
-        return super()._poll_pipe_envs(timeout or self._timeout_s)
+        if any(pipe is None or pipe.closed for pipe in self.parent_pipes):
+            return False
+        # In slices: of the time that this process was suspended too (Ctrl-Z), at most one counts.
+        left_s = timeout or self._timeout_s
+        while not super()._poll_pipe_envs(min(left_s, POLL_S)):
+            left_s -= POLL_S
+            if left_s <= 0:
+                return False
+        return True
 
     def _or_kill(self, work: Callable[[], Any]) -> Any:
         """Calls `work`; if a process does not answer, kills all of them and raises RunError."""
@@ -151,7 +162,7 @@ def _make_in_process(make_one: Callable[[], gym.Env], *seeded: int) -> gym.Env:
     """Makes one environment in its own process; or in the parent process, where Gymnasium only reads its spaces."""
     if multiprocessing.parent_process() is None:
         return _make_seeded(make_one, *seeded)
-    ignore_stop_signals()
+    begin_helper()
     try:
         return _make_seeded(make_one, *seeded)
     except Exception as error:  # raised here, it would only end the process

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import torch
 
@@ -17,6 +15,7 @@ from files.locks import lock
 from files.reading import NO_LIMIT, open_file
 from files.writing import append_file, make_folder, open_in_place
 from launch.launchers import JOBLIB, RAY
+from launch.pool_worker import until_signal
 from run.machine import PARENT
 from run.saving import folder as run_folder
 from settings.operating_system import terminate_with_parent
@@ -42,8 +41,14 @@ def run_in_pool(
         RunError: with its last line or the signal that killed it; also if it exited with 0 before its last step.
     """
     if launcher == JOBLIB:  # Ray's workers have handlers of their own
-        signal.signal(signal.SIGINT, _begin_no_other)
         terminate_with_parent()  # joblib's workers would outlive a killed sweep
+        return until_signal(lambda: _run_in_slot(arguments, folder, cfg, launcher, sweep, environment))
+    return _run_in_slot(arguments, folder, cfg, launcher, sweep, environment)
+
+
+def _run_in_slot(
+    arguments: list[str], folder: Path, cfg: Settings, launcher: str, sweep: Path, environment: dict[str, str]
+) -> float:
     run_folder.wait_until_free(folder, LOCK_WAIT_S)  # a lost node's run may still be saving
     with slot(sweep / ".slots") as number:
         gpu = gpu_of(number) if launcher == JOBLIB and cfg.device in ("auto", "cuda") else None  # Ray assigns GPUs
@@ -52,12 +57,6 @@ def run_in_pool(
     if finished is None:
         raise RunError("its process ended with exit code 0 before the run was finished")
     return finished[1]
-
-
-def _begin_no_other(number: int, frame: FrameType | None) -> NoReturn:
-    """Keeps a worker from its next run until the pool ends it: its sweep waits for the runs that have begun."""
-    while True:
-        signal.pause()
 
 
 def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:

@@ -1,63 +1,57 @@
 """Lets the runs of a pool save before a signal ends their sweep: the pool itself would kill them."""
 
-import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from os import _exit  # the original, while envs.errors replaces os._exit
 from types import FrameType
 from typing import NoReturn
 
 import psutil
 
 from launch.own_process import TRAIN
-from run.stopping import EXIT_INTERRUPTED, EXIT_SAVED, Stopped
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-POLL_S = 0.1
+from launch.pool_worker import POLL_S
+from run.stopping import EXIT_INTERRUPTED, EXIT_SAVED, Stopped, cluster_signals
 
 
 @contextmanager
 def saved_on_signal() -> Iterator[None]:
-    """In its block, Ctrl-C, SIGTERM and SIGUSR1 end the sweep after the runs that its pool began have saved.
+    """In its block, Ctrl-C and a cluster's signals end the sweep after the runs that its pool began have saved.
+
+    A second Ctrl-C ends the process at once; the runs save all the same.
 
     Raises:
-        Stopped: after the first of these signals. A second one ends the process at once; the runs save all the same.
+        Stopped: after the first of these signals.
     """
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *cluster_signals())}
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        restore()
-        runs: dict[psutil.Process, psutil.Process] = {}
+        for each in before:  # a cluster may send its signal more than once
+            signal.signal(each, lambda *_: None)
+        signal.signal(signal.SIGINT, lambda *_: _exit(EXIT_INTERRUPTED))
         asked: set[psutil.Process] = set()
-        try:
-            # The workers live on meanwhile: as soon as the pool misses one, it kills all, with their runs.
-            while runs := _runs_of_pool():
-                for run in runs.keys() - asked:
-                    _ask(run, runs[run])
-                if not asked:
-                    print("\nthe runs are saving; a second Ctrl-C does not wait for them", file=sys.stderr, flush=True)
-                asked |= runs.keys()
-                time.sleep(POLL_S)
-        except KeyboardInterrupt:
-            for worker in runs.values():
-                _send(worker, signal.SIGKILL)
-            os._exit(EXIT_INTERRUPTED)  # before the pool misses them
+        # The workers live on meanwhile: as soon as the pool misses one, it kills all, with their runs.
+        while (runs := _runs_of_pool()) or any(_is_alive(run) for run in asked):
+            for run in runs.keys() - asked:
+                _send(runs[run], signal.SIGINT)  # so that this worker begins no other (see launch/pool_worker.py)
+                _send(run, signal.SIGTERM)
+            if not asked:
+                print("\nthe runs are saving; a second Ctrl-C does not wait for them", file=sys.stderr, flush=True)
+            asked |= runs.keys()
+            time.sleep(POLL_S)
         ended = "the sweep, after its runs had saved" if asked else "this command"
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_SAVED
         raise Stopped(f"{signal.Signals(number).name} ended {ended}", code)
 
-    for number in SIGNALS:
+    for number in before:
         signal.signal(number, stop)
     try:
         yield
     finally:
-        restore()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _runs_of_pool() -> dict[psutil.Process, psutil.Process]:
@@ -70,10 +64,10 @@ def _runs_of_pool() -> dict[psutil.Process, psutil.Process]:
     return runs
 
 
-def _ask(run: psutil.Process, worker: psutil.Process) -> None:
-    """Asks a run to save and end, and first its worker to begin no other."""
-    _send(worker, signal.SIGINT)  # see launch/own_process.py
-    _send(run, signal.SIGTERM)
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _send(process: psutil.Process, number: int) -> None:

@@ -9,6 +9,8 @@ from os import _exit  # the original, while envs.errors replaces os._exit
 from types import FrameType
 from typing import Any, TypeVar
 
+from settings.operating_system import kill_helpers
+
 EXIT_INTERRUPTED, EXIT_SAVED = 130, 75  # 75 is EX_TEMPFAIL: run the same command again
 Result = TypeVar("Result")
 _UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expects SIGTERM to be ignored
@@ -33,8 +35,8 @@ class Interrupted(BaseException):
 class Stopping:
     """As a context manager, handles the signals that ask a run to stop.
 
-    Ctrl-C, SIGTERM and SIGUSR1 (SIGUSR2 under submitit) set `signal_number`; the loop then saves the run and returns.
-    The process exits at once on a second Ctrl-C, and if the run is not saved within the grace period.
+    Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (SIGUSR2 under submitit) set `signal_number`; the loop then saves the run and
+    returns. The process exits at once on a second Ctrl-C, and if the run is not saved within the grace period.
 
     Args:
         grace_s: the grace period, in seconds after a cluster's signal.
@@ -51,7 +53,7 @@ class Stopping:
         self.signal_number: int | None = None
 
     def __enter__(self) -> "Stopping":
-        of_cluster = (signal.SIGUSR2,) if _UNDER_SUBMITIT in os.environ else (signal.SIGTERM, signal.SIGUSR1)
+        of_cluster = (signal.SIGUSR2,) if _UNDER_SUBMITIT in os.environ else cluster_signals()
         if threading.current_thread() is threading.main_thread():  # Python handles no signals in other threads
             self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *of_cluster)}
         return self
@@ -65,7 +67,7 @@ class Stopping:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             if self.signal_number == signal.SIGINT:
-                _exit(EXIT_INTERRUPTED)
+                _exit_at_once(EXIT_INTERRUPTED)
             self.signal_number = number
             if sys.stderr.isatty():
                 print("\nsaving; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
@@ -80,7 +82,7 @@ class Stopping:
 
     def _give_up(self) -> None:
         print(f"not saved within grace_s={self._grace_s:g}; the last checkpoint stays", file=sys.stderr, flush=True)
-        _exit(EXIT_SAVED)
+        _exit_at_once(EXIT_SAVED)
 
     def interruptible(self, work: Callable[[], Result]) -> Result | None:
         """Calls a function that changes no state of the run; returns its result, or None if a signal interrupts it."""
@@ -111,6 +113,18 @@ class Stopping:
         # it before it has said that it saved, or with another exit code.
         self._previous = {n: _ignore if old is signal.SIG_DFL else old for n, old in self._previous.items()}
         raise Stopped(message, EXIT_INTERRUPTED if self.signal_number == signal.SIGINT else EXIT_SAVED)
+
+
+def _exit_at_once(code: int) -> None:
+    kill_helpers()
+    _exit(code)
+
+
+def cluster_signals() -> tuple[int, ...]:
+    """Returns what clusters send before they kill a process, and SIGHUP, which a closed terminal sends, unless nohup
+    has it ignored."""
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return signal.SIGTERM, signal.SIGUSR1, *hangup
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

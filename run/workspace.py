@@ -166,6 +166,10 @@ class Workspace:
             plot.draw_run(self.work_dir)
         except (OSError, UserError):  # plot.py reports what is wrong with a log
             pass
+        except Stopped:
+            raise
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted after step {self.step}; logs in {self.work_dir}") from None
         except Exception as error:  # a broken matplotlib must not change how the run ended
             print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 

@@ -4,6 +4,7 @@ Linux has all of them, macOS most, and Windows, which `begin_command` refuses, t
 feature is missing on macOS does nothing or says so.
 """
 
+import atexit
 import contextlib
 import ctypes
 import multiprocessing
@@ -11,11 +12,15 @@ import os
 import platform
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from functools import cache
 from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from os import _exit  # the original, while envs.errors replaces os._exit
 from pathlib import Path
+from weakref import WeakSet
 
 from files import output
 from utils import UserError
@@ -23,6 +28,7 @@ from utils import UserError
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _CPUINFO = Path("/proc/cpuinfo")
+_helpers: WeakSet[BaseProcess] = WeakSet()
 
 
 def begin_command() -> None:
@@ -41,11 +47,33 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def ignore_stop_signals() -> None:
-    """Ignores Ctrl-C and a cluster's warning in a helper process: the training process handles them, still needs the
-    helper's results, and ends it."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+def begin_helper() -> None:
+    """Ignores Ctrl-C and a cluster's warnings in a helper process: the training process handles them, still needs the
+    helper's results, and ends it. If that process is killed, the helper exits, even while it hangs."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    _exit(1)
+
+
+def kill_at_exit(helper: BaseProcess) -> None:
+    """Has a helper killed when this process exits: multiprocessing would send SIGTERM, and wait for ever."""
+    if not _helpers:
+        atexit.register(kill_helpers)
+    _helpers.add(helper)
+
+
+def kill_helpers() -> None:
+    """Kills the processes that `kill_at_exit` was called for."""
+    for helper in list(_helpers):
+        with contextlib.suppress(ValueError):  # closed
+            helper.kill()
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def opengl() -> None:
 @pytest.fixture(autouse=True)
 def signals_restored() -> Iterator[None]:
     """Restores what a run that a signal stopped leaves as it is, as its process is to end."""
-    numbers = (signal.SIGTERM, signal.SIGUSR1)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
     for number, handler in zip(numbers, before, strict=True):

@@ -6,14 +6,12 @@ itself if the run's process dies.
 """
 
 import contextlib
-import multiprocessing
 import os
 import pickle
 import threading
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from os import _exit  # the original, while envs.errors replaces os._exit
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ from agent.policy import Policy
 from run import machine
 from run.environments import env_maker
 from run.evaluation.evaluator import Evaluation
-from settings.operating_system import ignore_stop_signals, interrupt_blocked, process_context
+from settings.operating_system import begin_helper, interrupt_blocked, kill_at_exit, process_context
 from settings.schema import Settings
 from utils import one_line, set_seed_everywhere
 
@@ -128,6 +126,7 @@ class BackgroundEvaluator:
         process = context.Process(target=serve, args=(far_end, self._task), daemon=True)
         with interrupt_blocked():
             process.start()
+        kill_at_exit(process)
         self._process = process
         far_end.close()  # only the process holds it now, so if the process dies, reading here ends with EOFError
 
@@ -175,8 +174,7 @@ def serve(connection: Connection, pickled_task: bytes) -> None:
     Args:
         connection: receives pickled (step, weights); sends heartbeats (None), then an EvalResult or a LostError.
     """
-    ignore_stop_signals()
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    begin_helper()
     os.nice(NICE)
     os.environ.setdefault("LP_NUM_THREADS", "0")  # Mesa's: rendering without a GPU leaves the other cores alone
     torch.set_num_threads(1)
@@ -204,10 +202,3 @@ def serve(connection: Connection, pickled_task: bytes) -> None:
             except Exception as error:  # the run repeats the evaluation itself, and reports the error if it recurs
                 answer = LostError(f"{type(error).__name__}: {one_line(error)}")
             connection.send(answer)
-
-
-def _exit_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    _exit(1)

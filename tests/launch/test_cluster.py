@@ -45,9 +45,12 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return folder
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str, alone: bool = False) -> subprocess.Popen[str]:
+    """Starts a sweep; `alone`, in a process group of its own."""
     command = [sys.executable, str(own_process.TRAIN.parent / "train.py"), "-m", *arguments]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=alone
+    )
 
 
 def process_past_a_checkpoint(run: Path, sweep: subprocess.Popen[str]) -> psutil.Process:
@@ -116,6 +119,7 @@ def signal_sweep(running: subprocess.Popen[str], number: int) -> None:
 
 def assert_saved(folder: Path) -> None:
     for seed in (1, 2):
+        assert not (folder / f"seed-{seed}/failed.json").exists()
         assert "SIGTERM at step" in (folder / f"seed-{seed}/console.txt").read_text()
 
 
@@ -149,6 +153,23 @@ def test_joblibs_runs_save_though_a_second_ctrl_c_does_not_wait_for_them(tmp_pat
     resume(runs)
     psutil.wait_procs(runs)
     assert_saved(tmp_path / "sw")
+
+
+def test_joblibs_runs_save_though_all_its_processes_are_told_to_end_twice(tmp_path: Path) -> None:
+    """As `timeout`, systemd and Slurm do."""
+    sweep = ("hydra/launcher=this_machine", "hydra.launcher.n_jobs=2", *RUN, "seed=1,2,3", "hydra.sweep.dir=sw")
+    running = start(tmp_path, *sweep, alone=True)
+    runs = suspended_runs(running, tmp_path / "sw")
+    for _ in range(2):
+        os.killpg(running.pid, signal.SIGTERM)
+        wait_for_sigterm(runs)
+    assert running.poll() is None
+    resume(runs)
+    said, _ = running.communicate()
+    assert running.returncode == 75, said
+    assert "SIGTERM ended the sweep, after its runs had saved\n" in said
+    assert_saved(tmp_path / "sw")
+    assert not checkpoint.newest_first(tmp_path / "sw/seed-3")
 
 
 def test_joblibs_runs_save_though_nobody_reads_what_the_sweep_prints(tmp_path: Path) -> None:

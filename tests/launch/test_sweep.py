@@ -20,7 +20,7 @@ from lines import sweep_arguments
 from runs import ROOT, SILENT, assert_same
 
 from launch import command as command_line
-from launch import job, launchers, own_process
+from launch import job, launchers, own_process, pool_worker
 from run.saving import folder as run_folder
 from run.stopping import Requeued
 from settings import resolvers
@@ -209,6 +209,14 @@ def test_a_run_ends_with_the_worker_that_wanted_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(own_process.PARENT, str(os.getpid()))  # this process is not its own parent
     with pytest.raises(SystemExit, match="has ended"):
         own_process.end_with_parent()
+
+
+def test_a_worker_between_two_runs_neither_ends_nor_waits_at_a_signal() -> None:
+    """If it waited, the pool, which waits for it, would never end."""
+    assert pool_worker.until_signal(lambda: 5.0) == 5.0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+    assert pool_worker.until_signal(lambda: 6.0) == 6.0
 
 
 def test_an_interrupted_worker_lets_its_run_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from run.evaluation.evaluator import Evaluator
 from run.saving import best, checkpoint
 from run.saving import folder as run_folder
 from run.stopping import Stopped
+from settings import operating_system
 from utils import UserError
 
 RUN = (
@@ -45,6 +46,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(self: BackgroundEvaluator) -> None:
         start(self)
+        assert self._process in operating_system._helpers  # so no exit waits for it
         pids.append(self._process.pid)
 
     monkeypatch.setattr(BackgroundEvaluator, "_start", noted)

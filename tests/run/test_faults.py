@@ -18,6 +18,7 @@ import numpy as np
 import probes
 import pytest
 import torch
+from gymnasium.vector import AsyncVectorEnv
 from runs import RUN, assert_same, at_step, go_on
 
 from envs.processes import make_train_envs
@@ -257,6 +258,24 @@ def test_a_physics_blow_up_is_one_line(tmp_path: Path, physics: str) -> None:
         run.run()
     run.close()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("answers_after", "seconds"), [(9, [1, 1, 0.5]), (1, [1, 1])])
+def test_time_without_an_answer_is_counted_in_slices_so_that_ctrl_z_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch, answers_after: int, seconds: list[float]
+) -> None:
+    envs = make_train_envs(partial(gym.make, "Pendulum-v1"), 1, num_envs=2, asynchronous=True, timeout_s=2.5)
+    waited: list[float] = []
+
+    def poll(self: AsyncVectorEnv, timeout: float) -> bool:
+        waited.append(timeout)
+        return len(waited) > answers_after
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AsyncVectorEnv, "_poll_pipe_envs", poll)
+        assert envs._poll_pipe_envs() == (answers_after < 3)  # type: ignore[union-attr]
+    assert waited == seconds
+    envs.close()
 
 
 def test_a_process_that_cannot_be_started_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

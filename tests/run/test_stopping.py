@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import probes
+import psutil
 import pytest
 from runs import ONE_THREAD, ROOT, RUN, SILENT, assert_same, at_step, go_on, run_until
 
+import plot
 from launch import job
 from run import stopping
 from run.saving import folder as run_folder
@@ -25,7 +28,7 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)], ids=["TERM", "USR1", "INT"]
+    ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)]
 )
 def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: int, code: int) -> None:
     probes.train(tmp_path / "straight", *PROBE)
@@ -81,6 +84,47 @@ def test_the_grace_period_ends_a_run_whose_messages_nobody_reads() -> None:
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ONE_THREAD, stderr=writes, check=False)
     os.close(writes)
     assert ended.returncode == EXIT_SAVED
+
+
+HUNG = """
+import os, signal
+from functools import partial
+import gymnasium as gym
+from envs.processes import make_train_envs
+from run.stopping import Stopping
+
+if __name__ == "__main__":
+    envs = make_train_envs(partial(gym.make, "Pendulum-v1"), 1, num_envs=2, asynchronous=True)
+    print(*(process.pid for process in envs.processes), flush=True)
+    os.kill(envs.processes[0].pid, signal.SIGSTOP)
+    Stopping(1)._give_up()
+"""
+
+
+def test_a_process_that_exits_at_once_takes_hung_environments_with_it(tmp_path: Path) -> None:
+    (tmp_path / "hung.py").write_text(HUNG)
+    environment = {**ONE_THREAD, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, tmp_path / "hung.py"], env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert ended.returncode == EXIT_SAVED
+    for process in map(int, ended.stdout.split()):
+        while psutil.pid_exists(process) and psutil.Process(process).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)  # polls another process
+
+
+def test_ctrl_c_while_the_curves_are_drawn_is_reported_as_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plot, "draw_run", interrupted)
+    run = probes.workspace(tmp_path, *PROBE, "save_figure=true")
+    with pytest.raises(KeyboardInterrupt, match="interrupted after step 160"):
+        run.run()
+    run.close()
+    assert run_folder.finished(tmp_path, 160) is not None
 
 
 def test_a_finished_run_restores_what_signals_do(tmp_path: Path) -> None:
