@@ -31,6 +31,7 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
     ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)]
 )
 def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: int, code: int) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also if these tests run under nohup
     probes.train(tmp_path / "straight", *PROBE)
     run = probes.workspace(tmp_path / "run", *PROBE)
     at_step(run, 42, lambda: os.kill(os.getpid(), number))
@@ -167,6 +168,15 @@ def test_an_evaluation_is_cut_short_and_made_again(tmp_path: Path, step: int) ->
     assert step not in finished
     go_on(tmp_path / "run")
     assert_same(tmp_path / "run", tmp_path / "straight")
+
+
+def test_under_nohup_a_closed_terminal_changes_nothing(tmp_path: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    run = probes.workspace(tmp_path, *PROBE)
+    at_step(run, 42, lambda: os.kill(os.getpid(), signal.SIGHUP))
+    run.run()
+    run.close()
+    assert run.step == 160
 
 
 class Instantly(threading.Timer):
