@@ -192,9 +192,9 @@ def test_a_run_in_its_own_process_says_how_it_ended(tmp_path: Path, monkeypatch:
 
 def test_a_run_ends_with_the_worker_that_wanted_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker starts a run and is killed. The kernel then signals the run, which here answers through a pipe."""
-    run = (
-        "import os, signal; from launch import own_process; own_process.end_with_parent();"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}); os.write(1, b'begun\\n');"
+    run = (  # blocked before the import, as a thread that NumPy starts then would take the signal, and die of it
+        "import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM});"
+        "from launch import own_process; own_process.end_with_parent(); os.write(1, b'begun\\n');"
         "signal.sigtimedwait({signal.SIGTERM}, 60) and os.write(1, b'told\\n')"
     )
     start = f"subprocess.Popen([sys.executable, '-c', {run!r}], env=environment).wait()"
