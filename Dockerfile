@@ -1,4 +1,4 @@
-# docker build -t sac . && docker run --gpus all -v "$PWD/exp:/sac/exp" sac python train.py env=cheetah_run
+# docker build -t sac . && docker run --init --stop-timeout 40 --gpus all -v "$PWD/exp:/sac/exp" sac python train.py env=cheetah_run
 FROM nvidia/cuda:13.0.1-base-ubuntu24.04
 
 RUN apt-get update \

@@ -18,7 +18,7 @@ def prepare() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    if sys.stderr is sys.__stderr__ and sys.stderr is not None:
+    if sys.stderr is sys.__stderr__ and sys.stderr is not None:  # mypy needs the second
         sys.stderr = io.TextIOWrapper(
             io.BufferedWriter(_Unread(sys.stderr.fileno(), "w", closefd=False)),
             encoding=sys.stderr.encoding,
