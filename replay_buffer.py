@@ -6,7 +6,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import torch
 
-from replay.sampling import require_drawn
 from settings.operating_system import available_bytes
 from settings.types import Factory, Interface, NonNegativeInt, PositiveInt
 from settings.validated import Validated
@@ -148,8 +147,6 @@ class ReplayBuffer(Ring, Validated):
             done: whether the episode ended; this buffer does not need it.
             done_no_max: whether the episode *terminated*; after a time limit the target bootstraps.
             discount: gamma^(k-1) for a row of k steps; the target multiplies by gamma once more.
-
-        Raises ValueError if a shape is another one, also one that NumPy would broadcast, and if images are not uint8.
         """
         place = self.num_added % self.capacity
         self._write(self.rows[place : place + 1], (obs, action, reward, next_obs, done, done_no_max, discount))
@@ -171,23 +168,20 @@ class ReplayBuffer(Ring, Validated):
         self.num_added += count
 
     def _write(self, rows: Any, columns: tuple[Any, ...]) -> None:
-        """Writes transitions, whose columns are the arguments of `add`, to packed rows (N, width)."""
+        """Writes columns to packed rows (N, width); broadcasts no shape (ValueError), rounds no image (TypeError)."""
         obs, action, reward, next_obs, _, terminated, *discount = columns
         self._put_obs(rows, 0, obs)
-        _require_width("action", action, self._reward_at - self._action_at)
-        rows[:, self._action_at : self._reward_at] = action
+        rows[:, self._action_at : self._reward_at] = action.reshape(len(rows), self._widths[1])
         rows[:, self._reward_at] = reward
         rows[:, self._reward_at + 1] = (discount[0] if discount else 1.0) * (terminated == 0)
         self._put_obs(rows, self._next_obs_at, next_obs)
 
     def _put_obs(self, rows: Any, start: int, obs: Any) -> None:
+        values = obs.reshape(len(rows), self._obs_dim)
         if self._as_bytes:
-            if obs.dtype != np.uint8:
-                raise ValueError(f"images are {obs.dtype}; they have to be uint8, of 0 to 255")
-            rows.view(np.uint8)[:, 4 * start : 4 * start + self._obs_dim] = np.reshape(obs, (-1, self._obs_dim))
+            np.copyto(rows.view(np.uint8)[:, 4 * start : 4 * start + self._obs_dim], values)
         else:
-            _require_width("obs or next_obs", obs, self._obs_dim)
-            rows[:, start : start + self._obs_dim] = obs
+            rows[:, start : start + self._obs_dim] = values
 
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Draws the next batch's row indices (B,), uniformly or by `sampling`; returns them and weights (B,) or None.
@@ -202,7 +196,7 @@ class ReplayBuffer(Ring, Validated):
         """Calls `choose`, and checks what one that is not uniform returns."""
         chosen = self.choose(batch_size)
         if not self._uniform:
-            require_drawn(self, chosen, batch_size)
+            _require_drawn(self, chosen, batch_size)
         return chosen
 
     def sample(self, batch_size: int) -> Batch | WeightedBatch:
@@ -258,8 +252,7 @@ class ReplayBuffer(Ring, Validated):
 
     def _unpack(self, *parts: torch.Tensor) -> Batch:
         """Returns a batch whose tensors are views of packed rows (B, width), except images, which may be copied."""
-        (packed,) = parts
-        obs, action, reward, discount, next_obs = packed.split(self._widths, dim=1)
+        obs, action, reward, discount, next_obs = parts[0].split(self._widths, dim=1)
         if self._as_bytes:
             obs, next_obs = self._as_images(obs), self._as_images(next_obs)
         return Batch(obs, action, reward, next_obs, discount)
@@ -288,9 +281,24 @@ class ReplayBuffer(Ring, Validated):
             self.sampling.load_state_dict(state["sampling"])
 
 
-def _require_width(name: str, values: Any, width: int) -> None:
-    if np.shape(values)[-1:] != (width,):
-        raise ValueError(f"{name} has shape {tuple(np.shape(values))}; its last dimension has to be {width}")
+def _require_drawn(buffer: ReplayBuffer, chosen: Any, batch_size: int) -> None:
+    """Raises UserError unless `chosen` is the places (B,) of stored rows, and their weights (B,) or None."""
+    name, num_stored = f"{type(buffer.sampling or buffer).__name__}.choose", min(buffer.num_added, buffer.capacity)
+    if not isinstance(chosen, tuple) or len(chosen) != 2:
+        raise UserError(f"{name} returns a {type(chosen).__name__}; return places, weights or places, None")
+    rows, weight = chosen
+    for column, array in ("places", rows), ("weights", rows if weight is None else weight):
+        if not isinstance(array, np.ndarray) or array.shape != (batch_size,):
+            given = f"{type(array).__name__} {tuple(np.shape(array))}"
+            raise UserError(f"{name}: {column} are {given}; a NumPy array ({batch_size},) is needed")
+    if rows.dtype.kind not in "iu":
+        raise UserError(f"{name} returns places of type {rows.dtype}; integers are needed")
+    if rows.min() < 0 or rows.max() >= num_stored:
+        raise UserError(f"{name} returns places {rows.min()} to {rows.max()}; {num_stored} rows are stored")
+    if weight is None and hasattr(buffer, "update_priorities"):
+        raise UserError(f"{name} returns no weights, as a buffer with update_priorities has to; return np.ones(B)")
+    if weight is not None and not (weight.min() >= 0 and 0 < weight.max() < np.inf):  # false for nan
+        raise UserError(f"{name}: weights are {weight.min():g} to {weight.max():g}; finite positive ones are needed")
 
 
 def _row_width(obs_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> tuple[int, int]:

@@ -127,23 +127,3 @@ class Fading(Validated):
         ages = np.where(points < young, np.minimum(ages, fading - 1), fading + (points - young) / self._floor)
         ages = np.minimum(ages.astype(int), length - 1)
         return (num_added - 1 - ages) % self._capacity, None
-
-
-def require_drawn(buffer: Any, chosen: Any, batch_size: int) -> None:
-    """Raises UserError unless a buffer's `choose` returned the places (B,) of stored rows, and weights (B,) or None."""
-    name, num_stored = f"{type(buffer.sampling or buffer).__name__}.choose", min(buffer.num_added, buffer.capacity)
-    if not isinstance(chosen, tuple) or len(chosen) != 2:
-        raise UserError(f"{name} returns a {type(chosen).__name__}; return places, weights or places, None")
-    rows, weight = chosen
-    for column, array in ("places", rows), ("weights", rows if weight is None else weight):
-        if not isinstance(array, np.ndarray) or array.shape != (batch_size,):
-            given = f"{type(array).__name__} {tuple(np.shape(array))}"
-            raise UserError(f"{name}: {column} are {given}; a NumPy array ({batch_size},) is needed")
-    if rows.dtype.kind not in "iu":
-        raise UserError(f"{name} returns places of type {rows.dtype}; integers are needed")
-    if rows.min() < 0 or rows.max() >= num_stored:
-        raise UserError(f"{name} returns places {rows.min()} to {rows.max()}; {num_stored} rows are stored")
-    if weight is None and hasattr(buffer, "update_priorities"):
-        raise UserError(f"{name} returns no weights, as a buffer with update_priorities has to; return np.ones(B)")
-    if weight is not None and not (weight.min() >= 0 and 0 < weight.max() < np.inf):  # false for nan
-        raise UserError(f"{name}: weights are {weight.min():g} to {weight.max():g}; finite positive ones are needed")

@@ -71,13 +71,13 @@ def test_images_stay_bytes() -> None:
 def test_what_numpy_would_broadcast_or_round_is_refused() -> None:
     buffer, ones = ReplayBuffer((3,), (2,), 4, CPU), np.ones
     for obs, action, next_obs in ((1, 2, 3), (3, 1, 3), (3, 2, 1), (3, 3, 3)):
-        with pytest.raises(ValueError, match=r"shape \(\d,\); its last dimension has to be [23]"):
+        with pytest.raises(ValueError, match=r"cannot reshape array of size \d into shape \(1,[23]\)"):
             buffer.add(ones(obs), ones(action), 0.0, ones(next_obs), False, False)
-    with pytest.raises(ValueError, match=r"^action has shape \(4, 1\)"):
+    with pytest.raises(ValueError, match=r"cannot reshape array of size 4 into shape \(4,2\)"):
         buffer.add_batch(ones((4, 3)), ones((4, 1)), ones(4), ones((4, 3)), ones(4), ones(4))
     assert not len(buffer)
     images = ReplayBuffer((3, 5, 5), (2,), 4, CPU)
-    with pytest.raises(ValueError, match="images are float64; they have to be uint8"):
+    with pytest.raises(TypeError, match=r"Cannot cast array data from dtype\('float64'\) to dtype\('uint8'\)"):
         images.add(ones((3, 5, 5)), ones(2), 0.0, ones((3, 5, 5)), False, False)
 
 
