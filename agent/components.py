@@ -75,6 +75,10 @@ class Components(Agent):
         for name, loss in losses.items():
             if name not in self.optimizers:
                 raise UserError(f"{agent}: step_optimizers({name}=...): {name!r} has no optimizer; use add_optimizer")
+            if not isinstance(loss, torch.Tensor):
+                raise UserError(
+                    f"{agent}: the loss {name!r} is a {type(loss).__name__}; a tensor with a gradient goes here"
+                )
             if loss.numel() != 1:
                 raise UserError(f"{agent}: the loss {name!r} has shape {tuple(loss.shape)}; reduce it with mean()")
             if not loss.requires_grad:

@@ -118,6 +118,7 @@ class SoftActorAgent(OffPolicyAgent):
                 values. `together`: computes all losses from the old values, then steps all.
         """
         alpha = self.alpha
+        update_critic, update_actor = self._checked(update_critic), self._checked(update_actor)
         if not self.actor_is_due():
             return update_critic(alpha)
         with self.steps_together() if order == "together" else nullcontext():
@@ -128,6 +129,17 @@ class SoftActorAgent(OffPolicyAgent):
                 metrics, outputs = update_critic(alpha)
                 actor_metrics, actor_outputs = update_actor(alpha)
         return metrics | actor_metrics, outputs | actor_outputs
+
+    def _checked(self, part: PartOfUpdate) -> PartOfUpdate:
+        def checked(alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+            returned = part(alpha)
+            if not isinstance(returned, tuple) or len(returned) != 2:
+                name = getattr(getattr(part, "func", part), "__name__", "a part of the update")
+                kind = type(returned).__name__
+                raise UserError(f"{type(self).__name__}: {name} returns a {kind}; return metrics, histogram_inputs")
+            return returned
+
+        return checked
 
     def update_actor_and_temperature(
         self, obs: torch.Tensor, noise: Noise, alpha: torch.Tensor, num_rows: int | None = None

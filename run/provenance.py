@@ -19,6 +19,7 @@ from settings.operating_system import of_processor
 
 FILE = "provenance.json"
 PACKAGES = ("torch", "numpy", "mujoco", "dm_control", "gymnasium")
+CODE = (".py", ".yaml", '.py"', '.yaml"')  # git quotes unusual names
 GIT_TIMEOUT_S = 10
 
 
@@ -70,7 +71,8 @@ def _version(package: str) -> str | None:
 
 
 def _commit(root: Path) -> dict[str, Any]:
-    """Returns the commit of the code, and whether a file that git tracks has changed since; None without git.
+    """Returns the commit of the code, and whether it lacks something: a change of a file that git tracks, or a file
+    of code (.py, .yaml) that git neither tracks nor ignores. None without git.
 
     Args:
         root: the folder of the code. A repository that does not track it, such as around an installed copy, is ignored.
@@ -86,6 +88,7 @@ def _commit(root: Path) -> dict[str, Any]:
     try:
         git("ls-files", "--error-unmatch", str(Path("run") / Path(__file__).name))
         commit = git("rev-parse", "HEAD").strip()
-        return {"commit": commit, "changed": bool(git("status", "--porcelain", "--untracked-files=no"))}
+        lines = git("status", "--porcelain", "--untracked-files=all").splitlines()
+        return {"commit": commit, "changed": any(not line.startswith("??") or line.endswith(CODE) for line in lines)}
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return {"commit": None, "changed": None}

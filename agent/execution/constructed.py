@@ -42,6 +42,7 @@ def require_optimizers(agent: Any, name: str) -> None:
                 "attribute of the agent, and a list of modules a torch.nn.ModuleList"
             )
     for attribute, module in agent.modules.items():
+        _require_device(agent, name, attribute, module)
         if any(parameter.requires_grad and id(parameter) not in learned for parameter in module.parameters()):
             raise UserError(
                 f"{name}: self.{attribute} has parameters that no optimizer steps; give it one with add_optimizer, or "
@@ -53,6 +54,16 @@ def require_optimizers(agent: Any, name: str) -> None:
             f"{name}: no optimizer steps the convolutions, which would stay random; build the network that trains "
             "them, such as the critic, with learns_encoder=True"
         )
+
+
+def _require_device(agent: Any, name: str, attribute: str, module: torch.nn.Module) -> None:
+    """Raises UserError for a module that is not on the agent's device."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.device.type != agent.device.type:
+            raise UserError(
+                f"{name}: self.{attribute} is on the {tensor.device.type}, and the agent on the {agent.device.type}; "
+                "add .to(self.device)"
+            )
 
 
 def items(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from agent.execution.broadcasts import NoBroadcasts
 from agent.execution.constructed import items, require_optimizers
 from agent.toolkit.noise import Plan, RehearsedNoise
 from replay_buffer import Batch
 from utils import UserError
+
+OF_THE_LOOP = ("step", "episode", "episode_reward", "episode_length", "duration", "steps_per_second")  # its columns
 
 
 class Rehearsal(NamedTuple):
@@ -78,6 +81,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     agent.load_state_dict(state)
 
     _require_metrics(metrics, name)
+    require_finite_metrics(metrics, name)
     for key, new in changed.items():
         if isinstance(new.value, torch.Tensor | np.ndarray):
             kind = "a tensor" if isinstance(new.value, torch.Tensor) else "an array"
@@ -110,7 +114,8 @@ def _update(agent: Any, batch: Any) -> tuple[Plan, dict[str, torch.Tensor]]:
     agent.rehearsing = True
     agent.rehearse_draws()
     try:
-        metrics, _ = agent.compute_update(batch, noise)
+        with NoBroadcasts(len(batch.action), f"{type(agent).__name__}.update_step"):
+            metrics, _ = agent.compute_update(batch, noise)
     finally:
         agent.rehearsing = False
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -146,9 +151,14 @@ def _require_columns(batch: Any) -> None:
 
 
 def _require_metrics(metrics: dict[str, Any], name: str) -> None:
+    columns = dict.fromkeys(OF_THE_LOOP, "the training loop")
     for key, value in metrics.items():
         if not key.startswith(("train/", "train_")):
             raise UserError(f"{name}.update_step's metric {key!r}: the key has to begin with train/ or train_")
+        column = key[len("train/") :].replace("/", "_")
+        if owner := columns.get(column):
+            raise UserError(f"{name}.update_step's metric {key!r}: {owner} has the column {column} too; rename it")
+        columns[column] = repr(key)
         if not isinstance(value, torch.Tensor):
             raise UserError(
                 f"{name}.update_step's metric {key!r} is a Python number, which a recorded update would freeze; "
@@ -158,6 +168,13 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
             raise UserError(f"{name}.update_step's metric {key!r} has a gradient; return it detached")
         if value.numel() != 1:
             raise UserError(f"{name}.update_step's metric {key!r} has {value.numel()} elements; one is needed")
+
+
+def require_finite_metrics(metrics: dict[str, torch.Tensor], name: str) -> None:
+    """Raises UserError for a metric that is not finite in the first update, which a mistake in a formula explains."""
+    for key, value in metrics.items():
+        if not torch.isfinite(value):
+            raise UserError(f"{name}.update_step: in the first update, {key} is {value.item()}")
 
 
 def _global_generators(device: torch.device) -> list[torch.Tensor]:

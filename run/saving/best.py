@@ -7,7 +7,6 @@ The manifest is written first. If a crash prevents the new policy from being wri
 the manifest still describes it.
 """
 
-import contextlib
 import copy
 import json
 import sys
@@ -35,15 +34,22 @@ class BestPolicy:
     def __init__(self, run_folder: Path):
         self._folder = run_folder / BEST
         self._entry: dict[str, Any] | None = None  # step, return, and the policy as plain values
+        self._has_said = False  # that there is none
 
     def keep(self, policy: Policy, step: int, mean_return: float) -> None:
         """Replaces the best policy. If it cannot be written, prints a line on standard error.
 
-        A policy that could not be loaded again (see `save_policy`) is not saved, as in a checkpoint.
+        A policy that could not be loaded again (see `save_policy`) is not saved, as in checkpoints; a line says so.
         """
-        with contextlib.suppress(UserError):
-            self._entry = {"step": step, "return": mean_return, "policy": copy.deepcopy(plain_policy(policy))}
-            self._write()
+        try:
+            plain = plain_policy(policy)
+        except UserError as error:
+            if not self._has_said:
+                print(f"{BEST} is not kept, nor policy.pt in checkpoints: {error}", flush=True)
+            self._has_said = True
+            return
+        self._entry = {"step": step, "return": mean_return, "policy": copy.deepcopy(plain)}
+        self._write()
 
     def _write(self) -> None:
         assert self._entry is not None
@@ -98,7 +104,10 @@ def load(run_folder: Path, device: str) -> tuple[Policy, int, float]:
                 return policy, require_count(entry["step"], "step"), float(entry["return"])
         raise UserError(f"{folder}: its policy changes while it is read; try again")
     except OSError:
-        raise UserError(f"{folder}: no policy of a best evaluation; one is kept after the first evaluation") from None
+        raise UserError(
+            f"{folder}: no policy of a best evaluation; one is kept after the first evaluation, "
+            "unless the actor has parts of a class outside of agent/"
+        ) from None
     except _NOT_A_MANIFEST:
         raise UserError(f"{folder / MANIFEST}: damaged, or not a manifest") from None
 

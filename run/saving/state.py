@@ -164,7 +164,9 @@ class SavedRun:
             raise
         except Exception as error:  # another part's state can make a part raise anything
             reason = f"{type(error).__name__}: {one_line(error)}"
-            raise UserError(f"{saved.path}: does not fit this run ({reason})") from error
+            raise UserError(
+                f"{saved.path}: does not fit this run ({reason}); if the code has changed, begin anew in another folder"
+            ) from error
         if not has_rows:
             self._collect_before_updates(num_preloaded)
         print(f"Continuing from {saved.path}", flush=True)

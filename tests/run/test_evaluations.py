@@ -279,6 +279,23 @@ def test_the_best_policy_is_kept(tmp_path: Path, straight: Path) -> None:
         best.load(tmp_path / "changed", "cpu")
 
 
+def test_a_best_policy_that_could_not_be_loaded_again_is_not_kept_and_a_line_says_so_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = probes.workspace(tmp_path / "run", *FOREGROUND).agent.policy
+    policy.actor.recipe["target"] = "my_package.MyActor"
+    kept = best.BestPolicy(tmp_path)
+    capsys.readouterr()
+    kept.keep(policy, 40, 1.0)
+    kept.keep(policy, 70, 2.0)
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1 and said.startswith("checkpoints/best is not kept, nor policy.pt in checkpoints: ")
+    assert "it needs my_package.MyActor, which is not one of this project's networks" in said
+    assert not (tmp_path / best.BEST).exists()
+    with pytest.raises(UserError, match=r"unless the actor has parts of a class outside of agent/"):
+        best.load(tmp_path, "cpu")
+
+
 def test_killed_between_two_files_the_previous_best_policy_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

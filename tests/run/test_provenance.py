@@ -61,6 +61,10 @@ def test_the_commit_is_that_of_the_code_and_only_where_git_tracks_it(
     commit = provenance._commit(tmp_path)
     monkeypatch.delenv("GIT_DIR")
     assert commit == {"commit": git("rev-parse", "HEAD").strip(), "changed": False}
+    for name in ("my_agent.py", "größe.yaml"):
+        (tmp_path / name).write_text("")
+        assert provenance._commit(tmp_path)["changed"], "code that is in no commit"
+        (tmp_path / name).unlink()
     (tmp_path / "run/provenance.py").write_text("changed")
     assert provenance._commit(tmp_path)["changed"]
 

@@ -88,6 +88,27 @@ def logs_nowhere(agent: Any, metrics: dict[str, Any]) -> None:
     metrics["critic/loss"] = torch.zeros(())
 
 
+def logs_a_column_of_the_loop(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train_episode/reward"] = torch.zeros(())
+
+
+def logs_one_column_twice(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics |= {"train_my/td_error": torch.zeros(()), "train_my_td/error": torch.zeros(())}
+
+
+def divides_by_zero(agent: Any, metrics: dict[str, Any]) -> None:
+    metrics["train_critic/loss"] = metrics["train_critic/loss"] / 0
+
+
+def subtracts_a_row_from_a_column(agent: Any, metrics: dict[str, Any]) -> None:
+    batch = make_batch(32)
+    metrics["train/error"] = (batch.reward[:, 0] - agent.critic(*batch[:2]).detach()).square().mean()
+
+
+def steps_on_a_number(agent: Any, metrics: dict[str, Any]) -> None:
+    agent.step_optimizers(critic=1.5)
+
+
 def reads_the_count(agent: Any, metrics: dict[str, Any]) -> None:
     metrics["train/updates"] = torch.full((), float(agent.num_updates))
 
@@ -121,6 +142,15 @@ def averages_in_an_array(agent: Any, metrics: dict[str, Any]) -> None:
         (logs_a_graph, r"SACAgent\.update_step's metric 'train/sum' has a gradient; return it detached"),
         (logs_rows, r"SACAgent\.update_step's metric 'train/reward' has 2 elements; one is needed"),
         (logs_nowhere, r"SACAgent\.update_step's metric 'critic/loss': the key has to begin with train/"),
+        (logs_a_column_of_the_loop, r"'train_episode/reward': the training loop has the column episode_reward too"),
+        (logs_one_column_twice, r"'train_my_td/error': 'train_my/td_error' has the column my_td_error too; rename it"),
+        (divides_by_zero, r"SACAgent\.update_step: in the first update, train_critic/loss is inf"),
+        (
+            subtracts_a_row_from_a_column,
+            r"SACAgent\.update_step combines shapes \(32,\) and \(2, 32, 1\) into \(2, 32, 32\), in .*"
+            r"test_rehearsal\.py, line \d+; give both the same shape",
+        ),
+        (steps_on_a_number, r"SACAgent: the loss 'critic' is a float; a tensor with a gradient goes here"),
         (reads_the_count, r"SACAgent\.update_step reads num_updates, .*; ask self\.due\(frequency\)"),
         (branches_on_the_count, r"SACAgent\.update_step reads num_updates"),
         (draws_with_numpy, r"SACAgent\.update_step draws from a global generator"),
@@ -252,6 +282,38 @@ def test_what_is_forgotten_is_an_error_that_names_it() -> None:
     del agent.actor
     with pytest.raises(UserError, match=r"SACAgent: its constructor builds no self\.actor, which is what acts"):
         agent.act(make_batch(1).obs.numpy())
+
+
+@pytest.mark.parametrize("returned", [None, {}])
+def test_a_part_of_the_update_that_returns_one_thing_is_an_error(returned: Any) -> None:
+    class Changed(SACAgent):
+        def _update_critic(self, *arguments: Any) -> Any:
+            super()._update_critic(*arguments)
+            return returned
+
+    agent = agent_that()
+    agent.__class__ = Changed
+    kind = type(returned).__name__
+    with pytest.raises(UserError, match=rf"Changed: _update_critic returns a {kind}; return metrics, histogram_inputs"):
+        update(agent)
+
+
+def test_a_module_on_another_device_is_an_error() -> None:
+    agent = agent_that()
+    agent.extra = nn.Linear(2, 2, device="meta").requires_grad_(False)
+    message = r"SACAgent: self\.extra is on the meta, and the agent on the cpu; add \.to\(self\.device\)"
+    with pytest.raises(UserError, match=message):
+        update(agent)
+
+
+def test_a_matrix_that_is_meant_is_none() -> None:
+    def compares_all(agent: Any, metrics: dict[str, Any]) -> None:
+        batch = make_batch(32)
+        values = agent.critic(*batch[:2])[0].detach()
+        metrics["train/spread"] = (values[:, 0][None] - values).square().mean()
+        metrics["train/product"] = torch.addmm(torch.ones(32), values, values.T).mean()
+
+    update(agent_that(compares_all))
 
 
 class Holder:
