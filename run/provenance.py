@@ -47,7 +47,15 @@ class Provenance:
             "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
             "threads": torch.get_num_threads(),
         }
+        self._note_other_code()
         self._write()
+
+    def _note_other_code(self) -> None:
+        """Says so if a run goes on with code of another commit."""
+        last = self._earlier[-1] if self._earlier else None
+        before, now = last.get("commit") if isinstance(last, dict) else None, self._entry["commit"]
+        if isinstance(before, str) and before.isalnum() and now and before != now:
+            print(f"The code is of commit {now[:10]}; the run was made with {before[:10]} so far", flush=True)
 
     def end(self, step: int) -> None:
         """Adds the time at which the process ended, and the environment step."""
@@ -71,8 +79,8 @@ def _version(package: str) -> str | None:
 
 
 def _commit(root: Path) -> dict[str, Any]:
-    """Returns the commit of the code, and whether it lacks something: a change of a file that git tracks, or a file
-    of code (.py, .yaml) that git neither tracks nor ignores. None without git.
+    """Returns the commit of the code, and whether it lacks something: a change of a file that git tracks, or a new file
+    of code (.py, .yaml) beside such files. None without git.
 
     Args:
         root: the folder of the code. A repository that does not track it, such as around an installed copy, is ignored.
@@ -88,7 +96,7 @@ def _commit(root: Path) -> dict[str, Any]:
     try:
         git("ls-files", "--error-unmatch", str(Path("run") / Path(__file__).name))
         commit = git("rev-parse", "HEAD").strip()
-        lines = git("status", "--porcelain", "--untracked-files=all").splitlines()
+        lines = git("status", "--porcelain", "--untracked-files=normal").splitlines()
         return {"commit": commit, "changed": any(not line.startswith("??") or line.endswith(CODE) for line in lines)}
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return {"commit": None, "changed": None}

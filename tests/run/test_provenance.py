@@ -34,6 +34,31 @@ def test_a_continuation_is_added_and_a_killed_process_has_no_end(tmp_path: Path)
     assert entries(tmp_path)[:2] == [first, second] and entries(tmp_path)[2]["ended"] is None
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ("a" * 40, "b" * 40, "The code is of commit bbbbbbbbbb; the run was made with aaaaaaaaaa so far\n"),
+        ("a" * 40, "a" * 40, ""),
+        ("a" * 40, None, ""),
+        (None, "b" * 40, ""),
+        ("\x1b[2J", "b" * 40, ""),
+    ],
+)
+def test_a_run_that_goes_on_with_code_of_another_commit_says_so(
+    before: str | None,
+    now: str | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / provenance.FILE).write_text(json.dumps([{"commit": before}]))
+    monkeypatch.setattr(provenance, "_commit", lambda _: {"commit": now, "changed": False})
+    provenance.Provenance(tmp_path, torch.device("cpu"), 5)
+    assert capsys.readouterr().out == said
+    assert len(entries(tmp_path)) == 2
+
+
 @pytest.mark.parametrize("text", ["", "[1, 2", '{"a": 1}', "[" * 100_000])
 def test_a_damaged_file_begins_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / provenance.FILE).write_text(text)
@@ -61,7 +86,10 @@ def test_the_commit_is_that_of_the_code_and_only_where_git_tracks_it(
     commit = provenance._commit(tmp_path)
     monkeypatch.delenv("GIT_DIR")
     assert commit == {"commit": git("rev-parse", "HEAD").strip(), "changed": False}
-    for name in ("my_agent.py", "größe.yaml"):
+    (tmp_path / "out/seed-1").mkdir(parents=True)
+    (tmp_path / "out/seed-1/config.yaml").write_text("")
+    assert not provenance._commit(tmp_path)["changed"], "a run's folder"
+    for name in ("run/my_agent.py", "größe.yaml"):
         (tmp_path / name).write_text("")
         assert provenance._commit(tmp_path)["changed"], "code that is in no commit"
         (tmp_path / name).unlink()
