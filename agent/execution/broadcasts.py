@@ -10,7 +10,7 @@ from utils import UserError
 
 
 class NoBroadcasts(DispatchMode):
-    """In its block, no operation combines (count,) and (..., count, 1) into (..., count, count).
+    """In its block, no operation combines floats (count,) and (..., count, 1) into (..., count, count).
 
     Args:
         count: the batch size.
@@ -27,6 +27,8 @@ class NoBroadcasts(DispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result, count = function(*args, **(kwargs or {})), self._count
         if count == 1 or not isinstance(result, torch.Tensor) or result.shape[-2:] != (count, count):
+            return result
+        if not result.is_floating_point():  # indices, such as of an image's pixels
             return result
         shapes = [tuple(value.shape) for value in args if isinstance(value, torch.Tensor)]
         is_meant = any(shape[-2:] in ((1, count), (count, count)) for shape in shapes)  # also a matrix product's

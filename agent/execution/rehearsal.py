@@ -17,7 +17,7 @@ from agent.execution.broadcasts import NoBroadcasts
 from agent.execution.constructed import items, require_optimizers
 from agent.toolkit.noise import Plan, RehearsedNoise
 from replay_buffer import Batch
-from utils import UserError
+from utils import RunError, UserError
 
 OF_THE_LOOP = ("step", "episode", "episode_reward", "episode_length", "duration", "steps_per_second")  # its columns
 
@@ -39,6 +39,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
 
     Raises:
         UserError: if the constructor or the update step breaks a rule of OffPolicyAgent.
+        RunError: if a metric is not finite.
     """
     name = type(agent).__name__
     require_optimizers(agent, name)
@@ -171,10 +172,10 @@ def _require_metrics(metrics: dict[str, Any], name: str) -> None:
 
 
 def require_finite_metrics(metrics: dict[str, torch.Tensor], name: str) -> None:
-    """Raises UserError for a metric that is not finite in the first update, which a mistake in a formula explains."""
+    """Raises RunError for a metric that is not finite in the first update."""
     for key, value in metrics.items():
         if not torch.isfinite(value):
-            raise UserError(f"{name}.update_step: in the first update, {key} is {value.item()}")
+            raise RunError(f"{name}.update_step: in the first update, {key} is {value.item()}")
 
 
 def _global_generators(device: torch.device) -> list[torch.Tensor]:

@@ -39,7 +39,9 @@ def test_a_failed_run_stops_no_other_and_is_reported_at_the_end(
     first, one, two, again = capsys.readouterr().err.splitlines()
     assert first == "train.py: 2 of the sweep's runs failed:"
     for seed, line in ((1, one), (2, two)):
-        assert line.startswith(f"  agent.critic_lr=1e+30 seed={seed}: action[0, 0] is nan; stopped at step")
+        assert line.startswith(
+            f"  agent.critic_lr=1e+30 seed={seed}: SACAgent.update_step: in the first update, train_"
+        )
     assert shlex.split(again)[-2:] == ["resume=auto", f"hydra.sweep.dir={tmp_path / 'sw'}"]
     finished = sorted(path.parent.name for path in tmp_path.glob("sw/*/finished.json"))
     assert finished == ["agent.critic_lr-0.001__seed-1", "agent.critic_lr-0.001__seed-2"]

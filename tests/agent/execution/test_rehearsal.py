@@ -18,7 +18,7 @@ from agent.off_policy import OffPolicyAgent
 from agent.sac import SACAgent
 from agent.schedule import Linear, Schedules
 from run.execution import set_execution
-from utils import UserError, leaves
+from utils import RunError, UserError, leaves
 
 Change = Callable[[Any, dict[str, Any]], Any]  # called with an agent and its metrics in each update step
 
@@ -144,7 +144,6 @@ def averages_in_an_array(agent: Any, metrics: dict[str, Any]) -> None:
         (logs_nowhere, r"SACAgent\.update_step's metric 'critic/loss': the key has to begin with train/"),
         (logs_a_column_of_the_loop, r"'train_episode/reward': the training loop has the column episode_reward too"),
         (logs_one_column_twice, r"'train_my_td/error': 'train_my/td_error' has the column my_td_error too; rename it"),
-        (divides_by_zero, r"SACAgent\.update_step: in the first update, train_critic/loss is inf"),
         (
             subtracts_a_row_from_a_column,
             r"SACAgent\.update_step combines shapes \(32,\) and \(2, 32, 1\) into \(2, 32, 32\), in .*"
@@ -284,6 +283,11 @@ def test_what_is_forgotten_is_an_error_that_names_it() -> None:
         agent.act(make_batch(1).obs.numpy())
 
 
+def test_a_first_value_that_is_not_finite_stops_the_run() -> None:
+    with pytest.raises(RunError, match=r"^SACAgent\.update_step: in the first update, train_critic/loss is inf$"):
+        update(agent_that(divides_by_zero))
+
+
 @pytest.mark.parametrize("returned", [None, {}])
 def test_a_part_of_the_update_that_returns_one_thing_is_an_error(returned: Any) -> None:
     class Changed(SACAgent):
@@ -311,6 +315,7 @@ def test_a_matrix_that_is_meant_is_none() -> None:
         batch = make_batch(32)
         values = agent.critic(*batch[:2])[0].detach()
         metrics["train/spread"] = (values[:, 0][None] - values).square().mean()
+        metrics["train/pixels"] = (torch.arange(32) + torch.arange(32)[:, None]).float().mean()
         metrics["train/product"] = torch.addmm(torch.ones(32), values, values.T).mean()
 
     update(agent_that(compares_all))
