@@ -132,7 +132,7 @@ def test_a_killed_study_ends_as_one_that_was_not(tmp_path: Path) -> None:
     made = trials(tmp_path / "straight")
     assert trials(tmp_path / "killed") == made
     assert [state for _, state, *_ in made] == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED", "FAIL", "FAIL"]
-    assert "Trial 4: failed: action[0, 0] is nan; stopped at step 101" in said
+    assert "Trial 4: failed: SACAgent.update_step: in the first update, train_" in said
     for text in (said, continued):
         assert "Trial 1: pruned at step 110, return " in text
     values = [value for _, state, value, *_ in made if state != "FAIL"]
