@@ -4,6 +4,8 @@ Functions that need torch import it when they are called, because command lines 
 """
 
 import argparse
+import errno
+import hashlib
 import math
 import os
 import random
@@ -96,6 +98,68 @@ class EnvError(RunError):
         if self._trace or self.__cause__ is None:
             return self._trace
         return "".join(traceback.format_exception(self.__cause__))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a path to write to; when the block ends, that file is on the disk and replaces the one at `path`.
+
+    If the block raises, the older file stays. A killed process may leave `.<name>.part`, which the next write replaces.
+    """
+    partial = path.with_name(f".{path.name}.part{path.suffix}")
+    try:
+        yield partial
+        sync(partial)
+        partial.replace(path)
+        sync(path.parent)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Writes a file that is whole or not there; a text in UTF-8."""
+    with replacing(path) as partial:
+        partial.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def sync(path: Path) -> None:
+    """Flushes a file, or a folder's list of names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of(path: Path) -> str:
+    """Returns a file's SHA-256, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def lock(path: Path) -> int:
+    """Locks a file, which is created if need be, until its descriptor is closed or the process ends.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        BlockingIOError: if another process holds the lock.
+    """
+    import fcntl  # not on Windows
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError as error:  # a file system without locks
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        print(f"{path}: nothing keeps a second process out ({error.strerror})")
+    return descriptor
 
 
 def unwrapped(factory: Any) -> tuple[Any, dict[str, Any]]:

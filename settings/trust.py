@@ -1,0 +1,57 @@
+"""What a saved configuration may build: this project's classes, and those of packages that the user trusts.
+
+A run's folder or a policy may come from someone else, and Hydra calls whatever a `_target_` names.
+"""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from utils import UserError, leaves
+
+ROOT = Path(__file__).resolve().parents[1]
+# The modules whose classes a node may name, by the configuration's top-level key.
+PLACES: dict[str, tuple[str, ...]] = {
+    "agent": ("agent",),
+    "reward_scale": ("agent",),
+    "replay_buffer": ("replay_buffer", "replay"),
+    "logger": ("logger", "sinks"),
+    "evaluator": ("run.evaluation.evaluator",),
+}
+HYDRA_KEYS = ("_target_", "_partial_")  # those that this project's configurations use
+
+
+def require_trusted(config: dict[str, Any], trusted: Sequence[str], where: str) -> None:
+    """Checks every name in a configuration that would be imported; imports nothing but this project's modules.
+
+    Args:
+        config: plain values, with PLACES' keys at the top.
+        trusted: packages or modules of the user, whose classes and functions may be called.
+        where: the file, for the message.
+
+    Raises:
+        UserError: for any other name, and for Hydra's keys that change what is called.
+    """
+    package, colon, _ = str(config.get("env", "")).partition(":")
+    if colon and not _is_within(package, trusted):
+        raise UserError(
+            f"{where}: env={config['env']} would run code of {package}; if you trust it, add trust={package}"
+        )
+    for key, value in leaves(config):
+        *parents, name = key.split(".")
+        if "_target_" in parents or any(part.startswith("_") and part not in HYDRA_KEYS for part in (*parents, name)):
+            raise UserError(f"{where}: {key}: no run writes such a key")
+        if name != "_target_" or _is_within(str(value), trusted):
+            continue
+        module, _, class_name = str(value).rpartition(".")
+        if not _is_within(module, PLACES.get(parents[0] if parents else "", ())):
+            hint = f"if you trust it, add trust={module.partition('.')[0]}"
+            raise UserError(f"{where}: {key}={value}: not a class of this project that belongs there; {hint}")
+        target = getattr(importlib.import_module(module), class_name, None)
+        if not isinstance(target, type) or not _is_within(target.__module__, PLACES[parents[0]]):
+            raise UserError(f"{where}: {key}={value}: not a class that is defined there")
+
+
+def _is_within(name: str, packages: Sequence[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
