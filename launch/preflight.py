@@ -16,8 +16,6 @@ from run.saving import folder as run_folder
 from settings import plain_yaml
 from settings.compose import AUTO, parse, plain, quoted
 from settings.schema import Settings
-from sinks import wandb as wandb_sink
-from sinks.tensorboard import require_utf8
 from utils import UserError
 
 
@@ -34,7 +32,6 @@ def prepare_run(request: LaunchRequest) -> PreparedRun:
     """Checks one run by building its parts, and then claims its folder; creates nothing if there is a mistake."""
     assert request.runs is not None
     (cfg,) = request.runs.settings()
-    _require_wandb(cfg)
     parts = build(cfg)
     try:
         for source in parts.data.sources():
@@ -93,7 +90,6 @@ def check_runs(runs: list[Settings]) -> None:
     machine.import_envs(any(cfg.save_video or cfg.from_pixels for cfg in runs), *(cfg.env for cfg in runs))
     checked: set[str] = set()  # labels of data sets that have been read through
     for cfg in runs:
-        _require_wandb(cfg)
         environments.is_batched(cfg)  # raises an error for async_envs, which is left out below
         num_threads = torch.get_num_threads()  # `build` sets it to the run's value
         with contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts:
@@ -104,21 +100,13 @@ def check_runs(runs: list[Settings]) -> None:
         torch.set_num_threads(num_threads)
 
 
-def _require_wandb(cfg: Settings) -> None:
-    if cfg.log_save_wandb:
-        wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
-
-
 def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple[Path, bool]:
     """Returns the folder to claim, and whether the command line names it."""
     assert request.runs is not None
     named = request.runs.sets(key)
     if request.line.resume == AUTO and not named:
         raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
-    folder = output_folder(request.runs.config, key)
-    if any(cfg.log_save_tb for cfg in settings):
-        require_utf8(folder)
-    return folder, named
+    return output_folder(request.runs.config, key), named
 
 
 def _fixed_keys(runs: Runs, folder: Path, is_trusting: bool) -> list[str]:
