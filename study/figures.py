@@ -81,7 +81,7 @@ def to_svg(figure: Figure, number: int) -> str:
     with matplotlib.rc_context({"svg.hashsalt": f"figure {number}", "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", transparent=True)
     svg = re.sub(r"<metadata>.*</metadata>", "", file.getvalue(), flags=re.DOTALL)
-    svg = re.sub(r'<g id="\w+">', "<g>", svg[svg.index("<svg") :])
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg[svg.index("<svg") :])  # the same in every figure
     for colour, variable in PAGE_COLOURS.items():
         svg = svg.replace(colour, variable)
     return svg
@@ -162,6 +162,8 @@ def _draw_reference(panel: Axes, reference: Reference, line_style: LineStyle) ->
 
 def _draw_average(panel: Axes, average: Average, line_style: LineStyle) -> None:
     steps, value, fewer = average.steps, average.value, average.fewer
+    if not len(steps):
+        return
     panel.fill_between(steps, average.low, average.high, color=line_style["color"], alpha=0.18, linewidth=0)
     options: dict[str, Any] = {"linewidth": 1.6, "marker": "o" if len(steps) <= 20 else "", "markersize": 2.5}
     panel.plot(steps, np.where(fewer, np.nan, value), **options, **line_style)

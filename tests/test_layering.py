@@ -24,8 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agent": {"files", "replay_buffer", *SETTINGS, "settings.validated", "utils"},
     "replay": {"files", "replay_buffer", "settings", "utils"},
     "logger": {"settings", "sinks", "utils"},
-    "study": {"envs.names", "files", "settings", "utils"},
-    "plot": {"files", "settings.operating_system", "study", "utils"},
+    "study": {"envs.names", "settings", "utils"},
+    "plot": {"study", "utils"},
     "export": {"agent", "envs", "files", "run", "settings.operating_system", "study", "utils", "video"},
     "run": {"agent", "envs", "files", "logger", "physics", "plot", "replay"}
     | {"replay_buffer", "settings", "utils", "video"},
