@@ -1,13 +1,14 @@
 """What `--help` and `--tasks` print."""
 
 import re
+import runpy
 import textwrap
 from pathlib import Path
+from typing import Any
 
 from run import machine
 from settings import compose
 from settings.compose import CONFIG_DIR
-from settings.keys import Key, header, tables
 
 COMMANDS = """\
 Trains an agent.
@@ -30,16 +31,18 @@ NAME_WIDTH, WIDTH = 34, 120
 
 def help_text(folders: list[Path]) -> str:
     """Returns the commands, and the explained keys by group; lists the agents and presets in `folders`."""
-    sections = {table.title: table.keys for table in tables(CONFIG_DIR / "train.yaml")}
-    for table in tables(CONFIG_DIR / "agent" / "sac.yaml", "agent"):
-        sections[f"The agent: {table.title} (of agent=sac)"] = table.keys
+    page = runpy.run_path(str(CONFIG_DIR.parent / "docs" / "make_keys.py"))
+    read_tables, read_header, Key = page["read_tables"], page["read_header"], page["Key"]  # noqa: N806
+    sections = read_tables(CONFIG_DIR / "train.yaml")
+    for title, keys in read_tables(CONFIG_DIR / "agent" / "sac.yaml", "agent").items():
+        sections[f"The agent: {title} (of agent=sac)"] = keys
     for group in ("agent", "preset"):
         paths = compose.choices(group, folders)
-        sections[f"{group}=..."] = [Key(path.stem, "", header(path).partition(". ")[0].rstrip(".")) for path in paths]
+        sections[f"{group}=..."] = [Key(path.stem, "", read_header(path).rstrip(".")) for path in paths]
     return "\n".join([COMMANDS, *(_section(title, keys) for title, keys in sections.items())])
 
 
-def _section(title: str, keys: list[Key]) -> str:
+def _section(title: str, keys: list[Any]) -> str:
     lines = [title]
     for key in keys:
         default = f" [{re.sub('[`*]', '', key.default)}]" if key.default else ""
