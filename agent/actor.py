@@ -9,7 +9,6 @@ from agent.networks.distributions import Categorical, SquashedMixture, SquashedN
 from agent.networks.mlp import Init
 from agent.networks.residual import NetworkFactory, build_network
 from settings.types import Bounds, Depth, PositiveFloat, PositiveInt
-from settings.validated import Validated
 
 LogStdLimit = Literal["tanh", "clamp"]
 
@@ -20,7 +19,7 @@ def limit_log_std(s: torch.Tensor, bounds: tuple[float, float], limit: LogStdLim
     return 0.5 * (lo + hi) + 0.5 * (hi - lo) * torch.tanh(s) if limit == "tanh" else s.clamp(lo, hi)
 
 
-class DiagGaussianActor(nn.Module, Validated):
+class DiagGaussianActor(nn.Module):
     """Maps an observation to a SquashedNormal.
 
     Args:
@@ -53,7 +52,7 @@ class DiagGaussianActor(nn.Module, Validated):
         self.log_std_limit: LogStdLimit = log_std_limit
         self.tanh_mu = tanh_mu
         shape = obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build_network(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape)
 
     def forward(self, obs: torch.Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
@@ -61,7 +60,7 @@ class DiagGaussianActor(nn.Module, Validated):
         return SquashedNormal(torch.tanh(mu) if self.tanh_mu else mu, log_std=log_std)
 
 
-class GaussianMixtureActor(nn.Module, Validated):
+class GaussianMixtureActor(nn.Module):
     """Maps an observation to a SquashedMixture or, with one component, to a SquashedNormal.
 
     Args:
@@ -89,7 +88,7 @@ class GaussianMixtureActor(nn.Module, Validated):
         self.log_std_limit: LogStdLimit = log_std_limit
         out_dim = num_components * (2 * action_dim + 1)
         shape = obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build_network(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape)
 
     def forward(self, obs: torch.Tensor) -> SquashedMixture | SquashedNormal:
         head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)
@@ -100,7 +99,7 @@ class GaussianMixtureActor(nn.Module, Validated):
         return SquashedMixture(head[..., 0], mu, log_std)
 
 
-class CategoricalActor(nn.Module, Validated):
+class CategoricalActor(nn.Module):
     """Maps an observation to a Categorical; `action_dim` is the number of actions. Arguments: see DiagGaussianActor."""
 
     def __init__(
@@ -116,7 +115,7 @@ class CategoricalActor(nn.Module, Validated):
         super().__init__()
         self.acts_alone, self.noise_dim = True, 1
         shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build_network(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape)
 
     def forward(self, obs: torch.Tensor) -> Categorical:
         return Categorical(self.trunk(obs))

@@ -1,20 +1,19 @@
 """Exploration noise that is held for several decisions. With it a policy explores in longer moves."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from agent.schedule import Schedules
 from agent.toolkit.hooks import FollowsSteps
-from settings.types import Factory, Interface, PositiveFloat, PositiveInt, Schedule
-from settings.validated import Validated
+from settings.types import Factory, PositiveFloat, PositiveInt, Schedule
 
-ExplorationFactory = Annotated[Factory, Interface("exploration noise", ("device",), ("__call__", "release"))]
+ExplorationFactory = Factory
 
 
-class HeldNoise(FollowsSteps, Validated):
+class HeldNoise(FollowsSteps):
     """Holds each environment's standard normal noise for n decisions, n from a truncated zeta distribution.
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard

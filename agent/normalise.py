@@ -6,23 +6,19 @@ that change in place, so a captured CUDA graph reads the newest ones.
 """
 
 import math
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from settings.types import Factory, Interface, PositiveFloat, PositiveInt
-from settings.validated import Validated
+from settings.types import Factory, PositiveFloat, PositiveInt
 
-ObservationNormaliserFactory = Annotated[
-    Factory, Interface("a normaliser of observations", ("obs_dim",), ("forward", "observe"))
-]
-RewardNormaliserFactory = Annotated[Factory, Interface("a normaliser of rewards", ("device",), ("__call__", "observe"))]
+ObservationNormaliserFactory = RewardNormaliserFactory = Factory
 EPSILON = 1e-8  # added to the variance: an element that never changes is divided by 1e-4, not by 0
 
 
-class ObservationNormaliser(nn.Module, Validated):
+class ObservationNormaliser(nn.Module):
     """(o - mean) / sqrt(variance + 1e-8) of each element, over all observations so far (arXiv 2410.09754).
 
     Before the first observation it changes nothing. Batches are merged pairwise in float64 (Chan, Golub and LeVeque),
@@ -74,7 +70,7 @@ class ObservationNormaliser(nn.Module, Validated):
         self.count = state
 
 
-class RewardNormaliser(Validated):
+class RewardNormaliser:
     """Divides rewards by the standard deviation of the discounted return G, or by max |G| / bound if that is larger.
 
     So |G| stays within `bound`, the support of a categorical critic (arXiv 2604.04539); without a bound, only the

@@ -4,7 +4,7 @@ An algorithm calls the same methods for every kind of observation; for vectors, 
 """
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 
@@ -13,10 +13,10 @@ from agent.toolkit.frozen import frozen_view
 from agent.toolkit.noise import Noise
 from replay_buffer import Batch, WeightedBatch
 from settings.obs_spec import ObsSpec
-from settings.types import Factory, Interface
+from settings.types import Factory
 from utils import UserError
 
-AugmentationFactory = Annotated[Factory, Interface("an augmentation of images", (), ("__call__",))]
+AugmentationFactory = Factory
 SHOWN = 4  # rows of a batch that are logged as images
 
 
@@ -149,26 +149,11 @@ def observations(
     augmentation: AugmentationFactory | None,
     normalised: bool,
 ) -> Vectors:
-    """Chooses between Vectors and Images.
-
-    Args:
-        normalised: whether the agent has an observation normaliser.
-
-    Raises:
-        UserError: for images without an encoder or with a normaliser, and for vectors with an encoder or augmentation.
-    """
+    """Chooses between Vectors and Images; `normalised` says whether the agent has an observation normaliser."""
     if spec.image is None:
-        for key, factory in (("encoder", encoder), ("augmentation", augmentation)):
-            if factory is not None:
-                raise UserError(
-                    f"agent.{key}: it is for images, and this environment gives vectors; from_pixels=true renders it"
-                )
         return Vectors(spec)
     if encoder is None:
-        raise UserError(
-            f"agent.encoder=null: the observations are images {spec.image}; choose agent=drq, or add "
-            "agent/encoder=convolutions agent/augmentation=shift"
-        )
+        raise UserError("agent.encoder=null: observations are images; add agent/encoder=convolutions")
     if normalised:
-        raise UserError("agent.observation_normaliser: it is for vectors, and these are images; choose none")
+        raise UserError("agent/observation_normaliser must be none: observations are images")
     return Images(encoder, augmentation, spec, device)

@@ -5,10 +5,9 @@ import math
 
 from agent.toolkit.hooks import FollowsSteps
 from settings.types import Points, PositiveFloat, PositiveInt, Schedule
-from settings.validated import Validated
 
 
-class Linear(Validated):
+class Linear:
     """Changes linearly from `start` to `final` over `steps` steps, then stays at `final`."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
@@ -26,7 +25,7 @@ class Cosine(Linear):
         return self.final + (self.start - self.final) * (1 + math.cos(math.pi * done)) / 2
 
 
-class Exponential(Validated):
+class Exponential:
     """final + (start - final) exp(-step / decay)."""
 
     def __init__(self, start: float, final: float, decay: PositiveFloat):
@@ -36,7 +35,7 @@ class Exponential(Validated):
         return self.final + (self.start - self.final) * math.exp(-step / self.decay)
 
 
-class Piecewise(Validated):
+class Piecewise:
     """Interpolates linearly between (step, value) points, constant before and after them.
 
     It sorts them by step; two points of one step, in their order, make a jump.

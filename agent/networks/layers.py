@@ -11,12 +11,11 @@ from torch import nn
 from agent.networks.mlp import Linear
 from agent.toolkit.hooks import Draws
 from settings.types import PositiveFloat, PositiveInt
-from settings.validated import Validated
 
 Probability = Annotated[float, Ge(0), Lt(1)]
 
 
-class LayerNorm(nn.Module, Validated):
+class LayerNorm(nn.Module):
     """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width).
 
     Args:
@@ -36,7 +35,7 @@ class LayerNorm(nn.Module, Validated):
         return torch.addcmul(self.shift, F.layer_norm(x, x.shape[-1:], eps=self.eps), self.scale)
 
 
-class RMSNorm(nn.Module, Validated):
+class RMSNorm(nn.Module):
     """Divides each row by its root mean square, then scales each feature (arXiv 1910.07467): (..., B, width).
 
     Args: see LayerNorm.
@@ -51,7 +50,7 @@ class RMSNorm(nn.Module, Validated):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.scale
 
 
-class Dropout(nn.Module, Draws, Validated):
+class Dropout(nn.Module, Draws):
     """In training, sets features to 0 at random and scales up the others; does nothing in evaluation.
 
     The masks of all passes in an update are drawn before it, from the agent's generator and into fixed memory, so that
