@@ -19,10 +19,8 @@ class CriticEnsemble(nn.Module):
     """`num_critics` independent Q networks, computed in batched matmuls.
 
     Args:
-        obs_dim, action_dim: widths of observation and action.
-        hidden_dim, hidden_depth: width and number of each member's hidden layers.
-        num_critics: N, the number of members, at most 1000.
-        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
+        num_critics: N, the number of members.
+        init, last_init_bound: see agent.networks.mlp.mlp.
         network: factory of a network (agent.networks.residual); None is the plain MLP.
         head: factory of the head, which defines the outputs and their loss (agent.networks.heads); None is ScalarHead.
     """
@@ -111,13 +109,7 @@ class RandomSubset(Draws):
 
 
 class ValueNetwork(nn.Module):
-    """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1).
-
-    Args:
-        obs_dim: width of the observation.
-        hidden_dim, hidden_depth: width and number of hidden layers.
-        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
-    """
+    """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1); see agent.networks.mlp.mlp."""
 
     def __init__(
         self,

@@ -20,7 +20,6 @@ class HeldNoise(FollowsSteps):
     deviation of the action still follow the observation in every step.
 
     Args:
-        device: holds the noise.
         exponent: exponent of the distribution; a larger one holds noise for fewer decisions. On a schedule, noise
             can be held until rewards are found, and less afterwards.
         max_steps: maximum number of decisions that noise is held for.

@@ -23,9 +23,6 @@ class ObservationNormaliser(nn.Module):
 
     Before the first observation it changes nothing. Batches are merged pairwise in float64 (Chan, Golub and LeVeque),
     which is stable however far the mean is from 0.
-
-    Args:
-        obs_dim: width of the observation.
     """
 
     def __init__(self, obs_dim: PositiveInt):
@@ -43,9 +40,7 @@ class ObservationNormaliser(nn.Module):
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """Normalises (..., obs_dim), float32, or only the first elements of it, as in the actor's observation group."""
         width = obs.shape[-1]
-        if width < len(self.shift):
-            return (obs - self.shift[:width]).mul_(self.scale[:width])
-        return (obs - self.shift).mul_(self.scale)
+        return (obs - self.shift[:width]).mul_(self.scale[:width])
 
     @torch.no_grad()
     def observe(self, obs: np.ndarray | torch.Tensor) -> None:
@@ -79,7 +74,6 @@ class RewardNormaliser:
     and the next episode's return continues from it. Rewards stay unchanged until one of them differs from 0.
 
     Args:
-        device: of the batches.
         bound: upper bound of |G| after normalising; None: unbounded.
     """
 
@@ -100,7 +94,6 @@ class RewardNormaliser:
         Args:
             reward: (num_envs,), raw.
             ended: (num_envs,), bool: whether the episode terminated or was truncated.
-            discount: gamma.
         """
         before = self._running if len(self._running) == len(reward) else np.zeros(len(reward))
         returns = reward + discount * np.where(ended, 0.0, before)
@@ -124,6 +117,5 @@ class RewardNormaliser:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._count, self._mean, self._variance = state["count"], state["mean"], state["variance"]
-        self._largest = state["largest"]
-        self._running = np.array(state["running"])
+        self._largest, self._running = state["largest"], np.array(state["running"])
         self._set_scale()

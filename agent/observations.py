@@ -30,13 +30,10 @@ class Vectors:
         self.spec = spec
 
     def factory(self, network: Factory, of_actor: bool) -> tuple[Factory, dict[str, Any]]:
-        """Turns the factory of a network for vectors into one for these observations.
+        """Turns the factory of a network for vectors into one for these observations, and the shapes to call it with.
 
         Args:
             of_actor: whether the network sees the actor's observation group; otherwise it sees the critics'.
-
-        Returns:
-            The factory, and the shapes to call it with.
         """
         start, stop = self.spec.seen(of_actor)
         if self.spec.groups:
@@ -55,11 +52,7 @@ class Vectors:
         return obs
 
     def first_view(self, obs: torch.Tensor, ends: int = 1) -> torch.Tensor:
-        """Returns the `features` of the first view of each observation, (ends * B, ...).
-
-        Args:
-            ends: 1 for obs or next_obs alone, 2 for both, concatenated.
-        """
+        """Returns the `features` of the first view of each observation, (ends * B, ...)."""
         return obs
 
     def mean_of_views(self, target: torch.Tensor) -> torch.Tensor:
@@ -75,18 +68,11 @@ class Images(Vectors):
     """Observations with images, uint8, and convolutions that the agent's networks share.
 
     Args:
-        encoder: factory of the encoders (agent.networks.encoder).
         augmentation: factory of the augmentation (agent.augmentation); None: the image itself is the only view.
-        spec: describes the observations.
-        device: holds the networks.
     """
 
     def __init__(
-        self,
-        encoder: EncoderFactory,
-        augmentation: AugmentationFactory | None,
-        spec: ObsSpec,
-        device: torch.device,
+        self, encoder: EncoderFactory, augmentation: AugmentationFactory | None, spec: ObsSpec, device: torch.device
     ):
         super().__init__(spec)
         self._encoder = encoder

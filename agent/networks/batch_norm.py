@@ -22,8 +22,6 @@ class BatchNorm(nn.Module, FollowsBatches, Phased):
     before dividing by r^2, and its correction by d has no gradient, whereas here std has one.
 
     Args:
-        width: number of features.
-        num_members: N, for an ensemble; None for one network.
         momentum: share of the old running statistics that each step keeps.
         eps: added to variances.
         renorm_after: steps before batches are renormalised; None: never.

@@ -169,14 +169,7 @@ class SquashedMixture(_Squashed):
 
 
 class Categorical:
-    """The distribution of discrete actions, which are integers from 0.
-
-    Args:
-        logits: (B, |A|).
-
-    Attributes:
-        log_probs: log pi(a|o) of every action, (B, |A|).
-    """
+    """The distribution of discrete actions, which are integers from 0; `log_probs` are log pi(a|o), (B, |A|)."""
 
     def __init__(self, logits: torch.Tensor):
         self.log_probs = torch.log_softmax(logits, dim=-1)

@@ -28,13 +28,7 @@ ImageShape = tuple[PositiveInt, PositiveInt, PositiveInt]  # channels, height, w
 
 
 class Convolutions(nn.Sequential):
-    """3 x 3 convolutions with ReLUs, from images (B, C, H, W), uint8, to features (B, feature_dim), float32.
-
-    Args:
-        obs_shape: (C, H, W).
-        channels: filters of each convolution.
-        strides: stride of each convolution.
-    """
+    """3 x 3 convolutions with ReLUs, from images (B, C, H, W), uint8, to features (B, feature_dim), float32."""
 
     def __init__(self, obs_shape: tuple[int, ...], channels: int, strides: list[int]):
         height, width = obs_shape[1:]
@@ -69,10 +63,8 @@ class Encoder(nn.Module):
     of that.
 
     Args:
-        obs_shape: (C, H, W), passed by the agent.
         channels: filters of each convolution.
         strides: stride of each convolution; the list's length is the number of convolutions.
-        feature_dim: width of the output.
     """
 
     def __init__(
@@ -97,10 +89,8 @@ class FromNumbers(nn.Module):
     """Wraps a network for vectors so that it sees a slice of the observation (ObsSpec.groups).
 
     Args:
-        obs_dim: width of the slice.
-        start: first index of the slice.
-        network: factory of an actor, a critic or a value network.
-        shapes: other arguments of that factory.
+        obs_dim, start: width and first index of the slice.
+        network: factory of an actor, a critic or a value network; `shapes` are its other arguments.
     """
 
     def __init__(self, obs_dim: int, start: int, network: Factory, **shapes: int):
@@ -139,11 +129,8 @@ class FromImages(FromNumbers):
     then the vectors.
 
     Args:
-        obs_shape: (C, H, W) of the images.
-        encoder: factory of the encoder.
-        network: factory of an actor, a critic or a value network, called with the width of its input as `obs_dim`.
+        network: as for FromNumbers, called with the width of its input as `obs_dim`.
         start, num_numbers: first index and number of those elements; None if observations are images alone.
-        shapes: other arguments of the network's factory.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class ScalarHead(nn.Module):
         target_q: the target is the `min` over the critics or their `mean`. The minimum prevents overestimation (arXiv
             1802.09477), but it is pessimistic where critics disagree, which can suppress exploration (BRO, arXiv
             2405.16158).
-        loss_weight: multiplies the loss. It affects Adam's steps only through eps.
+        loss_weight: multiplies the loss.
     """
 
     out_dim = 1
@@ -45,21 +45,16 @@ class ScalarHead(nn.Module):
         next_outputs: torch.Tensor,
         next_cost: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Computes the target of `loss`.
+        """Computes the target of `loss` (see agent.losses.q_target).
 
         Args:
-            reward, discount, gamma: see agent.losses.q_target.
             next_outputs: the target critics' outputs at the next observation, (N, B, out_dim).
             next_cost: subtracted from the next value, (B, 1): SAC's alpha log pi(a'|o'); None is 0.
         """
         return losses.q_target(reward, discount, _minus(self.reduction(next_outputs), next_cost), gamma)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-        """Returns the loss, a scalar: mean over B, sum over the N critics.
-
-        Args:
-            weight: weights of the rows in that mean, (B,); None is 1.
-        """
+        """Returns the loss, a scalar: mean over B, with weights (B,) of its rows, sum over the N critics."""
         return losses.squared_error(outputs, target, self.loss_weight, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -16,13 +16,7 @@ Probability = Annotated[float, Ge(0), Lt(1)]
 
 
 class LayerNorm(nn.Module):
-    """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width).
-
-    Args:
-        width: number of features.
-        num_members: N, for an ensemble; None for one network.
-        eps: added to variances.
-    """
+    """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width)."""
 
     def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-5):
         super().__init__()
@@ -36,10 +30,7 @@ class LayerNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """Divides each row by its root mean square, then scales each feature (arXiv 1910.07467): (..., B, width).
-
-    Args: see LayerNorm.
-    """
+    """Divides each row by its root mean square, then scales each feature (arXiv 1910.07467): (..., B, width)."""
 
     def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-6):
         super().__init__()

@@ -23,7 +23,7 @@ UnitLength = bool | Literal["weights"]
 
 
 class Shape(NamedTuple):
-    """The shape that an actor or a critic requires of its network: the arguments of agent.networks.mlp.mlp."""
+    """What an actor or a critic requires of its network: the arguments of agent.networks.mlp.mlp."""
 
     in_dim: int
     hidden_dim: int
@@ -68,8 +68,6 @@ class NormedMLP(Network):
     """An MLP with a norm before or after each ReLU.
 
     Args:
-        shape: passed by the actor or the critic.
-        norm: factory of a norm, called with `width` and `num_members`; None: no norm.
         norm_input: whether the input is normalised too.
         norm_position: `after` the ReLU, or `before` it.
         dropout: probability of dropping a hidden feature, directly after its linear layer.
@@ -120,13 +118,10 @@ class NormedMLP(Network):
 
 
 class Residual(Network):
-    """A linear layer, residual blocks, and a linear layer.
+    """A linear layer, `hidden_depth` residual blocks, and a linear layer.
 
     Args:
-        shape: passed by the actor or the critic; `hidden_depth` counts the blocks.
-        block: factory of a block, called with `shape`.
-        input_norm, last_norm: factories of norms for the input of the network and of the last layer, called with
-            `width` and `num_members`; None: no norm.
+        input_norm, last_norm: norms of the network's input, and of the last layer's.
         unit_length: see NormedMLP.
         input_bias: whether the first linear layer has a bias.
     """
@@ -160,8 +155,6 @@ class PreNormBlock(nn.Module):
     """x + linear(ReLU(linear(norm(x)))), the block of SimBa (arXiv 2410.09754).
 
     Args:
-        shape: passed by the network.
-        norm: factory, called with `width` and `num_members`.
         expansion: inner width, as a multiple of the block's width.
         init: initial weights of the block; None is the network's.
     """
@@ -179,11 +172,7 @@ class PreNormBlock(nn.Module):
 
 
 class PostNormBlock(nn.Module):
-    """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), the block of FlashSAC (arXiv 2604.04539).
-
-    Args:
-        shape, norm, expansion: as for PreNormBlock.
-    """
+    """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), the block of FlashSAC (arXiv 2604.04539); see PreNormBlock."""
 
     def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4):
         super().__init__()
