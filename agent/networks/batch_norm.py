@@ -115,7 +115,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased):
 def refuse_batch_norm(**networks: nn.Module) -> None:
     """Raises UserError for batch normalisation, for agents whose batches hold only one end of the transitions."""
     for name, network in networks.items():
-        if any(isinstance(layer, BatchNorm) for layer in network.modules()):
+        if any(isinstance(layer, BatchNorm | nn.modules.batchnorm._BatchNorm) for layer in network.modules()):
             raise UserError(
                 f"agent.{name}.network: batch normalisation is for agent=crossq, whose batches have both ends"
             )
