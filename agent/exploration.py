@@ -20,9 +20,7 @@ class HeldNoise(FollowsSteps):
     deviation of the action still follow the observation in every step.
 
     Args:
-        exponent: exponent of the distribution; a larger one holds noise for fewer decisions. On a schedule, noise
-            can be held until rewards are found, and less afterwards.
-        max_steps: maximum number of decisions that noise is held for.
+        exponent: of the distribution; on a schedule, noise can be held until rewards are found, and less afterwards.
         through_episodes: whether noise is held across the end of an episode, as in FlashSAC.
     """
 
@@ -55,9 +53,7 @@ class HeldNoise(FollowsSteps):
     def __call__(self, draw: Callable[[int], torch.Tensor], num_envs: int) -> torch.Tensor:
         """Returns this step's noise, (num_envs, noise_dim); redraws all of it if the number of environments changes.
 
-        Args:
-            draw: draws standard normal noise (rows, noise_dim) for a number of rows.
-            num_envs: number of environments that act, always in the same order.
+        `draw` draws standard normal noise (rows, noise_dim) for a number of rows.
         """
         if len(self._decisions_left) != num_envs:
             self._decisions_left = np.zeros(num_envs, int)
@@ -79,15 +75,12 @@ class HeldNoise(FollowsSteps):
             self._decisions_left[ended] = 0
 
     def state_dict(self) -> dict[str, Any]:
-        state = {
-            "generator": self._generator.get_state(),
-            "steps_left": self._decisions_left.tolist(),
-            "noise": self._noise.clone(),
-        }
-        return state | (self._schedules.state_dict() if self._schedules.changing else {})
+        generator, steps_left = self._generator.get_state(), self._decisions_left.tolist()
+        noise, schedules = self._noise.clone(), self._schedules.state_dict()
+        return {"generator": generator, "steps_left": steps_left, "noise": noise, **schedules}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generator.set_state(state["generator"].cpu())
         self._decisions_left = np.array(state["steps_left"], int)
         self._noise = state["noise"].to(self._device, copy=True)
-        self.set_step(state.get("step", 0))
+        self.set_step(state["step"])

@@ -86,16 +86,12 @@ class NormedMLP(Network):
     ):
         members = shape.num_members
         widths = [shape.in_dim] + [shape.hidden_dim] * shape.hidden_depth
-        layers: list[nn.Module] = []
-        if norm is not None and norm_input:
-            layers.append(norm(width=shape.in_dim, num_members=members))
+        layers: list[nn.Module] = [norm(width=shape.in_dim, num_members=members)] if norm and norm_input else []
         for fan_in, fan_out in pairwise(widths):
             activation = [nn.ReLU()] if norm is None else [nn.ReLU(), norm(width=fan_out, num_members=members)]
             activation = activation if norm_position == "after" else activation[::-1]
             layers.append(make_linear(fan_in, fan_out, shape, bias=not isinstance(activation[0], BatchNorm)))
-            if dropout:
-                layers.append(Dropout(dropout))
-            layers += activation
+            layers += [Dropout(dropout), *activation] if dropout else activation
         super().__init__(*layers, make_last_linear(widths[-1], shape), unit_length=unit_length)
 
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
@@ -136,13 +132,10 @@ class Residual(Network):
         input_bias: bool = True,
     ):
         width, members = shape.hidden_dim, shape.num_members
-        layers: list[nn.Module] = []
-        if input_norm is not None:
-            layers.append(input_norm(width=shape.in_dim, num_members=members))
+        layers: list[nn.Module] = [input_norm(width=shape.in_dim, num_members=members)] if input_norm else []
         layers.append(make_linear(shape.in_dim, width, shape, bias=input_bias))
         layers += [block(shape=shape) for _ in range(shape.hidden_depth)]
-        if last_norm is not None:
-            layers.append(last_norm(width=width, num_members=members))
+        layers += [last_norm(width=width, num_members=members)] if last_norm else []
         super().__init__(*layers, make_last_linear(width, shape), unit_length=unit_length)
 
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """Held noise: its distribution, which environment and episode it belongs to, and that it survives a restart."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -56,6 +58,9 @@ def test_each_environment_holds_its_own_and_an_end_lets_go() -> None:
     held.release(np.array([False, True, False]))
     assert held(counter, 3)[:, 0].tolist() == [1, 4, 3]
     assert held(counter, 2)[:, 0].tolist() == [5, 6]  # the number of environments has changed: all noise is new
+    other, others = HeldNoise(CPU, 0.1, 1000), deepcopy(counter)
+    other.load_state_dict(held.state_dict())
+    assert all(torch.equal(held(counter, 2), other(others, 2)) for _ in range(2000))
 
 
 def test_its_exponent_may_follow_a_schedule() -> None:

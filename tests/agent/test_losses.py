@@ -1,4 +1,4 @@
-"""What the agents' formulas in float64 (test_sac_v.py, test_tqc.py, test_xqc.py and others) leave open of the losses."""
+"""What the agents' formulas in float64 (test_sac_v.py, test_xqc.py and others) leave open of the losses."""
 
 import pytest
 import torch
