@@ -74,6 +74,7 @@ class Schedules(FollowsSteps):
 
     @property
     def changing(self) -> list[str]:
+        """The names of the numbers that follow a schedule."""
         return list(self._schedules)
 
     def set_step(self, step: int) -> None:
