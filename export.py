@@ -2,19 +2,17 @@
 
 Writes `export/policy.onnx` into the run's folder, and `policy.onnx.json`, which describes it. The graph maps
 observations, as the environment returns them, to greedy actions in the environment's own bounds, in batches of any
-size. `--format torchscript` writes a file for libtorch; `--format policy` one for this project's evaluate.py and
-`seed_policy`, without the run's folder. `--best` exports the policy of the best evaluation. Each file is compared with
-the policy before it appears (docs/EXPORT.md).
+size. `--format policy` writes a file for this project's evaluate.py and `seed_policy`, without the run's folder.
+`--best` exports the policy of the best evaluation. Each file is compared with the policy before it appears
+(docs/EXPORT.md).
 """
 
 import argparse
 import dataclasses
 import importlib.util
-import io
 import json
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,9 +20,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import torch
 
-from agent.exported import OUTPUT, Greedy, Inputs, inputs_of, onnx_bytes, torchscript_bytes
+from agent.exported import OUTPUT, Greedy, Inputs, inputs_of, onnx_bytes
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
 from agent.policy_file import load_policy, plain_policy
@@ -53,7 +50,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
 
     Args:
         path: the folder of a run, a checkpoint in it, or its `checkpoints/best`; or the file of a policy.
-        kind: onnx, torchscript or policy.
+        kind: onnx or policy.
         output: the file; None is a file in the run's folder.
 
     Raises:
@@ -84,8 +81,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
             if kind == "policy":
                 save_plain(plain_policy(policy), file)
             else:
-                greedy = Greedy(policy, own_actions)
-                file.write((onnx_bytes if kind == "onnx" else torchscript_bytes)(greedy, example))
+                file.write(onnx_bytes(Greedy(policy, own_actions), example))
             file.flush()
             difference = worst_difference(_load(kind, new.partial, own_actions, to_inputs), policy, obs, own_actions)
             if not difference <= TOLERANCE:
@@ -180,11 +176,6 @@ def _load(kind: str, path: Path, own_actions: Any, to_inputs: Callable[[np.ndarr
         policy, low, shift, half = load_policy(path), own_actions.low, own_actions.shift, own_actions.half
         return lambda obs: low + (policy.act(obs).reshape(-1, *low.shape) + shift) * half
     data = read_bytes(path)  # both libraries read paths as UTF-8, whatever the locale
-    if kind == "torchscript":
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch recommends other formats
-            program = torch.jit.load(io.BytesIO(data))
-        return lambda obs: program(*map(torch.from_numpy, to_inputs(obs).values())).numpy()
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
     import onnxruntime  # imported late: it is optional
 
@@ -215,7 +206,7 @@ def main() -> int:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
-    parser.add_argument("--format", choices=("onnx", "torchscript", "policy"), default="onnx", help="default: onnx")
+    parser.add_argument("--format", choices=("onnx", "policy"), default="onnx", help="default: onnx")
     place = "default: <run folder>/export/policy.<format>, .pt for a policy; beside a policy's file"
     parser.add_argument("--output", type=Path, help=place)
     trust.add_option(parser)

@@ -7,23 +7,20 @@ from torch import nn
 from torch.func import functional_call
 
 from agent.networks.encoder import FromNumbers
-from agent.networks.heads import HeadFactory, ScalarHead
+from agent.networks.heads import ScalarHead
 from agent.networks.mlp import Init, mlp
 from agent.networks.residual import NetworkFactory, build_network
 from agent.toolkit.hooks import Draws
-from settings.types import Depth, Members, PositiveFloat, PositiveInt
-from settings.validated import Validated
+from settings.types import Depth, Factory, Members, PositiveFloat, PositiveInt
 from utils import UserError
 
 
-class CriticEnsemble(nn.Module, Validated):
+class CriticEnsemble(nn.Module):
     """`num_critics` independent Q networks, computed in batched matmuls.
 
     Args:
-        obs_dim, action_dim: widths of observation and action.
-        hidden_dim, hidden_depth: width and number of each member's hidden layers.
-        num_critics: N, the number of members, at most 1000.
-        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
+        num_critics: N, the number of members.
+        init, last_init_bound: see agent.networks.mlp.mlp.
         network: factory of a network (agent.networks.residual); None is the plain MLP.
         head: factory of the head, which defines the outputs and their loss (agent.networks.heads); None is ScalarHead.
     """
@@ -38,13 +35,13 @@ class CriticEnsemble(nn.Module, Validated):
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
         network: NetworkFactory | None = None,
-        head: HeadFactory | None = None,
+        head: Factory | None = None,
     ):
         super().__init__()
         self.head = ScalarHead() if head is None else head()
         in_dim, out_dim = self._widths(obs_dim, action_dim)
         shape = in_dim, hidden_dim, out_dim, hidden_depth, num_critics, init, last_init_bound
-        self.trunk = build_network(network, *shape, key="agent.critic.network")
+        self.trunk = build_network(network, *shape)
 
     def _widths(self, obs_dim: int, action_dim: int) -> tuple[int, int]:
         return obs_dim + action_dim, self.head.out_dim
@@ -111,14 +108,8 @@ class RandomSubset(Draws):
         return functional_call(self._trunk, subset, (obs if self._inputs is None else self._inputs(obs), *action))
 
 
-class ValueNetwork(nn.Module, Validated):
-    """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1).
-
-    Args:
-        obs_dim: width of the observation.
-        hidden_dim, hidden_depth: width and number of hidden layers.
-        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
-    """
+class ValueNetwork(nn.Module):
+    """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1); see agent.networks.mlp.mlp."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class DeterministicActor(nn.Module, Validated):
         super().__init__()
         self.noise_dim, self.exploration_std = action_dim, exploration_std
         shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, None
-        self.trunk = build_network(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape)
 
     def forward(self, obs: torch.Tensor) -> NoisyAction:
         return NoisyAction(torch.tanh(self.trunk(obs)), self.exploration_std)

@@ -11,19 +11,12 @@ from torch import nn
 from agent.networks.mlp import Linear
 from agent.toolkit.hooks import Draws
 from settings.types import PositiveFloat, PositiveInt
-from settings.validated import Validated
 
 Probability = Annotated[float, Ge(0), Lt(1)]
 
 
-class LayerNorm(nn.Module, Validated):
-    """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width).
-
-    Args:
-        width: number of features.
-        num_members: N, for an ensemble; None for one network.
-        eps: added to variances.
-    """
+class LayerNorm(nn.Module):
+    """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width)."""
 
     def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-5):
         super().__init__()
@@ -36,11 +29,8 @@ class LayerNorm(nn.Module, Validated):
         return torch.addcmul(self.shift, F.layer_norm(x, x.shape[-1:], eps=self.eps), self.scale)
 
 
-class RMSNorm(nn.Module, Validated):
-    """Divides each row by its root mean square, then scales each feature (arXiv 1910.07467): (..., B, width).
-
-    Args: see LayerNorm.
-    """
+class RMSNorm(nn.Module):
+    """Divides each row by its root mean square, then scales each feature (arXiv 1910.07467): (..., B, width)."""
 
     def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-6):
         super().__init__()
@@ -51,7 +41,7 @@ class RMSNorm(nn.Module, Validated):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.scale
 
 
-class Dropout(nn.Module, Draws, Validated):
+class Dropout(nn.Module, Draws):
     """In training, sets features to 0 at random and scales up the others; does nothing in evaluation.
 
     The masks of all passes in an update are drawn before it, from the agent's generator and into fixed memory, so that
