@@ -132,7 +132,7 @@ def step_parts(workspace: Workspace) -> dict[str, float]:
     clock.around(workspace.agent, "update", "update, with sampling and logging")
     clock.around(workspace.logger, "log_all", "logging, an update")
     clock.around(workspace.logger, "dump", "logging, an episode")
-    clock.around(workspace.evaluator, "evaluate", "evaluation of 10 episodes")
+    clock.around(workspace.evaluations.evaluator, "evaluate", "evaluation of 10 episodes")
     began_s: list[float] = []
     inner = workspace.envs.step
 

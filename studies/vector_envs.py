@@ -35,13 +35,13 @@ def steps_per_second(num_envs: int, async_envs: bool, num_seed_steps: int) -> fl
     cfg = check(compose.plain(compose.compose_config("train", [*OVERRIDES, *overrides])))
     workspace = Workspace(cfg, Path(tempfile.mkdtemp()))
     ended_s: list[float] = []
-    evaluate = workspace.evaluator.evaluate
+    evaluate = workspace.evaluations.evaluator.evaluate
 
     def note_the_time(*args: object) -> object:
         ended_s.append(time.perf_counter())
         return evaluate(*args)
 
-    workspace.evaluator.evaluate = note_the_time
+    workspace.evaluations.evaluator.evaluate = note_the_time
     started_s = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         workspace.run()

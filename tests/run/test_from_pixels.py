@@ -121,4 +121,4 @@ def test_a_run_by_its_rendering(tmp_path: Path) -> None:
     run = probes.train(tmp_path, "env=Pendulum-v1", *DRQ, "image_size=16", "num_train_steps=60", "num_seed_steps=40",
                        "num_eval_episodes=1", "action_repeat=10", "num_envs=2")  # fmt: skip
     assert run.cfg.from_pixels and run.envs.single_observation_space.shape == (6, 16, 16)
-    assert np.isfinite(run.last_return)
+    assert np.isfinite(run.progress.last_return)

@@ -153,7 +153,7 @@ def test_an_evaluation_is_cut_short_and_made_again(tmp_path: Path, step: int) ->
     run = (*PROBE, "num_eval_episodes=3")
     probes.train(tmp_path / "straight", *run)
     stopped = probes.workspace(tmp_path / "run", *run)
-    evaluate, finished = stopped.evaluator.evaluate, []
+    evaluate, finished = stopped.evaluations.evaluator.evaluate, []
 
     def signalled(agent: Any, at: int) -> Any:
         if at == step:
@@ -161,7 +161,7 @@ def test_an_evaluation_is_cut_short_and_made_again(tmp_path: Path, step: int) ->
         finished.append(at)
         return evaluate(agent, at)
 
-    stopped.evaluator.evaluate = signalled  # type: ignore[method-assign]
+    stopped.evaluations.evaluator.evaluate = signalled  # type: ignore[method-assign]
     with pytest.raises(Stopped, match=f"SIGTERM at step {step}"):
         stopped.run()
     stopped.close()
