@@ -1,7 +1,6 @@
 """A run that is stopped anywhere and resumed ends in the same bytes; overrides that would change it are refused."""
 
 import random
-import re
 import shutil
 import sys
 from pathlib import Path
