@@ -38,7 +38,7 @@ def claim(folder: Path, may_exist: bool = False, may_continue: bool = False) -> 
 
 def refuse_used(folder: Path) -> None:
     """Raises UserError if the folder holds a run with logs or checkpoints."""
-    if any((folder / name).exists() for name in (*LOGS, "checkpoints")):
+    if any((folder / name).exists() for name in LOGS) or any(folder.glob("checkpoints/step_*")):
         hint = shlex.quote(f"resume={folder}")
         raise UserError(f"{folder}: a run is there already; choose another folder, or continue it with {hint}")
 

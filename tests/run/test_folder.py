@@ -17,7 +17,8 @@ def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
     assert run_folder.claim(tmp_path, may_exist=True) == tmp_path
-    (tmp_path / "config.yaml").touch()  # of a run that ended before its first row
+    (tmp_path / "config.yaml").touch()
+    (tmp_path / "checkpoints/.step_0").mkdir(parents=True)  # of a run that was killed in its first checkpoint
     run_folder.claim(tmp_path, may_exist=True)
     (tmp_path / "train.csv").touch()
     with pytest.raises(UserError, match=f"^{tmp_path}: a run is there already; .* resume={tmp_path}"):

@@ -29,16 +29,16 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: int, code: int) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also if these tests run under nohup
     probes.train(tmp_path / "straight", *PROBE)
-    run = probes.workspace(tmp_path / "run", *PROBE)
+    run = probes.workspace(tmp_path / "a run", *PROBE)
     at_step(run, 42, lambda: os.kill(os.getpid(), number))
-    again = re.escape(shlex.quote(f"resume={tmp_path / 'run'}"))
+    again = re.escape(shlex.quote(f"resume={tmp_path / 'a run'}"))
     with pytest.raises(Stopped, match=f"at step 43; continue with: python train.py {again}") as ended:
         run.run()
     run.close()
     assert ended.value.exit_code == code
-    assert (tmp_path / "run/train.csv").read_text().splitlines()[-1].startswith("9,43,3.0")  # the cut episode's row
-    assert go_on(tmp_path / "run").step == 160
-    assert_same(tmp_path / "run", tmp_path / "straight")
+    assert (tmp_path / "a run/train.csv").read_text().splitlines()[-1].startswith("9,43,3.0")  # the cut episode's row
+    assert go_on(tmp_path / "a run").step == 160
+    assert_same(tmp_path / "a run", tmp_path / "straight")
 
 
 def test_a_second_sigterm_does_not_end_the_process_before_it_has_said_that_it_saved(tmp_path: Path) -> None:
