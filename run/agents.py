@@ -1,10 +1,13 @@
-"""The agent that a configuration describes."""
+"""The agent that a configuration describes, and what acts before it."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.utils import get_object, instantiate
 
+from agent.policy_file import load_policy
 from run.env_spec import EnvSpec
 from settings.schema import Settings
 from settings.signatures import parameters
@@ -36,3 +39,17 @@ def require_kind(agent: Any, spec: EnvSpec, env: str, named: str) -> None:
             f"{env}: its actions are {kinds[is_discrete]}, and {named} is for {kinds[wants_discrete]} ones; choose "
             f"agent={choice}"
         )
+
+
+def build_seed_policy(
+    cfg: Settings, agent: Any, spec: EnvSpec, device: torch.device, copied: Path, resume: bool
+) -> Any:
+    """Returns what acts for the first `num_seed_steps`: a uniform policy, the agent, or the policy in a file, which is
+    copied into the run's folder, where a resumed run reads it."""
+    if cfg.seed_policy in ("agent", "uniform"):
+        return agent if cfg.seed_policy == "agent" else spec.uniform_policy(cfg.seed)
+    if not resume:
+        if not Path(cfg.seed_policy).is_file():
+            raise UserError(f"seed_policy={cfg.seed_policy}: must be uniform, agent or the file of a saved policy")
+        shutil.copyfile(cfg.seed_policy, copied)
+    return load_policy(copied, str(device), cfg.seed)

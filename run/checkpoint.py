@@ -115,12 +115,14 @@ class Checkpoints:
         self._run_folder, self._folder = folder, folder / FOLDER
         self._keep, self._identity = keep, identity
         self._segments: dict[str, Segments] = {BUFFER: [], PRELOADED: []}
+        self._damaged: set[Path] = set()
         self.newest: Path | None = None
 
     def load_newest(self, *names: str) -> Saved:
         """Reads the newest intact checkpoint (see `read_newest`), with which the next ones share segments."""
         saved = read_newest(self._run_folder, *names, identity=self._identity, with_rows=True)
         self._segments = {kind: saved.manifest[kind] for kind in self._segments}
+        self._damaged = {path for path in list_checkpoints(self._run_folder) if _step(path) > saved.step}
         self.newest = saved.path
         return saved
 
@@ -174,7 +176,8 @@ class Checkpoints:
             raise error if isinstance(error, OSError) else OSError(errno.EIO, str(error).splitlines()[0]) from error
         self._segments, self.newest = segments, target
         paths = list_checkpoints(self._run_folder)
-        kept = [path for path in paths if _step(path) <= step][: self._keep]  # those after this step are damaged
+        self._damaged.discard(target)
+        kept = [path for path in paths if path not in self._damaged][: self._keep]
         for path in (*(set(paths) - set(kept)), *self._folder.glob(".step_*")):
             shutil.rmtree(path, ignore_errors=True)
         self._remove_unused_rows()
@@ -202,14 +205,14 @@ class Checkpoints:
 
     def _remove_unused_rows(self) -> None:
         """Deletes the segments that no checkpoint lists."""
-        manifests = [self._segments]
-        with contextlib.suppress(*DAMAGE):
-            manifests += [json.loads((path / MANIFEST).read_text()) for path in list_checkpoints(self._run_folder)]
-            for kind in self._segments:
-                used = {segment["name"] for manifest in manifests for segment in manifest[kind]}
-                for path in (self._folder / kind).glob("*-*"):
-                    if path.name not in used:
-                        path.unlink()
+        used = {(kind, segment["name"]) for kind in self._segments for segment in self._segments[kind]}
+        for path in list_checkpoints(self._run_folder):
+            with contextlib.suppress(*DAMAGE):
+                manifest = json.loads((path / MANIFEST).read_text())
+                used |= {(kind, segment["name"]) for kind in self._segments for segment in manifest[kind]}
+        for path in self._folder.glob("*/*-*"):
+            if path.parent.name in self._segments and (path.parent.name, path.name) not in used:
+                path.unlink(missing_ok=True)
 
 
 def _step(path: Path) -> int:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -16,12 +15,11 @@ from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 from agent.off_policy import OffPolicyAgent, takes_tensors
-from agent.policy_file import load_policy
 from envs.simulator import Simulator
 from replay_buffer import ReplayBuffer
 from run import environments, machine
 from run import folder as run_folder
-from run.agents import build_agent, identity_of
+from run.agents import build_agent, build_seed_policy, identity_of
 from run.best import BEST, BestPolicy, read_result
 from run.checkpoint import Checkpoints, list_checkpoints
 from run.data import buffers, sources
@@ -42,7 +40,6 @@ from settings.repetitions import name_of_group
 from settings.schema import ONLY_IN, Settings
 from utils import (
     RunError,
-    UserError,
     command_line,
     non_finite,
     one_line,
@@ -104,7 +101,7 @@ class Workspace:
         execution, why_eager = choose_execution(cfg.execution, self.agent, device)
         set_execution(self.agent, execution, device)
         self.agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-        seed_policy = self._make_seed_policy(spec, device, resume)
+        seed_policy = build_seed_policy(cfg, self.agent, spec, device, work_dir / SEED_POLICY, resume)
 
         # Replay buffer, and the transitions that it begins with.
         n_step = buffers.build_n_step(cfg)
@@ -203,34 +200,21 @@ class Workspace:
         if getattr(self.envs, "restarts", False):
             print(f"env={cfg.env}: without state_dict and load_state_dict, a resumed run begins its episodes anew")
 
-    def _make_seed_policy(self, spec: EnvSpec, device: torch.device, resume: bool) -> Any:
-        """Returns what acts for the first `num_seed_steps`: a uniform policy, the agent, or the policy in a file."""
-        cfg, copied = self.cfg, self.work_dir / SEED_POLICY
-        if cfg.seed_policy in ("agent", "uniform"):
-            return self.agent if cfg.seed_policy == "agent" else spec.uniform_policy(cfg.seed)
-        if not resume:
-            if not Path(cfg.seed_policy).is_file():
-                raise UserError(f"seed_policy={cfg.seed_policy}: must be uniform, agent or the file of a saved policy")
-            shutil.copyfile(cfg.seed_policy, copied)
-        return load_policy(copied, str(device), cfg.seed)
-
     def _make_background_evaluator(self, films: bool, device: torch.device) -> BackgroundEvaluator | None:
         """Returns an evaluator in another process; None if it is not wanted or, with a printed line, not possible."""
         cfg, agent = self.cfg, self.agent
         pays = machine.has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
         if not (pays if cfg.eval_in_background == "auto" else cfg.eval_in_background):
             return None
-        if not isinstance(agent, OffPolicyAgent) or type(agent).act is not OffPolicyAgent.act:
-            print(f"Training waits for evaluations: {type(agent).__name__} acts in its own way.")
-            return None
-        policy = agent.policy
-        try:
-            return BackgroundEvaluator(
-                EvalTask(cfg, self.work_dir, films, str(device), policy.networks, policy.action_range)
-            )
-        except Exception as error:  # pickling a user's network can raise anything
-            print(f"Training waits for evaluations: its networks cannot be sent to a process ({one_line(error)}).")
-            return None
+        obstacle = f"{type(agent).__name__} acts in its own way"
+        if isinstance(agent, OffPolicyAgent) and type(agent).act is OffPolicyAgent.act:
+            networks, action_range = agent.policy.networks, agent.policy.action_range
+            try:
+                return BackgroundEvaluator(EvalTask(cfg, self.work_dir, films, str(device), networks, action_range))
+            except Exception as error:  # pickling a user's network can raise anything
+                obstacle = f"its networks cannot be sent to another process ({one_line(error)})"
+        print(f"Training waits for evaluations: {obstacle}.")
+        return None
 
     @property
     def step(self) -> int:

@@ -13,7 +13,7 @@ from forks import ForkAgent
 from same_run import same
 from stand_in_graphs import AGENTS, is_discrete, sees_images
 
-from run.agents import build_acting_agent
+from run.agents import build_agent
 from run.env_spec import EnvSpec
 from settings.obs_spec import ObsSpec
 from utils import UserError
@@ -61,7 +61,7 @@ class Counts(ForkAgent):
 def built(kind: type) -> Any:
     node = {"name": "own", "_target_": f"{__name__}.{kind.__name__}", "_partial_": True}
     spec = EnvSpec(ObsSpec.of_shape((OBS_DIM,)), (ACTION_DIM,))
-    return build_acting_agent(replace(composed.settings("agent=sac"), agent=node), spec, torch.device("cpu"))
+    return build_agent(replace(composed.settings("agent=sac"), agent=node), spec, torch.device("cpu"))
 
 
 def test_acting_once_when_it_is_built_leaves_no_trace() -> None:
