@@ -167,7 +167,7 @@ class Checkpoints:
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
             for path in (*partial.iterdir(), partial):
                 sync(path)
-            shutil.rmtree(target, ignore_errors=True)  # a damaged one of this step
+            _remove(target)  # a damaged one of this step
             partial.rename(target)
             sync(self._folder)
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
@@ -178,7 +178,9 @@ class Checkpoints:
         paths = list_checkpoints(self._run_folder)
         self._damaged.discard(target)
         kept = [path for path in paths if path not in self._damaged][: self._keep]
-        for path in (*(set(paths) - set(kept)), *self._folder.glob(".step_*")):
+        for path in set(paths) - set(kept):
+            _remove(path)
+        for path in self._folder.glob(".step_*"):  # of processes that were killed
             shutil.rmtree(path, ignore_errors=True)
         self._remove_unused_rows()
 
@@ -213,6 +215,15 @@ class Checkpoints:
         for path in self._folder.glob("*/*-*"):
             if path.parent.name in self._segments and (path.parent.name, path.name) not in used:
                 path.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Deletes a checkpoint, which loses its name before its files."""
+    if path.exists():
+        hidden = path.with_name(f".{path.name}.gone")
+        shutil.rmtree(hidden, ignore_errors=True)
+        path.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _step(path: Path) -> int:
