@@ -70,7 +70,7 @@ def list_checkpoints(run_folder: Path) -> list[Path]:
 def read_checkpoint(path: Path, *names: str, with_rows: bool = False) -> Saved:
     """Reads those of the files `<name>.pt` that the checkpoint has; raises one of DAMAGE if one of them has changed, or
     with `with_rows` a segment."""
-    manifest = json.loads((path / MANIFEST).read_text())
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     names = tuple(name for name in names if f"{name}.pt" in manifest["files"])
     sums = {path / f"{name}.pt": manifest["files"][f"{name}.pt"] for name in names}
     for kind in (BUFFER, PRELOADED) if with_rows else ():
@@ -164,7 +164,7 @@ class Checkpoints:
                 save_policy(partial / "policy.pt")
             sums = {path.name: sha256_of(path) for path in sorted(partial.iterdir())}
             manifest = {"step": step, "identity": self._identity, "files": sums, **segments}
-            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1))
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             for path in (*partial.iterdir(), partial):
                 sync(path)
             _remove(target)  # a damaged one of this step
@@ -210,7 +210,7 @@ class Checkpoints:
         used = {(kind, segment["name"]) for kind in self._segments for segment in self._segments[kind]}
         for path in list_checkpoints(self._run_folder):
             with contextlib.suppress(*DAMAGE):
-                manifest = json.loads((path / MANIFEST).read_text())
+                manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
                 used |= {(kind, segment["name"]) for kind in self._segments for segment in manifest[kind]}
         for path in self._folder.glob("*/*-*"):
             if path.parent.name in self._segments and (path.parent.name, path.name) not in used:

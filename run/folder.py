@@ -55,8 +55,10 @@ class Lock:
         try:
             self._descriptor = lock(path)
         except BlockingIOError:
-            raise UserError(f"{folder}: process {path.read_text().strip()} is working in this folder") from None
-        path.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
+            raise UserError(
+                f"{folder}: process {path.read_text(encoding='utf-8').strip()} is working in this folder"
+            ) from None
+        path.write_text(f"{os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
 
     def release(self) -> None:
         """Releases the lock; a second call does nothing."""
@@ -74,7 +76,7 @@ def mark_finished(folder: Path, **result: Any) -> None:
 def read_finished(folder: Path) -> dict[str, Any] | None:
     """Returns what `mark_finished` recorded; None for a run that is not complete."""
     path = folder / FINISHED
-    return json.loads(path.read_text()) if path.exists() else None
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def mark_failed(folder: Path, overrides: list[str], reason: str) -> None:
@@ -85,4 +87,4 @@ def mark_failed(folder: Path, overrides: list[str], reason: str) -> None:
 def read_failure(folder: Path) -> dict[str, Any] | None:
     """Returns what `mark_failed` recorded; None for a run that has not failed."""
     path = folder / FAILED
-    return json.loads(path.read_text()) if path.exists() else None
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -29,7 +29,7 @@ class Provenance:
 
     def __init__(self, folder: Path, device: torch.device, step: int):
         self._path = folder / FILE
-        self._earlier: list[Any] = json.loads(self._path.read_text()) if self._path.exists() else []
+        self._earlier: list[Any] = json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else []
         commit, changed = find_commit(ROOT)
         before = self._earlier[-1]["commit"] if self._earlier else None
         if before and commit and (before != commit or changed):
@@ -75,7 +75,9 @@ def find_commit(root: Path) -> tuple[str | None, bool | None]:
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     if not (root / ".git").exists() or not shutil.which("git"):
         return None, None
-    lines = subprocess.run(command, check=False, capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run(
+        command, check=False, capture_output=True, encoding="utf-8", errors="replace"
+    ).stdout.splitlines()
     commit = next((line.split()[2] for line in lines if line.startswith("# branch.oid")), None)
     changes = [line for line in lines if not line.startswith("#")]
     return commit, any(not line.startswith("?") or line.endswith((".py", ".yaml")) for line in changes)

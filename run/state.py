@@ -1,16 +1,13 @@
 """Restores a run from its checkpoint, and saves what no single object holds: episodes and global generators."""
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from run.checkpoint import BUFFER, PRELOADED, Saved
 from run.folder import FINISHED
-
-if TYPE_CHECKING:
-    from run.workspace import Workspace
 
 
 class EnvEpisodes:
@@ -53,8 +50,8 @@ class GlobalGenerators:
             torch.cuda.set_rng_state(state["cuda"], self._device)
 
 
-def restore(run: "Workspace") -> None:
-    """Loads the newest intact checkpoint. Nothing in the folder changes before the last part is restored."""
+def restore(run: Any) -> None:
+    """Loads the newest intact checkpoint of a Workspace. Nothing in the folder changes before the last part is restored."""
     cfg, progress = run.cfg, run.progress
     saved = run.checkpoints.load_newest("agent", "run", "replay_buffer")
     run.agent.load_state_dict(saved.states["agent"])
@@ -77,7 +74,7 @@ def restore(run: "Workspace") -> None:
     print(f"Continuing from {saved.path}", flush=True)
 
 
-def _restore_replay_buffer(run: "Workspace", saved: Saved) -> bool:
+def _restore_replay_buffer(run: Any, saved: Saved) -> bool:
     """Returns whether the checkpoint has all that was in the replay buffer."""
     buffer, counters = run.replay_buffer, saved.states["run"].get("replay_buffer")
     if counters is None:  # a user's own

@@ -61,7 +61,9 @@ def read(run: Path) -> dict[str, Any]:
     policy = torch.load(newest / "policy.pt", weights_only=True)
     found: dict[str, Any] = {"step": newest.name, "action_range": policy["action_range"]}
     for network, part in policy["networks"].items():
-        found |= {f"{network}.{name}": weight.numpy().tobytes() for name, weight in part["weights"].items()}
+        found |= {
+            f"{network}.{name}": torch.as_tensor(weight).numpy().tobytes() for name, weight in part["weights"].items()
+        }
     for log in ("train.csv", "eval.csv"):
         with (run / log).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
