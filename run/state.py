@@ -51,7 +51,7 @@ class GlobalGenerators:
 
 
 def restore(run: Any) -> None:
-    """Loads the newest intact checkpoint of a Workspace. Nothing in the folder changes before the last part is restored."""
+    """Loads a Workspace's newest intact checkpoint. Nothing in the folder changes before the last part is restored."""
     cfg, progress = run.cfg, run.progress
     saved = run.checkpoints.load_newest("agent", "run", "replay_buffer")
     run.agent.load_state_dict(saved.states["agent"])
