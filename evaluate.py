@@ -25,10 +25,11 @@ from tqdm import tqdm
 
 from envs.episodes import Recorder, Recording
 from run import environments
+from run.best import BEST
 from run.data import minari_writer
 from run.evaluation import window
 from run.evaluation.evaluator import EvaluationProgress, Evaluator
-from run.saving import best, policy_bundle, run_policy, trust
+from run.saving import policy_bundle, run_policy, trust
 from run.stopping import EXIT_INTERRUPTED
 from settings.operating_system import begin_command
 from utils import OneLineParser, RunError, UserError, print_error, resolved
@@ -200,7 +201,7 @@ def main() -> int:
     parser.add_argument("--dataset", metavar="ID", help="record a data set, such as cheetah/expert-v0")
     trust.add_option(parser)
     arguments = parser.parse_args()
-    path = resolved(arguments.path / best.BEST if arguments.best else arguments.path)
+    path = resolved(arguments.path / BEST if arguments.best else arguments.path)
     try:
         begin_command()
         require_sensible(arguments)

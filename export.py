@@ -30,8 +30,9 @@ from envs.observations import ObsSpace
 from files.reading import checksum, read_bytes
 from files.tensors import save_plain
 from files.writing import NewFile, write_text
+from run.best import BEST
 from run.env_spec import EnvSpec
-from run.saving import best, policy_bundle, run_policy, trust
+from run.saving import policy_bundle, run_policy, trust
 from run.saving.run_policy import RunPolicy
 from settings.operating_system import begin_command
 from study.runs import read
@@ -100,7 +101,7 @@ def _default_output(source: RunPolicy, kind: str) -> Path:
     suffix = "pt" if kind == "policy" else kind
     if policy_bundle.is_bundle(source.path):
         return source.path.with_suffix(f".{suffix}")
-    name = "best" if source.path == source.folder / best.BEST else "policy"
+    name = "best" if source.path == source.folder / BEST else "policy"
     return source.folder / "export" / f"{name}.{suffix}"
 
 
@@ -211,7 +212,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help=place)
     trust.add_option(parser)
     arguments = parser.parse_args()
-    path = arguments.path / best.BEST if arguments.best else arguments.path
+    path = arguments.path / BEST if arguments.best else arguments.path
     try:
         begin_command()
         export(path, arguments.format, trust.given(arguments), arguments.output)

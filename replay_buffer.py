@@ -120,7 +120,7 @@ class ReplayBuffer(Ring, Validated):
 
     @property
     def rings(self) -> dict[str, Ring]:
-        """The rings that a checkpoint saves (replay/on_disk.py), by name."""
+        """The rings that a checkpoint saves (run/checkpoint.py), by name."""
         return {"rows": self}
 
     def spans(self, state: dict[str, Any]) -> dict[str, tuple[int, int]]:

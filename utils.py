@@ -46,7 +46,8 @@ def print_error(error: Exception, command: str = "") -> int:
         The exit code: 2 for a mistake of the user, 3 for a fault.
     """
     message = one_line(error) if isinstance(error, UserError) else error
-    print(f"{command or Path(sys.argv[0]).name}: {message}", file=sys.stderr)
+    lines = [f"{command or Path(sys.argv[0]).name}: {message}", *getattr(error, "__notes__", ())]
+    print("\n".join(lines), file=sys.stderr)
     if isinstance(error, EnvError):
         print(error.trace, end="", file=sys.stderr)
     return 2 if isinstance(error, UserError) else 3

@@ -99,7 +99,6 @@ def _require_manifest_digest(path: Path) -> None:
         content = read_json(manifest)
         if "manifest" not in content:
             return  # a manifest of something else
-        # The best policy's manifest also holds the manifest of the previous best policy (run/saving/best.py).
         versions = [content["manifest"], content["manifest"].get("before") or {"parts": {}}]
         expected = [version["parts"].get(path.stem) for version in versions]
         digest = checksum(path, inside=0)

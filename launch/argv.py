@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from run.saving import damaged, trust
+from run.saving import trust
 from settings.compose import AUTO, as_folder, searching
 from settings.hydra_patch import args_parser
 from utils import UserError
@@ -21,14 +21,12 @@ class CommandLine(NamedTuple):
         argv: arguments for Hydra.
         resume: folder of the run to continue, `auto`, or None.
         trusted: packages and paths that the saved configuration of a resumed run may name.
-        without: damaged parts of a resumed run to continue without (see run/saving/damaged.py).
         options: Hydra's own options, parsed; `overrides` is among them.
     """
 
     argv: list[str]
     resume: str | None
     trusted: tuple[str, ...]
-    without: tuple[str, ...]
     options: Any
 
     @property
@@ -43,15 +41,10 @@ def parse_line(argv: list[str]) -> CommandLine:
     argv = [argument for argument in argv if argument != "preset=null"]  # the default, which Hydra does not take
     argv, packages = _take(argv, "trust")
     trusted = tuple(name for text in packages for name in trust.names(text))
-    argv, parts = _take(argv, damaged.KEY)
-    without = tuple(name for text in parts for name in damaged.names(text))
     argv, resume = take_resume([as_folder(argument) for argument in argv])
     if trusted and not resume:
         raise UserError(f"trust={','.join(trusted)}: it goes with resume=; a new run may name any class")
-    if without and resume in (None, AUTO):
-        key = f"{damaged.KEY}={','.join(without)}"
-        raise UserError(f"{key}: it goes with resume=<folder>, which continues one run, and with nothing else")
-    return CommandLine(argv, resume, trusted, without, _options(argv))
+    return CommandLine(argv, resume, trusted, _options(argv))
 
 
 def _take(argv: list[str], key: str) -> tuple[list[str], list[str]]:

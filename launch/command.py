@@ -56,7 +56,7 @@ def _do(request: LaunchRequest) -> None:
     elif line.options.help:
         print(usage.help_text(folders_of(line.overrides)))
     elif request.continued:
-        job.continue_run(*request.continued, line.trusted, line.without)
+        job.continue_run(*request.continued, line.trusted)
     elif runs is None:  # Hydra prints its own help, or a configuration
         sys.argv[1:] = line.argv
         hydra_main()

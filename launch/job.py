@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from hydra._internal.callbacks import Callbacks
 from hydra.core.hydra_config import HydraConfig
@@ -20,10 +19,11 @@ from envs.errors import FAULTS
 from launch import own_process
 from launch.preflight import PreparedRun
 from launch.pruning import Trial
-from run.saving import checkpoint, resume
+from run.checkpoint import list_checkpoints
 from run.saving import folder as run_folder
+from run.saving import resume
 from run.stopping import Requeued
-from run.workspace import train
+from run.workspace import Workspace
 from settings import compose
 from settings.schema import Settings, check
 from utils import EnvError, RunError, UserError, one_line
@@ -49,7 +49,7 @@ def begin_run(run: PreparedRun, may_continue: bool = False) -> None:
 
     def begin(_: DictConfig) -> float:
         os.chdir(HydraConfig.get().runtime.cwd)  # whatever hydra.job.chdir is: relative paths start here
-        return train(run.cfg, run.folder, prune, reuse=may_continue, parts=run.parts)
+        return train(run.cfg, run.folder, prune)
 
     result = run_job(
         task_function=begin,
@@ -122,14 +122,14 @@ def _in_folder(config: DictConfig, folder: Path) -> float:
     added = [source.path for source in hydra_config.runtime.config_sources if source.provider == "command-line"]
     overrides += [compose.searching(added)] if added else []
     name = hydra_config.job.config_name or "train"
-    how: dict[str, Any]
-    if auto and checkpoint.newest_first(folder):
-        cfg, trusted_by_run = resume.continuation(folder, overrides, name, trusted)
+    resumes = False
+    if auto and list_checkpoints(folder):
+        cfg, _ = resume.continuation(folder, overrides, name, trusted)
         if (last_return := _already_finished(cfg, folder, pruned_too=True)) is not None:
             return last_return
-        how = {"resume": True, "trusted": trusted_by_run}
+        resumes = True
     else:
-        cfg, how = check(values), {"reuse": auto}
+        cfg = check(values)
     trial = Trial.of_job(hydra_config)
     launcher = hydra_config.launcher.get("_target_")
     if launcher in own_process.POOLS:
@@ -138,7 +138,25 @@ def _in_folder(config: DictConfig, folder: Path) -> float:
         environment = trial.environment() if trial else {}
         return own_process.run_in_pool(command, folder, cfg, launcher, Path(hydra_config.sweep.dir), environment)
     prune = partial(trial.is_worse, folder, cfg) if trial else None
-    return train(cfg, folder, prune=prune, summarises=False, **how)
+    return train(cfg, folder, prune=prune, summarises=False, resume=resumes)
+
+
+def train(
+    cfg: Settings,
+    folder: Path,
+    prune: Callable[[int], bool] | None = None,
+    resume: bool = False,
+    summarises: bool = True,
+) -> float:
+    """Trains a run to its end, and closes it; returns the mean return of the final evaluation."""
+    workspace = Workspace(cfg, folder, resume, prune)
+    try:
+        last_return = workspace.run()
+    finally:
+        workspace.close()
+    if summarises:
+        print("\n".join(workspace.summary()), flush=True)
+    return last_return
 
 
 def continue_run(
@@ -146,21 +164,19 @@ def continue_run(
     overrides: list[str],
     config_name: str = "train",
     trusted: Sequence[str] = (),
-    without: Sequence[str] = (),
 ) -> float:
     """Continues the run in a folder, unless it is finished; returns the mean return of the final evaluation.
 
     Args:
         overrides: changes to the configuration `config_name`.
         trusted: packages and paths that the saved configuration may name.
-        without: damaged parts to continue without (see run/saving/damaged.py).
 
     Raises:
         UserError: if there is nothing to continue, or an override would change what the run means.
     """
-    cfg, trusted = resume.continuation(folder, overrides, config_name, trusted)
+    cfg, _ = resume.continuation(folder, overrides, config_name, trusted)
     last_return = _already_finished(cfg, folder)
-    return last_return if last_return is not None else train(cfg, folder, resume=True, without=without, trusted=trusted)
+    return last_return if last_return is not None else train(cfg, folder, resume=True)
 
 
 def _already_finished(cfg: Settings, folder: Path, pruned_too: bool = False) -> float | None:

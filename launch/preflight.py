@@ -1,17 +1,13 @@
 """Checks a command line before a folder is made. A single run's parts are built here, once."""
 
-import contextlib
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 
 from launch import launchers
 from launch.request import LaunchRequest, Runs, output_folder
 from run import environments, machine
-from run.build import Parts, build
 from run.saving import folder as run_folder
 from settings import plain_yaml
 from settings.compose import AUTO, parse, plain, quoted
@@ -22,12 +18,11 @@ from utils import UserError
 
 
 class PreparedRun(NamedTuple):
-    """A run that can begin: its configuration with Hydra's node, its settings, its folder and its parts."""
+    """A run that can begin: its configuration with Hydra's node, its settings, and its folder."""
 
     config: DictConfig
     cfg: Settings
     folder: Path
-    parts: Parts
 
 
 def prepare_run(request: LaunchRequest) -> PreparedRun:
@@ -35,17 +30,10 @@ def prepare_run(request: LaunchRequest) -> PreparedRun:
     assert request.runs is not None
     (cfg,) = request.runs.settings()
     _require_wandb(cfg)
-    parts = build(cfg)
-    try:
-        for source in parts.data.sources():
-            source.check()
-        folder, named = _folder(request, "hydra.run.dir", [cfg])
-        may_continue = request.line.resume == AUTO
-        folder = run_folder.claim(folder, "hydra.run.dir", may_exist=named, may_continue=may_continue)
-    except BaseException:
-        parts.close()
-        raise
-    return PreparedRun(request.runs.config, cfg, folder, parts)
+    folder, named = _folder(request, "hydra.run.dir", [cfg])
+    may_continue = request.line.resume == AUTO
+    folder = run_folder.claim(folder, "hydra.run.dir", may_exist=named, may_continue=may_continue)
+    return PreparedRun(request.runs.config, cfg, folder)
 
 
 def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
@@ -91,17 +79,9 @@ def check_runs(runs: list[Settings]) -> None:
     """Builds the parts of each run, with one environment, and throws them away."""
     # OpenGL is chosen once, for all of them, before dm_control is imported.
     machine.import_envs(any(cfg.save_video or cfg.from_pixels for cfg in runs), *(cfg.env for cfg in runs))
-    checked: set[str] = set()  # labels of data sets that have been read through
     for cfg in runs:
         _require_wandb(cfg)
         environments.is_batched(cfg)  # raises an error for async_envs, which is left out below
-        num_threads = torch.get_num_threads()  # `build` sets it to the run's value
-        with contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts:
-            for source in parts.data.sources():
-                if source.label not in checked:
-                    source.check()
-                checked.add(source.label)
-        torch.set_num_threads(num_threads)
 
 
 def _require_wandb(cfg: Settings) -> None:

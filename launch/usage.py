@@ -17,7 +17,6 @@ Trains an agent.
   python train.py -m key=value,value ...              a sweep: one run for each value, or each pair of them
   python train.py resume=<folder> [key=value ...]     continues the run in a folder
   python train.py resume=auto hydra.run.dir=<folder>  continues what is in the folder, or begins it
-  python train.py resume=<folder> resume_without=...  the same where its replay_buffer, or its logs, are damaged
   python train.py --cfg job key=value ...             prints every key with the value that a run would have
   python train.py --tasks                             lists the tasks
   python train.py --config-dir=<folder> ...           adds a folder with agent/ or preset/ files of your own

@@ -1,6 +1,5 @@
 """evaluate.py, for runs and for policy files."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from same_run import timeless
 import evaluate
 from agent.policy_file import load_policy
 from physics.worlds import Worlds
-from run.saving.checkpoint import Checkpoint
 from utils import RunError, UserError
 
 
@@ -187,16 +185,3 @@ def test_an_environment_that_raises_is_one_line_and_its_own_traceback(
     line, *rest = capsys.readouterr().err.splitlines()
     assert line == "evaluate.py: env=ProbeTimeLimit-v0: its step raised ValueError: lost its way"
     assert rest[0].startswith("Traceback") and rest[-1] == "ValueError: lost its way"
-
-
-def test_a_checkpoint_that_training_takes_away_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=90")
-    load, newest = Checkpoint.load, tmp_path / "checkpoints/step_90"
-
-    def after_it_is_gone(found: Checkpoint, part: str) -> Any:
-        if newest.exists():
-            shutil.rmtree(newest)
-        return load(found, part)
-
-    monkeypatch.setattr(Checkpoint, "load", after_it_is_gone)
-    assert len(evaluate.evaluate(tmp_path, device="cpu")) == 2

@@ -10,11 +10,11 @@ from replay import device as device_buffer
 from replay.adding import batch_adder
 from replay.mixed import MixedBatches
 from replay_buffer import ReplayBuffer, nbytes, require_memory
+from run.checkpoint import PRELOADED, Saved
 from run.data import sources
 from run.data.buffers import build_n_step, draws_with_replacement
 from run.data.sources import DataSet, OldRun
 from run.env_spec import EnvSpec
-from run.saving.checkpoint import Checkpoint
 from settings.schema import Settings
 from utils import UserError
 
@@ -112,10 +112,9 @@ class Preloaded:
             print(source.feed(build_n_step(self.cfg), observe, batch_adder(target)), flush=True)
         return target.num_added if self.buffer is None else 0
 
-    def restore(self, saved: Checkpoint) -> None:
+    def restore(self, saved: Saved) -> None:
         """Reads the transitions from a checkpoint, without their original source."""
-        num_rows = saved.preloaded[-1].stop
-        saved.load_preloaded(self._make_buffer(num_rows), num_rows)
+        saved.read_rows(PRELOADED, self._make_buffer(saved.count_rows(PRELOADED)))
 
     def _make_buffer(self, capacity: int) -> ReplayBuffer:
         """Creates the buffer of the preloaded transitions, and mixes it into the batches."""

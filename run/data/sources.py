@@ -10,14 +10,13 @@ import numpy as np
 import torch
 
 from files.links import refuse_links
-from replay import minari_files, on_disk
+from replay import minari_files
 from replay.episodes import chains, columns_of, feed
 from replay.minari_files import MinariFiles
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
+from run.checkpoint import BUFFER, read_newest
 from run.env_spec import EnvSpec
-from run.saving import checkpoint
-from run.saving.checkpoint import BUFFER, FOLDER
 from settings import plain_yaml
 from settings.schema import Settings
 from utils import FLOAT32_MAX, UserError, one_line, require_count
@@ -107,13 +106,13 @@ class OldRun:
         old = self._old_settings(folder / CONFIG)
         try:
             identity = {"obs_dim": spec.obs_dim, "action_dim": spec.action_dim}
-            saved, _ = checkpoint.newest_intact(folder, buffer=True, identity=identity)
+            self._saved = read_newest(folder, identity=identity, with_rows=True)
         except UserError as error:
             raise UserError(f"{label}: {error}") from None
-        self._segments, self._rows_folder = saved.segments, folder / FOLDER / BUFFER
-        if not self._segments:
+        segments = self._saved.manifest[BUFFER]
+        if not segments:
             raise UserError(f"{label}: its newest checkpoint has no replay buffer in rows")
-        if any(segment.ring == "frames" for segment in self._segments):
+        if any(segment["ring"] == "frames" for segment in segments):
             raise UserError(f"{label}: its rows are of stacks of frames, and this run has frame_stack=1")
         _require_action_repeat(label, old["action_repeat"], cfg)
         for key in ("action_bounds", "obs_groups"):
@@ -130,7 +129,7 @@ class OldRun:
                     f"{label}: its rows are of n_step={self._n_step}, and a reward normaliser wants n_step=1"
                 )
         self._shapes = spec.obs_shape, spec.action_shape
-        self._start, self._stop = self._segments[0].start, self._segments[-1].stop
+        self._start, self._stop = segments[0]["start"], segments[-1]["stop"]
         self.num_transitions = self._stop - self._start
 
     def _old_settings(self, path: Path) -> dict[str, Any]:
@@ -166,7 +165,7 @@ class OldRun:
         """Reads all rows, split into columns such as `obs` and `actions`."""
         buffer = ReplayBuffer(*self._shapes, self.num_transitions, torch.device("cpu"))
         try:
-            on_disk.read(self._rows_folder, self._segments, buffer, {"num_added": self._stop})
+            self._saved.read_rows(BUFFER, buffer)
             buffer.num_added = self._stop
         except (ValueError, OSError) as error:
             raise UserError(f"{self.label}: {one_line(error)}") from None

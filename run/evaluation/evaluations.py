@@ -51,7 +51,7 @@ class Evaluations:
         agent: has a `policy` if there is a `background`.
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
-        keep_best: saves the best policy so far (see run/saving/best.py), given policy, step and mean return.
+        keep_best: saves the best policy so far (see run/best.py), given policy, step and mean return.
         best_by: what ranks the evaluations: `return`, or a key of `info_keys`.
         prune: decides from the step of a new result whether the run ends with a PrunedError; None never ends it. With
             `prune`, training always waits for evaluations. Otherwise timing would decide at which step a run is pruned.

@@ -11,11 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from hydra.utils import instantiate
+
 from agent import Agent
 from files.tensors import load_plain, save_plain
 from files.writing import NewFile
-from run import machine, memory
-from run.agents import agent_of
+from run import machine
 from run.saving import trust
 from settings.schema import SUPPLIED, check_agent
 from settings.signatures import parameters
@@ -80,10 +81,9 @@ def load(path: str | Path, device: str = "auto", trusted: Sequence[str] = ()) ->
     except Exception as error:  # a damaged or forged file can make torch raise anything
         raise UserError(f"{path}: not a saved agent, or damaged ({type(error).__name__})") from None
     # Before anything is imported or built: only trusted classes, and no network larger than the file.
-    file_bytes = path.stat().st_size
     trust.require({"agent": node}, path, trusted)
     node = check_agent(node)
-    agent = agent_of(node, shapes, machine.resolve_device(device), memory.limit_by_file(file_bytes, str(path)))
+    agent = instantiate(node, _convert_="all")(**shapes, device=machine.resolve_device(device))
     try:
         agent.load_state_dict(state)
     except Exception as error:  # a state of another agent can make it raise anything

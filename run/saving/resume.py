@@ -1,6 +1,5 @@
 """Which settings a run continues with: its saved configuration, and overrides that do not change what it means."""
 
-import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,9 +9,9 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from files.links import refuse_links
+from run.checkpoint import list_checkpoints
 from run.data import sources
-from run.saving import checkpoint, trust
-from run.saving.checkpoint import BrokenError, Checkpoint
+from run.saving import trust
 from settings import compose, plain_yaml
 from settings.keys import FROM_ENVIRONMENT, dotted
 from settings.schema import ASKED_BY_AGENT, Settings, check
@@ -72,12 +71,8 @@ def continuation(
     named = trust.named_by(compose.plain(composed)) if composed is not None else ()
     trusted = (*trusted, *named)
     trust.require(saved, folder / "config.yaml", trusted)
-    checkpoints = checkpoint.newest_first(folder)
-    if not checkpoints:
+    if not list_checkpoints(folder):
         raise UserError(f"resume={folder}: there is no checkpoint in it to continue from")
-    with contextlib.suppress(BrokenError):
-        Checkpoint(checkpoints[0])  # reports an unsupported format before any difference in the configuration
-
     saved_values = dotted(saved)
     for key, value in _requested(composed, overrides, config_name).items():
         if key == "seed_policy" and value not in ("agent", "uniform"):

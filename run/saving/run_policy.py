@@ -10,13 +10,13 @@ import gymnasium as gym
 from agent.policy_file import load_policy
 from run import machine
 from run.agents import build_agent, identity_of
-from run.build import require_fit
+from run.best import BEST, load_best
+from run.checkpoint import FOLDER, list_checkpoints, read_checkpoint, read_newest
 from run.env_spec import EnvSpec
 from run.environments import env_maker, import_envs
-from run.saving import best, checkpoint, policy_bundle, resume
-from run.saving.checkpoint import BrokenError, Checkpoint
+from run.saving import policy_bundle, resume
 from settings.schema import Settings
-from utils import UserError, one_line, resolved
+from utils import UserError, resolved
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def run_folder_of(path: Path) -> Path:
         is_run = (path / "config.yaml").exists()
     except OSError as error:  # no permission, or a name that is too long
         raise UserError(f"{path}: {error.strerror}") from None
-    return path.parents[1] if path.parent.name == checkpoint.FOLDER and not is_run else path
+    return path.parents[1] if path.parent.name == FOLDER and not is_run else path
 
 
 def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders: bool = False) -> RunPolicy:
@@ -82,20 +82,16 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     torch_device = machine.resolve_device(device)
     if bundle:
         policy, step, evaluation = load_policy(path, str(torch_device)), bundle.step, bundle.evaluation
-        require_fit(policy, spec, f"{path}", cfg.env)
         return RunPolicy(folder, path, cfg, policy, step, make_env, can_render, evaluation)
-    if path == folder / best.BEST:
-        policy, step, mean_return = best.load(folder, str(torch_device))
-        require_fit(policy, spec, f"{path}", cfg.env)
+    if path == folder / BEST:
+        policy, step, mean_return = load_best(folder, str(torch_device))
         print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
         return RunPolicy(folder, path, cfg, policy, step, make_env, can_render)
-    saved, state = _newest(folder) if path == folder else _checkpoint(path)
-    saved.require_identity(identity_of(cfg, spec))
-    actor = build_agent(cfg, spec, torch_device, checkpoint.weight_limit(folder))
-    try:
-        actor.load_state_dict(state)
-    except Exception as error:  # a state of another agent can make it raise anything
-        raise UserError(f"{saved.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
+    identity = identity_of(cfg, spec)
+    saved = read_newest(folder, "agent", identity=identity) if path == folder else read_checkpoint(path, "agent")
+    saved.require_identity(identity)
+    actor = build_agent(cfg, spec, torch_device)
+    actor.load_state_dict(saved.states["agent"])
     actor.train(False)  # so that it acts as in evaluations; in training it may act with other weights
     return RunPolicy(folder, saved.path, cfg, actor, saved.step, make_env, can_render)
 
@@ -109,27 +105,6 @@ def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:
         )
     if not (folder / "config.yaml").exists():
         raise UserError(f"{folder}: no run in it (a run's folder has a config.yaml)")
-    if not checkpoint.newest_first(folder):
+    if not list_checkpoints(folder):
         raise UserError(f"{folder}: there is no checkpoint in it")
     return resume.continuation(folder, [], trusted=trusted).cfg
-
-
-def _checkpoint(path: Path) -> tuple[Checkpoint, Any]:
-    """Reads a checkpoint and the agent's state in it."""
-    try:
-        saved = Checkpoint(path)
-        saved.verify("agent")
-    except BrokenError as error:
-        raise UserError(f"{path}: {error}") from None
-    return saved, saved.load("agent")
-
-
-def _newest(folder: Path) -> tuple[Checkpoint, Any]:
-    """Reads a run's newest intact checkpoint and the agent's state in it."""
-    while True:
-        saved, _ = checkpoint.newest_intact(folder, "agent")
-        try:
-            return saved, saved.load("agent")
-        except UserError:
-            if saved.path.exists():  # otherwise the run has replaced it meanwhile: look for the newest again
-                raise

@@ -89,7 +89,7 @@ def test_an_evaluation_leaves_the_agent_as_it_was(tmp_path: Path) -> None:
     run = probes.train(tmp_path, "env=Pendulum-v1", *overrides)
     assert run.agent.observation_normaliser.count == 300  # the two final evaluation episodes of 200 steps add nothing
     before = deepcopy(run.agent.state_dict())
-    run.evaluator.evaluate(run.agent, 7)
+    run.evaluations.evaluator.evaluate(run.agent, 7)
     with eval_mode(run.agent):
         run.agent.act(np.zeros((5, 3), np.float32), sample=True)  # with noise of its own, not training's
     after = run.agent.state_dict()

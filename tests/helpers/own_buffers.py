@@ -123,11 +123,3 @@ class NumpyScalar(RecentBuffer):
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"largest": np.ones(3).max()}
-
-
-class NoSample(ListBuffer):
-    sample = property()  # type: ignore[assignment]  # an attribute that is not there
-
-
-class NoShapes:
-    def __init__(self, seed: int) -> None: ...

@@ -13,7 +13,8 @@ import probes
 import pytest
 from same_run import result, same
 
-from run.saving import checkpoint, resume
+from run.checkpoint import list_checkpoints
+from run.saving import resume
 from settings import compose
 from train import Workspace
 
@@ -68,9 +69,9 @@ def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
     run.envs.step = taken  # type: ignore[method-assign]
 
 
-def go_on(folder: Path, *overrides: str, without: tuple[str, ...] = ()) -> Workspace:
-    cfg, trusted = resume.continuation(folder, list(overrides), trusted=("probes", "own_buffers", "goals", "counting"))
-    continued = Workspace(cfg, folder, resume=True, without=without, trusted=trusted)
+def go_on(folder: Path, *overrides: str) -> Workspace:
+    cfg, _ = resume.continuation(folder, list(overrides), trusted=("probes", "own_buffers", "goals", "counting"))
+    continued = Workspace(cfg, folder, resume=True)
     continued.run()
     continued.close()
     return continued
@@ -80,7 +81,7 @@ def assert_same(folder: Path, straight: Path) -> None:
     got, expected = result(folder), result(straight)
     different = [what for what in expected if not same(got[what], expected[what])]
     assert not different
-    kept = [[path.name for path in checkpoint.newest_first(run)] for run in (folder, straight)]
+    kept = [[path.name for path in list_checkpoints(run)] for run in (folder, straight)]
     assert kept[0] == kept[1]
 
 

@@ -15,7 +15,7 @@ import pytest
 from runs import assert_same, run_command
 
 from launch import own_process
-from run.saving import checkpoint
+from run.checkpoint import list_checkpoints
 from run.saving import folder as run_folder
 
 pytestmark = pytest.mark.cluster
@@ -55,7 +55,7 @@ def start(folder: Path, *arguments: str, alone: bool = False) -> subprocess.Pope
 
 def process_past_a_checkpoint(run: Path, sweep: subprocess.Popen[str]) -> psutil.Process:
     """Returns the process that works in a run's folder, once it has written a checkpoint after that of its start."""
-    while len(checkpoint.newest_first(run)) < 2:
+    while len(list_checkpoints(run)) < 2:
         assert sweep.poll() is None, sweep.communicate()[0]
         assert run_folder.finished(run) is None
         time.sleep(0.01)  # polls another process
@@ -88,7 +88,7 @@ def suspended_runs(sweep: subprocess.Popen[str], folder: Path) -> list[psutil.Pr
     runs: dict[int, psutil.Process] = {}
     while len(runs) < 2:
         for seed in {1, 2} - runs.keys():
-            if len(checkpoint.newest_first(folder / f"seed-{seed}")) >= 2:
+            if len(list_checkpoints(folder / f"seed-{seed}")) >= 2:
                 runs[seed] = process_past_a_checkpoint(folder / f"seed-{seed}", sweep)
                 runs[seed].suspend()
         assert sweep.poll() is None, sweep.communicate()[0]
@@ -137,7 +137,7 @@ def test_joblib_lets_runs_save_before_a_signal_ends_the_sweep(
     assert f"{signal.Signals(number).name} ended the sweep, after its runs had saved\nto continue the sweep, " in said
     assert not any(run.is_running() and run.status() != psutil.STATUS_ZOMBIE for run in runs)
     assert_saved(tmp_path / "sw")
-    assert not checkpoint.newest_first(tmp_path / "sw/seed-3")
+    assert not list_checkpoints(tmp_path / "sw/seed-3")
     again = run_command(tmp_path, "-m", *sweep, "resume=auto")
     assert again.returncode == 0, again.stdout + again.stderr
     assert_same(tmp_path / "sw/seed-2", straight(2))
@@ -169,7 +169,7 @@ def test_joblibs_runs_save_though_all_its_processes_are_told_to_end_twice(tmp_pa
     assert running.returncode == 75, said
     assert "SIGTERM ended the sweep, after its runs had saved\n" in said
     assert_saved(tmp_path / "sw")
-    assert not checkpoint.newest_first(tmp_path / "sw/seed-3")
+    assert not list_checkpoints(tmp_path / "sw/seed-3")
 
 
 def test_joblibs_runs_save_though_nobody_reads_what_the_sweep_prints(tmp_path: Path) -> None:

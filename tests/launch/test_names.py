@@ -57,17 +57,6 @@ def test_a_run_in_such_a_folder_is_continued_and_played(
     assert [path.name for path in tmp_path.iterdir()] == ["exp"]
 
 
-def test_what_a_signal_says_can_be_pasted(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path / "a b", "env=ProbeTimeLimit-v0", *RUN)
-    said = []
-    run.stopping.end = said.append  # type: ignore[method-assign, assignment]
-    run.saved.save()
-    run.stopping.signal_number = 15
-    run._stop()
-    run.close()
-    assert shlex.split(said[0])[-3:] == ["python", "train.py", f"resume={tmp_path / 'a b'}"]
-
-
 SWEEP = ("-m", *TINY, "experiment='a b',\"it's\",x:y")
 
 

@@ -28,5 +28,5 @@ def test_an_evaluator_that_knows_no_previews_still_works(tmp_path: Path) -> None
 
     pending = type("Pending", (), {"step": 5, "episode": 1, "weights": None})()
     run.evaluations._log(Plain, 0.1, pending)  # type: ignore[arg-type]
-    assert np.isfinite(run.last_return)
+    assert np.isfinite(run.progress.last_return)
     run.close()

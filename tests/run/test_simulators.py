@@ -94,7 +94,7 @@ def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode:
     run = probes.train(tmp_path, *counting(mode, "info_keys.speed=sum"))
     returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
     evaluated = rows(tmp_path / "eval.csv")[-1]
-    assert float(evaluated["episode_reward"]) == run.last_return == np.mean(returns)
+    assert float(evaluated["episode_reward"]) == run.progress.last_return == np.mean(returns)
     assert float(evaluated["info_is_success"]) == np.mean([terminates(i, 1) for i in range(3)])
     assert float(evaluated["info_speed"]) == np.mean([sum(range(1, LENGTHS[i] + 1)) for i in range(3)])
     whole = [row for row in rows(tmp_path / "train.csv") if row["info_speed"]]
