@@ -27,7 +27,7 @@ VARIANTS = {
     "captured_tf32": ["execution=captured", "precision=tf32"],
     "compiled_captured_tf32": ["execution=compiled_captured", "precision=tf32"],
     "captured_bf16": ["execution=captured", "precision=bf16"],
-    "captured_tf32_pinned": ["execution=captured", "precision=tf32", "replay_storage=pinned"],
+    "captured_tf32_host": ["execution=captured", "precision=tf32", "replay_storage=host"],
     "captured_tf32_strong": ["execution=captured", "precision=tf32", "preset=strong"],
     "captured_tf32_flash_sac": ["execution=captured", "precision=tf32", "agent=flash_sac"],
     "captured_tf32_drq": [

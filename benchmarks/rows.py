@@ -14,8 +14,7 @@ import torch
 
 path.insert(0, str(Path(__file__).resolve().parents[1]))
 from agent.exploration import HeldNoise
-from replay.adding import batch_adder
-from replay.n_step import NStep
+from replay.n_step import NStep, batch_adder
 from replay_buffer import ReplayBuffer
 
 CPU = torch.device("cpu")

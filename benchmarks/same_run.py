@@ -48,12 +48,8 @@ def best_policy(folder: Path) -> tuple[Any, Any]:
 
 
 def ring(newest: checkpoint.Checkpoint, state: dict[str, Any]) -> bytes:
-    """Returns the stored transitions, oldest first, and their frames, however files divide them."""
-    rows = _last_bytes(newest, "rows", 4 * state["row_width"] * min(state["num_added"], state["capacity"]))
-    if "num_frames" not in state:
-        return rows
-    width = -(-state["frame_bytes"] // 4)
-    return rows + _last_bytes(newest, "frames", 4 * width * min(state["num_frames"], state["frames"]))
+    """Returns the stored transitions, oldest first, however files divide them."""
+    return _last_bytes(newest, "rows", 4 * state["row_width"] * min(state["num_added"], state["capacity"]))
 
 
 def _last_bytes(newest: checkpoint.Checkpoint, ring: str, count: int) -> bytes:

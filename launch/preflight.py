@@ -1,6 +1,5 @@
 """Checks a command line before a folder is made. A single run's parts are built here, once."""
 
-import contextlib
 import dataclasses
 from pathlib import Path
 from typing import NamedTuple
@@ -37,8 +36,6 @@ def prepare_run(request: LaunchRequest) -> PreparedRun:
     _require_wandb(cfg)
     parts = build(cfg)
     try:
-        for source in parts.data.sources():
-            source.check()
         folder, named = _folder(request, "hydra.run.dir", [cfg])
         may_continue = request.line.resume == AUTO
         folder = run_folder.claim(folder, "hydra.run.dir", may_exist=named, may_continue=may_continue)
@@ -91,16 +88,11 @@ def check_runs(runs: list[Settings]) -> None:
     """Builds the parts of each run, with one environment, and throws them away."""
     # OpenGL is chosen once, for all of them, before dm_control is imported.
     machine.import_envs(any(cfg.save_video or cfg.from_pixels for cfg in runs), *(cfg.env for cfg in runs))
-    checked: set[str] = set()  # labels of data sets that have been read through
     for cfg in runs:
         _require_wandb(cfg)
         environments.is_batched(cfg)  # raises an error for async_envs, which is left out below
         num_threads = torch.get_num_threads()  # `build` sets it to the run's value
-        with contextlib.closing(build(dataclasses.replace(cfg, num_envs=1, async_envs=False))) as parts:
-            for source in parts.data.sources():
-                if source.label not in checked:
-                    source.check()
-                checked.add(source.label)
+        build(dataclasses.replace(cfg, num_envs=1, async_envs=False)).close()
         torch.set_num_threads(num_threads)
 
 

@@ -97,8 +97,9 @@ def read(folder: Path, segments: Iterable[Segment], buffer: Any, state: dict[str
         state: the buffer's state_dict, saved with these segments.
     """
     segments = list(segments)
-    for name, span in buffer.spans(state).items():
-        _read(folder, of_ring(segments, name), buffer.rings[name], *span)
+    for name, ring in buffer.rings.items():
+        found = of_ring(segments, name)
+        _read(folder, found, ring, max(found[0].start, found[-1].stop - ring.capacity), found[-1].stop)
 
 
 def _read(folder: Path, segments: list[Segment], ring: Any, oldest: int, stop: int) -> None:

@@ -9,16 +9,16 @@ import torch
 from agent.off_policy import OffPolicyAgent, takes_tensors
 from agent.policy import Policy
 from agent.policy_file import load_policy
+from agent.toolkit.priorities import require_support
 from envs.simulator import Simulator
 from replay.n_step import NStep
-from run import environments, machine
+from run import buffers, environments, machine
 from run.agents import build_acting_agent, identity_of
-from run.data import buffers, sources
-from run.data.preloaded import Preloaded
 from run.env_spec import EnvSpec
 from run.evaluation.background import BackgroundEvaluator, EvalTask
 from run.execution import choose_execution, set_execution
 from run.loop import LoopParts
+from run.preload import Preloaded, parse_names
 from run.saving import checkpoint
 from settings.keys import dotted
 from settings.operating_system import keep_freed_memory
@@ -84,16 +84,16 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         own_actions = envs.call("own_actions")[0]
         if work_dir is None:
             environments.require_alike(cfg, spec, own_actions)
-        buffers.require_memory_for_batch(cfg, spec)
         agent = build_acting_agent(cfg, spec, device, checkpoint.weight_limit(work_dir) if work_dir else None)
         execution, why_eager = choose_execution(cfg.execution, agent, device)
         set_execution(agent, execution, device)
         seed_policy = build_seed_policy(cfg, agent, spec, device, work_dir)
-        n_step = buffers.build_n_step(cfg)
+        n_step = buffers.make_n_step(cfg)
         storage = buffers.choose_storage(cfg, spec, device)
         if isinstance(envs, Simulator) and storage == "device" and takes_tensors(agent):
             envs.tensors_on = device
-        replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, agent)
+        replay_buffer = buffers.make_replay_buffer(cfg, spec, device, storage)
+        require_support(agent, replay_buffer)
         data = Preloaded(cfg, spec, device, replay_buffer, own_actions)
         agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
         may_step_in_thread = execution == "recorded" and machine.has_free_core(device) and not hasattr(envs, "restarts")
@@ -198,5 +198,5 @@ def _used(cfg: Settings, spec: EnvSpec, chosen: dict[str, Any]) -> dict[str, Any
     used["agent"] = {"name": cfg.agent["name"], **spec.agent_arguments(), **used["agent"]}
     if cfg.seed_policy not in ("agent", "uniform"):
         used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
-    used["preload"] = sources.named(cfg.preload) or None
+    used["preload"] = parse_names(cfg.preload) or None
     return used

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from files.links import refuse_links
-from run.data import sources
+from run.preload import parse_names
 from run.saving import checkpoint, trust
 from run.saving.checkpoint import BrokenError, Checkpoint
 from settings import compose, plain_yaml
@@ -83,7 +83,7 @@ def continuation(
         if key == "seed_policy" and value not in ("agent", "uniform"):
             value = str(Path(value).resolve())
         if key == "preload":
-            value = sources.named(value) or None
+            value = parse_names(value) or None
             trusted = (*trusted, *(value or ()))
         if value == saved_values.get(key) or value == CHOSEN_BY_MACHINE.get(key, ...):
             continue

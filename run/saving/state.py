@@ -13,8 +13,8 @@ import torch
 
 from replay_buffer import ReplayBuffer
 from run.build import Parts
-from run.data import sources
 from run.evaluation.evaluations import Evaluations
+from run.preload import parse_names
 from run.progress import Progress
 from run.saving import checkpoint, damaged, trust
 from run.saving import folder as run_folder
@@ -241,7 +241,7 @@ class SavedRun:
         if self.cfg.preload_share and saved.preloaded:
             self.parts.data.restore(saved)
         elif self.cfg.preload_share or not has_rows:
-            names = sources.named(self.cfg.preload)
+            names = parse_names(self.cfg.preload)
             if not all(trust.may_read(name, self.work_dir, trusted) for name in names):
                 key = shlex.quote(f"preload=[{','.join(map(compose.quoted, names))}]")
                 raise UserError(

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 GPU = torch.device("cuda")
 CLOSE, CLOSE_TO_ZERO = 0.1, 1e-3  # frozen numbers, other batches or other noise would differ by more
-ON_GPU = ["pinned", "device"]
+ON_GPU = ["host", "device"]
 
 
 def assert_near(ours: Any, theirs: Any) -> None:
@@ -113,7 +113,7 @@ def updates(agent: Any, buffer: Any, logger: Any, count: int) -> None:
 
 def test_an_agent_that_is_changed_is_captured_anew() -> None:
     eager, captured = (agent_that_is(how, *AGENTS["crossq"]) for how in ("eager", "captured"))
-    buffers = [make_buffer("pinned", GPU) for _ in range(2)]
+    buffers = [make_buffer("host", GPU) for _ in range(2)]
     for change in CHANGES:
         for agent in (eager, captured):
             agent.train(change.get("training", True))
