@@ -208,6 +208,8 @@ class ReplayBuffer(Ring):
 
     def stage(self, batch_size: int) -> None:
         """Does the host's half of `sample`: copies rows to where a captured CUDA graph, which calls `staged`, reads."""
+        if type(self).sample is not ReplayBuffer.sample:
+            raise UserError(f"{type(self).__name__}: CUDA graphs call stage, not sample; override choose instead")
         parts = self.take(*self.choose(batch_size))
         if not self._staged or len(self._staged[0]) != batch_size:
             self._staged = parts

@@ -20,7 +20,6 @@ EXCEPTIONS = {
     ("agent/exported.py", "torch.jit.save"): "into memory",
     ("export.py", "torch.jit.load"): "from memory",
     ("study/figures.py", "figure.savefig"): "into a file that `files` opened",
-    ("replay/minari_files.py", "h5py.File"): "reads a file that `files` opened",
     ("video.py", "imageio.get_writer"): "ffmpeg writes by a path, that of a new file",
     ("launch/database.py", "partial"): "SQLite, in the folder of a sweep that `files.links` has checked",
     ("sinks/tensorboard.py", "SummaryWriter"): "TensorBoard's own, in a folder that `files.links` has checked",
