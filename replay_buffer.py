@@ -127,16 +127,14 @@ class ReplayBuffer(Ring):
         self._widths = [obs_width, math.prod(action_shape), 1, 1, obs_width]
         super().__init__(capacity, sum(self._widths), device)
         self._next_obs_at = self.row_width - self._widths[-1]
-        self.with_replacement = with_replacement
-        self._rng = np.random.default_rng(seed)
+        self.with_replacement, self._rng = with_replacement, np.random.default_rng(seed)
         self.sampling: Any = sampling and sampling(capacity=capacity)
         if update := getattr(self.sampling, "update_priorities", None):
             self.update_priorities = update
         self._staged: tuple[torch.Tensor, ...] = ()
 
     @property
-    def rings(self) -> dict[str, Any]:
-        """The rings that a checkpoint saves, by name."""
+    def rings(self) -> dict[str, Any]:  # that a checkpoint saves
         return {"rows": self}
 
     def add(
@@ -199,12 +197,10 @@ class ReplayBuffer(Ring):
         """Makes a batch of what `take` returned: views of the rows, except images, which may be copied."""
         obs, action, reward, discount, next_obs = rows.split(self._widths, dim=1)
         if self._as_bytes:
-            obs, next_obs = (self._to_images(columns) for columns in (obs, next_obs))
+            images = (part.contiguous().view(torch.uint8)[:, : self._obs_dim] for part in (obs, next_obs))
+            obs, next_obs = (part.reshape(-1, *self._obs_shape) for part in images)
         columns = obs, action, reward, next_obs, discount
         return WeightedBatch(*columns, *weighted) if weighted else Batch(*columns)
-
-    def _to_images(self, columns: torch.Tensor) -> torch.Tensor:
-        return columns.contiguous().view(torch.uint8)[:, : self._obs_dim].reshape(-1, *self._obs_shape)
 
     def stage(self, batch_size: int) -> None:
         """Does the host's half of `sample`: copies rows to where a captured CUDA graph, which calls `staged`, reads."""

@@ -15,7 +15,7 @@ def write_dataset(dataset_id: str, recordings: Sequence[Recording], trained: Any
 
     Args:
         dataset_id: an id of Minari's that is not there yet, such as cheetah/expert-v0.
-        trained: the run's policy (see run.run_policy.RunPolicy).
+        trained: a RunPolicy.
         sampled: whether its actions were sampled.
 
     Returns:
