@@ -108,7 +108,7 @@ class Preloaded:
 def parse_names(preload: str | list[str] | None) -> list[str]:
     """Returns the names in the value of `preload`; folders become absolute paths, as they are saved and compared."""
     names = [preload] if isinstance(preload, str) else preload or []
-    return [str(Path(name).resolve()) if Path(name).is_dir() else name for name in names]
+    return [str(Path(name).resolve()) if Path(name).is_dir() else name for name in names if name]
 
 
 def open_source(name: str, cfg: Settings, spec: EnvSpec, own_actions: Any) -> Source:
