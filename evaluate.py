@@ -25,8 +25,7 @@ from tqdm import tqdm
 
 from envs.episodes import Recorder, Recording
 from run import environments
-from run.best import BEST
-from run.data import minari_writer
+from run.dataset_writer import write_dataset
 from run.evaluation import window
 from run.evaluation.evaluator import EvaluationProgress, Evaluator
 from run.saving import policy_bundle, run_policy, trust
@@ -83,8 +82,6 @@ def evaluate(
         UserError: if there is no complete checkpoint, if it does not fit the run's configuration, or if the data set
             cannot be written.
     """
-    if dataset_id is not None:
-        minari_writer.require_new(dataset_id)
     policy = run_policy.load(path, device, trusted, renders=film is not None)
     if film is not None and not policy.renders:
         print(environments.why_no_videos(policy.cfg.env))
@@ -120,7 +117,7 @@ def evaluate(
     if film is not None and film.exists() and film.stat().st_mtime_ns >= began_ns:
         print(film)
     if dataset_id is not None:
-        print(minari_writer.write(dataset_id, recordings, policy, sample))
+        print(write_dataset(dataset_id, recordings, policy, sample))
     return returns
 
 

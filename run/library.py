@@ -26,12 +26,11 @@ from agent.toolkit.priorities import require_support
 from envs.adapter import adapt
 from envs.processes import make_train_envs
 from logger import Logger
+from replay import frames
 from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
-from replay_buffer import nbytes
 from run import machine
 from run.agents import require_kind
-from run.data.buffers import BUFFER_METHODS, GRAPH_METHODS
 from run.env_spec import EnvSpec
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
@@ -129,13 +128,11 @@ def train(
     _require_fit(agent, spec)
     device = getattr(agent, "device", CPU)
     if replay_buffer is None:
-        storage = choose_storage("auto", device, True, num_steps, nbytes(spec.obs_shape, spec.action_shape, num_steps))
+        storage = choose_storage("auto", device, True, frames.nbytes(spec.obs, spec.action_shape, num_steps))
         replay_buffer = STORAGES[storage](spec.obs_shape, spec.action_shape, num_steps, device, seed)
     _require_methods("logger", logger, ("log", "log_all", "histograms_due", "dump"))
     _require_methods("evaluator", evaluator, ("evaluate",))
     chosen, _ = choose_execution(execution, agent, device)
-    graph_methods = GRAPH_METHODS if chosen.endswith("captured") else ()
-    _require_methods("replay_buffer", replay_buffer, BUFFER_METHODS + graph_methods)
     require_support(agent, replay_buffer)
     set_execution(agent, chosen, device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger

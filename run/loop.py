@@ -11,16 +11,15 @@ from tqdm import tqdm
 
 from envs.episodes import EPISODE_INFO, TAKEN
 from envs.stepping import Stepping
-from replay.adding import batch_adder
-from replay.n_step import NStep
+from replay.n_step import NStep, batch_adder
 from run.interfaces import Actor, Buffer, Envs, Learner, MetricLogger
 from run.progress import Progress
 from run.stopping import Stopping
 from utils import require_finite, require_finite_losses
 
 if TYPE_CHECKING:  # the library trains without them
-    from run.data.preloaded import Preloaded
     from run.evaluation.evaluations import Evaluations
+    from run.preload import Preloaded
 
 OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
 ROW_OF_EACH = 64  # one train.csv row per episode up to this many environments; above, per group that ends together

@@ -57,4 +57,4 @@ Factory = Callable[..., Any]  # a YAML node with `_partial_: true`, which the co
 Schedule = Callable[[int], float]  # environment step -> value (see agent/schedule.py)
 EnvWrapper = Annotated[Factory, Interface("a wrapper of an environment", ("env",), ("reset", "step"))]
 Execution = Literal["auto", "eager", "recorded", "compiled", "captured", "compiled_captured"]  # see agent/execution/
-Storage = Literal["auto", "host", "pinned", "device"]  # see replay/device.py
+Storage = Literal["auto", "host", "device"]  # see replay/device.py

@@ -16,7 +16,7 @@ import torch
 from agent.execution.broadcasts import NoBroadcasts
 from agent.execution.constructed import items, require_optimizers
 from agent.toolkit.noise import Plan, RehearsedNoise
-from replay_buffer import Batch
+from replay_buffer import Batch, WeightedBatch
 from utils import RunError, UserError
 
 OF_THE_LOOP = ("step", "episode", "episode_reward", "episode_length", "duration", "steps_per_second")  # its columns
@@ -130,7 +130,7 @@ def _moments_with_other_weights(agent: Any, batch: Any, state: dict[str, Any]) -
     other = np.ones(count) if weight is None else weight.cpu().numpy() + 1
     agent.load_state_dict(copy.deepcopy(state))
     try:
-        _update(agent, Batch(*batch[:5]).weighted(other, np.arange(count)))
+        _update(agent, WeightedBatch(*(*batch[:5], torch.from_numpy(other).float(), torch.arange(count))))
     except Exception:
         return None
     return _moments(agent)

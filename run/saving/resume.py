@@ -78,7 +78,7 @@ def continuation(
         if key == "seed_policy" and value not in ("agent", "uniform"):
             value = str(Path(value).resolve())
         if key == "preload":
-            value = sources.named(value) or None
+            value = parse_names(value) or None
             trusted = (*trusted, *(value or ()))
         if value == saved_values.get(key) or value == CHOSEN_BY_MACHINE.get(key, ...):
             continue

@@ -26,7 +26,6 @@ from stand_in_graphs import (
 from agent.execution.captured import Captured
 from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
 from agent.toolkit.priorities import require_support
-from replay.device import DeviceReplayBuffer
 from replay.frames import FrameBuffer
 from replay.sampling import Prioritised
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
@@ -90,7 +89,7 @@ def weighted(batch: Batch, weight: torch.Tensor | None = None) -> WeightedBatch:
     count = len(batch.obs)
     if weight is None:
         weight = torch.rand(count, generator=torch.Generator().manual_seed(2))
-    return batch.weighted(weight.numpy(), 1000 + 3 * np.arange(count))
+    return WeightedBatch(*batch, weight, 1000 + 3 * torch.arange(count))  # type: ignore[call-arg]
 
 
 def test_a_plain_batch_has_neither_and_unpacks_into_five() -> None:
@@ -298,14 +297,14 @@ class Weighs(ReplayBuffer):
     """Draws uniformly, returns weights, and needs no priorities back."""
 
     def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._draw(batch_size), self._rng.random(batch_size)
+        return super().choose(batch_size)[0], self._rng.random(batch_size)
 
 
 class Forgets(PrioritisedBuffer):
     """Draws by priority but returns neither weights nor the index of its rows."""
 
     def sample(self, batch_size: int) -> Batch:
-        return self._gather(self.choose(batch_size)[0])
+        return Batch(*super().sample(batch_size)[:5])
 
 
 class Five(NamedTuple):
@@ -321,10 +320,6 @@ class Fives(ReplayBuffer):
 
     def sample(self, batch_size: int) -> Any:
         return Five(*super().sample(batch_size))
-
-
-class OnDevice(DeviceReplayBuffer):
-    choose = PrioritisedBuffer.choose
 
 
 def of(kind: Callable[..., Any]) -> Any:
@@ -383,7 +378,7 @@ def test_weights_alone_are_taken() -> None:
 def test_a_class_of_its_own_takes_part() -> None:
     class Listed(ListBuffer):
         def sample(self, batch_size: int) -> Any:
-            return super().sample(batch_size).weighted(np.ones(batch_size), np.arange(batch_size))
+            return weighted(super().sample(batch_size))
 
         def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
             self.given = index, priorities
@@ -392,7 +387,7 @@ def test_a_class_of_its_own_takes_part() -> None:
     fill(buffer, 40, seed=0)  # type: ignore[arg-type]
     require_support(agent, buffer)
     agent.update(buffer, Silent(), 0)
-    assert torch.equal(buffer.given[0], torch.arange(32)) and buffer.given[1].shape == (32,)
+    assert torch.equal(buffer.given[0], 1000 + 3 * torch.arange(32)) and buffer.given[1].shape == (32,)
 
 
 def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
@@ -423,8 +418,3 @@ def test_a_head_without_weights_is_refused() -> None:
         UserError, match=r"agent\.critic\.head: Plain needs loss\(outputs, target, weight\) and td_error"
     ):
         require_support(agent, of(PrioritisedBuffer))
-
-
-def test_choosing_rows_where_the_device_draws_them_is_refused() -> None:
-    with pytest.raises(UserError, match=r"OnDevice: a DeviceReplayBuffer draws its rows on the device"):
-        of(OnDevice)

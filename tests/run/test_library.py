@@ -294,7 +294,6 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "one environment goes here, or several": lambda a: train(a, [PENDULUM, PENDULUM], 9),
     "logger=3: it needs log, log_all": lambda a: train(a, PENDULUM, 9, logger=3),
     "evaluator=3: it needs evaluate": lambda a: train(a, PENDULUM, 9, evaluator=3),
-    "replay_buffer=3: it needs add, sample": lambda a: train(a, PENDULUM, 9, replay_buffer=3),
     "PrioritisedBuffer draws by priority, and ForkAgent": lambda a: train(
         ForkAgent(3, 1, (-1, 1), CPU), PENDULUM, 9, replay_buffer=PrioritisedBuffer((3,), (1,), 9, CPU)
     ),

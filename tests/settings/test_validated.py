@@ -24,7 +24,6 @@ from agent.schedule import Cosine, Exponential, Linear, Piecewise
 from agent.td3 import DeterministicActor, TD3Agent
 from agent.temperature import ExponentialTemperature, FixedTemperature, LearnedTemperature
 from logger import Logger
-from replay.device import PinnedReplayBuffer
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
 from run.evaluation.evaluator import Evaluator
@@ -47,10 +46,6 @@ NETWORKS = {
 
 def sac(**values: Any) -> SACAgent:
     return SACAgent(**(SPACES | NETWORKS | values))
-
-
-def buffer(**values: Any) -> ReplayBuffer:
-    return ReplayBuffer(**({"obs_shape": (3,), "action_shape": (1,), "capacity": 9, "device": CPU} | values))
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
@@ -107,11 +102,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "observations": (lambda: ObservationNormaliser(0), "ObservationNormaliser: obs_dim=0"),
     "rewards": (lambda: RewardNormaliser(CPU, bound=0), "RewardNormaliser: bound=0"),
     "exploration": (lambda: HeldNoise(CPU, max_steps=0), "HeldNoise: max_steps=0"),
-    "a buffer": (lambda: buffer(capacity=0), "ReplayBuffer: capacity=0: it should be greater than 0"),
-    "a shape": (lambda: buffer(obs_shape=3), r"ReplayBuffer: obs_shape=3: a list, \[a, b\], goes here"),
-    "a buffer of a base": (lambda: PinnedReplayBuffer((3,), (1,), -5, CPU), "PinnedReplayBuffer: capacity=-5"),
-    "steps": (lambda: NStep(0), "NStep: n_step=0"),
-    "a discount": (lambda: NStep(3, 1.5), "NStep: discount=1.5"),
     "a logger": (lambda: Logger(Path(), {}, log_frequency=-1), "Logger: log_frequency=-1"),
     "sinks": (lambda: Logger(Path(), {"console": 5}), "Logger: sinks={'console': 5}: it should be callable"),
     "an evaluator": (lambda: Evaluator(print, 0, 0, None), "Evaluator: num_episodes=0"),
@@ -130,8 +120,6 @@ def test_what_fits_arrives_as_the_hint_has_it() -> None:
     agent = sac(batch_size=64.0, discount=1, target_entropy="auto", critic_lr=Linear(1e-3, 0, 10))
     assert (agent.batch_size, type(agent.batch_size)) == (64, int)
     assert agent.schedules.discount == 1 and agent.schedules.target_entropy == -1
-    made = buffer(capacity=1e2)
-    assert type(made.capacity) is int and made.device is CPU
     assert Logger(Path(), {"none": None}).sinks == {}
 
 

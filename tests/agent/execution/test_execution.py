@@ -132,7 +132,7 @@ def test_recorded_updates_are_the_eager_ones_to_the_last_bit(name: str, dtype: A
 def test_an_agent_that_is_changed_updates_as_the_eager_one(name: str, execution: str) -> None:
     eager, changed = (make_agent(*AGENTS[name]) for _ in range(2))
     changed.execution = Recorded() if execution == "recorded" else Captured(StandInGraphs(changed))
-    buffers = [make_buffer("pinned") for _ in range(2)]
+    buffers = [make_buffer("host") for _ in range(2)]
     for change in CHANGES:
         for agent in (eager, changed):
             agent.train(change.get("training", True))

@@ -140,7 +140,7 @@ def test_a_simulators_rows_stay_on_the_device(n: int) -> None:
 
 
 @pytest.mark.parametrize("images", [False, True])
-@pytest.mark.parametrize("storage", ["pinned", "device"])
+@pytest.mark.parametrize("storage", ["host", "device"])
 def test_a_batch_reaches_the_device_without_a_wait(storage: str, images: bool) -> None:
     buffer = make_buffer(storage, META, images)
     for step in range(5):

@@ -17,6 +17,7 @@ from agent.execution.captured import Captured
 from agent.off_policy import OffPolicyAgent
 from agent.sac import SACAgent
 from agent.schedule import Linear, Schedules
+from replay_buffer import WeightedBatch
 from run.execution import set_execution
 from utils import RunError, UserError, leaves
 
@@ -447,7 +448,7 @@ def test_a_step_that_returns_its_metrics_alone_is_an_error() -> None:
     ("column", "shape"), [("reward", (32,)), ("discount", (32,)), ("weight", (32, 1)), ("index", (32, 1))]
 )
 def test_a_column_that_losses_would_broadcast_is_an_error(column: str, shape: tuple[int, ...]) -> None:
-    batch = make_batch(32).weighted(np.ones(32), np.arange(32))
+    batch = WeightedBatch(*make_batch(32), torch.ones(32), torch.arange(32))
     batch = batch._replace(**{column: getattr(batch, column).reshape(shape)})
     with pytest.raises(UserError, match=rf"batch\.{column} has shape {re.escape(str(shape))}; \(32,.*\) is needed"):
         agent_that().draw_noise(batch)
