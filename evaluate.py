@@ -24,7 +24,7 @@ import numpy as np
 from tqdm import tqdm
 
 from envs.episodes import Recorder, Recording
-from run import environments
+from envs.opengl import NO_VIDEOS
 from run.data import minari_writer
 from run.evaluation import window
 from run.evaluation.evaluator import EvaluationProgress, Evaluator
@@ -86,7 +86,7 @@ def evaluate(
         minari_writer.require_new(dataset_id)
     policy = run_policy.load(path, device, trusted, renders=film is not None)
     if film is not None and not policy.renders:
-        print(environments.why_no_videos(policy.cfg.env))
+        print(NO_VIDEOS)
         film = None
     if film is not None:
         with contextlib.suppress(OSError):  # the recorder reports it

@@ -135,7 +135,7 @@ def _threads(cfg: Settings) -> Iterator[tuple[str, float]]:
     from physics.training import TrainingWorlds
     from physics.worlds import Worlds
 
-    make_env, make_task = environments.env_maker(cfg, "training"), tasks.of(cfg.env)
+    make_env, make_task = environments.make_env_factory(cfg, "training"), tasks.get(cfg.env)
     for count in THREADED:
         numbers = 1, os.cpu_count() or 1
         worlds: list[Any] = [Worlds(make_env(False), make_task, cfg.env, count, number) for number in numbers]

@@ -7,7 +7,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from tqdm import tqdm
 
 from utils import UserError
 
@@ -17,7 +16,6 @@ TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
 AUTO_INFO_KEYS: Mapping[str, str] = {"is_success": "last"}  # the default of the key `info_keys`
 EPISODE_INFO = "episode_info"  # key of the last step's info: EpisodeInfo's values, as (key, value) pairs
 TAKEN = "taken"  # key of a vector environment's info: which environments took the step; without it, all did
-MISSING_INFO = "missing_info"  # likewise: a message about keys for which the episode had no number
 
 
 class EpisodeInfo(gym.Wrapper):
@@ -44,35 +42,23 @@ class EpisodeInfo(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        if not isinstance(info, dict):
-            raise TypeError(f"step gave {type(info).__name__} as info, and no dictionary")
         for key in self._summed:
-            value = number(info.get(key))
+            value = to_number(info.get(key))
             if value is not None:
                 self._sums[key] = self._sums.get(key, 0.0) + value
         if terminated or truncated:
-            last = {key: number(info.get(key)) for key in self._info_keys}
+            last = {key: to_number(info.get(key)) for key in self._info_keys}
             values = last | {key: self._sums.get(key) for key in self._summed}
             pairs = tuple((key, value) for key, value in values.items() if value is not None)
-            info = {**info, EPISODE_INFO: pairs, MISSING_INFO: self._missing(values, info)}
+            info = {**info, EPISODE_INFO: pairs}
         return obs, reward, terminated, truncated, info
 
-    def _missing(self, values: Mapping[str, float | None], info: Mapping[str, Any]) -> str:
-        missing = [key for key, value in values.items() if value is None and key not in AUTO_INFO_KEYS]
-        if not missing:
-            return ""
-        keys = ", ".join(f"info_keys.{key}={self._info_keys[key]}" for key in missing)
-        numbers = ", ".join(sorted(str(key) for key, value in info.items() if number(value) is not None))
-        return f"{keys}: no such number in the info of the first episode, whose last step has {numbers or 'none'}"
 
-
-def number(value: Any) -> float | None:
+def to_number(value: Any) -> float | None:
     """Converts a number, a bool, or an array of one of them to a float; returns None for anything else."""
-    if isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
-        return float(value)
-    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
-        return float(value.item())
-    return None
+    if isinstance(value, np.ndarray | np.generic) and value.size == 1 and value.dtype.kind in "biuf":
+        value = value.item()
+    return float(value) if isinstance(value, bool | int | float) else None
 
 
 def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
@@ -101,16 +87,13 @@ class SeededEpisodes(gym.Wrapper):
     resets with that episode's seed and repeats the actions, which is exact for any deterministic environment.
 
     Args:
-        env: the environment.
-        run_seed: the run's seed.
         index: this environment's index in the run.
         first_steps: largest random number of steps at which the first episode is cut; 0 does not cut it.
     """
 
     def __init__(self, env: gym.Env, run_seed: int, index: int = 0, first_steps: int = 0):
         super().__init__(env)
-        self._run_seed = run_seed
-        self._index = index
+        self._run_seed, self._index = run_seed, index
         self._cut_after = first_cut(run_seed, index, first_steps)
         self._episode = 0
         self._actions: list[np.ndarray] = []
@@ -138,8 +121,6 @@ class SeededEpisodes(gym.Wrapper):
         kept = {"repeats": info["repeats"]}  # training reads nothing else
         if terminated or truncated:
             kept[EPISODE_INFO] = info.get(EPISODE_INFO, ())
-            if self._index == 0 and self._episode == 1 and info.get(MISSING_INFO):
-                tqdm.write(info[MISSING_INFO])
         return obs, reward, terminated, truncated, kept
 
     def state_dict(self) -> dict[str, Any]:
@@ -191,7 +172,7 @@ class Recorder(gym.Wrapper):
         if obs_spec is not None and obs_spec.is_mixed:
             raise UserError("--dataset: the environment gives images with vectors, which cannot be recorded")
         self._episodes = episodes
-        self._to_own_action = env.get_wrapper_attr("own_actions").of
+        self._to_own_action = env.get_wrapper_attr("own_actions").to_env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)

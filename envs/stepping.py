@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-WORTH_S = 0.0001  # for shorter steps waking the thread costs more than it saves (docs/PERFORMANCE.md)
+MIN_THREADED_STEP_S = 0.0001  # for shorter steps waking the thread costs more than it saves (docs/PERFORMANCE.md)
 MEASURED = 20  # number of first steps that are timed
 
 
@@ -66,7 +66,7 @@ class Stepping:
         result = self._envs.step(actions)
         if len(self._first_steps_s) < MEASURED:
             self._first_steps_s.append(time.perf_counter() - started_s)
-            self._pays = len(self._first_steps_s) == MEASURED and min(self._first_steps_s) > WORTH_S
+            self._pays = len(self._first_steps_s) == MEASURED and min(self._first_steps_s) > MIN_THREADED_STEP_S
         return result
 
     def _work(self) -> None:

@@ -9,6 +9,8 @@ import torch
 from agent.off_policy import OffPolicyAgent, takes_tensors
 from agent.policy import Policy
 from agent.policy_file import load_policy
+from envs.make import reward_threshold
+from envs.opengl import NO_VIDEOS
 from envs.simulator import Simulator
 from replay.n_step import NStep
 from run import environments, machine
@@ -76,14 +78,12 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         torch.set_num_threads(cfg.num_threads)
     keep_freed_memory()
     precision = machine.set_precision(cfg.precision, device)
-    env_module, renders = environments.import_envs(cfg, cfg.save_video)
+    renders = environments.can_render(cfg)
     set_seed_everywhere(cfg.seed)
     envs = environments.make_train_envs(cfg)
     try:
         spec = EnvSpec.of_spaces(envs.single_observation_space, envs.single_action_space)
         own_actions = envs.call("own_actions")[0]
-        if work_dir is None:
-            environments.require_alike(cfg, spec, own_actions)
         buffers.require_memory_for_batch(cfg, spec)
         agent = build_acting_agent(cfg, spec, device, checkpoint.weight_limit(work_dir) if work_dir else None)
         execution, why_eager = choose_execution(cfg.execution, agent, device)
@@ -96,7 +96,9 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
         replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, agent)
         data = Preloaded(cfg, spec, device, replay_buffer, own_actions)
         agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-        may_step_in_thread = execution == "recorded" and machine.has_free_core(device) and not hasattr(envs, "restarts")
+        may_step_in_thread = (
+            execution == "recorded" and machine.has_free_core(device) and not isinstance(envs, Simulator)
+        )
         chosen = {
             "device": str(device),
             "num_threads": torch.get_num_threads(),
@@ -105,9 +107,14 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
             "replay_storage": storage,
             "async_envs": environments.in_processes(cfg),
         }
-        no_videos = [environments.why_no_videos(cfg.env)] if cfg.save_video and not renders else []
-        notes = [*no_videos, *environments.notes(cfg), *machine.notes(cfg, device), *([why_eager] if why_eager else [])]
-        if getattr(envs, "restarts", False) and cfg.checkpoint_frequency:
+        no_videos = [NO_VIDEOS] if cfg.save_video and not renders else []
+        notes = [
+            *no_videos,
+            *environments.describe_slow_wrappers(cfg),
+            *machine.notes(cfg, device),
+            *([why_eager] if why_eager else []),
+        ]
+        if getattr(envs, "cannot_restore", False) and cfg.checkpoint_frequency:
             lacks = "it has no state_dict and load_state_dict, so a resumed run begins its episodes anew"
             notes.append(f"env={cfg.env}: {lacks}")
         # Wrappers may change the rewards, so that the registered task's threshold no longer applies.
@@ -125,7 +132,7 @@ def build(cfg: Settings, work_dir: Path | None = None) -> Parts:
             updates_from=max(cfg.min_buffer_size, 1 if buffers.draws_with_replacement(cfg) else agent.batch_size),
             identity=identity_of(cfg, spec),
             used=_used(cfg, spec, chosen),
-            solved_from=env_module.reward_threshold(cfg.env) if is_as_registered else None,
+            solved_from=reward_threshold(cfg.env) if is_as_registered else None,
             notes=notes,
         )
     except BaseException:

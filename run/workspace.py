@@ -13,7 +13,6 @@ from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 from agent.policy import Policy
-from envs.errors import error_with_place
 from envs.simulator import Simulator
 from files.reading import read_bytes
 from files.writing import write_bytes, write_text
@@ -199,7 +198,7 @@ class Workspace:
 
     def _failure(self, error: BaseException) -> RunError:
         """Returns an error with the reason, the step at which the run stopped, and the newest good checkpoint."""
-        reason = error_with_place(error) if isinstance(error, SystemExit) else one_line(error)
+        reason = one_line(error)
         last = self.saved.last_checkpoint
         if not self.lock.is_in_place():
             kept = f"its folder {self.work_dir} was moved or deleted while it ran"

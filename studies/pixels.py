@@ -78,7 +78,7 @@ def update(overrides: tuple[str, ...], threads: int, count: int) -> dict[str, fl
 
 def environment() -> dict[str, float]:
     cfg = check(compose.plain(compose.compose_config("train", list(PRESET))))
-    env = environments.env_maker(cfg, "training")(False)
+    env = environments.make_env_factory(cfg, "training")(False)
     env.reset(seed=1)
     action = env.action_space.sample()
     step = milliseconds(lambda: env.step(action), 30)

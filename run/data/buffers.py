@@ -7,7 +7,6 @@ import torch
 from hydra.utils import get_object, instantiate
 
 from agent.toolkit.priorities import require_support
-from envs.errors import error_with_place
 from replay import device as device_buffer
 from replay import frames
 from replay.n_step import NStep
@@ -142,6 +141,6 @@ def _require_own_state(buffer: Any, key: str) -> None:
     try:
         buffer.load_state_dict(state)
     except Exception as error:  # a user's class can raise anything
-        raise UserError(f"{key}: it cannot load its own state_dict ({error_with_place(error)})") from error
+        raise UserError(f"{key}: it cannot load its own state_dict ({type(error).__name__}: {error})") from error
     if is_subclass and buffer.num_added < 0:
         raise UserError(f"{key}: its load_state_dict has to call super().load_state_dict(state)")

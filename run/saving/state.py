@@ -149,7 +149,7 @@ class SavedRun:
             num_preloaded = self._restore_preloaded(saved, has_rows, trusted)
             for name, part in self._stateful.items():
                 part.load_state_dict(state[name])
-            if getattr(self._envs.envs, "restarts", False):  # the saved episodes cannot be continued
+            if getattr(self._envs.envs, "cannot_restore", False):  # the saved episodes cannot be continued
                 self.progress.begin_episodes(np.ones(self.cfg.num_envs, bool))
                 self._stateful["n_step"].forget()
             # The run's folder has not been changed so far. From here on it is: the logs are truncated at the
