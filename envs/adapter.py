@@ -29,16 +29,12 @@ def adapt(
     A policy's actions are flat numbers in [-1, 1], or one integer from 0 (see dmc2gym.wrappers.ActionMap).
 
     Args:
-        env: has a Box or a Discrete of actions, and observations that are images or can be flattened.
-        name: the task, for messages.
         action_repeat: steps for which each action is held; `info["repeats"]` is how many were taken.
         episode_length: steps per episode if the environment sets no limit; None is no limit.
-        pixels: how observations are made.
-        info_keys: as for EpisodeInfo.
         keys: keys and widths of observations that were a dictionary before.
 
     Raises:
-        UserError: for unsupported spaces.
+        UserError: for spaces other than a Box or a Discrete of actions and observations that can be flattened.
     """
     if not isinstance(env.action_space, gym.spaces.Box | gym.spaces.Discrete):
         raise UserError(f"env={name}: its actions are {env.action_space}, and agents here need a Box or a Discrete")
@@ -65,11 +61,7 @@ def _has_time_limit(env: gym.Env) -> bool:
 
 
 class BoundedActions(gym.Wrapper):
-    """Sets the bounds that an environment's actions lack.
-
-    Args:
-        bounds: b for -b to b, or one for each component of an action.
-    """
+    """Sets the bounds that an environment's actions lack: b for -b to b, or one for each component of an action."""
 
     def __init__(self, env: gym.Env, bounds: float | Sequence[float]):
         super().__init__(env)

@@ -1,5 +1,4 @@
-"""Seeded and recorded episodes, and numbers of their `info`. Seeds let training restore any state exactly; recordings
-become data sets."""
+"""Seeded and recorded episodes, and numbers of their `info`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +24,6 @@ class EpisodeInfo(gym.Wrapper):
     dictionary, because a vector environment would merge the dictionaries of its environments.
 
     Args:
-        env: an environment; for sums, one without action repeat, so that they include every step.
         info_keys: by key of `info`: `last`, the value of the last step, or `sum`, the sum over all steps. Values that
             are not numbers are ignored.
     """
@@ -43,14 +41,12 @@ class EpisodeInfo(gym.Wrapper):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         for key in self._summed:
-            value = to_number(info.get(key))
-            if value is not None:
+            if (value := to_number(info.get(key))) is not None:
                 self._sums[key] = self._sums.get(key, 0.0) + value
         if terminated or truncated:
-            last = {key: to_number(info.get(key)) for key in self._info_keys}
-            values = last | {key: self._sums.get(key) for key in self._summed}
-            pairs = tuple((key, value) for key, value in values.items() if value is not None)
-            info = {**info, EPISODE_INFO: pairs}
+            values = {key: to_number(info.get(key)) for key in self._info_keys}
+            values |= {key: self._sums.get(key) for key in self._summed}
+            info = {**info, EPISODE_INFO: tuple((k, value) for k, value in values.items() if value is not None)}
         return obs, reward, terminated, truncated, info
 
 
@@ -62,15 +58,11 @@ def to_number(value: Any) -> float | None:
 
 
 def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
-    """Computes the seed of one episode, or of the actions of one evaluation.
+    """Computes the seed, in [0, 2**32), of one episode, or of the actions of one evaluation.
 
     Args:
-        run_seed: the run's seed, 0 or more.
         stream: one of the constants above; episodes of two streams never have the same seed sequence.
         counters: the numbers that identify the episode in its stream, such as (environment index, episode number).
-
-    Returns:
-        An int in [0, 2**32), which every environment family accepts.
     """
     return int(np.random.SeedSequence([run_seed, stream, *counters]).generate_state(1)[0])
 
@@ -124,7 +116,6 @@ class SeededEpisodes(gym.Wrapper):
         return obs, reward, terminated, truncated, kept
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the number of the episode, from 1, and its actions so far, each (action_dim,)."""
         return {"episode": self._episode, "actions": [action.tolist() for action in self._actions]}
 
     def load_state_dict(self, state: dict[str, Any]) -> Any:
@@ -137,15 +128,8 @@ class SeededEpisodes(gym.Wrapper):
 
 @dataclass
 class Recording:
-    """One recorded episode of T decisions.
-
-    Attributes:
-        seed: the seed of its reset.
-        obs: T + 1 arrays (obs_dim,), float32, flat as the policy sees them.
-        actions: T arrays, in the environment's own shape and bounds.
-        rewards: T rewards, each summed over the steps for which its action was held.
-        terminations, truncations: T flags each.
-    """
+    """One recorded episode of T decisions: the seed of its reset, T + 1 observations (obs_dim,), float32, flat as the
+    policy sees them, and T actions in the environment's own shape and bounds, rewards, and flags."""
 
     seed: int | None
     obs: list[np.ndarray]
@@ -156,11 +140,7 @@ class Recording:
 
 
 class Recorder(gym.Wrapper):
-    """Appends each episode of an environment to a list as the episode begins.
-
-    Args:
-        env: an environment with actions in [-1, 1].
-        episodes: the list, which several environments may share.
+    """Appends each episode of an environment to a list, which several environments may share, as the episode begins.
 
     Raises:
         UserError: for images with vectors, which are packed into one array of bytes.
@@ -171,8 +151,7 @@ class Recorder(gym.Wrapper):
         obs_spec = getattr(env.observation_space, "obs_spec", None)
         if obs_spec is not None and obs_spec.is_mixed:
             raise UserError("--dataset: the environment gives images with vectors, which cannot be recorded")
-        self._episodes = episodes
-        self._to_own_action = env.get_wrapper_attr("own_actions").to_env
+        self._episodes, self._to_env = episodes, env.get_wrapper_attr("own_actions").to_env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
@@ -184,7 +163,7 @@ class Recorder(gym.Wrapper):
         obs, reward, terminated, truncated, info = self.env.step(action)
         recording = self._recording
         recording.obs.append(np.array(obs))
-        recording.actions.append(self._to_own_action(action))
+        recording.actions.append(self._to_env(action))
         recording.rewards.append(float(reward))
         recording.terminations.append(bool(terminated))
         recording.truncations.append(bool(truncated))

@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -48,37 +49,31 @@ def make_env(
         action_repeat: steps for which each action is held; `info["repeats"]` is how many were taken.
         render: whether `render()` will be called, for (H, W, 3) uint8 frames.
         kwargs: the environment's own arguments: for Gymnasium's `make`, or for the suite's task and environment.
-        wrappers: the user's wrappers, the first one innermost; each is called with `env=`.
-        pixels: how observations become images, (C, H, W) uint8. Images of the environment itself are stacked, too.
-        info_keys: the numbers of `info` to collect over each episode (see envs.episodes.EpisodeInfo).
+        wrappers: the user's wrappers, the first one innermost.
+        info_keys: see envs.episodes.EpisodeInfo.
         human: with `render`, a Gymnasium task opens a window and draws into it in each step.
 
     Raises:
         UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
-    if name in SUITE_TASKS:
-        if suite is None:
-            raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
-        try:
-            return suite.make(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
-        except TypeError as error:
-            _refuse_arguments(name, kwargs, error)
-            raise
-    if is_simulator(name):
-        from envs.simulator import OneWorld
+    with _explain_mistakes(name, kwargs):
+        if name in SUITE_TASKS:
+            if suite is None:
+                raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
+            return suite.make_suite_env(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
+        if is_simulator(name):
+            from envs.simulator import OneWorld
 
-        return OneWorld(make_simulator(name, 1, seed, kwargs, wrappers, info_keys))
-    draws_itself = human and not pixels.rendered  # rendered observations need frames as arrays
-    env = wrap(_make_gymnasium(name, kwargs, render or pixels.rendered, draws_itself), wrappers)
-    env = adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
-    return gym.wrappers.HumanRendering(env) if human and pixels.rendered else env
+            return OneWorld(make_simulator(name, 1, seed, kwargs, wrappers, info_keys))
+        draws_itself = human and not pixels.rendered  # rendered observations need frames as arrays
+        env = wrap(_make_gymnasium(name, kwargs, render or pixels.rendered, draws_itself), wrappers)
+        env = adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
+        return gym.wrappers.HumanRendering(env) if human and pixels.rendered else env
 
 
 def is_simulator(name: str, num_envs: int = 1) -> bool:
-    """Returns whether `num_envs` environments are one vector environment: the id has a `vector_entry_point`.
-
-    If the id also has an `entry_point`, `num_envs` must be above 1 and the `entry_point` not Gymnasium's own.
-    """
+    """Returns whether `num_envs` environments are one vector environment: the id has a `vector_entry_point` and no
+    `entry_point`, or one that is not Gymnasium's own, and `num_envs` is above 1."""
     if name in SUITE_TASKS:
         return False
     spec = find_spec(name)
@@ -95,21 +90,13 @@ def make_simulator(
     info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
     first_steps: int = 0,
 ) -> Any:
-    """Makes a simulator of `num_envs` worlds (see envs/simulator.py); arguments and errors as for `make_env`.
-
-    Args:
-        wrappers: each wraps a vector environment and returns one.
-        first_steps: see Simulator.
-    """
+    """Makes a Simulator of `num_envs` worlds; wrappers go around the vector environment."""
     from envs.simulator import Simulator  # imports torch, which processes of single environments do without
 
     find_spec(name)
-    try:
-        env = gym.make_vec(name, num_envs, "vector_entry_point", **kwargs)
-    except TypeError as error:
-        _refuse_arguments(name, kwargs, error)
-        raise
-    return Simulator(wrap(env, wrappers), name, seed, info_keys, first_steps)
+    with _explain_mistakes(name, kwargs):
+        env = wrap(gym.make_vec(name, num_envs, "vector_entry_point", **kwargs), wrappers)
+    return Simulator(env, name, seed, info_keys, first_steps)
 
 
 def _make_gymnasium(name: str, kwargs: Mapping[str, Any], render: bool, human: bool) -> gym.Env:
@@ -117,28 +104,27 @@ def _make_gymnasium(name: str, kwargs: Mapping[str, Any], render: bool, human: b
     # Box2D's bindings warn about their own types.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
     warnings.filterwarnings("ignore", message=".*is out of date")  # the user chose an older version, which still works
-    modes: list[dict[str, Any]] = [{}]
     if render:  # pygame draws into memory, without a window or a sound device
-        modes = [{"render_mode": "human" if human else "rgb_array"}, {}]
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
         if not human:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    for mode in modes:  # without a parameter `render_mode`, the first `render()` reports that it cannot
-        try:
-            return gym.make(name, disable_env_checker=True, **kwargs, **mode)
-        except gym.error.DependencyNotInstalled as error:
-            hint = "pip install -e '.[box2d]'" if "ox2" in str(error) else one_line(error)
-            raise UserError(f"env={name}: a package is missing; {hint}") from error
-        except TypeError as error:
-            if mode == modes[-1]:
-                _refuse_arguments(name, kwargs, error)
-                raise
-    raise AssertionError
+        mode = "human" if human else "rgb_array"
+        with suppress(TypeError):  # without a parameter `render_mode`, the first `render()` reports that it cannot
+            return gym.make(name, disable_env_checker=True, render_mode=mode, **kwargs)
+    return gym.make(name, disable_env_checker=True, **kwargs)
 
 
-def _refuse_arguments(name: str, kwargs: Mapping[str, Any], error: TypeError) -> None:
-    """Raises UserError if a TypeError is about the names of an environment's arguments."""
-    if "argument" in str(error):
+@contextmanager
+def _explain_mistakes(name: str, kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """Raises UserError for a missing package, and for a TypeError about the names of an environment's arguments."""
+    try:
+        yield
+    except gym.error.DependencyNotInstalled as error:
+        hint = "pip install -e '.[box2d]'" if "ox2" in str(error) else one_line(error)
+        raise UserError(f"env={name}: a package is missing; {hint}") from error
+    except TypeError as error:
+        if "argument" not in str(error):
+            raise
         raise UserError(f"env={name}: it cannot be made with env_kwargs={dict(kwargs)} ({one_line(error)})") from error
 
 

@@ -23,15 +23,10 @@ def make_train_envs(
     """Makes the training environments, each a SeededEpisodes, as one vector environment.
 
     They do not reset automatically: `reset(options={"reset_mask": done})` starts the next episodes of environments that
-    are done, so no transition spans two episodes. `call("state_dict")` returns their states, and
-    `reset(options={"reset_mask": all, "states": states})` restores them.
-
-    Args:
-        asynchronous: runs each in its own process; worthwhile if a step takes longer than a message between processes.
-        first_steps: see SeededEpisodes.
+    are done. `call("state_dict")` returns their states; `reset(options={"reset_mask": all, "states": states})` restores
+    them. If `asynchronous`, each runs in its own process.
     """
-    seeds = [(run_seed, index, first_steps) for index in range(num_envs)]
-    makers = [partial(_make_seeded, make_one, os.getpid(), *seed) for seed in seeds]
+    makers = [partial(_make_seeded, make_one, os.getpid(), run_seed, index, first_steps) for index in range(num_envs)]
     if not asynchronous:
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
     multiprocessing.set_forkserver_preload(["__main__", "envs.make"])

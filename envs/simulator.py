@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
 from dmc2gym.wrappers import ActionMap
 from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, to_number
@@ -19,54 +19,39 @@ ARRAY = "numpy.ndarray"  # key of an array in a packed state
 class Simulator:
     """Wraps a vector environment: flat float32 observations, each episode's last one included, and actions in [-1, 1].
 
-    `step` returns the observation that follows an action, also at the end of an episode. `reset` with a mask then
-    starts the next episodes and returns the newest observation of every world. Callers use it like the vector
-    environments of envs/processes.py, whichever of Gymnasium's autoreset modes the simulator has:
+    `step` returns the observation that follows an action, also at the end of an episode; `reset` with a mask then
+    starts the next episodes, as with envs/processes.py, whichever of Gymnasium's autoreset modes the simulator has:
 
     - DISABLED: `reset(options={"reset_mask": mask})` resets its worlds; the mask is a NumPy array.
     - SAME_STEP: it resets a world in the step that ends its episode. `info["final_obs"]` has the last observations, by
-      world, in Gymnasium's form or as one batch. Without it, a time-out's row bootstraps from the observation before
-      the action, as rsl_rl's PPO does: one step too early, but the next episode's observation would be unrelated.
+      world, in Gymnasium's form or as one batch; without it, a time-out's row bootstraps from the observation before
+      the action, as rsl_rl's PPO does.
     - NEXT_STEP: it resets worlds in the step after an episode's end and ignores their actions. `info[TAKEN]` is false
       for these worlds: no step is counted and no row is stored; an agent's `observe` gets a step of reward 0.
 
     Args:
-        env: a vector environment of NumPy arrays or torch tensors. Its observations are a Box of numbers, or Boxes
-            nested in dictionaries or tuples; its actions are a Box.
-        name: the task, for messages.
+        env: its observations are a Box of numbers, or Boxes nested in dictionaries or tuples; its actions are a Box.
         info_keys: as for envs.episodes.EpisodeInfo.
         first_steps: in mode DISABLED, training's first episodes are cut at a random number of steps up to this one;
-            with rsl_rl's `episode_length_buf`, they start as many steps into an episode. 0 cuts none.
+            a simulator with `start_late` (envs.rsl_rl) starts so many steps into an episode. 0 cuts none.
 
     Attributes:
-        single_observation_space, single_action_space: one world's spaces, as agents see them.
-        own_actions: the map to the simulator's own actions.
         cannot_restore: it lacks `state_dict` or `load_state_dict`, so a resumed run begins new episodes.
         tensors_on: observations stay tensors if the simulator's are on this device; otherwise they become arrays.
-
-    Raises:
-        UserError: for unsupported spaces, or if the metadata name no autoreset mode.
     """
 
-    def __init__(
-        self,
-        env: VectorEnv[Any, Any, Any],
-        name: str,
-        run_seed: int,
-        info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
-        first_steps: int = 0,
-    ):
+    def __init__(self, env: Any, name: str, run_seed: int, info_keys: Any = AUTO_INFO_KEYS, first_steps: int = 0):
         self.env, self.num_envs, self._name, self._run_seed = env, env.num_envs, name, run_seed
-        action_space = env.single_action_space
-        if not isinstance(action_space, gym.spaces.Box):
-            raise UserError(f"env={name}: its actions are {action_space}, and a simulator of many worlds needs a Box")
-        self._mode = env.metadata.get("autoreset_mode")
-        if not isinstance(self._mode, AutoresetMode):
-            raise UserError(f"env={name}: its metadata['autoreset_mode'] is {self._mode}, and no AutoresetMode")
+        self._mode, action_space = env.metadata.get("autoreset_mode"), env.single_action_space
+        if not (isinstance(self._mode, AutoresetMode) and isinstance(action_space, gym.spaces.Box)):
+            got = f"{self._mode} and {action_space}"
+            raise UserError(
+                f"env={name}: it needs an AutoresetMode in its metadata and a Box of actions, and has {got}"
+            )
         self.own_actions = ActionMap(action_space)
         width = gym.spaces.flatdim(env.single_observation_space)
         self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (width,), np.float32)
-        self.single_action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(action_space.shape)),), np.float32)
+        self.single_action_space = self.own_actions.policy_space
         self.cannot_restore = not all(hasattr(env.unwrapped, method) for method in ("state_dict", "load_state_dict"))
         self.tensors_on: Any = None
         self._device: torch.device | None = None  # of the simulator's tensors; None for arrays
@@ -83,17 +68,14 @@ class Simulator:
 
         Args:
             seed: restarts all worlds with this seed; None derives the first call's seed from the run's.
-            options: `reset_mask`, a mask of worlds whose episodes have ended; optionally `states`, the result of
-                `call("state_dict")`, to restore.
+            options: `reset_mask`, the worlds whose episodes have ended; optionally `states` to restore.
         """
         which = options["reset_mask"]
         if "states" in options:
             self._restore(options["states"][0])
             return self._give(self._obs), {}
         if self._obs is None or seed is not None:
-            self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts) if seed is None else seed)
-            if seed is None:
-                self._spread()
+            self._begin(seed)
         elif self._mode is AutoresetMode.DISABLED and which.any():
             obs = self._flatten(self.env.reset(options={"reset_mask": which.copy()})[0])
             self._obs = _choose_rows(self._obs, obs, which)
@@ -101,30 +83,26 @@ class Simulator:
             total[which] = np.nan
         return self._give(self._obs), {}
 
-    def _begin(self, seed: int) -> None:
-        self._obs = self._flatten(self.env.reset(seed=seed)[0])
+    def _begin(self, seed: int | None = None) -> None:
+        """Restarts all worlds; with the run's own seed, their first episodes have random lengths, so that they do not
+        end together."""
+        own_seed = episode_seed(self._run_seed, TRAIN_STREAM, self._starts)
+        self._obs = self._flatten(self.env.reset(seed=own_seed if seed is None else seed)[0])
         self._starts += 1
         self._ended[:] = False
-
-    def _spread(self) -> None:
-        """Cuts the first episodes at random lengths, so that the worlds' episodes do not end together."""
-        if not self._first_steps:
+        if not self._first_steps or seed is not None:
             return
         rng = np.random.default_rng([self._run_seed, self._starts])
-        lengths = getattr(self.env.unwrapped, "episode_length_buf", None)  # rsl_rl's: steps since episodes' starts
-        if lengths is not None:
-            limit = int(np.min(_to_host(getattr(self.env.unwrapped, "max_episode_length", self._first_steps))))
-            begun = rng.integers(0, min(limit, self._first_steps), self.num_envs)
-            self.env.unwrapped.episode_length_buf = torch.as_tensor(begun).to(lengths)  # type: ignore[attr-defined]
+        if hasattr(self.env.unwrapped, "start_late"):
+            self.env.unwrapped.start_late(rng, self._first_steps)
         elif self._mode is AutoresetMode.DISABLED:
             self._cut_after = rng.integers(1, self._first_steps + 1, self.num_envs)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all worlds; returns observations, then rewards, terminated and truncated as arrays, and the info."""
         obs, *outcome, info = self.env.step(self._to_env(actions))
-        for values in outcome:
-            if np.shape(values) != (self.num_envs,):  # another shape would be broadcast
-                raise ValueError(f"env={self._name}: step gave {np.shape(values)} values for {self.num_envs} worlds")
+        if wrong := [np.shape(values) for values in outcome if np.shape(values) != (self.num_envs,)]:
+            raise ValueError(f"env={self._name}: step gave {wrong[0]} values for {self.num_envs} worlds")
         obs = self._flatten(obs)
         rewards, terminated, truncated = self._copy_to_host(actions, obs, outcome)
         next_obs = obs
@@ -182,10 +160,8 @@ class Simulator:
         """Maps actions in [-1, 1] to the simulator's own, as arrays or tensors like its data."""
         if self._device is None:
             return self.own_actions.to_env(_to_host(actions))
-        given = torch.as_tensor(actions, dtype=torch.float32, device=self._device)
-        if self._bounds is None:
-            own = self.own_actions
-            self._bounds = torch.as_tensor(own.low).to(given), torch.as_tensor(own.high).to(given)
+        given, own = torch.as_tensor(actions, dtype=torch.float32, device=self._device), self.own_actions
+        self._bounds = self._bounds or (torch.as_tensor(own.low).to(given), torch.as_tensor(own.high).to(given))
         low, high = self._bounds
         return low + (given.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
 
@@ -194,8 +170,7 @@ class Simulator:
         on the host, unless it is where `tensors_on` wants it."""
         columns = _list_columns(self.env.single_observation_space, obs)
         self._device = columns[0].device if isinstance(columns[0], torch.Tensor) else None
-        parts = [_to_tensor(column).reshape(self.num_envs, -1).float() for column in columns]
-        flat = torch.cat(parts, dim=1)
+        flat = torch.cat([_to_tensor(column).reshape(self.num_envs, -1).float() for column in columns], dim=1)
         return flat if self._stays() else flat.cpu()
 
     def _stays(self) -> bool:
@@ -210,9 +185,10 @@ class Simulator:
         Raises:
             RunError: for an action or an observation that is not finite.
         """
-        finite = [_is_finite(values) for values in (_to_tensor(actions).to(obs.device), obs)]
-        columns = [*(_to_tensor(values).to(obs.device) for values in outcome), *finite]
-        rewards, terminated, truncated, *finite = torch.stack([values.double() for values in columns]).cpu()
+        columns = [*map(_to_tensor, outcome), _is_finite(_to_tensor(actions)), _is_finite(obs)]
+        rewards, terminated, truncated, *finite = torch.stack(
+            [values.to(obs.device).double() for values in columns]
+        ).cpu()
         for what, rows in zip(("action", "observation"), finite, strict=True):
             _require_finite(what, rows)
         return rewards.numpy(), terminated.numpy() != 0, truncated.numpy() != 0
@@ -225,24 +201,22 @@ class Simulator:
         """Returns how often all worlds restarted and, unless `cannot_restore`, the simulator's and its own state."""
         if self.cannot_restore:
             return {"starts": self._starts}
-        state = _pack(self.env.unwrapped.state_dict())  # type: ignore[attr-defined]
+        state = _pack(self.env.unwrapped.state_dict())
         if fault := not_plain(state, "state_dict"):
             raise UserError(f"env={self._name}: {fault} is neither an array, a tensor nor a plain value")
-        arrays = {"obs": self._obs, "ended": self._ended, "cut_after": self._cut_after}
-        tensors, sums = ({k: torch.as_tensor(v).cpu() for k, v in part.items()} for part in (arrays, self._sums))
-        return {"starts": self._starts, "env": state, "sums": sums, **tensors}
+        own = {"obs": self._obs.cpu(), "ended": self._ended, "cut_after": self._cut_after, "sums": self._sums}
+        return {"starts": self._starts, "env": state, **_pack(own)}
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._starts = state["starts"]
-        self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts))
+        self._begin()
         if self.cannot_restore:
-            self._spread()
             return
-        self.env.unwrapped.load_state_dict(_unpack(state["env"]))  # type: ignore[attr-defined]
+        self.env.unwrapped.load_state_dict(_unpack(state["env"]))
         self._starts = state["starts"]
-        self._obs = state["obs"].to(self._obs.device)
-        self._ended, self._cut_after = state["ended"].numpy(), state["cut_after"].numpy()
-        self._sums = {key: state["sums"][key].numpy() for key in self._sums}
+        own = _unpack({key: state[key] for key in ("ended", "cut_after", "sums")})
+        self._obs, self._sums = state["obs"].to(self._obs.device), own["sums"]
+        self._ended, self._cut_after = own["ended"], own["cut_after"]
 
     def close(self) -> None:
         self.env.close()
@@ -310,7 +284,7 @@ def _unpack(state: Any) -> Any:
 
 
 def _to_host(values: Any) -> np.ndarray:
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+    return _to_tensor(values).cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
 
 
 def _to_tensor(values: Any) -> torch.Tensor:

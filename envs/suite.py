@@ -20,7 +20,7 @@ VIDEO_SIZE = 256  # pixels
 SHADOW_SIZE = 1024  # pixels
 
 
-def make(
+def make_suite_env(
     name: str,
     seed: int,
     action_repeat: int,
@@ -82,14 +82,10 @@ class VideoFrames(gym.Wrapper):
 
 
 def _speed_up_rendering(env: gym.Env, largest: int, multisample: bool) -> None:
-    """Halves the time of rendering on a CPU (docs/PERFORMANCE.md).
+    """Halves the time of rendering on a CPU (docs/PERFORMANCE.md) by buffers of `largest` x `largest` pixels.
 
     By default frames are drawn into a buffer of 640 x 480 pixels, and shadows into one of 2048 x 2048. With smaller
-    buffers no byte of a 64 x 64 frame changes by more than 1.
-
-    Args:
-        largest: height and width of the largest frame that will be rendered, in pixels.
-        multisample: whether a pixel is the mean of four samples. Videos do without, which is hardly visible.
+    buffers no byte of a 64 x 64 frame changes by more than 1. `multisample` makes a pixel the mean of four samples.
     """
     visual = env.unwrapped._env.physics.model.vis  # type: ignore[attr-defined]
     visual.quality.shadowsize = min(visual.quality.shadowsize, SHADOW_SIZE)
