@@ -24,8 +24,8 @@ import numpy as np
 from tqdm import tqdm
 
 from envs.episodes import Recorder, Recording
-from run import environments
-from run.dataset_writer import write_dataset
+from envs.opengl import NO_VIDEOS
+from run.data import minari_writer
 from run.evaluation import window
 from run.evaluation.evaluator import EvaluationProgress, Evaluator
 from run.saving import policy_bundle, run_policy, trust
@@ -84,7 +84,7 @@ def evaluate(
     """
     policy = run_policy.load(path, device, trusted, renders=film is not None)
     if film is not None and not policy.renders:
-        print(environments.why_no_videos(policy.cfg.env))
+        print(NO_VIDEOS)
         film = None
     if film is not None:
         with contextlib.suppress(OSError):  # the recorder reports it

@@ -9,7 +9,6 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from envs.errors import error_with_place
 from launch import job, own_process, preflight, sweep_report, usage
 from launch.first_check import NOT_BEGUN, end_first_handler
 from launch.request import LaunchRequest, read
@@ -39,7 +38,9 @@ def main(request: LaunchRequest | None = None) -> int:
     except SystemExit as error:
         if request is None or not (request.runs or request.continued):  # after help or --version
             raise
-        return print_error(RunError(f"{error_with_place(error)}; it would have ended the process without a message"))
+        return print_error(
+            RunError(f"{type(error).__name__} {error}; it would have ended the process without a message")
+        )
     except Stopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
         return stopped.exit_code

@@ -15,7 +15,6 @@ from hydra.core.utils import JobStatus, run_job
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, open_dict
 
-from envs.errors import FAULTS
 from launch import own_process
 from launch.preflight import PreparedRun
 from launch.pruning import Trial
@@ -94,7 +93,7 @@ def guarded(work: Callable[[], float], folder: Path, overrides: list[str]) -> fl
         return work()
     except Requeued:
         raise
-    except FAULTS as error:
+    except (Exception, SystemExit) as error:
         is_message = isinstance(error, UserError | RunError)
         if isinstance(error, EnvError):
             print(error.trace, end="", file=sys.stderr)

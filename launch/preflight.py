@@ -7,7 +7,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch import launchers
 from launch.request import LaunchRequest, Runs, output_folder
-from run import environments, machine
+from run import environments
+from run.build import Parts, build
 from run.saving import folder as run_folder
 from settings import plain_yaml
 from settings.compose import AUTO, parse, plain, quoted
@@ -77,8 +78,7 @@ def prepare_sweep(request: LaunchRequest) -> tuple[list[str], Path]:
 
 def check_runs(runs: list[Settings]) -> None:
     """Builds the parts of each run, with one environment, and throws them away."""
-    # OpenGL is chosen once, for all of them, before dm_control is imported.
-    machine.import_envs(any(cfg.save_video or cfg.from_pixels for cfg in runs), *(cfg.env for cfg in runs))
+    checked: set[str] = set()  # labels of data sets that have been read through
     for cfg in runs:
         _require_wandb(cfg)
         environments.is_batched(cfg)  # raises an error for async_envs, which is left out below

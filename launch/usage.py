@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from run import machine
+from envs.names import SUITE_TASKS, list_gymnasium_ids
 from settings import compose
 from settings.compose import CONFIG_DIR
 
@@ -56,10 +56,9 @@ def _section(title: str, keys: list[Any]) -> str:
 
 def tasks_text() -> str:
     """Returns a list of the suite's tasks, and of the ids that Gymnasium lists."""
-    env_module, _ = machine.import_envs(False)
     named, ids = (
         textwrap.fill(", ".join(names), WIDTH, break_on_hyphens=False, break_long_words=False)
-        for names in (env_module.SUITE_TASKS, env_module.gymnasium_ids())
+        for names in (SUITE_TASKS, list_gymnasium_ids())
     )
     return (
         f"env=<task> of the DeepMind Control Suite:\n{named}\n\n"

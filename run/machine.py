@@ -2,7 +2,6 @@
 
 import os
 from multiprocessing import parent_process
-from typing import Any
 
 import torch
 
@@ -74,19 +73,3 @@ def free_cores(device: str) -> int:
     if parent_process() is None:
         return usable_cpus()
     return max(1, usable_cpus() - 1) if device != "cpu" and torch.cuda.is_available() else 1
-
-
-def import_envs(films: bool, *tasks: str) -> tuple[Any, bool]:
-    """Chooses an OpenGL backend and imports the environments.
-
-    Args:
-        films: whether anything will be rendered.
-        tasks: the runs' tasks; quadruped_escape renders its terrain when it is built.
-
-    Returns:
-        The module `envs.make`, and whether rendering works.
-    """
-    has_opengl = opengl.choose(films or "quadruped_escape" in tasks)
-    from envs import make  # after the choice, which dm_control reads when it is imported
-
-    return make, has_opengl

@@ -1,8 +1,4 @@
-"""What differs between operating systems: CPUs, signals, processes, memory.
-
-Linux has all of them, macOS most, and Windows, which `begin_command` refuses, too few to train on. A function whose
-feature is missing on macOS does nothing or says so.
-"""
+"""What differs between operating systems: CPUs, signals, processes, memory. On macOS some of it does nothing."""
 
 import atexit
 import contextlib
@@ -18,7 +14,6 @@ from functools import cache
 from multiprocessing import resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from os import _exit  # the original, while envs.errors replaces os._exit
 from pathlib import Path
 from weakref import WeakSet
 
@@ -48,8 +43,8 @@ def usable_cpus() -> int:
 
 
 def begin_helper() -> None:
-    """Ignores Ctrl-C and a cluster's warnings in a helper process: the training process handles them, still needs the
-    helper's results, and ends it. If that process is killed, the helper exits, even while it hangs."""
+    """Ignores Ctrl-C and a cluster's warnings in a helper process, whose results the training process still needs; the
+    helper exits when that process ends, however it ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -59,7 +54,7 @@ def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    _exit(1)
+    os._exit(1)
 
 
 def kill_at_exit(helper: BaseProcess) -> None:
@@ -78,13 +73,8 @@ def kill_helpers() -> None:
 
 @contextlib.contextmanager
 def interrupt_blocked() -> Iterator[None]:
-    """Blocks Ctrl-C for this thread and for the processes that it starts, even while these still import modules.
-
-    Otherwise they would print a traceback, as they can ignore the signal only once their own code runs. Threads that do
-    not block the signal, such as the main thread, still receive it.
-    """
-    # The tracker resets the mask if it is started within the block. Helper processes start it in any case.
-    resource_tracker.ensure_running()
+    """Blocks Ctrl-C for this thread and for the processes that it starts, even while these still import modules."""
+    resource_tracker.ensure_running()  # it would reset the mask if it were started within the block
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -107,11 +97,8 @@ def terminate_with_parent() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Makes glibc keep freed memory for the next allocation instead of returning it to the kernel.
-
-    An update with 1024 hidden units frees and allocates 50 MB. Returned to the kernel, every page would fault again,
-    which is 5 % of the update's time. With another C library this does nothing.
-    """
+    """Makes glibc keep freed memory for the next allocation. An update with 1024 hidden units frees and allocates
+    50 MB; if these went back to the kernel, page faults would take 5 % of its time."""
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
@@ -131,11 +118,11 @@ def available_bytes() -> int:
     """Returns the free memory in bytes: the machine's, or less if a container's limit leaves less."""
     import psutil  # imported late: checking a command line does not need it
 
-    available = psutil.virtual_memory().available
+    available = int(psutil.virtual_memory().available)
     folder = Path("/sys/fs/cgroup")
     try:
         limit, used = (int((folder / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
         counts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
-        return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files can be dropped
-    except (OSError, ValueError, KeyError):  # no container, or one with no limit ("max")
+    except (OSError, ValueError):  # no container, or one with no limit ("max")
         return available
+    return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files can be dropped

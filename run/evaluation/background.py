@@ -22,7 +22,7 @@ from hydra.utils import instantiate
 from agent.exploration import HeldNoise
 from agent.policy import Policy
 from run import machine
-from run.environments import env_maker
+from run.environments import make_env_factory
 from run.evaluation.evaluator import Evaluation
 from settings.operating_system import begin_helper, interrupt_blocked, kill_at_exit, process_context
 from settings.schema import Settings
@@ -58,7 +58,7 @@ class EvalTask:
 def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
     """Builds the evaluator that `cfg.evaluator` describes."""
     return instantiate(cfg.evaluator, _convert_="all")(
-        make_env=env_maker(cfg, "evaluation", films),
+        make_env=make_env_factory(cfg, "evaluation", films),
         video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
     )
 

@@ -16,7 +16,7 @@ from settings.validated import Validated
 from utils import eval_mode, require_finite
 from video import filming, seconds_per_step
 
-MakeEnv = Any  # Callable[[bool], gym.Env]; the argument is whether it will be rendered; may have `together` or `worlds`
+MakeEnv = Any  # Callable[[bool], gym.Env], given whether it will be rendered; may have `make_batch` or `worlds`
 
 
 @dataclass
@@ -60,7 +60,7 @@ def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]
         torch.set_num_threads(num_threads)
 
 
-class Apart:
+class SerialEnvs:
     """Steps single environments one by one, with the methods of physics.worlds.Worlds."""
 
     def __init__(self, envs: list[gym.Env]):
@@ -103,7 +103,7 @@ class Evaluator(Validated):
 
     Args:
         make_env: builds an environment; only the first one, which is filmed, may be asked to render. A method
-            `together` builds all of them at once (see run.environments.SuiteMaker); a method `worlds` builds a
+            `make_batch` builds all of them at once (see run.environments); a method `worlds` builds a
             simulator (see envs/simulator.py) with one world per episode.
         video_path: returns the path of the video of an evaluation's first episode, given its step; None films nothing.
         action_repeat: environment steps that each action is held for; sets the speed of the video.
@@ -132,10 +132,10 @@ class Evaluator(Validated):
         self._worlds = make_env.worlds(num_episodes) if hasattr(make_env, "worlds") else None
         count = min(num_episodes, max_envs)
         self._envs: Any = None
-        if hasattr(make_env, "together"):
-            self._envs = make_env.together(count, films)
+        if hasattr(make_env, "make_batch"):
+            self._envs = make_env.make_batch(count, films)
         elif self._worlds is None:
-            self._envs = Apart([make_env(films and index == 0) for index in range(count)])
+            self._envs = SerialEnvs([make_env(films and index == 0) for index in range(count)])
         self._seconds_per_step = seconds_per_step(self._envs, action_repeat) if self._envs else 0.0
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:

@@ -16,7 +16,7 @@ import glfw
 import gymnasium as gym
 
 from envs.episodes import EVAL_STREAM, episode_seed
-from run.environments import env_maker
+from run.environments import make_env_factory
 from run.evaluation.evaluator import evaluating
 from run.saving.run_policy import RunPolicy
 from utils import UserError, one_line, require_finite
@@ -177,7 +177,7 @@ def open_window(policy: RunPolicy) -> tuple[gym.Env, Window]:
     simulation = _simulation_of(env)
     if simulation is None:
         env.close()
-        return env_maker(policy.cfg, "evaluation", human=True)(True), HumanWindow()
+        return make_env_factory(policy.cfg, "evaluation", human=True)(True), HumanWindow()
     try:
         camera_id = getattr(env.unwrapped, "render_kwargs", {}).get("camera_id", 0)
         return env, MujocoWindow(*simulation, camera_id)

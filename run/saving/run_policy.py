@@ -13,8 +13,9 @@ from run.agents import build_agent, identity_of
 from run.best import BEST, load_best
 from run.checkpoint import FOLDER, list_checkpoints, read_checkpoint, read_newest
 from run.env_spec import EnvSpec
-from run.environments import env_maker, import_envs
-from run.saving import policy_bundle, resume
+from run.environments import can_render, make_env_factory
+from run.saving import best, checkpoint, policy_bundle, resume
+from run.saving.checkpoint import BrokenError, Checkpoint
 from settings.schema import Settings
 from utils import UserError, resolved
 
@@ -74,26 +75,29 @@ def load(path: Path, device: str = "auto", trusted: Sequence[str] = (), renders:
     folder = run_folder_of(path)
     bundle = policy_bundle.read(path, trusted) if policy_bundle.is_bundle(path) else None
     cfg = bundle.cfg if bundle else _settings_of(folder, trusted)
-    _, can_render = import_envs(cfg, renders)
-    make_env = env_maker(cfg, "evaluation")
+    make_env = make_env_factory(cfg, "evaluation")
     env = make_env(False)
     spec = EnvSpec.of(env)
     env.close()
     torch_device = machine.resolve_device(device)
     if bundle:
         policy, step, evaluation = load_policy(path, str(torch_device)), bundle.step, bundle.evaluation
-        return RunPolicy(folder, path, cfg, policy, step, make_env, can_render, evaluation)
-    if path == folder / BEST:
-        policy, step, mean_return = load_best(folder, str(torch_device))
+        require_fit(policy, spec, f"{path}", cfg.env)
+        return RunPolicy(folder, path, cfg, policy, step, make_env, can_render(cfg), evaluation)
+    if path == folder / best.BEST:
+        policy, step, mean_return = best.load(folder, str(torch_device))
+        require_fit(policy, spec, f"{path}", cfg.env)
         print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
-        return RunPolicy(folder, path, cfg, policy, step, make_env, can_render)
-    identity = identity_of(cfg, spec)
-    saved = read_newest(folder, "agent", identity=identity) if path == folder else read_checkpoint(path, "agent")
-    saved.require_identity(identity)
-    actor = build_agent(cfg, spec, torch_device)
-    actor.load_state_dict(saved.states["agent"])
+        return RunPolicy(folder, path, cfg, policy, step, make_env, can_render(cfg))
+    saved, state = _newest(folder) if path == folder else _checkpoint(path)
+    saved.require_identity(identity_of(cfg, spec))
+    actor = build_agent(cfg, spec, torch_device, checkpoint.weight_limit(folder))
+    try:
+        actor.load_state_dict(state)
+    except Exception as error:  # a state of another agent can make it raise anything
+        raise UserError(f"{saved.path}: does not fit this run ({type(error).__name__}: {one_line(error)})") from error
     actor.train(False)  # so that it acts as in evaluations; in training it may act with other weights
-    return RunPolicy(folder, saved.path, cfg, actor, saved.step, make_env, can_render)
+    return RunPolicy(folder, saved.path, cfg, actor, saved.step, make_env, can_render(cfg))
 
 
 def _settings_of(folder: Path, trusted: Sequence[str]) -> Settings:

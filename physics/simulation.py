@@ -11,7 +11,7 @@ from physics.task import Task
 LIMIT = "_max_episode_steps"  # attribute of Gymnasium's TimeLimit: decisions in an episode
 
 
-class Opened:
+class SuiteSimulation:
     """Takes dm_control's model, data and task out of an environment, whose `reset` fills them with a start.
 
     Args:
@@ -19,7 +19,7 @@ class Opened:
         make_task: the class of its task (see physics.tasks).
 
     Attributes:
-        own_actions: the map to the task's own actions (see dmc2gym.wrappers.OwnActions).
+        own_actions: the map to the task's own actions (see dmc2gym.wrappers.ActionMap).
     """
 
     def __init__(self, env: gym.Env, make_task: type[Task]):
