@@ -144,7 +144,7 @@ class Worlds(Opened):
         return Steps(obs, rewards, np.zeros(len(held), bool), truncated, np.array(held))
 
     def outcomes(self, actions: np.ndarray, which: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        """Takes a `step`; returns an iterator over its results, by world (see run.evaluation.evaluator.Apart)."""
+        """Takes a `step`; returns an iterator over its results, by world (see run.evaluation.evaluator.SerialEnvs)."""
         obs, *columns = self.step(actions, which)
         return zip(obs, *(column.tolist() for column in columns), repeat(()))
 

@@ -16,7 +16,7 @@ from run.agents import build_acting_agent, identity_of
 from run.data import buffers, sources
 from run.data.preloaded import Preloaded
 from run.env_spec import EnvSpec
-from run.evaluation.background import BackgroundEvaluator, EvalTask
+from run.evaluation.background import BackgroundEvaluator
 from run.execution import choose_execution, set_execution
 from run.loop import LoopParts
 from run.saving import checkpoint
@@ -144,10 +144,8 @@ def background_evaluator(cfg: Settings, parts: Parts, work_dir: Path, own_evalua
     elif not isinstance(agent, OffPolicyAgent) or type(agent).act is not OffPolicyAgent.act:
         obstacle = f"{type(agent).__name__} acts in its own way"
     else:
-        policy = agent.policy
         try:
-            task = EvalTask(cfg, work_dir, parts.films, str(device), policy.networks, policy.action_range)
-            return BackgroundEvaluator(task)
+            return BackgroundEvaluator(cfg, work_dir, parts.films, agent.policy)
         except Exception as error:  # pickling a user's network can raise anything
             obstacle = f"its networks cannot be sent to another process ({one_line(error)})"
     print(f"Training waits for evaluations: {obstacle}.")

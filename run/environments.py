@@ -157,7 +157,7 @@ class SuiteMaker:
     def __call__(self, render: bool) -> gym.Env:
         return self.make_env(render)
 
-    def together(self, count: int, render: bool) -> Any:
+    def make_batch(self, count: int, render: bool) -> Any:
         """Returns physics.worlds.Worlds, the first of which may be rendered."""
         env, make_task = self.make_env(render), tasks.of(self.name)
         from physics.worlds import Worlds  # imports mujoco; the OpenGL backend has been chosen by now
@@ -188,7 +188,7 @@ def make_train_envs(cfg: Settings) -> Any:
             return make_env.on_device(cfg)
         from physics.training import TrainingWorlds
 
-        return TrainingWorlds(make_env.together(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)
+        return TrainingWorlds(make_env.make_batch(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)
     make_one, apart = partial(make_env, False), in_processes(cfg)
     try:
         return env_module.make_train_envs(make_one, cfg.seed, cfg.num_envs, apart, cfg.env_timeout_s, cfg.stagger_steps)

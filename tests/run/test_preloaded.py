@@ -171,7 +171,7 @@ def test_what_was_recorded_is_what_is_preloaded(tmp_path: Path, capsys: pytest.C
     run.close()
     batch = stored(run.replay_buffer, 24)  # two decisions in each episode of three steps
     assert batch.reward.sum().item() == sum(returns) == 36 and batch.discount[:, 0].tolist() == [1.0, 0.0] * 12
-    played: Any = evaluate.run_policy.load(tmp_path / "old", "cpu").actor
+    played: Any = evaluate.load_run_policy(tmp_path / "old", "cpu").actor
     np.testing.assert_allclose(batch.action, played.act(batch.obs.numpy()), atol=1e-6)
     with pytest.raises(UserError, match=r"some-v0 is there already; choose another version"):
         evaluate.evaluate(tmp_path / "old", 1, device="cpu", dataset_id="tuples/some-v0")
