@@ -16,7 +16,7 @@ from agent.networks.mlp import Linear
 from agent.off_policy import OffPolicyAgent
 from agent.policy_file import load_policy
 from run.execution import set_execution
-from run.saving import run_policy
+from run.run_policy import load_run_policy
 from utils import UserError, eval_mode
 
 SHARE = 0.25
@@ -132,7 +132,7 @@ def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: 
     assert_same(dying, straight)
     best = [load_policy(folder / "checkpoints/best/policy.pt").weights() for folder in (straight, dying)]
     assert same(*best)
-    played = run_policy.load(dying, "cpu", ["probes"])
+    played = load_run_policy(dying, "cpu", ["probes"])
     env = played.make_env(False)
     obs, _ = env.reset(seed=0)
     env.close()

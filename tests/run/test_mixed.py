@@ -19,8 +19,8 @@ from agent.policy_file import load_policy
 from envs.make import Pixels, make_env
 from replay import frames
 from run import environments
-from run.saving import run_policy
-from utils import UserError
+from run.run_policy import load_run_policy
+from utils import EnvError, UserError
 
 MIXED = ("env=probes:ProbeMixed-v0", "agent=drq", *TINY, "action_repeat=1", "frame_stack=2")
 DEVICE = ("replay_storage=device", "n_step=3", "replay_buffer_capacity=60")
@@ -181,7 +181,7 @@ def test_the_example_stacks_and_joins_what_the_exported_policy_takes(
     inputs = about.get("inputs", [about["input"]])
     assert [(each["name"], each["shape"][1:], each["keys"]) for each in inputs] == expected
     env = example["task"](trained.cfg.env, 7, [key for each in inputs for key in each["keys"]])
-    frames, policy = example["Frames"](inputs, env), run_policy.load(tmp_path, "cpu", ("probes",))
+    frames, policy = example["Frames"](inputs, env), load_run_policy(tmp_path, "cpu", ("probes",))
     ours = policy.make_env(False)
     if "finger" in run[0]:
         ours.unwrapped._env.task.random.seed(7)  # type: ignore[attr-defined]

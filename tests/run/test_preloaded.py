@@ -161,7 +161,7 @@ def test_what_was_recorded_is_what_is_preloaded(tmp_path: Path) -> None:
     run = opened(tmp_path / "new", "env=ProbeTuples-v0", "preload=tuples/some-v0", "action_repeat=2")
     batch = run.replay_buffer.stored(0, 24)  # two decisions in each episode of three steps
     assert batch.reward.sum().item() == sum(returns) == 36 and batch.discount[:, 0].tolist() == [1.0, 0.0] * 12
-    played: Any = evaluate.run_policy.load(tmp_path / "old", "cpu").actor
+    played: Any = evaluate.load_run_policy(tmp_path / "old", "cpu").actor
     np.testing.assert_allclose(batch.action, played.act(batch.obs.numpy()), atol=1e-6)
 
 

@@ -20,7 +20,7 @@ from envs.make import make_env, make_train_envs
 from envs.simulator import Simulator
 from run.environments import env_maker
 from run.loop import ROW_OF_EACH
-from run.saving import run_policy
+from run.run_policy import load_run_policy
 from train import Workspace
 from utils import EnvError, RunError, UserError
 
@@ -111,7 +111,7 @@ def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.Cap
     assert "is_success: mean 0.3333 over 3 episodes" in said
     assert export.export(tmp_path / "run", kind="policy", trusted=["counting"]).exists()
     with pytest.raises(UserError, match="cannot be shown in a window"):
-        env_maker(run_policy.load(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
+        env_maker(load_run_policy(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
 
 
 def test_with_a_single_environment_too_that_is_evaluated_and_one_is_trained_in(tmp_path: Path) -> None:
