@@ -13,8 +13,6 @@ from run.saving import folder as run_folder
 from settings import plain_yaml
 from settings.compose import AUTO, parse, plain, quoted
 from settings.schema import Settings
-from sinks import wandb as wandb_sink
-from sinks.tensorboard import require_utf8
 from utils import UserError
 
 
@@ -80,13 +78,7 @@ def check_runs(runs: list[Settings]) -> None:
     """Builds the parts of each run, with one environment, and throws them away."""
     checked: set[str] = set()  # labels of data sets that have been read through
     for cfg in runs:
-        _require_wandb(cfg)
         environments.is_batched(cfg)  # raises an error for async_envs, which is left out below
-
-
-def _require_wandb(cfg: Settings) -> None:
-    if cfg.log_save_wandb:
-        wandb_sink.require((cfg.logger["sinks"].get("wandb") or {}).get("mode"))
 
 
 def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple[Path, bool]:
@@ -95,10 +87,7 @@ def _folder(request: LaunchRequest, key: str, settings: list[Settings]) -> tuple
     named = request.runs.sets(key)
     if request.line.resume == AUTO and not named:
         raise UserError(f"resume={AUTO}: name the folder to look into, such as {key}=exp/my_run")
-    folder = output_folder(request.runs.config, key)
-    if any(cfg.log_save_tb for cfg in settings):
-        require_utf8(folder)
-    return folder, named
+    return output_folder(request.runs.config, key), named
 
 
 def _fixed_keys(runs: Runs, folder: Path, is_trusting: bool) -> list[str]:

@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"files", "utils"},
     "envs": {"dmc2gym", *SETTINGS, "settings.env_ids", "settings.signatures", "utils"},
     "physics": {"envs", "utils"},
-    "sinks": {"files", "settings.keys", "utils"},
+    "sinks": {"utils"},
     "replay_buffer": {"settings.validated", "settings.operating_system", "settings.types", "utils"},
     "agent": {"files", "replay_buffer", *SETTINGS, "settings.validated", "utils"},
     "replay": {"files", "replay_buffer", "settings", "utils"},
