@@ -7,14 +7,14 @@ import numpy as np
 import torch
 
 from agent.schedule import Schedules
-from agent.toolkit.hooks import FollowsSteps
+from agent.toolkit.hooks import Scheduled
 from settings.types import Factory, Interface, PositiveFloat, PositiveInt, Schedule
 from settings.validated import Validated
 
 ExplorationFactory = Annotated[Factory, Interface("exploration noise", ("device",), ("__call__", "release"))]
 
 
-class HeldNoise(FollowsSteps, Validated):
+class HeldNoise(Scheduled, Validated):
     """Holds each environment's standard normal noise for n decisions, n from a truncated zeta distribution.
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard

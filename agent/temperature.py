@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from agent.schedule import Exponential
-from agent.toolkit.hooks import AfterStep, FollowsSteps
+from agent.toolkit.hooks import AfterStep, Scheduled
 from settings.types import NonNegativeFloat, PositiveFloat, Schedule
 from settings.validated import Validated
 from utils import UserError
@@ -49,7 +49,7 @@ class LearnedTemperature(nn.Module, AfterStep, Validated):
             self.parameter.clamp_(min=0)
 
 
-class FixedTemperature(nn.Module, FollowsSteps, Validated):
+class FixedTemperature(nn.Module, Scheduled, Validated):
     """An alpha that is constant, or follows a schedule of the environment step."""
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):

@@ -49,7 +49,7 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
     on_gpu = device.type == "cuda"
     if execution == "eager":
         return "eager", ""
-    obstacle = agent.why_eager() if isinstance(agent, Agent) else Agent.UPDATES_ITSELF
+    obstacle = agent.recording_obstacle() if isinstance(agent, Agent) else "the agent makes its updates itself"
     if execution == "auto":
         best = "captured" if on_gpu else "recorded"
         return ("eager", f"Updates run eagerly: {obstacle}.") if obstacle else (best, "")

@@ -27,7 +27,7 @@ def require_optimizers(agent: Any, name: str) -> None:
                     "draw from `noise` in update_step, and elsewhere keep it in an object with state_dict and "
                     "load_state_dict"
                 )
-        is_internal = attribute.startswith("_") or attribute == "optimizers"
+        is_internal = attribute.startswith("_") or attribute in ("optimizers", "optimized")
         if not is_internal and any(hasattr(item, "load_state_dict") for _, item in items(value)):
             raise UserError(
                 f"{name}: self.{attribute} holds parts with a state in a {type(value).__name__}, where they are not "

@@ -46,7 +46,7 @@ def rehearse(agent: Any, batch: Any) -> Rehearsal:
     _require_columns(batch)
 
     # Note the state before the update. Reading the version number of Adam's step count does not wait for a GPU.
-    state, values, generators = agent.snapshot(), _values(agent), _global_generators(agent.device)
+    state, values, generators = copy.deepcopy(agent.state_dict()), _values(agent), _global_generators(agent.device)
     writes = {key: adam.num_steps._version for key, adam in agent.optimizers.items()}
     weight = getattr(batch, "weight", None)
     columns = [column for key in Batch._fields if isinstance(column := getattr(batch, key, None), torch.Tensor)]

@@ -1,7 +1,7 @@
 """Base classes for layers that act around an update. Other objects can use these hooks too.
 
 A class inherits from a hook and writes its abstract methods. The agent finds every instance in its modules and
-attributes (agent/components.py).
+attributes (agent/off_policy.py).
 """
 
 from abc import ABC, abstractmethod
@@ -18,15 +18,15 @@ class AfterStep(ABC):
         """Called with gradients disabled."""
 
 
-class FollowsBatches(ABC):
+class TracksBatchStatistics(ABC):
     """Keeps statistics of training batches, updated after the backward pass, which reads the old ones."""
 
     @abstractmethod
-    def follow(self) -> None:
+    def track(self) -> None:
         """Called after every optimizer step, even if no batch has passed since the last call."""
 
 
-class FollowsSteps(ABC):
+class Scheduled(ABC):
     """Has values on a schedule of the environment step."""
 
     @abstractmethod

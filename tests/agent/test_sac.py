@@ -25,9 +25,9 @@ from agents import (
 
 from agent.crossq import CrossQAgent
 from agent.networks.layers import Dropout
+from agent.sac import SACAgent
 from agent.sac_discrete import SACDiscreteAgent
-from agent.slow_targets import SlowTargetsAgent
-from agent.soft_actor import SoftActorAgent
+from agent.soft_actor import SoftActor
 from replay_buffer import Batch
 from utils import UserError
 
@@ -71,7 +71,7 @@ def test_full_size_critic_update_equals_the_formulas_in_float64() -> None:
     batch = Batch(*(tensor[rows] for tensor in batch))
     obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
 
-    metrics, _ = agent._update_critic(batch, eps, agent.alpha)
+    metrics, _ = agent.update_critic(batch, eps, agent.alpha)
 
     with torch.no_grad():
         next_action, next_log_prob, _ = policy64(actor, next_obs, eps.double())
@@ -147,8 +147,8 @@ def test_each_optimizer_has_its_own_numbers() -> None:
 @pytest.mark.parametrize(
     ("agent", "name"),
     [
-        (SoftActorAgent, "sac"),
-        (SlowTargetsAgent, "sac"),
+        (SoftActor, "sac"),
+        (SACAgent, "sac"),
         (CrossQAgent, "crossq"),
         (SACDiscreteAgent, "sac_discrete"),
     ],
@@ -183,7 +183,7 @@ def test_actor_and_targets_follow_their_frequencies() -> None:
 
 def test_the_actors_update_leaves_the_critics_gradients_alone() -> None:
     agent, batch = small_agent(), make_batch(32)
-    agent._update_critic(batch, noise(32), agent.alpha)
+    agent.update_critic(batch, noise(32), agent.alpha)
     before = [p.grad.clone() for p in agent.critic.parameters()]
     agent.update_actor_and_temperature(batch.obs, Given(noise(32)), agent.alpha)
     assert all(torch.equal(p.grad, b) for p, b in zip(agent.critic.parameters(), before, strict=True))
