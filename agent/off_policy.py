@@ -14,7 +14,6 @@ from torch import nn
 from agent import Agent
 from agent.averaging import ActorAverage
 from agent.execution.eager import Eager, Result
-from agent.execution.rehearsal import Rehearsal, rehearse
 from agent.networks.encoder import ImageShape
 from agent.observations import observations
 from agent.policy import Policy
@@ -24,8 +23,7 @@ from agent.toolkit.adam import Adam
 from agent.toolkit.frozen import evaluation_view, is_view
 from agent.toolkit.histograms import HistogramInputs, log_histograms
 from agent.toolkit.hooks import AfterStep, Draws, Phased, Scheduled, TracksBatchStatistics
-from agent.toolkit.noise import DrawnNoise, Noise
-from agent.toolkit.priorities import return_priorities
+from agent.toolkit.noise import Noise
 from replay_buffer import Batch
 from settings.obs_spec import ObsSpec
 from settings.types import Betas, Factory, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval
@@ -99,8 +97,6 @@ class OffPolicyAgent(Agent):
         self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
         self.pattern: dict[tuple[int, UpdateAt], bool] = {}  # arguments of `due` -> whether it is due now
         self.num_updates = 0  # not for update_step, whose recording would freeze it
-        self.rehearsing = False  # see agent/execution/rehearsal.py
-        self._rehearsal: Rehearsal | None = None
         self._histograms_due = False
         self._collected: dict[str, torch.Tensor] | None = None  # losses in `steps_together`
         self._actor_average_share = actor_average_share
@@ -173,8 +169,6 @@ class OffPolicyAgent(Agent):
         if self._collected is not None:
             self._collected |= losses
             return
-        if self.rehearsing:
-            self._require_apart(losses)
         optimizers = [self.optimizers[name] for name in losses]
         parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
         gradients = torch.autograd.grad(tuple(losses.values()), parameters)
@@ -207,8 +201,8 @@ class OffPolicyAgent(Agent):
     def due(self, frequency: int, at: UpdateAt = "first") -> bool:
         """Returns whether this update is the first, or with `at="last"` the last, of every `frequency` updates."""
         key = frequency, at
-        if self.rehearsing or key not in self.pattern:
-            self.pattern[key] = self.rehearsing or self._is_due(*key)
+        if key not in self.pattern:
+            self.pattern[key] = self._is_due(*key)
         return self.pattern[key]
 
     def _is_due(self, frequency: int, at: UpdateAt) -> bool:
@@ -236,23 +230,6 @@ class OffPolicyAgent(Agent):
         error = self.critic.head.td_error(outputs.detach(), self.observations.mean_of_views(target))
         error = error.unflatten(0, (self.observations.num_views, -1)).mean(0)
         return {"priorities": error.float(), "index": batch.index.clone()}  # a copy: the next batch overwrites it
-
-    def _require_apart(self, losses: dict[str, torch.Tensor]) -> None:
-        """Raises UserError if a loss does not use its own weights, or would move those of another loss."""
-        agent, weights = type(self).__name__, {name: self.optimizers[name].parameters for name in losses}
-        for name, loss in losses.items():
-            for other, parameters in weights.items():
-                gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-                if other == name and any(gradient is None for gradient in gradients):
-                    raise UserError(
-                        f"{agent}: the loss {name!r} does not use every weight that its optimizer steps; leave out "
-                        "what is not used, or call requires_grad_(False) on it before add_optimizer"
-                    )
-                if other != name and any(gradient is not None for gradient in gradients):
-                    raise UserError(
-                        f"{agent}: the loss {name!r} would also move the weights of {other!r}; use a frozen_view of "
-                        "them, or call step_optimizers for one loss after the other"
-                    )
 
     # Acting.
 
@@ -319,44 +296,41 @@ class OffPolicyAgent(Agent):
         for scheduled in self._scheduled:
             scheduled.set_step(step)
         self.phase = tuple(layer.enter_phase() for layer in self._phased)
+        # Histograms wait for an update in which every optimizer steps.
+        self._histograms_due |= logger.histograms_due(step)
+        parameters = [p for adam in self.optimizers.values() for p in adam.parameters] if self._histograms_due else []
+        for parameter in parameters:
+            parameter.grad = None
         # The execution samples a batch and computes the update, or replays a recording of it.
         metrics, outputs = self.execution(self, replay_buffer)
-        return_priorities(self, replay_buffer, outputs)
+        if hasattr(replay_buffer, "update_priorities"):  # it draws by priority
+            replay_buffer.update_priorities(outputs["index"], outputs["priorities"])
         logger.log_all(metrics, step)
-        # Histograms wait for an update in which everything was due.
-        self._histograms_due |= logger.histograms_due(step)
-        if self._histograms_due and self._rehearsal is not None and metrics.keys() >= self._rehearsal.metrics:
+        if self._histograms_due and all(parameter.grad is not None for parameter in parameters):
             log_histograms(outputs, self.optimized, logger, step)
             self._histograms_due = False
         self._set_num_updates(self.num_updates + 1)
 
-    def draw_noise(self, batch: Batch) -> DrawnNoise:
-        """Draws an update's random numbers, on the device; rehearses the update first if its batch size is new."""
-        if self._rehearsal is None or self._rehearsal.batch_size != self.batch_size:
-            self._rehearsal = rehearse(self, batch)
-        for layer in self._drawing:
-            layer.draw(self.policy.generator)
-        plan = self._rehearsal.plan
-        return DrawnNoise(plan, plan.draw(self.device, self.policy.generator))
+    @cached_property
+    def noise(self) -> Noise:
+        """The random numbers of updates, from the generator of `policy`."""
+        return Noise(self.policy)
 
-    def rehearse_draws(self) -> None:
-        """Calls `rehearse` on every layer that draws random numbers, so that it notes what an update needs."""
+    def give_noise(self, noise: Noise | None) -> None:
+        """Gives all layers that draw random numbers in updates their source."""
         for layer in self._drawing:
-            layer.rehearse()
-
-    @property
-    def rehearsed(self) -> bool:
-        """Whether this process has rehearsed an update, after which `pattern` is complete."""
-        return self._rehearsal is not None
+            layer.noise = noise
 
     def compute_update(self, batch: Batch, noise: Noise) -> Result:
         """Runs the device's part of an update: prepares the batch and calls `update_step`."""
+        self.give_noise(noise)
         prepared = self._prepare(batch, noise)
-        step = self.update_step if self.rehearsing or self.compiled_step is None else self.compiled_step
+        step = self.update_step if self.compiled_step is None else self.compiled_step
         # No cache of casts: entries cached during a graph's capture would be read after their memory was reused.
         dtype = self.autocast_dtype
         with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
             metrics, outputs = step(prepared, noise)
+        self.give_noise(None)
         metrics["train/batch_reward"] = batch.reward.mean()  # as stored, before normalising and scaling
         return metrics, {**outputs, **self.observations.shown(prepared.obs)}
 

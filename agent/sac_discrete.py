@@ -37,6 +37,7 @@ class SACDiscreteAgent(SoftActor):
     """
 
     discrete_actions = True
+    supports_prioritised_replay = True
 
     def __init__(
         self,

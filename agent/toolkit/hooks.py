@@ -6,8 +6,7 @@ attributes (agent/off_policy.py).
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-
-import torch
+from typing import Any
 
 
 class AfterStep(ABC):
@@ -42,13 +41,7 @@ class Phased(ABC):
         """Called before each update; returns the phase, which must not change until the next call."""
 
 
-class Draws(ABC):
-    """Draws random numbers before an update, so that a recorded or captured update only reads them."""
+class Draws:
+    """Draws random numbers in updates, from `self.noise.normal(...)` and `self.noise.uniform(...)`."""
 
-    @abstractmethod
-    def rehearse(self) -> None:
-        """Called before the rehearsed update, which shows how many numbers an update needs."""
-
-    @abstractmethod
-    def draw(self, generator: torch.Generator) -> None:
-        """Draws for the next update, into fixed memory."""
+    noise: Any = None  # the update's (agent.toolkit.noise); None elsewhere

@@ -24,7 +24,6 @@ from agents import (
 )
 
 from agent.crossq import CrossQAgent
-from agent.networks.layers import Dropout
 from agent.sac import SACAgent
 from agent.sac_discrete import SACDiscreteAgent
 from agent.soft_actor import SoftActor
@@ -253,16 +252,6 @@ def test_a_target_entropy_of_ones_own() -> None:
     log = Silent()
     small_agent("agent.target_entropy=-2.5").update(Always(make_batch(32)), log, 0)
     assert log.values["train_actor/target_entropy"] == -2.5
-
-
-def test_an_actor_with_dropout_drops_anew_in_each_of_its_passes() -> None:
-    dropout = "{_target_: agent.networks.NormedMLP, _partial_: true, dropout: 0.5}"
-    agent, batch = small_agent(f"agent.actor.network={dropout}"), make_batch(32)
-    for step in range(2):
-        agent.update(Always(batch), Silent(), step)
-    (first, *_) = [part for part in agent.actor.modules() if isinstance(part, Dropout)]
-    assert len(first._factors) == 2  # one pass at next_obs, one at obs
-    assert not torch.equal(*first._factors)
 
 
 def test_a_target_entropy_for_each_dimension_of_the_action() -> None:
