@@ -74,7 +74,7 @@ DoubleQCritic = partial(CriticEnsemble, num_critics=2)
 
 
 class RandomSubset(Draws):
-    """Computes the outputs of a random subset of an ensemble, redrawn before each update (REDQ, arXiv 2101.05982).
+    """Computes the outputs of a random subset of an ensemble, drawn anew in each call (REDQ, arXiv 2101.05982).
 
     Args:
         critic: the ensemble.
@@ -90,21 +90,14 @@ class RandomSubset(Draws):
         num_critics = next(self._trunk.parameters()).shape[0]
         if count > num_critics:
             raise UserError(f"agent.num_target_critics={count}: agent.critic.num_critics={num_critics} is the most")
-        self._count = count
-        self._chances = next(self._trunk.parameters()).new_zeros(num_critics)
-        self._members = torch.arange(count, device=self._chances.device)
-
-    def rehearse(self) -> None:
-        """Does nothing: every update needs exactly one subset."""
-
-    def draw(self, generator: torch.Generator) -> None:
-        # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
-        self._members.copy_(self._chances.uniform_(generator=generator).topk(self._count).indices)
+        self._count, self._num_critics = count, num_critics
 
     def __call__(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
         """Returns the subset's outputs, (count, B, …)."""
+        # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
+        members = self.noise.uniform(self._num_critics).topk(self._count).indices
         tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())
-        subset = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
+        subset = {name: tensor.index_select(0, members) for name, tensor in tensors}
         return functional_call(self._trunk, subset, (obs if self._inputs is None else self._inputs(obs), *action))
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from agent.schedule import Schedules
-from agent.toolkit.hooks import FollowsSteps
+from agent.toolkit.hooks import Scheduled
 from settings.types import Factory, PositiveFloat, PositiveInt, Schedule
 
 ExplorationFactory = Factory
 
 
-class HeldNoise(FollowsSteps):
+class HeldNoise(Scheduled):
     """Holds each environment's standard normal noise for n decisions, n from a truncated zeta distribution.
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard

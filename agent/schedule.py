@@ -4,7 +4,7 @@ resumes it."""
 import math
 from bisect import bisect
 
-from agent.toolkit.hooks import FollowsSteps
+from agent.toolkit.hooks import Scheduled
 from settings.types import Points, PositiveFloat, PositiveInt, Schedule
 
 
@@ -53,7 +53,7 @@ class Piecewise:
         return from_value + (to_value - from_value) * (step - from_step) / (to_step - from_step)
 
 
-class Schedules(FollowsSteps):
+class Schedules(Scheduled):
     """Holds the numbers of an agent that may follow a schedule; they are read as attributes.
 
     >>> schedules = Schedules(discount=0.99, reward_scale=Linear(1.0, 10.0, steps=1000))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from agent.schedule import Exponential
-from agent.toolkit.hooks import AfterStep, FollowsSteps
+from agent.toolkit.hooks import AfterStep, Scheduled
 from settings.types import NonNegativeFloat, PositiveFloat, Schedule
 
 
@@ -42,7 +42,7 @@ class LearnedTemperature(nn.Module, AfterStep):
             self.parameter.clamp_(min=0)
 
 
-class FixedTemperature(nn.Module, FollowsSteps):
+class FixedTemperature(nn.Module, Scheduled):
     """An alpha that is constant, or follows a schedule of the environment step."""
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):

@@ -5,12 +5,12 @@ from torch import nn
 
 from agent.networks.fused_norm import Normalised, NormalisedLinear, Statistics
 from agent.networks.mlp import Linear
-from agent.toolkit.hooks import FollowsBatches, Phased
+from agent.toolkit.hooks import Phased, TracksBatchStatistics
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from utils import UserError
 
 
-class BatchNorm(nn.Module, FollowsBatches, Phased):
+class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
     """Normalises features over the batch, then scales and shifts them: (B, width) or (N, B, width).
 
     In training it uses the batch's mean and biased variance, and the running statistics follow after the optimizer's
@@ -101,7 +101,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased):
         return self._renormalises
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def track(self) -> None:
         """Moves the running statistics towards the newest batch's, if there was one since the last call."""
         if self._pending is None:
             return

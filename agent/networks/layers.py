@@ -44,9 +44,6 @@ class RMSNorm(nn.Module):
 class Dropout(nn.Module, Draws):
     """In training, sets features to 0 at random and scales up the others; does nothing in evaluation.
 
-    The masks of all passes in an update are drawn before it, from the agent's generator and into fixed memory, so that
-    a resumed run drops the same features, and a captured update gets new masks.
-
     Args:
         probability: probability of dropping a feature, in each row.
     """
@@ -54,28 +51,11 @@ class Dropout(nn.Module, Draws):
     def __init__(self, probability: Probability):
         super().__init__()
         self.keep = 1 - probability
-        self._rehearsing = False
-        self._factors: list[torch.Tensor] = []  # the scaled mask of each pass through this layer in an update
-        self._pass = 0
-
-    def rehearse(self) -> None:
-        self._factors, self._pass, self._rehearsing = [], 0, True
-
-    @torch.no_grad()
-    def draw(self, generator: torch.Generator) -> None:
-        self._rehearsing, self._pass = False, 0
-        for factors in self._factors:
-            factors.bernoulli_(self.keep, generator=generator).div_(self.keep)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training:
             return x
-        if self._rehearsing:
-            self._factors.append(torch.ones_like(x, requires_grad=False))
-        if self._pass == len(self._factors):
-            raise RuntimeError("dropout in training mode works in update steps alone: its masks are drawn before them")
-        self._pass += 1
-        return x * self._factors[self._pass - 1]
+        return x * (self.noise.uniform(*x.shape) < self.keep).to(x.dtype).div_(self.keep)
 
 
 @torch.no_grad()

@@ -73,7 +73,7 @@ def test_the_target_of_bins_is_the_mixture_of_the_actions() -> None:
     batch = next(iter(batches(1, 8)))[0]
     agent.schedules.add(discount=1.0)
     ones = torch.ones(8, 1)
-    agent._update_critic(batch._replace(reward=0 * ones, discount=ones, action=0 * ones), agent.alpha)
+    agent.update_critic(batch._replace(reward=0 * ones, discount=ones, action=0 * ones), agent.alpha)
     probabilities = agent.actor(batch.next_obs).log_probs.exp().detach()
     torch.testing.assert_close(seen[0][:, 1], probabilities[:, 3:].sum(1), rtol=1e-4, atol=1e-4)
 

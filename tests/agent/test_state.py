@@ -28,5 +28,5 @@ def test_state_dict_continues_the_same_training(name: str) -> None:
 
 def test_a_deep_copy_is_refused() -> None:
     """The views of its networks would show weights that no longer change."""
-    with pytest.raises(TypeError, match=r"^SACAgent: an agent cannot be copied.* load this one's state_dict\(\)$"):
+    with pytest.raises(TypeError, match=r"load this one's state_dict\(\)$"):
         copy.deepcopy(make_agent())

@@ -87,8 +87,7 @@ def test_views_differ_in_their_images_alone(tmp_path: Path) -> None:
     run = probes.workspace(tmp_path, *RUN, *MIXED)
     run.run()
     agent, batch = run.agent, run.replay_buffer.sample(run.agent.batch_size)
-    noise = agent.draw_noise(batch)
-    views = agent.observations.views(batch, noise)
+    views = agent.observations.views(batch, agent.noise)
     (images, vectors), (shifted, repeated) = (
         agent.observations.spec.unpack(obs, torch.float32) for obs in (batch.obs, views.obs)
     )

@@ -60,11 +60,9 @@ class Watched:
 
     def warm_up(self, update: Update) -> Result:
         pattern = tuple(self.agent.pattern.items())
-        rehearsed = self.agent.rehearsed
-        with on_device(host_too=not rehearsed) as operations:  # no graph holds the first, rehearsed update
+        with on_device() as operations:
             result = update()
-        if rehearsed:
-            self.runs.setdefault(pattern, []).append(operations)
+        self.runs.setdefault(pattern, []).append(operations)
         return result
 
     def every_run(self) -> list[Operations]:
