@@ -14,7 +14,7 @@ from runs import quoted, rows
 
 from settings import compose
 from settings.schema import check
-from train import Workspace
+from run.workspace import Workspace
 
 
 def timeless(path: Path) -> list[dict[str, str]]:

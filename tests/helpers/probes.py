@@ -12,7 +12,7 @@ import numpy as np
 from agent.sac import SACAgent
 from run.evaluation.evaluator import Evaluation
 from settings.types import PositiveInt
-from train import Workspace
+from run.workspace import Workspace
 
 
 class Probe(gym.Env):

@@ -13,10 +13,11 @@ import probes
 import pytest
 from same_run import result, same
 
+from hydra.core.override_parser.types import Quote, QuotedString
+
+from run.resume import load_settings
 from run.checkpoint import list_checkpoints
-from run.saving import resume
-from settings import compose
-from train import Workspace
+from run.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 # A child process's environment: with such small networks, a second thread only waits.
@@ -34,7 +35,7 @@ class Killed(BaseException):
 
 def quoted(path: Path) -> str:
     """Returns a path as a key's value, quoted for any characters in it."""
-    return compose.quoted(str(path))
+    return QuotedString(str(path), Quote.single).with_quotes()
 
 
 def run_until(folder: Path, step: int, *overrides: str) -> None:
@@ -70,7 +71,7 @@ def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
 
 
 def go_on(folder: Path, *overrides: str) -> Workspace:
-    cfg, _ = resume.continuation(folder, list(overrides), trusted=("probes", "own_buffers", "goals", "counting"))
+    cfg = load_settings(folder, ("probes", "own_buffers", "goals", "counting"), overrides)
     continued = Workspace(cfg, folder, resume=True)
     continued.run()
     continued.close()
