@@ -20,10 +20,12 @@ import gymnasium as gym
 import numpy as np
 
 from envs.episodes import Recorder, Recording
-from run import environments, machine
+from envs.opengl import NO_VIDEOS
+from run.best import BEST
+from run.dataset_writer import write_dataset
+from run.environments import can_render
 from run.evaluation.evaluator import Evaluator
-from run.run_policy import RunPolicy, load_run_policy, run_folder_of
-from run.saving.best import BEST
+from run.run_policy import load_run_policy, run_folder_of
 from run.stopping import EXIT_INTERRUPTED
 from utils import OneLineParser, RunError, UserError, print_error
 
@@ -50,7 +52,6 @@ def evaluate(
     """
     if dataset_id is not None and _dataset_path(dataset_id).exists():  # before the episodes
         raise UserError(f"--dataset {dataset_id}: it exists already; choose another version, such as -v1")
-    machine.import_envs(film is not None)  # chooses OpenGL for the environments that are made from here on
     policy = load_run_policy(path, device, trusted)
     cfg, infos = policy.cfg, dict[str, list[float]]()
     seed, sample = cfg.seed if seed is None else seed, cfg.eval_sample if sample is None else sample
@@ -62,8 +63,8 @@ def evaluate(
             returns.append(value)
             _print_episode(len(returns) - 1, value, length)
     else:
-        if film is not None and not environments.import_envs(cfg, True)[1]:
-            print(environments.why_no_videos(cfg.env))
+        if film is not None and not can_render(cfg):
+            print(NO_VIDEOS)
             film = None
         recordings: list[Recording] = []
         make_env = policy.make_env
@@ -83,7 +84,7 @@ def evaluate(
         if evaluation.preview is not None:
             print(film)
         if dataset_id is not None:
-            _write_dataset(dataset_id, recordings, policy, sample)
+            print(write_dataset(dataset_id, recordings, policy, sample))
     if returns:
         print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     for key, values in infos.items():
@@ -99,34 +100,6 @@ def _dataset_path(dataset_id: str) -> Path:
 
 def _print_episode(episode: int, value: float, length: int) -> None:
     print(f"episode {episode + 1}: return {value:.4f}, {length} steps", flush=True)
-
-
-def _write_dataset(dataset_id: str, recordings: Sequence[Recording], policy: RunPolicy, sample: bool) -> None:
-    """Writes episodes, with the observations that the policy saw, and actions in the environment's own bounds."""
-    import minari
-    from minari.data_collector import EpisodeBuffer
-
-    cfg, env = policy.cfg, policy.make_env(False)
-    buffers = []
-    for recording in recordings:
-        values = dict(vars(recording))
-        buffers.append(EpisodeBuffer(observations=values.pop("obs"), **values))
-    kind, agent = "Sampled" if sample else "Greedy", cfg.agent["name"]
-    dataset = minari.create_dataset_from_buffers(
-        dataset_id,
-        buffers,
-        observation_space=env.observation_space,
-        action_space=env.get_wrapper_attr("own_actions").space,
-        algorithm_name=agent,
-        description=f"{kind} episodes of {agent} in {cfg.env} after {policy.step} steps of training.",
-        jpeg_encoding=False,
-    )
-    env.close()
-    metadata = {"env": cfg.env, "action_repeat": cfg.action_repeat, "step": policy.step}
-    if cfg.obs_groups:  # which reorder an observation's numbers
-        metadata["obs_groups"] = str(cfg.obs_groups)
-    dataset.storage.update_metadata(metadata)
-    print(_dataset_path(dataset_id))
 
 
 def main() -> int:

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from settings.types import Factory, Interface, NonNegativeInt, PositiveInt
+from settings.types import Factory, NonNegativeInt, PositiveInt
 from utils import UserError
 
-SamplingFactory = Annotated[Factory, Interface("a way of drawing rows", ("capacity",), ("choose",))]
 CHUNK_BYTES = 2**23  # size of the arrays that Ring.chunks yields
 
 
@@ -118,7 +117,7 @@ class ReplayBuffer(Ring):
         device: torch.device,
         seed: NonNegativeInt = 0,
         with_replacement: bool = True,
-        sampling: SamplingFactory | None = None,
+        sampling: Factory | None = None,
     ):
         if sampling and not with_replacement:
             raise UserError("sample_with_replacement=false: only rows that are drawn uniformly can be drawn like that")

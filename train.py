@@ -73,7 +73,7 @@ def main() -> int:
 def _continue_run(arguments: list[str]) -> None:
     """Continues the run of `resume=<folder>`; its configuration is the saved one, so Hydra composes none."""
     values: dict[str, list[str]] = {"resume": [], "trust": []}
-    overrides = []
+    overrides: list[str] = []
     for text in arguments:
         key, _, value = text.partition("=")
         values.get(key, overrides).append(value if key in values else text)

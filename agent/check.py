@@ -24,7 +24,7 @@ from torch import nn
 import settings.resolvers  # noqa: F401  functions in the YAML
 from agent.execution.recorded import Recorded
 from agent.toolkit.dispatch import DispatchMode
-from replay_buffer import Batch
+from replay_buffer import Batch, WeightedBatch
 from settings.schema import check
 from utils import leaves
 
@@ -40,7 +40,9 @@ def draw_batch(agent: Any, generator: torch.Generator, weights: np.ndarray | Non
     action = (ACTION_DIM * action[:, :1]).floor() if agent.discrete_actions else 2 * action - 1
     reward, discount = torch.randn(2, ROWS, 1, generator=generator)
     batch = Batch(obs, action, reward, next_obs, (discount > -1).float())
-    return batch if weights is None else batch.weighted(weights, np.arange(ROWS))
+    if weights is None:
+        return batch
+    return WeightedBatch(*batch, torch.as_tensor(weights)[:, None], torch.arange(ROWS))
 
 
 def train(agent: Any, updates: int, seed: int = 0, weights: np.ndarray | None = None) -> list[Any]:
@@ -155,7 +157,7 @@ def find_mistakes(make: Callable[[int], Any]) -> list[str]:
         mistakes.append(f"state_dict does not restore all that the step uses: {changed} differs")
     if eager.supports_prioritised_replay:
         weights = np.ones(ROWS), np.linspace(0.1, 1, ROWS)
-        if not difference(*(train(make(0), 1, weights=np.float32(weight)) for weight in weights)):
+        if not difference(*(train(make(0), 1, weights=weight.astype(np.float32)) for weight in weights)):
             mistakes.append("the step ignores batch.weight, which the critics' loss needs")
     return mistakes
 

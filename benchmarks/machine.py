@@ -30,7 +30,6 @@ def circumstances() -> dict[str, str]:
 def make_workspace(folder: Path, overrides: Sequence[str]) -> Any:
     """Builds a run as train.py does, without starting it."""
     from run.workspace import Workspace
-    from settings import compose
-    from settings.schema import check
+    from settings.compose import compose_settings
 
-    return Workspace(check(compose.plain(compose.compose_config("train", list(overrides)))), folder)
+    return Workspace(compose_settings(*overrides), folder)

@@ -30,10 +30,10 @@ class CheckFirst(Callback):
             check_run(config)
             _require_free(config, "hydra.run.dir", "config.yaml")
 
-    def on_multirun_start(self, config: DictConfig, config_name: str, **_: Any) -> None:
+    def on_multirun_start(self, config: DictConfig, **run: Any) -> None:
         with _ending():
             overrides = parse_sweep(config)
-            check_run(compose(config_name, [_take_first(override) for override in overrides]))
+            check_run(compose(run["config_name"], [_take_first(override) for override in overrides]))
             # A run's folder is named by its seed and what the sweep varies.
             fixed = [
                 one.key_or_group for one in overrides if not one.is_sweep_override() and one.key_or_group != "seed"

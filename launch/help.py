@@ -34,7 +34,7 @@ def format_tasks() -> str:
     """Returns the suite's tasks, and the ids that Gymnasium lists."""
     from envs import names
 
-    suite, ids = (textwrap.fill(", ".join(listed), 120) for listed in (names.SUITE_TASKS, names.gymnasium_ids()))
+    suite, ids = (textwrap.fill(", ".join(listed), 120) for listed in (names.SUITE_TASKS, names.list_gymnasium_ids()))
     return (
         f"env=<task> of the DeepMind Control Suite:\n{suite}\n\n"
         f"env=<id> of Gymnasium; those with discrete actions need agent=sac_discrete:\n{ids}\n\n"

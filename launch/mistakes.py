@@ -78,7 +78,7 @@ def _list_keys() -> list[str]:
 
 
 def _walk(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    for key in config:
+    for key in map(str, config):
         yield f"{prefix}{key}"
         child = config._get_node(key)
         if isinstance(child, DictConfig) and not child._is_none() and not child._is_interpolation():

@@ -22,6 +22,7 @@ from omegaconf import DictConfig
 from utils import RunError, UserError, lock, one_line, write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
+SHARED = "RUNS_SHARE_THE_CORES"  # see run/machine.py, which imports torch
 STOPPING = "SWEEP_IS_STOPPING"  # environment variable: this worker begins no other run
 
 
@@ -33,6 +34,8 @@ def run_one(config: DictConfig, hydra_config: Any, folder: Path) -> float:
     if STOPPING in os.environ:
         return math.nan
     os.chdir(hydra_config.runtime.cwd)  # relative paths start there, and not where a worker started
+    if parent_process() is not None:
+        os.environ[SHARED] = "1"
     if "joblib" in hydra_config.launcher._target_ and config.device in ("auto", "cuda"):
         _take_gpu(Path(hydra_config.sweep.dir))
     (folder / "failed.json").unlink(missing_ok=True)

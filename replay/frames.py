@@ -13,9 +13,9 @@ import torch
 
 from replay.device import DeviceReplayBuffer, DeviceRing
 from replay.n_step import add_each
-from replay_buffer import ReplayBuffer, Ring, SamplingFactory
+from replay_buffer import ReplayBuffer, Ring
 from settings.obs_spec import ObsSpec
-from settings.types import NonNegativeInt, PositiveInt
+from settings.types import Factory, NonNegativeInt, PositiveInt
 
 SEARCHED = 4096  # newest frames that a new frame is compared with; at most half the ring
 SPARE = 32  # one spare frame per 32 transitions, as an episode has one more frame than transitions
@@ -48,7 +48,7 @@ class FrameBuffer(ReplayBuffer):
         frame_stack: PositiveInt = 1,
         seed: NonNegativeInt = 0,
         with_replacement: bool = True,
-        sampling: SamplingFactory | None = None,
+        sampling: Factory | None = None,
         obs_spec: ObsSpec | None = None,
         searched: PositiveInt = SEARCHED,
     ):

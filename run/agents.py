@@ -9,8 +9,7 @@ from hydra.utils import get_object, instantiate
 
 from agent.policy_file import load_policy
 from run.env_spec import EnvSpec
-from settings.schema import Settings
-from settings.signatures import parameters
+from settings.schema import Settings, get_parameters
 from utils import UserError
 
 
@@ -24,7 +23,7 @@ def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device) -> Any:
     node = {key: value for key, value in cfg.agent.items() if key != "name"}  # which names the run's folder
     agent_class, shapes = get_object(node["_target_"]), spec.agent_arguments()
     require_kind(agent_class, spec, f"env={cfg.env}", f"agent={cfg.agent['name']}")
-    if "obs_shape" in shapes and "obs_shape" not in parameters(agent_class):
+    if "obs_shape" in shapes and "obs_shape" not in get_parameters(agent_class)[0]:
         raise UserError(f"agent={cfg.agent['name']}: it takes no images {shapes['obs_shape']}; choose agent=drq")
     return instantiate(node, _convert_="all")(**shapes, device=device)
 

@@ -31,8 +31,8 @@ from run.env_spec import EnvSpec
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
-from run.loop import Loop, LoopParts
-from run.progress import Plan, Progress
+from run.loop import Loop
+from run.progress import Progress, describe_lack_of_updates
 from run.stopping import Stopping
 from settings.types import Execution
 from utils import UserError
@@ -114,7 +114,7 @@ def train(
     paths = [path for sink in getattr(logger, "sinks", {}).values() for path in getattr(sink, "_paths", {}).values()]
     if used := [path for path in paths if path.exists()]:
         raise UserError(f"{used[0]}: has the rows of another training; each call needs a Logger with its own folder")
-    plan = Plan(
+    cfg = SimpleNamespace(
         num_train_steps=num_steps,
         num_seed_steps=num_seed_steps,
         num_envs=len(env_list),
@@ -128,8 +128,9 @@ def train(
         checkpoint_frequency=checkpoint_frequency if checkpoint is not None else 0,
     )
     first_batch = 1 if getattr(replay_buffer, "with_replacement", True) else getattr(agent, "batch_size", 1)
-    progress, stopping = Progress(plan, max(min_buffer_size, first_batch)), Stopping(grace_s=math.inf)
-    plan.note_if_no_update(progress.updates_from - replay_buffer.num_added)
+    progress, stopping = Progress(cfg, max(min_buffer_size, first_batch)), Stopping(grace_s=math.inf)
+    if note := describe_lack_of_updates(cfg, progress.updates_from - replay_buffer.num_added):
+        print(note, flush=True)
     evaluations = Evaluations(agent, None if evaluator is None else lambda: evaluator, logger, progress, stopping)
     saved_steps = {-1}
 
@@ -138,15 +139,26 @@ def train(
             saved_steps.add(progress.step)
             checkpoint(progress.step)
 
-    batches: Any = SimpleNamespace(batches=replay_buffer, offline=replay_buffer)
-    parts = LoopParts(
-        envs, agent, spec.uniform_policy(seed), NStep(1), replay_buffer, batches, may_step_in_thread=False
+    run = SimpleNamespace(
+        cfg=cfg,
+        envs=envs,
+        agent=agent,
+        seed_policy=spec.uniform_policy(seed),
+        n_step=NStep(1),
+        replay_buffer=replay_buffer,
+        data=SimpleNamespace(batches=replay_buffer, offline=replay_buffer),
+        logger=logger,
+        progress=progress,
+        evaluations=evaluations,
+        stopping=stopping,
+        save=save_once,
+        may_step_in_thread=False,
     )
     num_threads = torch.get_num_threads()
     sizes = [each.numel() for module in getattr(agent, "modules", {}).values() for each in module.parameters()]
     torch.set_num_threads(1 if sizes and max(sizes) < MIN_THREADED_WEIGHTS else num_threads)
     try:
-        Loop(parts, logger, progress, evaluations, stopping, save_once).run()
+        Loop(run).run()
     finally:
         torch.set_num_threads(num_threads)
     return TrainResult(progress.step, progress.episode, progress.last_return, replay_buffer)

@@ -5,11 +5,10 @@ from multiprocessing import parent_process
 
 import torch
 
-from envs import opengl
 from settings.operating_system import usable_cpus
 from utils import UserError
 
-PARENT = "ENDS_WITH_PROCESS"  # environment variable that a pool with a run per core sets: a run ends with this process
+SHARED = "RUNS_SHARE_THE_CORES"  # environment variable of processes of a sweep that trains several runs at a time
 
 
 def resolve_device(name: str) -> torch.device:
@@ -59,7 +58,7 @@ def has_free_core(device: torch.device) -> bool:
     """
     if device.type == "cuda":
         return True
-    return PARENT not in os.environ and usable_cpus() > torch.get_num_threads()
+    return SHARED not in os.environ and usable_cpus() > torch.get_num_threads()
 
 
 def free_cores(device: str) -> int:
@@ -68,7 +67,7 @@ def free_cores(device: str) -> int:
     A sweep's other runs need the cores, too. Beside an evaluation in a process of its own, a CPU trains on the other
     cores, and a GPU's training needs one core.
     """
-    if PARENT in os.environ:
+    if SHARED in os.environ:
         return 1
     if parent_process() is None:
         return usable_cpus()

@@ -20,8 +20,8 @@ from replay.mixed import MixedBatches
 from replay.n_step import NStep, batch_adder
 from replay_buffer import ReplayBuffer
 from run.buffers import draws_with_replacement, make_n_step
+from run.checkpoint import BUFFER, PRELOADED, read_newest
 from run.env_spec import EnvSpec
-from run.saving import checkpoint
 from settings.schema import Settings
 from utils import UserError
 
@@ -82,8 +82,9 @@ class Preloaded:
 
     def restore(self, saved: Any) -> None:
         """Reads the transitions from a checkpoint, without their original source."""
-        num_rows = saved.preloaded[-1].stop
-        saved.load_preloaded(self._make_buffer(num_rows), num_rows)
+        buffer = self._make_buffer(saved.count_rows(PRELOADED))
+        saved.read_rows(PRELOADED, buffer)
+        buffer.num_added = saved.count_rows(PRELOADED)
 
     def _make_buffer(self, capacity: int) -> ReplayBuffer:
         """Makes the buffer of the preloaded transitions, and mixes it into the batches."""
@@ -159,12 +160,12 @@ def _open_run(name: str, cfg: Settings, spec: EnvSpec) -> Source:
     if old.n_step > 1 and old.agent.discount != cfg.agent.get("discount"):
         raise UserError(f"preload={name}: its rows have n_step > 1 and agent.discount={old.agent.discount}")
     identity = {"obs_dim": spec.obs_dim, "action_dim": spec.action_dim}
-    saved, _ = checkpoint.newest_intact(Path(name), buffer=True, identity=identity)
-    stop = saved.segments[-1].stop if saved.segments else 0
+    saved = read_newest(Path(name), identity=identity, with_rows=True)
+    stop = saved.count_rows(BUFFER)
     if not stop:
         raise UserError(f"preload={name}: its newest checkpoint has no rows of a replay buffer")
     buffer = ReplayBuffer(spec.obs_shape, spec.action_shape, min(stop, old.replay_buffer.capacity), torch.device("cpu"))
-    saved.load_rows(buffer, {})
+    saved.read_rows(BUFFER, buffer)
     buffer.num_added = stop
     rows = buffer.stored(stop - len(buffer), stop)
     if old.n_step == 1:

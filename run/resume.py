@@ -9,7 +9,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from run.saving import folder as run_folder
+from run import folder as run_folder
 from run.workspace import Workspace
 from settings.keys import FROM_ENVIRONMENT, dotted
 from settings.schema import Settings, check, get_values
@@ -87,11 +87,11 @@ def load_settings(folder: Path, trusted: Sequence[str] = (), overrides: Sequence
 def _continue(
     cfg: Settings, folder: Path, prune: Callable[[int], bool] | None = None, pruned_too: bool = False
 ) -> float:
-    finished = run_folder.finished(folder, cfg.num_train_steps, pruned_too)
-    if finished is None:
+    finished = run_folder.read_finished(folder)
+    if finished is None or (finished["step"] < cfg.num_train_steps and not (pruned_too and finished["pruned"])):
         return _train(cfg, folder, resume=True, prune=prune)
-    print(f"{folder}: finished at step {finished[0]}; nothing is left to do", flush=True)
-    return finished[1]
+    print(f"{folder}: finished at step {finished['step']}; nothing is left to do", flush=True)
+    return float(finished["last_return"])
 
 
 def _train(cfg: Settings, folder: Path, resume: bool, prune: Callable[[int], bool] | None) -> float:

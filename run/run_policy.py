@@ -15,10 +15,11 @@ import gymnasium as gym
 from agent.policy_file import load_policy
 from run import machine
 from run.agents import build_agent, identity_of
+from run.best import BEST, load_best
+from run.checkpoint import FOLDER, read_checkpoint, read_newest
 from run.env_spec import EnvSpec
-from run.environments import env_maker
-from run.saving import best, checkpoint, resume
-from run.saving.checkpoint import Checkpoint
+from run.environments import make_env_factory
+from run.resume import load_settings
 from settings.schema import Settings, check
 from settings.trust import require_trusted
 from utils import UserError, sha256_of
@@ -46,7 +47,7 @@ class RunPolicy:
     @property
     def make_env(self) -> Any:
         """Builds an environment of the run; its argument is whether the environment will be rendered."""
-        return env_maker(self.cfg, "evaluation")
+        return make_env_factory(self.cfg, "evaluation")
 
 
 def json_of(path: Path) -> Path:
@@ -58,7 +59,7 @@ def run_folder_of(path: Path) -> Path:
     """Returns the run's folder, given its path or a checkpoint's in it; for an exported policy, the parent folder."""
     if path.suffix == ".pt":
         return path.parent
-    is_checkpoint = path.parent.name == checkpoint.FOLDER and not (path / "config.yaml").exists()
+    is_checkpoint = path.parent.name == FOLDER and not (path / "config.yaml").exists()
     return path.parents[1] if is_checkpoint else path
 
 
@@ -78,18 +79,19 @@ def load_run_policy(path: Path, device: str = "auto", trusted: Sequence[str] = (
     if path.suffix == ".pt":
         cfg, about = _read_description(path, trusted)
         return RunPolicy(folder, path, cfg, load_policy(path, str(torch_device)), about["step"], about["return"])
-    cfg = resume.continuation(folder, [], trusted=trusted).cfg
-    if path == folder / best.BEST:
-        policy, step, mean_return = best.load(folder, str(torch_device))
+    cfg = load_settings(folder, trusted)
+    if path == folder / BEST:
+        policy, step, mean_return = load_best(folder, str(torch_device))
         print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
         return RunPolicy(folder, path, cfg, policy, step)
-    saved = checkpoint.newest_intact(folder, "agent")[0] if path == folder else Checkpoint(path)
-    env: gym.Env = env_maker(cfg, "evaluation")(False)
+    env: gym.Env = make_env_factory(cfg, "evaluation")(False)
     spec = EnvSpec.of(env)
     env.close()
-    saved.require_identity(identity_of(cfg, spec))
+    identity = identity_of(cfg, spec)
+    saved = read_newest(folder, "agent", identity=identity) if path == folder else read_checkpoint(path, "agent")
+    saved.require_identity(identity)
     actor = build_agent(cfg, spec, torch_device)
-    actor.load_state_dict(saved.load("agent"))
+    actor.load_state_dict(saved.states["agent"])
     actor.train(False)  # so that it acts as in evaluations; in training it may act with other weights
     return RunPolicy(folder, saved.path, cfg, actor, saved.step)
 

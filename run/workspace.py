@@ -15,22 +15,24 @@ from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 from agent.off_policy import OffPolicyAgent, takes_tensors
+from agent.toolkit.priorities import require_support
+from envs.make import reward_threshold
+from envs.opengl import NO_VIDEOS
 from envs.simulator import Simulator
 from replay_buffer import ReplayBuffer
-from run import environments, machine
+from run import buffers, environments, machine
 from run import folder as run_folder
 from run.agents import build_agent, build_seed_policy, identity_of
 from run.best import BEST, BestPolicy, read_result
 from run.checkpoint import Checkpoints, list_checkpoints
-from run.data import buffers, sources
-from run.data.preloaded import Preloaded
 from run.env_spec import EnvSpec
-from run.evaluation.background import BackgroundEvaluator, EvalTask, make_evaluator
+from run.evaluation.background import BackgroundEvaluator, make_evaluator
 from run.evaluation.evaluations import Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
-from run.loop import Loop, LoopParts
-from run.progress import Plan, Progress
+from run.loop import Loop
+from run.preload import Preloaded, parse_names
+from run.progress import Progress, describe_lack_of_updates
 from run.provenance import Provenance
 from run.state import EnvEpisodes, GlobalGenerators, restore
 from run.stopping import Requeued, Stopping
@@ -86,8 +88,7 @@ class Workspace:
             torch.set_num_threads(cfg.num_threads)
         keep_freed_memory()
         precision = machine.set_precision(cfg.precision, device)
-        env_module, renders = environments.import_envs(cfg, cfg.save_video)
-        films = cfg.save_video and renders
+        films = cfg.save_video and environments.can_render(cfg)
         set_seed_everywhere(cfg.seed)
 
         # Environments.
@@ -101,16 +102,17 @@ class Workspace:
         execution, why_eager = choose_execution(cfg.execution, self.agent, device)
         set_execution(self.agent, execution, device)
         self.agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-        seed_policy = build_seed_policy(cfg, self.agent, spec, device, work_dir / SEED_POLICY, resume)
+        self.seed_policy = build_seed_policy(cfg, self.agent, spec, device, work_dir / SEED_POLICY, resume)
 
         # Replay buffer, and the transitions that it begins with.
-        n_step = buffers.build_n_step(cfg)
+        self.n_step = buffers.make_n_step(cfg)
         storage = buffers.choose_storage(cfg, spec, device)
         if isinstance(self.envs, Simulator) and storage == "device" and takes_tensors(self.agent):
             self.envs.tensors_on = device
-        self.replay_buffer = buffers.build_replay_buffer(cfg, spec, device, storage, execution, self.agent)
+        self.replay_buffer = buffers.make_replay_buffer(cfg, spec, device, storage)
+        require_support(self.agent, self.replay_buffer)
         own_actions = self.envs.call("own_actions")[0]
-        self.preloaded = Preloaded(cfg, spec, device, self.replay_buffer, own_actions)
+        self.data = Preloaded(cfg, spec, device, self.replay_buffer, own_actions)
 
         # Logger. `used` are the settings of config.yaml, with the automatic choices.
         self.used = _use(cfg, spec) | {
@@ -127,12 +129,12 @@ class Workspace:
         make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, films)
         own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping(cfg.grace_s)
-        plan = Plan.of(cfg)
         updates_from = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
         updates_from = max(cfg.min_buffer_size, updates_from)
         if not cfg.preload or cfg.preload_share:  # otherwise updates do not wait for the run's own transitions alone
-            plan.note_if_no_update(updates_from)
-        self.progress = Progress(plan, updates_from)
+            note = describe_lack_of_updates(cfg, updates_from)
+            print(note) if note else None
+        self.progress = Progress(cfg, updates_from)
         self.best = BestPolicy(work_dir)
         # Wrappers may change the rewards, so that the registered task's threshold no longer applies.
         is_as_registered = all(node.get(ONLY_IN) == "training" for node in cfg.env_wrappers)
@@ -143,7 +145,7 @@ class Workspace:
             self.progress,
             self.stopping,
             self._make_background_evaluator(films, device) if own_evaluator is None else None,
-            env_module.reward_threshold(cfg.env) if is_as_registered else None,
+            reward_threshold(cfg.env) if is_as_registered else None,
             keep_best=self.best.keep if cfg.checkpoint_frequency else None,
             best_by=cfg.best_by,
             prune=prune,
@@ -156,11 +158,11 @@ class Workspace:
         self.stateful = {
             "progress": self.progress,
             "envs": episodes,
-            "n_step": n_step,
-            **({} if seed_policy is self.agent else {"seed_policy": seed_policy}),
+            "n_step": self.n_step,
+            **({} if self.seed_policy is self.agent else {"seed_policy": self.seed_policy}),
             **({"evaluator": own_evaluator} if hasattr(own_evaluator, "state_dict") else {}),
             "evaluations": self.evaluations,
-            **({"preloaded": self.preloaded} if cfg.preload_share else {}),
+            **({"preloaded": self.data} if cfg.preload_share else {}),
             "random": GlobalGenerators(device),  # after the others, whose restoring may draw random numbers
             "best": self.best,
             "logger": self.logger,  # the last, as it cuts the logs back
@@ -168,7 +170,7 @@ class Workspace:
         if resume:
             restore(self)
         else:
-            self.preloaded.fill(self.agent)
+            self.data.fill(self.agent)
             self.logger.log_settings(self.used)
         write_atomic(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(self.used)))
         self._obs = episodes.obs  # (num_envs, *obs_shape) of a resumed run, else None
@@ -176,28 +178,20 @@ class Workspace:
         # The loop.
         self.provenance = Provenance(work_dir, device, self.progress.step)
         self._closing.callback(lambda: self.provenance.end(self.progress.step))
-        has_core = execution == "recorded" and machine.has_free_core(device) and not hasattr(self.envs, "restarts")
-        parts = LoopParts(
-            self.envs,
-            self.agent,
-            seed_policy,
-            n_step,
-            self.replay_buffer,
-            self.preloaded,
-            may_step_in_thread=has_core and environments.may_step_elsewhere(cfg),
-        )
-        self.loop = Loop(parts, self.logger, self.progress, self.evaluations, self.stopping, self._save)
+        has_core = execution == "recorded" and machine.has_free_core(device) and not isinstance(self.envs, Simulator)
+        self.may_step_in_thread = has_core and environments.may_step_elsewhere(cfg)
+        self.loop = Loop(self)
         self._closing.callback(self.loop.stepping.close)
 
         if films != cfg.save_video:
-            print(environments.why_no_videos(cfg.env))
+            print(NO_VIDEOS)
         if why_eager:
             print(why_eager)
-        for note in environments.notes(cfg):
+        for note in environments.describe_slow_wrappers(cfg):
             print(note)
         if cfg.checkpoint_frequency and not self._saves:
             print(f"This run cannot be resumed: {type(self.agent).__name__} has no state_dict.")
-        if getattr(self.envs, "restarts", False):
+        if getattr(self.envs, "cannot_restore", False):
             print(f"env={cfg.env}: without state_dict and load_state_dict, a resumed run begins its episodes anew")
 
     def _make_background_evaluator(self, films: bool, device: torch.device) -> BackgroundEvaluator | None:
@@ -208,9 +202,8 @@ class Workspace:
             return None
         obstacle = f"{type(agent).__name__} acts in its own way"
         if isinstance(agent, OffPolicyAgent) and type(agent).act is OffPolicyAgent.act:
-            networks, action_range = agent.policy.networks, agent.policy.action_range
             try:
-                return BackgroundEvaluator(EvalTask(cfg, self.work_dir, films, str(device), networks, action_range))
+                return BackgroundEvaluator(cfg, self.work_dir, films, agent.policy)
             except Exception as error:  # pickling a user's network can raise anything
                 obstacle = f"its networks cannot be sent to another process ({one_line(error)})"
         print(f"Training waits for evaluations: {obstacle}.")
@@ -279,14 +272,14 @@ class Workspace:
         except Exception as error:  # a broken matplotlib must not change how the run ends
             print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 
-    def _save(self, is_last: bool) -> None:
+    def save(self, is_last: bool) -> None:
         """Writes a checkpoint, unless this step has one. If that fails, the run continues with the previous one.
 
         Raises:
             RunError: if a loss or a weight is not finite.
             OSError: if there is no previous checkpoint, it is the run's last one, or the run's folder is gone.
         """
-        newest, buffer, preloaded = self.checkpoints.newest, self.replay_buffer, self.preloaded.buffer
+        newest, buffer, preloaded = self.checkpoints.newest, self.replay_buffer, self.data.buffer
         if not self._saves or (newest and newest.name == f"step_{self.step}"):
             return
         # A checkpoint must not replace a good one with weights that have diverged.
@@ -342,5 +335,5 @@ def _use(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
     used["agent"] = {"name": cfg.agent["name"], **spec.agent_arguments(), **used["agent"]}
     if cfg.seed_policy not in ("agent", "uniform"):
         used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
-    used["preload"] = sources.named(cfg.preload) or None
+    used["preload"] = parse_names(cfg.preload) or None
     return used

@@ -36,6 +36,6 @@ def _select(config: DictConfig, key: str) -> Any:
     return OmegaConf.select(config, key, throw_on_missing=False, throw_on_resolution_failure=False) if key else None
 
 
-ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_apply_overrides)  # type: ignore[method-assign]
+ConfigLoaderImpl._apply_overrides_to_config = staticmethod(_apply_overrides)  # type: ignore[method-assign, assignment]
 # Since Python 3.14 argparse reads help texts as options are added, and one of Hydra's is no text until it is shown.
 ArgumentParser._check_help = lambda *_: None  # type: ignore[attr-defined]

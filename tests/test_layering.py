@@ -26,8 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "study": {"envs.names", "settings", "utils"},
     "plot": {"settings.operating_system", "study", "utils"},
     "export": {"agent", "envs", "run", "settings.operating_system", "study", "utils", "video"},
-    "run": {"agent", "envs", "logger", "physics", "plot", "replay"}
-    | {"replay_buffer", "settings", "utils", "video"},
+    "run": {"agent", "envs", "logger", "physics", "plot", "replay"} | {"replay_buffer", "settings", "utils", "video"},
     "evaluate": {"envs", "run", "settings", "utils"},
     "launch": {"envs", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},

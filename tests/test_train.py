@@ -12,9 +12,9 @@ import torch
 from omegaconf import OmegaConf
 from runs import quoted, rows
 
+from run.workspace import Workspace
 from settings import compose
 from settings.schema import check
-from run.workspace import Workspace
 
 
 def timeless(path: Path) -> list[dict[str, str]]:

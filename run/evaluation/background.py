@@ -31,7 +31,7 @@ EvalResult = tuple[Evaluation, float]  # and the seconds that it took
 def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
     """Builds the evaluator that `cfg.evaluator` describes."""
     return instantiate(cfg.evaluator, _convert_="all")(
-        make_env=make_env_factory(cfg, "evaluation", films),
+        make_env=make_env_factory(cfg, "evaluation"),
         video_path=(lambda step: work_dir / "video" / f"{step}.mp4") if films else None,
     )
 

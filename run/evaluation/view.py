@@ -10,7 +10,7 @@ import glfw
 from mujoco import mjtCamera, viewer
 
 from envs.episodes import EVAL_STREAM, episode_seed
-from run.environments import env_maker
+from run.environments import make_env_factory
 from run.evaluation.evaluator import evaluating
 from run.run_policy import RunPolicy
 from utils import UserError
@@ -30,7 +30,7 @@ def watch(policy: RunPolicy, num_episodes: int | None, seed: int, sample: bool) 
     elif type(getattr(base, "model", None)).__name__ == "MjModel":
         window = viewer.launch_passive(base.model, base.data)
     else:
-        env = env_maker(policy.cfg, "evaluation", human=True)(True)
+        env = make_env_factory(policy.cfg, "evaluation", human=True)(True)
     try:
         with evaluating(policy.actor, policy.step, seed if sample else None):
             for episode in islice(count(), num_episodes):

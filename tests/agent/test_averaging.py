@@ -16,7 +16,7 @@ from agent.networks.mlp import Linear
 from agent.policy_file import load_policy
 from run.execution import set_execution
 from run.run_policy import load_run_policy
-from utils import UserError, eval_mode
+from utils import eval_mode
 
 SHARE = 0.25
 AVERAGED = f"agent.actor_average_share={SHARE}"

@@ -11,8 +11,8 @@ import numpy as np
 
 from agent.sac import SACAgent
 from run.evaluation.evaluator import Evaluation
-from settings.types import PositiveInt
 from run.workspace import Workspace
+from settings.types import PositiveInt
 
 
 class Probe(gym.Env):

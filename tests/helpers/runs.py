@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import probes
 import pytest
+from hydra.core.override_parser.types import Quote, QuotedString
 from same_run import result, same
 
-from hydra.core.override_parser.types import Quote, QuotedString
-
-from run.resume import load_settings
 from run.checkpoint import list_checkpoints
+from run.resume import load_settings
 from run.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]

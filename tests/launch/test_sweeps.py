@@ -22,9 +22,9 @@ def test_a_failed_run_does_not_stop_the_others_and_what_is_missing_runs_with_res
     assert "resume=auto hydra.sweep.dir=sw" in err
     names = [f"agent.critic_lr-{rate}__seed-{seed}" for rate in ("0.001", "1e+30") for seed in (1, 2)]
     assert sorted(path.name for path in (tmp_path / "sw").iterdir() if path.is_dir()) == names
-    assert "not finite" in (reason := json.loads((tmp_path / "sw" / names[2] / "failed.json").read_text())["reason"]) or (
-        "inf" in reason or "nan" in reason
-    )
+    assert "not finite" in (
+        reason := json.loads((tmp_path / "sw" / names[2] / "failed.json").read_text())["reason"]
+    ) or ("inf" in reason or "nan" in reason)
     assert command(*sweep) == 2 and "there are runs in it" in capfd.readouterr().err
 
     (tmp_path / "sw" / names[0] / "finished.json").unlink()
@@ -64,7 +64,7 @@ def test_the_benchmarks_preset_is_a_sweep_over_28_tasks() -> None:
 
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
         config = compose("train", ["preset=dmc_benchmark"], return_hydra_config=True)
-    swept = {one.key_or_group: list(one.sweep_string_iterator()) for one in parse_sweep(config) if one.is_sweep_override()}
+    swept = {
+        one.key_or_group: list(one.sweep_string_iterator()) for one in parse_sweep(config) if one.is_sweep_override()
+    }
     assert len(swept["env"]) == 28 and swept["seed"] == ["1", "2", "3", "4", "5"]
-
-

@@ -42,7 +42,7 @@ def test_worlds_are_stepped_by_the_cores_that_training_leaves(
     monkeypatch.setattr(machine, "usable_cpus", lambda: 8)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setattr(machine, "parent_process", lambda: object() if in_a_process else None)
-    monkeypatch.delenv(machine.PARENT, raising=False)
+    monkeypatch.delenv(machine.SHARED, raising=False)
     if in_a_sweep:
-        monkeypatch.setenv(machine.PARENT, "1")
+        monkeypatch.setenv(machine.SHARED, "1")
     assert machine.free_cores(device) == cores

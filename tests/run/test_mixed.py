@@ -20,7 +20,7 @@ from envs.make import Pixels, make_env
 from replay import frames
 from run import environments
 from run.run_policy import load_run_policy
-from utils import EnvError, UserError
+from utils import UserError
 
 MIXED = ("env=probes:ProbeMixed-v0", "agent=drq", *TINY, "action_repeat=1", "frame_stack=2")
 DEVICE = ("replay_storage=device", "n_step=3", "replay_buffer_capacity=60")

@@ -19,6 +19,7 @@ from run.env_spec import EnvSpec
 from settings.obs_spec import ObsSpec
 from utils import UserError
 
+SHAPES, CPU = EnvSpec(ObsSpec(vector_dim=1), (1,)), torch.device("cpu")
 RECENT = ("replay_buffer._target_=own_buffers.RecentBuffer", "+replay_buffer.share=0.5", "+replay_buffer.window=9")
 A_LIST = ("replay_buffer._target_=own_buffers.ListBuffer", "~replay_buffer.capacity", "~replay_buffer.with_replacement")
 PRIORITISED = ("replay_buffer._target_=own_buffers.PrioritisedBuffer",)
