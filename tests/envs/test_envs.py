@@ -1,15 +1,8 @@
 """Environments by name, their arguments, and episodes that depend only on their seeds."""
 
-import warnings
-from pathlib import Path
-
-import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
-from gymnasium.envs.registration import EnvSpec
 
-from envs import arguments
 from envs.episodes import SeededEpisodes, episode_seed
 from envs.make import make_env, needs_opengl, reward_threshold
 from utils import UserError
@@ -49,17 +42,6 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(name: str, message: st
         make_env(name, seed=1)
     assert "\n" not in str(caught.value)
     assert f"env={name}" in str(caught.value)
-
-
-@pytest.mark.parametrize(("key", "value"), [("time_limit", 0), ("n_sub_steps", -2), ("control_timestep", 0)])
-def test_time_in_a_task_runs_forwards(key: str, value: int) -> None:
-    with pytest.raises(UserError, match=rf"env_kwargs\.{key}={value}: it should be greater than 0"):
-        make_env("cheetah_run", seed=1, kwargs={key: value})
-
-
-def test_substeps_are_whole() -> None:
-    with pytest.raises(UserError, match=r"env_kwargs\.n_sub_steps=2\.5: an integer goes here"):
-        make_env("cheetah_run", seed=1, kwargs={"n_sub_steps": 2.5})
 
 
 def test_actions_reach_the_tasks_own_bounds() -> None:
@@ -120,50 +102,3 @@ def test_what_gymnasium_says_of_a_packages_environment() -> None:
     assert reward_threshold("probes:ProbeSolved-v0") == 5.0
     assert reward_threshold("cheetah_run") is None and reward_threshold("Pendulum-v1") is None
     assert not needs_opengl("probes:ProbeSolved-v0") and needs_opengl("HalfCheetah-v5")
-
-
-def test_whether_an_environment_of_ones_own_needs_opengl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Cheetah(HalfCheetahEnv): ...
-
-    monkeypatch.setitem(gym.registry, "OwnCheetah-v0", EnvSpec("OwnCheetah-v0", entry_point=Cheetah))
-    assert needs_opengl("OwnCheetah-v0") and not needs_opengl("Pendulum")
-    (tmp_path / "own_broken.py").write_text("1 / 0")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match=r"env=own_broken:A-v0: own_broken cannot be imported .ZeroDivisionError in"):
-        needs_opengl("own_broken:A-v0")
-    (tmp_path / "own_empty.py").write_text("import gymnasium\n")
-    (tmp_path / "own_lacking.py").write_text("import nowhere\n")
-    for name, message in {
-        "Nowhere-v0": "no such task",
-        "own_empty:A-v0": r"own_empty can be imported, but does not register A-v0; it has to call gymnasium.register",
-        "probes:ProbeSolvd-v0": r"does not register ProbeSolvd-v0; did you mean probes:ProbeSolved-v0",
-        "own_lacking:A-v0": r"own_lacking cannot be imported .No module named 'nowhere'.$",
-        "Humanoid-v9": "did you mean Humanoid-v5",
-    }.items():
-        with pytest.raises(UserError, match=message):
-            needs_opengl(name)
-    with pytest.raises(UserError, match=r"it cannot be built .*; choose Humanoid-v5$"), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        make_env("Humanoid-v3", seed=1)
-
-
-class Takes(HalfCheetahEnv):
-    def __init__(self, size: "Unknown" = 1, **kwargs):  # type: ignore[name-defined,no-untyped-def]  # noqa: F821
-        super().__init__(**kwargs)
-
-
-class Anything(gym.Env):
-    def __init__(self, size: int = 1, pair: tuple[float, float] = (0, 1), array: np.ndarray = 0, **more):  # type: ignore
-        self.more = more
-
-
-def test_arguments_are_read_from_signatures_and_those_of_base_classes() -> None:
-    known = arguments.known(HalfCheetahEnv)
-    assert {"forward_reward_weight", "frame_skip", "width"} <= known.keys() and not arguments.takes_more(HalfCheetahEnv)
-    assert arguments.known(Takes).keys() == known.keys() | {"size"}
-    assert arguments.takes_more(Anything) and not arguments.takes_more(Takes)
-    given = {"size": 1e3, "pair": [1, 2], "array": [3], "colour": "red"}
-    fitted = arguments.fitted("A", arguments.known(Anything), given, more=True)
-    assert fitted == {"size": 1000, "pair": (1.0, 2.0), "array": [3], "colour": "red"} and type(fitted["size"]) is int
-    with pytest.raises(UserError, match=r"colour=red: env=A has no such argument; there are array, pair, size$"):
-        arguments.fitted("A", arguments.known(Anything), given)

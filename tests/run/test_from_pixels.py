@@ -68,7 +68,7 @@ def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
 def test_without_opengl_it_is_one_line_before_anything_is_made(
     command: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(opengl, "choose", lambda wanted: False)
+    monkeypatch.setattr(opengl, "can_render", lambda: False)
     assert command("agent=drq", "env=cartpole_swingup") == 2
     said = capsys.readouterr().err
     assert "from_pixels=true: env=cartpole_swingup is rendered with OpenGL, and none was found here" in said

@@ -10,7 +10,7 @@ from goals import Goal
 from runs import assert_same, go_on, rows, run_until
 
 from envs.adapter import adapt
-from envs.episodes import EPISODE_INFO, MISSING_INFO
+from envs.episodes import EPISODE_INFO
 from run.best import load_best
 from run.progress import Progress
 from study import figures
@@ -47,10 +47,6 @@ def test_sums_are_over_every_step_and_last_is_the_last_ones() -> None:
             infos.append(info)
         assert [EPISODE_INFO in info for info in infos] == [False, False, True]
         assert dict(infos[-1][EPISODE_INFO]) == {"moved": 7 * action, "taken": 7.0}
-    assert infos[-1][MISSING_INFO] == (
-        "info_keys.label=last: no such number in the info of the first episode, whose last step has "
-        "is_success, moved, taken"
-    )
 
 
 def test_a_run_logs_them_and_draws_them(straight: Path) -> None:

@@ -200,7 +200,7 @@ def test_missing_bounds_of_actions_are_those_that_are_given() -> None:
     """The actions are a matrix with bounds from (-2, 0) to (2, infinity)."""
     for bounds, high in ((5.0, 5.0), ([7.0, 3.0], 3.0)):
         cfg = composed.settings("env=ProbeTuples-v0", f"action_bounds={bounds}")
-        env = environments.env_maker(cfg, "training")(False)
+        env = environments.make_env_factory(cfg, "training")(False)
         env.reset(seed=1)
         env.step(np.array([1.0, 1.0], np.float32))
         np.testing.assert_allclose(env.unwrapped.last_action, [[2.0], [high]])  # type: ignore[attr-defined]

@@ -18,9 +18,9 @@ from runs import RUN, SILENT, Killed, assert_same, at_step, rows
 
 import evaluate
 from envs import opengl
-from run.environments import env_maker
-from run.saving import resume
-from train import Workspace
+from run.environments import make_env_factory
+from run.resume import load_settings
+from run.workspace import Workspace
 
 pytestmark = pytest.mark.usefixtures("my_package")
 NOISE = "env_wrappers=[{_target_: my_package.Noise, std: 0.2}]"
@@ -29,7 +29,7 @@ SMALL = (*probes.SMALL, *RUN)
 
 def layers(cfg: Any, place: Any) -> list[str]:
     """The friction of an environment, then its wrappers, innermost first."""
-    env = env_maker(cfg, place)(False)
+    env = make_env_factory(cfg, place)(False)
     names = [str(env.unwrapped.friction)]  # type: ignore[attr-defined]
     while env is not env.unwrapped:
         names.insert(1, type(env).__name__)
@@ -42,7 +42,7 @@ def layers(cfg: Any, place: Any) -> list[str]:
 def test_it_trains_with_and_without_videos_and_opengl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, films: bool, has_opengl: bool
 ) -> None:
-    monkeypatch.setattr(opengl, "choose", lambda wanted: has_opengl)
+    monkeypatch.setattr(opengl, "can_render", lambda: has_opengl)
     own = (ENV, "env_kwargs.friction=0.5", NOISE, f"save_video={films}", "num_train_steps=70")
     run = probes.train(tmp_path / "run", *RUN, *own)
     assert run.agent.num_updates and run.envs.get_attr("friction") == (0.5,)  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         dying.run()
     dying.close()
-    cfg = resume.continuation(tmp_path / "run", [], trusted=["my_package"]).cfg
+    cfg = load_settings(tmp_path / "run", ["my_package"])
     continued = Workspace(cfg, tmp_path / "run", resume=True)
     continued.run()
     continued.close()
@@ -102,10 +102,7 @@ def test_resumed_evaluated_and_swept_it_keeps_them(
     assert "env_kwargs.friction=0.6 would change the run, which has env_kwargs.friction=0.5" in said
     other = NOISE.replace("0.2", "0.3")
     assert command(f"resume={run}", "num_train_steps=80", "trust=my_package", other) == 2
-    assert (
-        "env_wrappers=[{'_partial_': True, '_target_': 'my_package.Noise', 'std': 0.3}] would"
-        in capsys.readouterr().err
-    )
+    assert ": env_wrappers" in capsys.readouterr().err
     assert command(f"resume={run}", "num_train_steps=80", "trust=my_package", NOISE) == 0
     made: list[Any] = []
     monkeypatch.setattr(evaluate, "Evaluator", lambda make_env, *_, **__: made.append(make_env(False)) or 1 / 0)
@@ -120,8 +117,8 @@ def test_a_wrapper_may_be_for_one_kind_alone_and_the_first_is_innermost() -> Non
         "{_target_: gymnasium.wrappers.ClipReward, max_reward: 1, only_in: %s}",
     )
     cfg = composed.settings(ENV, f"env_wrappers=[{first},{second % 'training'}]", "env_kwargs.friction=1")
-    around = ["EpisodeInfo", "ActionRepeat", "TransformObservation", "RescaledActions", "ReportErrors"]
-    inside = ["1.0", "OrderEnforcing", "TimeLimit"]
+    around = ["EpisodeInfo", "ActionRepeat", "TransformObservation", "RescaledActions"]
+    inside = ["1", "OrderEnforcing", "TimeLimit"]
     assert layers(cfg, "training") == [*inside, "Noise", "ClipReward", *around]
     assert layers(cfg, "evaluation") == [*inside, "Noise", *around]
 
@@ -131,7 +128,7 @@ def test_around_a_task_of_the_suite_they_see_a_vector_and_every_step() -> None:
     wrapped = composed.settings(
         "env=reacher_easy", "action_repeat=3", "env_wrappers=[{_target_: my_package.Noise, std: 0}]"
     )
-    envs = [env_maker(cfg, "training")(False) for cfg in (plain, wrapped)]
+    envs = [make_env_factory(cfg, "training")(False) for cfg in (plain, wrapped)]
     for env in envs:
         env.reset(seed=3)
     for action in np.random.default_rng(0).uniform(-1, 1, (20, 2)).astype(np.float32):
@@ -139,94 +136,6 @@ def test_around_a_task_of_the_suite_they_see_a_vector_and_every_step() -> None:
         np.testing.assert_array_equal(obs, obs_too)
         assert rest == rest_too and info["repeats"] == 3
     assert envs[1].get_wrapper_attr("random")
-
-
-OTHER = "has no such argument; there are"
-MISTAKES = {
-    "env_kwargs.fricton=0.5": f"env_kwargs.fricton=0.5: {ENV} {OTHER} friction, max_episode_steps\n",
-    "env_kwargs.friction=icy": "env_kwargs.friction=icy: a number goes here",
-    "env_kwargs.render_mode=human": "the key for them is save_video",
-    "env_kwargs.max_episode_steps=0": "env_kwargs.max_episode_steps=0: it should be greater than 0",
-    "env_kwargs.friction={_target_: os.system}": "plain values go here, and no node",
-    "env=Pendulum-v1 env_kwargs.gravity=9": f"env_kwargs.gravity=9: env=Pendulum-v1 {OTHER} g, max_episode_steps\n",
-    "env=cheetah_run env_kwargs.friction=1": f"{OTHER} control_timestep, legacy_step, n_sub_steps, time_limit\n",
-    "env=walker_walk env_kwargs.control_timestep=1": "control_timestep: env=walker_walk sets it itself; leave it out",
-    "env=cheetah_run env_kwargs.n_sub_steps=3 env_kwargs.control_timestep=1": "cannot be built with env_kwargs.n_sub_",
-    "camera_id=1": "camera_id=1: env=my_package:Slide-v0 chooses its camera itself; leave this key out",
-    "env=cheetah_run camera_id=9": "camera_id=9: env=cheetah_run has 2 cameras, from 0 on; choose one of them",
-    "env_wrappers=[{_target_: my_package.Noise, st: 1}]": "did you mean env_wrappers.0.std?",
-    "env_wrappers=[{_target_: my_package.Noise, colour: 1}]": "unknown key; my_package.Noise has std\n",
-    "env_wrappers=[{_target_: my_package.Noise, std: loud}]": "env_wrappers.0.std=loud: a number goes here",
-    "env_wrappers=[{_target_: my_package.Noise, only_in: tests}]": "it should be 'training' or 'evaluation'",
-    "env_wrappers=[{_target_: my_package.Slide}]": "a wrapper of an environment goes here, and this does not take env",
-    "env_wrappers=[{_target_: gymnasium.wrappers.TimeLimit, max_episode_steps: -3}]": "TimeLimit cannot be put around",
-    "env_wrappers=[{_target_: gymnasium.wrappers.TimeAwareObservation, only_in: training}]": "differ: in training 3",
-    "env_wrappers=[3]": "env_wrappers.0=3: a node goes here",
-    "evn_kwargs.friction=1": "evn_kwargs: unknown key; did you mean env_kwargs?",
-}
-
-
-@pytest.mark.parametrize("arguments", MISTAKES)
-def test_a_mistake_is_one_line(
-    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: str
-) -> None:
-    given = [arguments] if "{" in arguments else arguments.split()
-    assert command(*probes.SMALL, ENV, *given, "hydra.run.dir=run") == 2
-    line = capsys.readouterr().err
-    assert MISTAKES[arguments] in line and line.count("\n") == 1 and not (tmp_path / "run").exists()
-
-
-def test_a_wrapper_that_breaks_is_told_of_as_the_environments_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from utils import EnvError
-
-    run = probes.workspace(tmp_path, *RUN, "env=cheetah_run", "env_wrappers=[{_target_: my_package.Noise}]")
-    monkeypatch.setattr("my_package.Noise.observation", lambda *_: 1 / 0)
-    with pytest.raises(EnvError, match=r"^env=cheetah_run: its reset raised ZeroDivisionError"):
-        run.run()
-    run.close()
-
-
-@pytest.mark.parametrize("wider", ["observations", "actions"])
-def test_copies_that_differ_are_told_of_before_training(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
-    wider: str,
-) -> None:
-    num_built = 0
-    build = importlib.import_module("my_package").Slide.__init__
-
-    def changed(self: Any, *arguments: Any, **named: Any) -> None:
-        nonlocal num_built
-        build(self, *arguments, **named)
-        num_built += 1
-        if num_built == 2 and wider == "observations":
-            self.observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
-        elif num_built == 2:
-            self.action_space = gym.spaces.Box(-2, 2, (1,), np.float32)
-
-    monkeypatch.setattr("my_package.Slide.__init__", changed)
-    assert command(*probes.SMALL, ENV, "hydra.run.dir=run") == 2
-    said = capsys.readouterr().err
-    assert f"env={ENV[4:]}: its copies differ: in training 2 observations" in said and not (tmp_path / "run").exists()
-
-
-def test_for_an_evaluator_of_ones_own_no_further_environment_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built: list[Any] = []
-    build = importlib.import_module("my_package").Slide.__init__
-
-    def counted(self: Any, *arguments: Any, **named: Any) -> None:
-        built.append(self)
-        build(self, *arguments, **named)
-
-    monkeypatch.setattr("my_package.Slide.__init__", counted)
-    probes.workspace(tmp_path, *RUN, ENV, "evaluator._target_=probes.ConstantEvaluator").close()
-    assert len(built) == 1
 
 
 def test_actions_of_a_class_of_ones_own_are_no_other_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
