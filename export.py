@@ -71,7 +71,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
         if kind == "policy":
             save_policy(policy, new)
             saved = load_policy(new)
-            difference = worst_difference(lambda obs: own_actions.of(saved.act(obs)), policy, obs, own_actions)
+            difference = worst_difference(lambda obs: own_actions.to_env(saved.act(obs)), policy, obs, own_actions)
         else:
             new.write_bytes(onnx_bytes(Greedy(policy, own_actions), to_inputs(obs[:8])))
             os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
@@ -151,7 +151,7 @@ def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> di
 def _find_return(source: RunPolicy) -> dict[str, Any] | None:
     """Returns the step, mean and standard deviation of the run's newest evaluation up to the policy's step."""
     path = source.folder / "eval.csv"
-    with path.open(newline="") if path.exists() else io.StringIO() as file:
+    with path.open(newline="", encoding="utf-8") if path.exists() else io.StringIO() as file:
         rows = [row for row in csv.DictReader(file) if int(row["step"]) <= source.step]
     names = {"mean": "episode_reward", "std": "episode_reward_std"}
     return (

@@ -83,7 +83,7 @@ def make_prune(hydra_config: Any) -> Callable[[int], bool]:
     def prune(step: int) -> bool:
         study = _open_study(folder, hydra_config.sweeper)
         trial = Trial(study, study.trials[number]._trial_id)
-        with (run / "eval.csv").open(newline="") as file:
+        with (run / "eval.csv").open(newline="", encoding="utf-8") as file:
             returns = {int(row["step"]): float(row["episode_reward"]) for row in csv.DictReader(file)}
         for evaluated in returns.keys() - study.trials[number].intermediate_values.keys():
             trial.report(returns[evaluated], evaluated)
@@ -118,7 +118,7 @@ def _tell(study: Study, trial: FrozenTrial, last_return: float, run: Path) -> No
     finished = run / "finished.json"
     if np.isnan(last_return):
         study.tell(trial.number, state=TrialState.FAIL)
-    elif '"pruned": true' in finished.read_text():
+    elif '"pruned": true' in finished.read_text(encoding="utf-8"):
         study.tell(trial.number, state=TrialState.PRUNED)
     else:
         study.tell(trial.number, last_return)

@@ -48,7 +48,10 @@ def require_trusted(config: dict[str, Any], trusted: Sequence[str], where: str) 
         if not _is_within(module, PLACES.get(parents[0] if parents else "", ())):
             hint = f"if you trust it, add trust={module.partition('.')[0]}"
             raise UserError(f"{where}: {key}={value}: not a class of this project that belongs there; {hint}")
-        target = getattr(importlib.import_module(module), class_name, None)
+        try:
+            target = getattr(importlib.import_module(module), class_name, None)
+        except ImportError:
+            target = None
         if not isinstance(target, type) or not _is_within(target.__module__, PLACES[parents[0]]):
             raise UserError(f"{where}: {key}={value}: not a class that is defined there")
 

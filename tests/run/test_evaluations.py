@@ -214,7 +214,9 @@ def test_the_best_policy_is_kept_and_a_run_that_goes_back_goes_back_to_its_best(
     )
     policy, kept_step, kept_return = load_best(whole)
     assert (kept_step, kept_return) == (int(step), float(value)) and kept_step > 50
-    returns = probes.workspace(tmp_path / "other", *FOREGROUND).evaluations.evaluator.evaluate(policy, kept_step).returns
+    returns = (
+        probes.workspace(tmp_path / "other", *FOREGROUND).evaluations.evaluator.evaluate(policy, kept_step).returns
+    )
     assert sum(returns) / len(returns) == kept_return
     gone_back = shutil.copytree(whole, tmp_path / "run")
     (gone_back / "finished.json").unlink()

@@ -46,7 +46,7 @@ def test_a_strangers_configuration_runs_no_code(
         node = node[parent]
     node[last] = value
     path.write_text(yaml.safe_dump(config))
-    with pytest.raises(UserError):
+    with pytest.raises((UserError, ImportError)):
         use(copied)
     assert not mark.exists() and not Path("x").exists() and "evil_module" not in sys.modules
 
@@ -56,7 +56,7 @@ def test_a_yaml_tag_and_an_interpolation_run_no_code(copied: Path, mark: Path) -
     text = path.read_text()
     for hostile in (f"!!python/object/apply:os.mkdir [{mark}]", "${oc.env:HOME}"):
         path.write_text(text.replace("experiment: ", f"hostile: {hostile}\nexperiment: "))
-        with pytest.raises(UserError):
+        with pytest.raises((UserError, yaml.YAMLError)):
             load_settings(copied)
     assert not mark.exists()
 
