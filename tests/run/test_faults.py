@@ -26,7 +26,6 @@ from run.saving import checkpoint
 from sinks.tensorboard import TensorBoardSink
 from train import Workspace
 from utils import RunError
-from video import VideoRecorder, filming
 
 PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
@@ -95,28 +94,6 @@ def test_the_first_checkpoint_has_to_be_written(tmp_path: Path) -> None:
         run.run()
     run.close()
     assert not (tmp_path / "train.csv").exists()
-
-
-class Noise:
-    def render(self) -> np.ndarray:
-        return np.random.default_rng().integers(0, 256, (64, 64, 3), np.uint8)
-
-
-def test_a_video_that_cannot_be_written_is_given_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with no_file_longer_than(20_000), filming(tmp_path / "a.mp4", 1 / 30) as recorder:
-        for _ in range(60):
-            recorder.record(Noise())
-    assert list(tmp_path.iterdir()) == []
-    assert capsys.readouterr().out.startswith(f"No {tmp_path / 'a.mp4'}: it could not be written")
-
-
-def test_a_folder_that_a_video_cannot_enter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "video").write_text("a file")
-    recorder = VideoRecorder(tmp_path / "video" / "a.mp4", 1 / 30)
-    recorder.record(Noise())
-    recorder.record(Noise())
-    recorder.save()
-    assert capsys.readouterr().out.count("could not be written") == 1
 
 
 def delete(folder: Path) -> None:

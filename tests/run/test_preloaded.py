@@ -1,27 +1,21 @@
 """Runs that begin with preloaded data: their buffers, batches and normalisers, and resuming them."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import composed
 import gymnasium as gym
-import minari
 import numpy as np
 import probes
 import pytest
 import torch
 from made_datasets import EPISODES, LENGTHS, make
-from runs import ROOT, RUN, assert_same, die_in, go_on, quoted, run_until
+from runs import RUN, assert_same, die_in, go_on, quoted, run_until
 
 import evaluate
 from launch.preflight import check_runs
-from replay import minari_files
 from replay.device import STORAGES
 from replay.minari_files import MinariFiles
 from replay.mixed import MixedBatches
@@ -173,34 +167,6 @@ def test_what_was_recorded_is_what_is_preloaded(tmp_path: Path, capsys: pytest.C
     assert batch.reward.sum().item() == sum(returns) == 36 and batch.discount[:, 0].tolist() == [1.0, 0.0] * 12
     played: Any = evaluate.load_run_policy(tmp_path / "old", "cpu").actor
     np.testing.assert_allclose(batch.action, played.act(batch.obs.numpy()), atol=1e-6)
-    with pytest.raises(UserError, match=r"some-v0 is there already; choose another version"):
-        evaluate.evaluate(tmp_path / "old", 1, device="cpu", dataset_id="tuples/some-v0")
-    with pytest.raises(UserError, match="an id of Minari's goes here"):
-        evaluate.evaluate(tmp_path / "old", 1, device="cpu", dataset_id="../some-v0")
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import probes
-from minari.dataset.minari_storage import MinariStorage
-import evaluate
-MinariStorage.update_metadata = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-evaluate.evaluate(Path(sys.argv[1]), 1, device="cpu", dataset_id="tuples/some-v0")
-"""
-
-
-def test_a_data_set_that_was_killed_while_it_was_written_leaves_its_name_free(tmp_path: Path) -> None:
-    probes.train(tmp_path / "old", "env=ProbeTuples-v0", *RUN, "num_train_steps=40")
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "old")]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/helpers")])
-    killed = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False)
-    assert killed.returncode == -signal.SIGKILL and minari_files.there() == [ID]
-    evaluate.evaluate(tmp_path / "old", 2, device="cpu", dataset_id="tuples/some-v0")
-    assert minari_files.there() == [ID, "tuples/some-v0"]
-    names = [path.name for path in (tmp_path / "root/tuples").iterdir()]
-    assert sorted(names) == ["namespace_metadata.json", "some-v0"]
-    assert minari.load_dataset("tuples/some-v0").total_episodes == 2
 
 
 def test_a_data_set_says_how_its_observations_were_grouped(tmp_path: Path, root: Path) -> None:
@@ -400,5 +366,3 @@ def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"h5py is missing; pip install -e '\.\[data\]'"):
         probes.workspace(tmp_path / "run", *HALF)
-    with pytest.raises(UserError, match=r"minari, h5py missing; pip install -e '\.\[data\]'"):
-        evaluate.evaluate(tmp_path / "run", dataset_id="some/thing-v0")
