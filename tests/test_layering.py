@@ -14,7 +14,7 @@ SETTINGS = ("settings.obs_spec", "settings.operating_system", "settings.types")
 MAY_IMPORT: dict[str, set[str]] = {
     "utils": set(),
     "files": {"utils"},
-    "video": {"files"},
+    "video": set(),
     "dmc2gym": set(),
     "settings": {"files", "utils"},
     "envs": {"dmc2gym", *SETTINGS, "settings.env_ids", "settings.signatures", "utils"},
@@ -26,10 +26,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "logger": {"settings", "sinks", "utils"},
     "study": {"envs.names", "files", "settings", "utils"},
     "plot": {"files", "settings.operating_system", "study", "utils"},
-    "export": {"agent", "envs", "files", "run", "settings.operating_system", "study", "utils", "video"},
+    "export": {"agent", "envs", "run", "utils", "video"},
     "run": {"agent", "envs", "files", "logger", "physics", "plot", "replay"}
     | {"replay_buffer", "settings", "utils", "video"},
-    "evaluate": {"envs", "run", "settings", "utils"},
+    "evaluate": {"envs", "run", "utils"},
     "launch": {"envs", "files", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},
     "train": {"launch", "run"},

@@ -12,8 +12,6 @@ import psutil  # noqa: F401  before a test changes sys.platform, on which its im
 import pytest
 from runs import ROOT
 
-import evaluate
-import export
 import plot
 from files import locks
 from launch import first_check, own_process
@@ -65,9 +63,9 @@ def test_windows_is_told_of_wsl_in_one_line(
     with pytest.raises(SystemExit) as ended:
         first_check.look(["env=cheetah_run"])
     monkeypatch.setattr(sys, "argv", ["evaluate.py", "policies/cheetah_run.pt"])
-    assert ended.value.code == evaluate.main() == export.main() == plot.main(["exp"]) == 2
+    assert ended.value.code == plot.main(["exp"]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 2
     assert all("Windows is not supported by itself; run the same command in WSL 2" in line for line in lines)
 
 
