@@ -101,12 +101,6 @@ def test_equal_scores_are_told_apart_by_the_return() -> None:
     assert not progress.is_best(3.0, 0.5) and not progress.is_best(9.0, 0.4) and not progress.is_best(9.0, -np.inf)
 
 
-def test_best_by_a_key_that_no_evaluation_has_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    probes.train(tmp_path, *RUN[1:], "env=ProbeTimeLimit-v0", "best_by=is_success")
-    assert capsys.readouterr().out.count("best_by=is_success: not in the info of this evaluation") == 1
-    assert (tmp_path / "checkpoints/best/policy.pt").exists()
-
-
 @pytest.mark.parametrize(
     ("override", "said"),
     [
