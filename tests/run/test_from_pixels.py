@@ -1,6 +1,5 @@
 """Runs from pixels: their settings, what they need, the images they log, and how they are continued."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from agents import TINY
 from runs import RUN, assert_same, go_on, rows, run_until
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from envs import opengl
 from replay import frames
 from run import environments
 from run.checkpoint import read_newest
@@ -63,16 +61,6 @@ def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
     assert {"train_critic/conv0_w", "train_critic/conv1_w_g", "train_critic/q1_fc0_w"} <= set(
         events.Tags()["histograms"]
     )
-
-
-def test_without_opengl_it_is_one_line_before_anything_is_made(
-    command: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(opengl, "can_render", lambda: False)
-    assert command("agent=drq", "env=cartpole_swingup") == 2
-    said = capsys.readouterr().err
-    assert "from_pixels=true: env=cartpole_swingup is rendered with OpenGL, and none was found here" in said
-    assert said.count("\n") == 1 and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

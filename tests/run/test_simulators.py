@@ -1,6 +1,5 @@
 """The user's own simulators give the right rows, returns and logs in every mode, and are resumed or refused."""
 
-import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,12 +158,6 @@ def test_with_a_state_of_its_own_it_resumes_to_the_same_bytes(tmp_path: Path, ki
     probes.train(tmp_path / "straight", *own)
     killed(tmp_path / "run", *own)
     assert_same(tmp_path / "run", tmp_path / "straight")
-
-
-def test_the_next_command_trusts_the_users_package_and_opens_no_window(tmp_path: Path) -> None:
-    run = probes.train(tmp_path, *counting("SameStep"))
-    command = f"python evaluate.py {shlex.quote(str(tmp_path))} --trust=counting"
-    assert run.summary()[-2:] == [f"Folder:   {tmp_path}", f"Evaluate: {command}"]
 
 
 def test_without_one_it_begins_new_episodes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
