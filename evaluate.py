@@ -105,19 +105,6 @@ def _require_new(dataset_id: str) -> None:
         raise UserError(f"--dataset {dataset_id}: exists already; choose another version, such as -v1")
 
 
-def _require_new(dataset_id: str) -> None:
-    """Raises UserError for the id of a data set that cannot be written, before its episodes are run."""
-    from minari.dataset.minari_dataset import parse_dataset_id  # an optional package
-    from minari.storage.datasets_root_dir import get_dataset_path
-
-    try:
-        parse_dataset_id(dataset_id)
-    except (TypeError, ValueError):  # a TypeError where the version is missing
-        raise UserError(f"--dataset {dataset_id}: must be an id such as cheetah/expert-v0") from None
-    if get_dataset_path(dataset_id).exists():
-        raise UserError(f"--dataset {dataset_id}: exists already; choose another version, such as -v1")
-
-
 def _print_episode(episode: int, value: float, length: int) -> None:
     print(f"episode {episode + 1}: return {value:.4f}, {length} steps", flush=True)
 
