@@ -17,24 +17,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from weakref import WeakSet
 
-from files import output
-from utils import UserError
-
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _CPUINFO = Path("/proc/cpuinfo")
 _helpers: WeakSet[BaseProcess] = WeakSet()
-
-
-def begin_command() -> None:
-    """Prepares standard output and error (see files/output.py); each command calls it first.
-
-    Raises:
-        UserError: on Windows, with a pointer to WSL.
-    """
-    if sys.platform == "win32":
-        raise UserError("Windows is not supported by itself; run the same command in WSL 2 (wsl --install)")
-    output.prepare()
 
 
 def usable_cpus() -> int:

@@ -1,4 +1,4 @@
-"""Encodes frames as a GIF. TensorBoard and Weights & Biases play it."""
+"""Encodes frames as a GIF, which TensorBoard and Weights & Biases play."""
 
 import io
 
@@ -9,7 +9,7 @@ COLOURS = 256
 SAMPLES = 8  # approximate number of frames from which the palette is computed
 
 
-def gif(frames: np.ndarray, fps: float) -> bytes:
+def make_gif(frames: np.ndarray, fps: float) -> bytes:
     """Returns an endless animation of frames (T, H, W, 3), uint8.
 
     All frames share one palette: a palette per frame takes ten times as long, and flickers.

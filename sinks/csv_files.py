@@ -1,17 +1,13 @@
 """Writes the logs as CSV files. When a run is resumed, `train.csv` and `eval.csv` are cut back."""
 
 import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from files.reading import read_text
-from files.writing import append_file, sync, truncate, write_text
-from sinks.sink import GROUPS, Row, Sink, column
-from utils import UserError, one_line, require_count
-
-UNREADABLE = (OSError, UnicodeDecodeError, csv.Error)
+from sinks.sink import GROUPS, Row, Sink, to_column
+from utils import replacing, sync, write_atomic
 
 
 class CsvSink(Sink):
@@ -32,99 +28,43 @@ class CsvSink(Sink):
         self._paths = {group: log_dir / f"{group}.csv" for group in GROUPS}
         self._columns: dict[str, list[str]] = {}
 
-    def _columns_of(self, group: str) -> list[str]:
-        """Returns the columns of a file. An existing file may be damaged, so it is not read before it is needed."""
-        if group not in self._columns:
-            path = self._paths[group]
-            try:
-                self._columns[group] = _header(read_text(path)) if path.exists() else list(self.COLUMNS[group])
-            except UNREADABLE as error:
-                raise UserError(f"{path}: cannot be read ({one_line(error)})") from None
-        return self._columns[group]
-
     def dump(self, group: str, row: Row, step: int) -> None:
-        values = {column(key): value for key, value in row.items()} | {"step": step}
-        columns, path = self._columns_of(group), self._paths[group]
-        new_columns = [name for name in values if name not in columns]
-        columns += new_columns
-        if new_columns and path.exists():
-            rows = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
-            write_text(path, _table(columns, rows, with_header=True))
-        text = _table(columns, [values], with_header=not path.exists())
+        values = {to_column(key): value for key, value in row.items()} | {"step": step}
+        path = self._paths[group]
+        if group not in self._columns:
+            self._columns[group] = next(_read(path), self.COLUMNS[group])
+        columns = self._columns[group]
+        if new_columns := [name for name in values if name not in columns]:
+            columns = self._columns[group] = [*columns, *new_columns]
+            blanks = [""] * len(new_columns)
+            with replacing(path) as partial:
+                _append(partial, [columns, *([*cells, *blanks] for cells in islice(_read(path), 1, None))])
         # The file is opened for each row, so that nothing is lost if the process is killed.
-        with append_file(path) as file:
-            file.write(text.encode())
+        cells = [str(values.get(name, "")) for name in columns]
+        _append(path, [cells] if path.exists() and path.stat().st_size else [columns, cells])
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns each file's columns and length in bytes."""
-        sizes = {}
-        for group, path in self._paths.items():
-            if path.exists():
-                sync(path)
-            sizes[group] = path.stat().st_size if path.exists() else 0
-        return {"columns": {group: list(self._columns_of(group)) for group in self._paths}, "bytes": sizes}
-
-    def lost(self, state: dict[str, Any]) -> dict[Path, str]:
-        faults = {path: _fault(path, *_saved_end(state, group)) for group, path in self._paths.items()}
-        return {path: fault for path, fault in faults.items() if fault}
+        """Returns each file's number of lines."""
+        paths = {group: path for group, path in self._paths.items() if path.exists()}
+        for path in paths.values():
+            sync(path)
+        return {"lines": {group: path.read_bytes().count(b"\n") for group, path in paths.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Cuts the files back; a missing file is restarted. Raises UserError for a damaged one before cutting any."""
-        for path, fault in self.lost(state).items():
-            if path.exists():
-                raise UserError(f"{path}: {fault}")
         for group, path in self._paths.items():
-            columns, size = _saved_end(state, group)
-            if size and path.exists():
-                text = read_text(path)
-                narrowed = _narrowed(text, columns)
-                if narrowed != text:
-                    write_text(path, narrowed)
-                truncate(path, size)
-            elif path.exists():
-                path.unlink()
-            self._columns[group] = columns
+            if path.exists():
+                lines = path.read_bytes().splitlines(keepends=True)
+                write_atomic(path, b"".join(lines[: state["lines"].get(group, 0)]))
+        self._columns.clear()
 
 
-def _saved_end(state: dict[str, Any], group: str) -> tuple[list[str], int]:
-    """Returns the columns of a file and its length in bytes, as saved in a state."""
-    return list(state["columns"][group]), require_count(state["bytes"][group], "bytes")
+def _read(path: Path) -> Iterator[list[str]]:
+    """Yields the cells of a file's rows, the header first; nothing if there is no file."""
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            yield from csv.reader(file)
 
 
-def _fault(path: Path, columns: list[str], size: int) -> str | None:
-    """Returns what is wrong with a file that had these columns and this length; None if it has only grown since."""
-    if not size:
-        return None
-    if not path.exists():
-        return f"missing, where its checkpoint left {size} bytes"
-    try:
-        data = _narrowed(read_text(path), columns).encode()
-        if len(data) < size:
-            return f"{len(data)} bytes, where its checkpoint left {size}"
-        rows = data[:size].decode()
-        return None if _header(rows) == columns and rows.endswith("\n") else "not what its checkpoint left"
-    except UNREADABLE as error:
-        return f"cannot be read ({one_line(error)})"
-
-
-def _table(columns: list[str], rows: Sequence[Mapping[str, Any]], with_header: bool) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
-    if with_header:
-        writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
-
-
-def _header(text: str) -> list[str]:
-    return next(csv.reader(io.StringIO(text, newline="")), [])
-
-
-def _narrowed(text: str, columns: list[str]) -> str:
-    """Removes a table's columns that were added after `columns`, so that its earlier rows are as before."""
-    if len(_header(text)) <= len(columns):
-        return text
-    buffer = io.StringIO()
-    rows = csv.reader(io.StringIO(text, newline=""))
-    csv.writer(buffer, lineterminator="\n").writerows(row[: len(columns)] for row in rows)
-    return buffer.getvalue()
+def _append(path: Path, rows: Iterable[list[str]]) -> None:
+    with path.open("a", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)

@@ -13,11 +13,6 @@ GROUPS = ("train", "eval")
 Row = dict[str, float]  # key -> averaged value; counters stay ints
 
 
-def column(key: str) -> str:
-    """Returns a key's column: `train_critic/loss` -> `critic_loss`, `eval/episode_reward` -> `episode_reward`."""
-    return key[len(group_of(key)) + 1 :].replace("/", "_")
-
-
 def group_of(key: str) -> str:
     for group in GROUPS:
         if key.startswith((f"{group}/", f"{group}_")):
@@ -25,12 +20,14 @@ def group_of(key: str) -> str:
     raise ValueError(f"log key {key!r}: it has to start with train/, train_, eval/ or eval_")
 
 
-class Sink:
-    """A destination of logs. A new sink overrides the methods it needs, and is listed under `logger.sinks` in the YAML.
+def to_column(key: str) -> str:
+    """Returns a key's column: `train_critic/loss` -> `critic_loss`, `eval/episode_reward` -> `episode_reward`."""
+    return key[len(group_of(key)) + 1 :].replace("/", "_")
 
-    Args:
-        log_dir: the run's folder.
-    """
+
+class Sink:
+    """A destination of logs of the run in `log_dir`. A new sink overrides the methods it needs, and is listed under
+    `logger.sinks` in the YAML."""
 
     def __init__(self, log_dir: Path):
         self.log_dir = log_dir
@@ -58,13 +55,6 @@ class Sink:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns where the log ends now, after flushing it to the disk."""
-        return {}
-
-    def lost(self, state: dict[str, Any]) -> dict[Path, str]:
-        """Returns the files that are missing or damaged since the state was taken, with what is wrong with each.
-
-        If the run continues without them, they are moved away before `load_state_dict` is called.
-        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

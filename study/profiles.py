@@ -11,24 +11,20 @@ from itertools import combinations
 
 import numpy as np
 
-from study import statistics
 from study.groups import Group
+from study.statistics import has_interval, resample
 
 HIGHEST_RETURN = 1000.0  # of a suite task
 THRESHOLDS = np.arange(0.0, 1001.0, 10.0)  # returns, (T,)
 TAUS = THRESHOLDS / HIGHEST_RETURN
-FEWEST_RUNS = 2  # of a group on a task
+MIN_RUNS = 2  # of a group on a task
 FinalReturns = dict[str, np.ndarray]  # task -> final returns of a group's runs, (N,)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The share of a group's runs whose final return, divided by 1000, is above each of `TAUS`.
-
-    Attributes:
-        value: the share, (T,).
-        low, high: its 95 % band, (T,); NaN if there are too few runs.
-    """
+    """The share of a group's runs whose final return, divided by 1000, is above each of `TAUS`: value and 95 % band,
+    (T,); the band is NaN if there are too few runs."""
 
     label: str
     tasks: tuple[str, ...]
@@ -63,8 +59,9 @@ def performance_profiles(labels: dict[str, FinalReturns]) -> list[Profile]:
     profiles = []
     for label, returns in labels.items():
         tasks = list(returns.values())
-        if len(tasks) > 1 and min(map(len, tasks)) >= FEWEST_RUNS:
-            low, high = _interval(share_above(_resamples(tasks, _generator())), [tasks])
+        if len(tasks) > 1 and min(map(len, tasks)) >= MIN_RUNS:
+            generator = np.random.default_rng(0)  # equal runs give equal intervals
+            low, high = _interval(share_above([resample(task, generator) for task in tasks]), [tasks])
             profiles.append(Profile(label, tuple(returns), share_above(tasks), low, high))
     return profiles
 
@@ -74,58 +71,35 @@ def improvements(labels: dict[str, FinalReturns]) -> list[Improvement]:
     found = []
     for label, other in combinations(labels, 2):
         pairs = {task: (ours, labels[other].get(task, np.empty(0))) for task, ours in labels[label].items()}
-        pairs = {task: pair for task, pair in pairs.items() if min(map(len, pair)) >= FEWEST_RUNS}
+        pairs = {task: pair for task, pair in pairs.items() if min(map(len, pair)) >= MIN_RUNS}
         if pairs:
-            first, second = ([pair[side] for pair in pairs.values()] for side in (0, 1))
-            generator = _generator()
-            resampled = probability_of_improvement(_resamples(first, generator), _resamples(second, generator))
-            low, high = map(float, _interval(resampled, [first, second]))
-            value = float(probability_of_improvement(first, second))
+            sides = [[pair[side] for pair in pairs.values()] for side in (0, 1)]
+            generator = np.random.default_rng(0)
+            resampled = [[resample(task, generator) for task in tasks] for tasks in sides]
+            low, high = map(float, _interval(probability_of_improvement(*resampled), sides))
+            value = float(probability_of_improvement(*sides))
             found.append(Improvement(label, other, tuple(pairs), value, low, high))
     return found
 
 
 def share_above(tasks: Sequence[np.ndarray], thresholds: np.ndarray = THRESHOLDS) -> np.ndarray:
-    """F(tau) = 1/M sum_m 1/N_m sum_n 1[x_mn > tau], the run-score distribution (section 4.2 of the paper).
-
-    Args:
-        tasks: M arrays of returns of shape (..., N_m).
-        thresholds: (T,).
-
-    Returns:
-        The share of runs above each threshold, (..., T).
-    """
-    shares = [(returns[..., None] > thresholds).mean(axis=-2) for returns in tasks]
-    return np.mean(shares, axis=0)
+    """F(tau) = 1/M sum_m 1/N_m sum_n 1[x_mn > tau], the run-score distribution (section 4.2 of the paper), of M arrays
+    of returns of shape (..., N_m) at thresholds (T,): (..., T)."""
+    return np.mean([(returns[..., None] > thresholds).mean(axis=-2) for returns in tasks], axis=0)
 
 
 def probability_of_improvement(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> np.ndarray:
     """P(X > Y) = 1/M sum_m 1/(N_m K_m) sum_n sum_k S(x_mn, y_mk), where S is 1 if x > y, 1/2 if x = y, and else 0.
 
-    This is the mean over tasks of Mann and Whitney's U / (N K) (section 4.3 of the paper).
-
-    Args:
-        first: M arrays of returns of shape (..., N_m).
-        second: M arrays of shape (..., K_m).
-
-    Returns:
-        The probability, (...).
+    This is the mean over tasks of Mann and Whitney's U / (N K) (section 4.3 of the paper), of M arrays of returns of
+    shape (..., N_m) and M of shape (..., K_m): (...).
     """
     signs = [np.sign(x[..., :, None] - y[..., None, :]).mean(axis=(-2, -1)) for x, y in zip(first, second, strict=True)]
     return (1 + np.mean(signs, axis=0)) / 2
 
 
-def _generator() -> np.random.Generator:
-    return np.random.default_rng(0)  # equal runs give equal intervals
-
-
-def _resamples(tasks: Sequence[np.ndarray], generator: np.random.Generator) -> list[np.ndarray]:
-    """Draws runs with replacement within each task: (N_m,) -> (NUM_RESAMPLES, N_m)."""
-    return [generator.choice(returns, (statistics.NUM_RESAMPLES, len(returns))) for returns in tasks]
-
-
 def _interval(resampled: np.ndarray, sides: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
     """Returns low and high of resampled values, (NUM_RESAMPLES, ...) -> (2, ...); NaN if a side has too few runs."""
-    if all(statistics.has_interval([len(returns) for returns in tasks]) for tasks in sides):
+    if all(has_interval([len(returns) for returns in tasks]) for tasks in sides):
         return np.percentile(resampled, [2.5, 97.5], axis=0)
     return np.full((2, *resampled.shape[1:]), np.nan)

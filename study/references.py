@@ -1,12 +1,11 @@
 """Published results to compare with."""
 
+import csv
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-
-from files.reading import read_csv
 
 FOLDER = Path(__file__).resolve().parent / "published"  # sources: benchmarks/references/README.md
 SUITE, PIXELS = FOLDER / "suite.csv", FOLDER / "pixels.csv"  # from state, from pixels
@@ -16,14 +15,10 @@ SUITE, PIXELS = FOLDER / "suite.csv", FOLDER / "pixels.csv"  # from state, from 
 class Reference:
     """A published curve on one task: mean returns over `num_seeds` seeds at rising environment steps."""
 
-    method: str
+    label: str
     steps: tuple[float, ...]
     returns: tuple[float, ...]
     num_seeds: int
-
-    @property
-    def label(self) -> str:
-        return f"published: {self.method}"
 
     def at(self, step: float) -> float:
         """Interpolates the return linearly at a step; NaN before the first and after the last published step."""
@@ -33,17 +28,19 @@ class Reference:
         """Returns the curve up to a step, to be drawn beside curves that end there."""
         steps = [step for step in self.steps if step < last_step]
         steps += [last_step] if self.steps[0] <= last_step <= self.steps[-1] else []
-        return Reference(self.method, tuple(steps), tuple(map(self.at, steps)), self.num_seeds)
+        return Reference(self.label, tuple(steps), tuple(map(self.at, steps)), self.num_seeds)
 
 
 @cache
 def published(path: Path) -> dict[str, list[Reference]]:
     """Reads SUITE or PIXELS: references by task, methods in the order of the file."""
     rows: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for row in read_csv(path, inside=0):
-        rows.setdefault((row["method"], row["task"]), []).append(row)
+    with path.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            rows.setdefault((row["method"], row["task"]), []).append(row)
     references: dict[str, list[Reference]] = {}
     for (method, task), points in rows.items():
         steps, returns = (tuple(float(point[name]) for point in points) for name in ("step", "return"))
-        references.setdefault(task, []).append(Reference(method, steps, returns, int(points[0]["seeds"])))
+        curve = Reference(f"published: {method}", steps, returns, int(points[0]["seeds"]))
+        references.setdefault(task, []).append(curve)
     return references

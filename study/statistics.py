@@ -5,15 +5,16 @@ Intervals are 95 % percentile bootstrap intervals; over tasks, runs are resample
 that resamples add nothing, the band is the range of the runs (see `has_interval`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.stats import trim_mean
 
 NUM_RESAMPLES = 2000
+CHUNK_STEPS = 64  # resampled at once
 Points = tuple[Sequence[float], Sequence[float]]  # rising steps, values
+Statistic = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -61,69 +62,55 @@ def mean(curves: Sequence[Points], steps: Sequence[float] | None = None) -> Aver
 
 def interquartile_mean(tasks: Sequence[Sequence[Points]], steps: Sequence[float] | None = None) -> Average:
     """Averages the runs of several tasks, at the steps that at least one run of every task covers."""
-    return _average(tasks, _middle_half, steps)
+    return _average(tasks, lambda scores, axis: trim_mean(scores, 0.25, axis=axis), steps)
+
+
+def mean_or_interquartile_mean(tasks: Sequence[Sequence[Points]], steps: Sequence[float] | None = None) -> Average:
+    """Averages the runs of one task, or of several."""
+    return mean(tasks[0], steps) if len(tasks) == 1 else interquartile_mean(tasks, steps)
 
 
 def of_scores(tasks: Sequence[Sequence[float]]) -> Average:
     """Averages single scores, such as final returns: the mean for one task, else the interquartile mean."""
-    curves = [[([0.0], [score]) for score in scores] for scores in tasks]
-    return mean(curves[0]) if len(tasks) == 1 else interquartile_mean(curves)
+    return mean_or_interquartile_mean([[([0.0], [score]) for score in scores] for scores in tasks])
 
 
-def _middle_half(scores: np.ndarray, axis: int) -> np.ndarray:
-    return stats.trim_mean(scores, 0.25, axis=axis)
+def resample(scores: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Draws runs with replacement: (runs, ...) -> (NUM_RESAMPLES, runs, ...)."""
+    return scores[generator.integers(len(scores), size=(NUM_RESAMPLES, len(scores)))]
 
 
-def _average(tasks: Sequence[Sequence[Points]], statistic: Any, steps: Sequence[float] | None) -> Average:
+def _average(tasks: Sequence[Sequence[Points]], statistic: Statistic, steps: Sequence[float] | None) -> Average:
     everywhere = {step for curves in tasks for run_steps, _ in curves for step in run_steps}
     grid = np.array(sorted(everywhere if steps is None else steps))  # (S,)
-    scores = [_on_grid(curves, grid) for curves in tasks]  # each (runs, S)
+    scores = [np.array([_interpolate(curve, grid) for curve in curves]) for curves in tasks]  # each (runs, S)
     reached = [np.isfinite(task) for task in scores]
     covered = np.logical_and.reduce([task.any(axis=0) for task in reached])
     result = np.full((3, len(grid)), np.nan)
     # Steps that the same runs have reached are averaged, and resampled, in one call.
     patterns, pattern_of = np.unique(np.concatenate(reached)[:, covered], axis=1, return_inverse=True)
     for index in range(patterns.shape[1]):
-        columns = np.flatnonzero(covered)[pattern_of.reshape(-1) == index]
-        present = [task[mask[:, columns[0]]][:, columns] for task, mask in zip(scores, reached, strict=True)]
-        result[:, columns] = _with_interval(present, statistic)
+        of_pattern = np.flatnonzero(covered)[pattern_of.reshape(-1) == index]
+        for columns in np.split(of_pattern, range(CHUNK_STEPS, len(of_pattern), CHUNK_STEPS)):
+            present = [task[mask[:, columns[0]]][:, columns] for task, mask in zip(scores, reached, strict=True)]
+            result[:, columns] = _with_interval(present, statistic)
     count = np.concatenate(reached).sum(axis=0)
     value, low, high = result[:, covered]
     return Average(grid[covered], value, low, high, count[covered], total=sum(map(len, tasks)))
 
 
-def _on_grid(curves: Sequence[Points], grid: np.ndarray) -> np.ndarray:
-    """Interpolates linearly between a run's points, NaN outside them: (runs, S)."""
-    rows = [
-        np.interp(grid, *curve, left=np.nan, right=np.nan) if len(curve[0]) else np.full(len(grid), np.nan)
-        for curve in curves
-    ]
-    return np.array(rows).reshape(len(curves), len(grid))
+def _interpolate(curve: Points, grid: np.ndarray) -> np.ndarray:
+    """Interpolates linearly between a run's points, NaN outside them: (S,)."""
+    return np.interp(grid, *curve, left=np.nan, right=np.nan) if len(curve[0]) else np.full(len(grid), np.nan)
 
 
-def _with_interval(tasks: list[np.ndarray], statistic: Any) -> np.ndarray:
+def _with_interval(tasks: list[np.ndarray], statistic: Statistic) -> np.ndarray:
     """Returns value, low and high, (3, S), over tasks of shape (runs, S)."""
     value = statistic(np.concatenate(tasks), axis=0)
-    repeated = [task for task in tasks if len(task) > 1]
-    if not repeated:
+    if max(map(len, tasks)) == 1:
         return np.stack([value, np.full_like(value, np.nan), np.full_like(value, np.nan)])
     if len(tasks) == 1 and not has_interval([len(tasks[0])]):
         return np.stack([value, tasks[0].min(axis=0), tasks[0].max(axis=0)])
-    # The only run of a task is in every resample.
-    single = np.concatenate([np.empty((0, len(value))), *(task for task in tasks if len(task) == 1)]).T  # (S, runs)
-
-    def of_resamples(*resamples: np.ndarray, axis: int) -> np.ndarray:  # each (S, resamples, runs)
-        constant = np.broadcast_to(single[:, None], (*resamples[0].shape[:2], single.shape[-1]))
-        return statistic(np.concatenate([*resamples, constant], axis=axis), axis=axis)
-
-    interval = stats.bootstrap(
-        repeated,
-        of_resamples,
-        n_resamples=NUM_RESAMPLES,
-        batch=200,
-        axis=0,
-        vectorized=True,
-        method="percentile",
-        rng=np.random.default_rng(0),  # equal runs give equal intervals
-    ).confidence_interval
-    return np.stack([value, interval.low, interval.high])
+    generator = np.random.default_rng(0)  # equal runs give equal intervals
+    resampled = np.concatenate([resample(task, generator) for task in tasks], axis=1)
+    return np.stack([value, *np.percentile(statistic(resampled, axis=1), [2.5, 97.5], axis=0)])

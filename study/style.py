@@ -1,40 +1,22 @@
-"""Colours and dashes of curves. They are the same in the figures and the report."""
+"""Colours and dashes of curves, as keywords of matplotlib. They are the same in the figures and the report."""
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+LineStyle = dict[str, Any]
 # Okabe and Ito's colours, which colour-blind readers can tell apart, without yellow (faint on white) and black.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 GREYS = ("#000000", "#666666", "#999999")
-# Replacements on a dark page, for the colours that would be too dark there.
-ON_DARK = {"#0072B2": "#3d9be0", "#000000": "#f0f0f0", "#666666": "#b5b5b5"}
-DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (8, 2, 2, 2))  # for the first six labels, the next six, ...
-REFERENCE_DASHES: tuple[tuple[float, ...], ...] = ((4, 2), (6, 2, 1, 2), (10, 3))
-FEWER_RUNS: tuple[float, ...] = (1, 2)  # for steps that not all runs of a group have reached
+# Lengths on and off in line widths: for the first six labels, the next six, ...
+DASHES = ("-", (0, (6, 2)), (0, (8, 2, 2, 2)))
+REFERENCE_DASHES = ((0, (4, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)))
+FEWER_RUNS = (0, (1, 2))  # for steps that not all runs of a group have reached
 
 
-@dataclass(frozen=True)
-class LineStyle:
-    """A curve's colour, and its dashes as lengths on and off in line widths; () is a solid line."""
-
-    colour: str
-    dash: tuple[float, ...]
-
-    @property
-    def of_matplotlib(self) -> dict[str, Any]:
-        """The style as keywords of matplotlib."""
-        return {"color": self.colour, "linestyle": (0, self.dash) if self.dash else "-"}
-
-
-def of_labels(labels: Sequence[str]) -> dict[str, LineStyle]:
-    """Assigns a style to each label of the runs."""
-    styles = [LineStyle(colour, dash) for dash in DASHES for colour in COLOURS]
-    return dict(zip(labels, itertools.cycle(styles), strict=False))
-
-
-def of_references(labels: Sequence[str]) -> dict[str, LineStyle]:
-    """Assigns a grey style to each published method."""
-    styles = map(LineStyle, GREYS, REFERENCE_DASHES)
-    return dict(zip(labels, itertools.cycle(styles), strict=False))
+def choose_styles(labels: Sequence[str], methods: Sequence[str]) -> dict[str, LineStyle]:
+    """Assigns a style to each label of the runs, and a grey one to each published method."""
+    coloured = [{"color": colour, "linestyle": dash} for dash in DASHES for colour in COLOURS]
+    grey = [{"color": colour, "linestyle": dash} for colour, dash in zip(GREYS, REFERENCE_DASHES, strict=True)]
+    styles = dict(zip(labels, itertools.cycle(coloured), strict=False))
+    return styles | dict(zip(methods, itertools.cycle(grey), strict=False))

@@ -4,11 +4,10 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from study import statistics
 from study.groups import Group
-from study.profiles import TAUS
 from study.statistics import Average
 from study.summary import Study
 
@@ -16,54 +15,47 @@ MARKS = (100_000, 250_000, 500_000, 1_000_000)  # environment steps
 BLANK = "-"
 LEGEND = (
     "Returns of greedy evaluation episodes: per task the mean over runs, over tasks the interquartile mean (IQM) of "
-    "all runs; in brackets its 95 % bootstrap interval. With two or three runs of a task, brackets are the lowest and "
-    "the highest run; over tasks with two runs each they are too narrow: neither is a 95 % interval. Between two "
-    "evaluations a run is taken to be linear. Final is the last evaluation of the longest runs that finished; (2/3) is "
-    "over two runs of three."
+    "all runs; in brackets its 95 % bootstrap interval, or the lowest and the highest of two or three runs of a task, "
+    "which is none; nor is it one over tasks with two runs each. Final is the last evaluation of the longest runs that "
+    "finished; (2/3) is over two runs of three. Equal time is when the task's fastest run ended, in minutes of "
+    "training, without evaluations; it compares runs on equal machines."
 )
-
 IMPROVEMENT_LEGEND = (
     "P(X > Y) is the mean over tasks of the probability that a finished run of X ends higher than one of Y; a tie "
-    "counts half. In brackets is its 95 % bootstrap interval, from three runs of each task (four of a single one). If "
-    "all runs of X end higher, so do all resamples: [1.00, 1.00] is no certainty."
+    "counts half. In brackets is its 95 % bootstrap interval, from three runs of each task (four of a single one)."
 )
 PROFILE_LEGEND = (
     "The performance profile is the share of finished runs, each task with the same weight, whose last return divided "
     "by 1000 is above tau; from three runs of each task on, it has a 95 % bootstrap band."
 )
+Table = list[tuple[str, ...]]  # rows of cells, the header first
 
 
-@dataclass(frozen=True)
-class Table:
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def table(study: Study) -> Table:
+def tabulate(study: Study) -> Table:
     """Tabulates returns at the marks that any run reaches and at the end: a row per group, reference and average."""
     last_step = max((run.last_step for run in study.runs), default=0)
     marks = [mark for mark in MARKS if mark <= last_step]
-    rows = []
+    rows: Table = [("task", "agent", "runs", *map(format_steps, marks), "final", "at step", "equal time")]
     for task, groups in study.tasks.items():
-        rows += [(task, group.label, *_cells([group], marks)) for group in groups]
+        rows += [(task, group.label, *_cells([group], marks), _at_equal_time(group, groups)) for group in groups]
         end = max((run.length for group in groups for run in group.finished), default=0)
         for reference in study.references[task]:
-            cells = [number_text(reference.at(mark)) for mark in marks]
-            covers_end = reference.steps[0] <= end <= reference.steps[-1]
-            final = (number_text(reference.at(end)), _range_text([end])) if covers_end else (BLANK, BLANK)
-            rows.append((task, reference.label, str(reference.num_seeds), *cells, *final))
+            cells = [format_number(reference.at(mark)) for mark in marks]
+            final = format_number(reference.at(end))
+            at_step = BLANK if final == BLANK else format_steps(end)
+            rows.append((task, reference.label, str(reference.num_seeds), *cells, final, at_step, BLANK))
     for overall in study.overall:
-        rows.append((f"IQM of {len(overall.groups)} tasks", overall.label, *_cells(overall.groups, marks)))
-    return Table(("task", "agent", "runs", *map(steps_text, marks), "final", "at step"), tuple(rows))
+        rows.append((f"IQM of {len(overall.groups)} tasks", overall.label, *_cells(overall.groups, marks), BLANK))
+    return rows
 
 
-def improvements(study: Study) -> Table:
-    """Tabulates the probability of improvement: a row per pair of labels."""
-    rows = []
+def tabulate_improvements(study: Study) -> Table:
+    """Tabulates the probability of improvement: a row per pair of labels; empty if there is none."""
+    rows: Table = [("X", "Y", "P(X > Y)", "tasks")] if study.improvements else []
     for pair in study.improvements:
         interval = "" if math.isnan(pair.low) else f" [{pair.low:.2f}, {pair.high:.2f}]"
         rows.append((pair.label, pair.other, f"{pair.value:.2f}{interval}", str(len(pair.tasks))))
-    return Table(("X", "Y", "P(X > Y)", "tasks"), tuple(rows))
+    return rows
 
 
 def comparison_legends(study: Study) -> list[str]:
@@ -72,71 +64,33 @@ def comparison_legends(study: Study) -> list[str]:
     return [legend for shown, legend in legends if shown]
 
 
-def markdown(study: Study) -> str:
+def write_markdown(study: Study) -> str:
     """Formats the tables and their notes as Markdown."""
-    lines = _markdown_lines(table(study))
-    if study.improvements:
-        lines += ["", *_markdown_lines(improvements(study))]
+    lines: list[str] = []
+    for table in filter(None, (tabulate(study), tabulate_improvements(study))):
+        header, *rows = [f"| {' | '.join(row)} |" for row in table]
+        lines += [header, "| --- " * len(table[0]) + "|", *rows, ""]
     notes = (LEGEND, *comparison_legends(study), *study.notes)
-    return "\n".join([*lines, "", *(f"{note}<br>" for note in notes)]) + "\n"
+    return "\n".join([*lines, *(f"{note}<br>" for note in notes)]) + "\n"
 
 
-def _markdown_lines(shown: Table) -> list[str]:
-    rows = [[cell.replace("|", "\\|") for cell in row] for row in (shown.columns, *shown.rows)]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, "| --- " * len(shown.columns) + "|")
-    return lines
-
-
-def points(study: Study) -> str:
+def write_points(study: Study) -> str:
     """Formats every point of every curve over steps as CSV."""
-    rows: list[list[str]] = []
-    for task, groups in study.tasks.items():
-        for group in groups:
-            rows += _points(task, group.label, group.average)
-        for reference in study.references[task]:
-            for step, value in zip(reference.steps, reference.returns, strict=True):
-                rows.append([task, reference.label, f"{step:.0f}", f"{value:.6g}", "", "", str(reference.num_seeds)])
-    for overall in study.overall:
-        rows += _points(f"IQM of {len(overall.groups)} tasks", overall.label, overall.average)
-    return _csv(["task", "agent", "step", "value", "low", "high", "runs"], rows)
-
-
-def profile_points(study: Study) -> str:
-    """Formats every point of the performance profiles as CSV."""
-    rows = [
-        [profile.label, str(len(profile.tasks)), *map(_csv_number, numbers)]
-        for profile in study.profiles
-        for numbers in zip(TAUS, profile.value, profile.low, profile.high, strict=True)
-    ]
-    return _csv(["agent", "tasks", "tau", "value", "low", "high"], rows)
-
-
-def improvement_rows(study: Study) -> str:
-    """Formats the probabilities of improvement as CSV."""
-    rows = [
-        [pair.label, pair.other, str(len(pair.tasks)), *map(_csv_number, (pair.value, pair.low, pair.high))]
-        for pair in study.improvements
-    ]
-    return _csv(["agent", "other", "tasks", "probability", "low", "high"], rows)
-
-
-def _csv(columns: list[str], rows: list[list[str]]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([columns, *rows])
-    return buffer.getvalue()
-
-
-def _csv_number(number: float) -> str:
-    return "" if math.isnan(number) else f"{number:.6g}"
-
-
-def _points(task: str, label: str, average: Average) -> list[list[str]]:
-    columns = (average.steps, average.value, average.low, average.high, average.num_runs)
-    return [
-        [task, label, f"{step:.0f}", *map(_csv_number, numbers), str(runs)]
-        for step, *numbers, runs in zip(*columns, strict=True)
-    ]
+    rows: list[tuple[Any, ...]] = [("task", "agent", "step", "value", "low", "high", "runs")]
+    averages = [(group.task, group.label, group.average) for group in study.groups]
+    averages += [(f"IQM of {len(each.groups)} tasks", each.label, each.average) for each in study.overall]
+    for task, label, average in averages:
+        points = (average.steps, average.value, average.low, average.high, average.num_runs)
+        rows += [(task, label, *point) for point in zip(*points, strict=True)]
+    for task, references in study.references.items():
+        for reference in references:
+            curve = zip(reference.steps, reference.returns, strict=True)
+            rows += [(task, reference.label, *point, math.nan, math.nan, reference.num_seeds) for point in curve]
+    file = io.StringIO()
+    for row in rows:
+        cells = [cell if isinstance(cell, str) else "" if math.isnan(cell) else f"{cell:.10g}" for cell in row]
+        csv.writer(file, lineterminator="\n").writerow(cells)
+    return file.getvalue()
 
 
 def _cells(groups: Sequence[Group], marks: list[int]) -> list[str]:
@@ -146,39 +100,46 @@ def _cells(groups: Sequence[Group], marks: list[int]) -> list[str]:
     cells = [str(len(runs)) if len(finished) == len(runs) else f"{len(finished)} of {len(runs)} finished"]
     curves = [[run.returns for run in group.runs] for group in groups]
     for mark in marks:
-        one_task = len(groups) == 1
-        average = statistics.mean(curves[0], [mark]) if one_task else statistics.interquartile_mean(curves, [mark])
-        cells.append(_score(average, len(runs)))
+        cells.append(_format_score(statistics.mean_or_interquartile_mean(curves, [mark]), len(runs)))
     if all(group.finished for group in groups):
         average = statistics.of_scores([[run.returns[1][-1] for run in group.longest] for group in groups])
         lengths = [run.length for group in groups for run in group.longest]
-        return [*cells, _score(average, len(finished)), _range_text(lengths)]
-    reached = _range_text([run.last_step for run in runs if run.last_step])
-    return [*cells, BLANK, f"{reached} of {_range_text([run.length for run in runs])}"]
+        return [*cells, _format_score(average, len(finished)), _format_range(lengths)]
+    reached = _format_range([run.last_step for run in runs if run.last_step])
+    return [*cells, BLANK, f"{reached} of {_format_range([run.length for run in runs])}"]
 
 
-def _score(average: Average, num_runs: int) -> str:
+def _at_equal_time(group: Group, groups: Sequence[Group]) -> str:
+    """Returns a group's score when the fastest finished run on its task ended; blank if there is nothing to compare."""
+    curves = [run.returns_by_minute for each in groups for run in each.finished]
+    if len(groups) < 2 or not (ends := [minutes[-1] for minutes, _ in curves if minutes]):
+        return BLANK
+    average = statistics.mean([run.returns_by_minute for run in group.runs], [min(ends)])
+    return f"{_format_score(average, len(group.runs))} at {format_number(min(ends))} min"
+
+
+def _format_score(average: Average, num_runs: int) -> str:
     if not len(average.steps):
         return BLANK
     value, low, high, count = average.at_end
-    text = number_text(value) if math.isnan(low) else f"{number_text(value)} [{number_text(low)}, {number_text(high)}]"
-    return text if count == num_runs else f"{text} ({count}/{num_runs})"
+    interval = "" if math.isnan(low) else f" [{format_number(low)}, {format_number(high)}]"
+    return f"{format_number(value)}{interval}" + (f" ({count}/{num_runs})" if count < num_runs else "")
 
 
-def number_text(value: float) -> str:
+def format_number(value: float) -> str:
     """Formats a return: one decimal below ten, none above."""
     if math.isnan(value):
         return BLANK
     return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
 
 
-def _range_text(steps: list[int]) -> str:
+def _format_range(steps: list[int]) -> str:
     """Formats the range of some numbers of steps, such as 60k or 60k to 100k."""
     ends = sorted({min(steps, default=0), max(steps, default=0)})
-    return " to ".join(map(steps_text, ends))
+    return " to ".join(map(format_steps, ends))
 
 
-def steps_text(steps: float) -> str:
+def format_steps(steps: float) -> str:
     """Formats a number of steps: 60000 -> 60k, 1000000 -> 1M."""
     for size, unit in ((1_000_000, "M"), (1000, "k")):
         if steps >= size:

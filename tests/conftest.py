@@ -63,7 +63,7 @@ def float64() -> Iterator[None]:
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """A function that runs train.py with arguments, in `tmp_path` but in this process, and returns the exit code."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", "")  # a sweep adds to it
+    monkeypatch.setenv("PYTHONPATH", "")  # main adds to it
 
     def call(*arguments: str) -> int:
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments])

@@ -12,9 +12,9 @@ import torch
 from omegaconf import OmegaConf
 from runs import quoted, rows
 
+from run.workspace import Workspace
 from settings import compose
 from settings.schema import check
-from train import Workspace
 
 
 def timeless(path: Path) -> list[dict[str, str]]:
@@ -112,7 +112,7 @@ def test_it_learns(tmp_path: Path) -> None:
     overrides = ("preset=cpu", "env=Pendulum-v1", "action_repeat=1", "num_seed_steps=500", "num_train_steps=2500")
     sizes = ("agent.critic.hidden_dim=64", "agent.actor.hidden_dim=64", "agent.batch_size=64", "num_eval_episodes=10")
     trained = probes.train(tmp_path, *overrides, *sizes, "eval_frequency=2500", "execution=auto", "agent.discount=0.95")
-    assert trained.last_return > -400
+    assert trained.progress.last_return > -400
 
 
 def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> None:

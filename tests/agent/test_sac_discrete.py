@@ -16,10 +16,7 @@ from agent.networks.distributions import Categorical
 from agent.policy_file import load_policy
 from dmc2gym.wrappers import OwnActions
 from replay_buffer import Batch
-from run.build import require_fit
-from run.env_spec import EnvSpec
 from run.library import evaluate, shapes, train
-from settings.obs_spec import ObsSpec
 from utils import UserError
 
 
@@ -76,7 +73,7 @@ def test_the_target_of_bins_is_the_mixture_of_the_actions() -> None:
     batch = next(iter(batches(1, 8)))[0]
     agent.schedules.add(discount=1.0)
     ones = torch.ones(8, 1)
-    agent._update_critic(batch._replace(reward=0 * ones, discount=ones, action=0 * ones), agent.alpha)
+    agent.update_critic(batch._replace(reward=0 * ones, discount=ones, action=0 * ones), agent.alpha)
     probabilities = agent.actor(batch.next_obs).log_probs.exp().detach()
     torch.testing.assert_close(seen[0][:, 1], probabilities[:, 3:].sum(1), rtol=1e-4, atol=1e-4)
 
@@ -104,11 +101,6 @@ def test_an_action_is_an_integer_from_the_environment_to_the_buffer_and_back(tmp
     run.agent.save_policy(tmp_path / "alone.pt")
     policy = load_policy(tmp_path / "alone.pt")
     assert policy.act(obs).tolist() == [[2], [0]]
-    obs_spec = ObsSpec(vector_dim=2)
-    require_fit(policy, EnvSpec(obs_spec, (1,), 3), "it", "ProbeChoices-v0")
-    for other in (EnvSpec(obs_spec, (1,)), EnvSpec(obs_spec, (1,), 4)):  # one continuous action; one more choice
-        with pytest.raises(UserError, match="saved for an environment of other shapes than another"):
-            require_fit(policy, other, "it", "another")
 
 
 def test_own_actions_are_counted_from_their_start() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from agent.sac import SACAgent
 from run.evaluation.evaluator import Evaluation
+from run.workspace import Workspace
 from settings.types import PositiveInt
-from train import Workspace
 
 
 class Probe(gym.Env):

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from envs import opengl
 from replay import frames
 from run import environments
-from run.saving import checkpoint
+from run.checkpoint import read_newest
 
 DRQ = ("agent=drq", *TINY, "frame_stack=2", "action_repeat=1")
 OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
@@ -46,8 +46,7 @@ def test_a_damaged_file_of_frames_means_the_checkpoint_before(tmp_path: Path) ->
     run_until(tmp_path / "killed", 101, *run)
     newest = max((tmp_path / "killed/checkpoints/buffer").glob("*.frames"))
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
-    found, broken = checkpoint.newest_intact(tmp_path / "killed", "agent", buffer=True)
-    assert (found.step, [path.name for path in broken]) == (60, ["step_90"])
+    assert read_newest(tmp_path / "killed", identity={}, with_rows=True).step == 60
     assert go_on(tmp_path / "killed").step == straight.step
     assert (
         rows(tmp_path / "killed/train.csv")[-1]["critic_loss"]
@@ -121,4 +120,4 @@ def test_a_run_by_its_rendering(tmp_path: Path) -> None:
     run = probes.train(tmp_path, "env=Pendulum-v1", *DRQ, "image_size=16", "num_train_steps=60", "num_seed_steps=40",
                        "num_eval_episodes=1", "action_repeat=10", "num_envs=2")  # fmt: skip
     assert run.cfg.from_pixels and run.envs.single_observation_space.shape == (6, 16, 16)
-    assert np.isfinite(run.last_return)
+    assert np.isfinite(run.progress.last_return)

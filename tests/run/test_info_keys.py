@@ -11,8 +11,8 @@ from runs import assert_same, go_on, rows, run_until
 
 from envs.adapter import adapt
 from envs.episodes import EPISODE_INFO, MISSING_INFO
+from run.best import load_best
 from run.progress import Progress
-from run.saving import best
 from study import figures
 from utils import UserError
 
@@ -92,7 +92,7 @@ def test_the_best_policy_is_that_with_the_most_success(tmp_path: Path) -> None:
     evaluated = rows(tmp_path / "eval.csv")
     assert len({row["episode_reward"] for row in evaluated}) == 1
     most = max(evaluated, key=lambda row: float(row["info_is_success"]))  # the first of equal ones
-    _, step, _ = best.load(tmp_path, "cpu")
+    _, step, _ = load_best(tmp_path)
     assert step == int(most["step"]) and trained.progress.best_score == float(most["info_is_success"])
 
 

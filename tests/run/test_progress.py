@@ -82,7 +82,7 @@ def test_a_restored_state_continues_where_it_was_saved(stop: int) -> None:
     second.load_state_dict(first.state_dict())
     expected, got = stepped(straight, 12), stepped(second, 12)
     assert repr(got) == repr(expected)  # as text, since nan != nan
-    assert straight.episode > 3 and not math.isnan(straight.last_return)
+    assert straight.episode > 3 and not math.isnan(straight.progress.last_return)
 
 
 def test_an_evaluation_is_no_part_of_an_episodes_duration() -> None:

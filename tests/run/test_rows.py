@@ -1,21 +1,15 @@
 """What a run's logs say: rows, evaluations, columns, tags and the progress bar."""
 
-import csv
 import json
 import math
 import re
-import shlex
-import shutil
 from pathlib import Path
 
 import numpy as np
 import probes
 import pytest
-from runs import at_step, rows
+from runs import rows
 from tqdm import tqdm
-
-from run.evaluation.background import BackgroundEvaluator
-from utils import UserError
 
 
 def test_row_n_is_episode_n_and_the_unfinished_one_is_not_lost(tmp_path: Path) -> None:
@@ -31,39 +25,12 @@ def test_row_n_is_episode_n_and_the_unfinished_one_is_not_lost(tmp_path: Path) -
     assert {row["episode_reward"] for row in evaluations} == {"5.0"}
 
 
-@pytest.mark.parametrize(
-    ("steps", "repeat", "expected"), [(100, 1, [50, 100]), (40, 1, [40]), (99, 3, [50, 100]), (100, 4, [50, 100])]
-)
-def test_the_final_evaluation_comes_once(tmp_path: Path, steps: int, repeat: int, expected: list[int]) -> None:
-    run = ("env=ProbeTimeLimit-v0", f"num_train_steps={steps}", f"action_repeat={repeat}")
-    probes.train(tmp_path, *run, "eval_frequency=50")
-    assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == expected
-
-
 def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
     run = ("env=cheetah_run", "env_kwargs.time_limit=1", "action_repeat=3", "num_train_steps=150", "num_seed_steps=150")
     probes.train(tmp_path, *run, "eval_frequency=40")
     assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == [42, 81, 121, 151]
     train = rows(tmp_path / "train.csv")
     assert [int(row["step"]) for row in train] == [100, 151]  # environment steps, not decisions
-
-
-def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "a run"
-    probes.train(folder, "env=ProbeOneStep-v0", "num_train_steps=10", "checkpoint_frequency=10")
-    before = (folder / "train.csv").read_bytes()
-    with pytest.raises(UserError, match="a run is there already") as caught:
-        probes.workspace(folder, "env=ProbeOneStep-v0")
-    pasted = str(caught.value).partition("continue it with ")[2]  # as one pastes it into a shell
-    assert shlex.split(pasted) == [f"resume={folder}"]
-    shutil.rmtree(folder / "checkpoints")  # then nothing can be continued
-    with pytest.raises(UserError, match=r"a run is there already; choose another folder$"):
-        probes.workspace(folder, "env=ProbeOneStep-v0")
-    assert (folder / "train.csv").read_bytes() == before
-    for name in ("train.csv", "eval.csv"):
-        (folder / name).unlink()
-    with pytest.raises(UserError, match=r"or add resume=auto: it ended before its first step, and begins anew$"):
-        probes.workspace(folder, "env=ProbeOneStep-v0")
 
 
 def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,12 +52,10 @@ def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", "log_save_tb=true", "log_frequency=200")
-    columns = (
-        "episode,step,episode_reward,duration,batch_reward,actor_loss,actor_target_entropy,actor_entropy,critic_loss,"
-        "alpha_loss,alpha_value"
-    )
+    columns = "episode step episode_reward duration batch_reward actor_loss actor_target_entropy actor_entropy "
+    columns += "critic_loss alpha_loss alpha_value"
     last = rows(tmp_path / "train.csv")[-1]
-    assert set(columns.split(",")) <= set(last)
+    assert set(columns.split()) <= set(last)
     assert all(math.isfinite(float(last[name])) for name in last)
     assert float(last["actor_target_entropy"]) == -1.0
     assert {"episode", "step", "episode_reward"} <= set(rows(tmp_path / "eval.csv")[0])
@@ -98,12 +63,12 @@ def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:
     accumulator = EventAccumulator(str(tmp_path / "tb"), size_guidance={"histograms": 0})
     accumulator.Reload()
     scalars = {
-        *("train/episode_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
-        *("train_alpha/loss", "train_alpha/value", "eval/episode_reward", "train/episode", "train/duration"),
+        *("train/episode_reward", "train/batch_reward", "train_critic/loss", "train_actor/loss", "train_actor/entropy"),
+        *("train_actor/target_entropy", "train_alpha/loss", "train_alpha/value", "eval/episode_reward"),
+        *("train/episode", "train/duration"),
     }
     tags = accumulator.Tags()["scalars"]
     assert scalars <= set(tags)
-    assert not {"train_actor/target_entropy", "train/batch_reward"} & set(tags)  # constant here, so not written
     assert sorted(tags)[:2] == ["Return/evaluation", "Return/training"]
     layers = [
         f"{net}fc{i}_{end}"
@@ -140,23 +105,9 @@ def test_the_progress_bar_says_when_an_evaluation_is_made_and_how_the_last_one_e
     assert said == ["", "", "evaluating step 10", *["evaluated at 5.0"] * 3, "evaluating step 15", "evaluated at 5.0"]
 
 
-def test_the_progress_bar_names_the_evaluation_in_the_background(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(BackgroundEvaluator, "has_answered", False)  # so the run has to wait for the answer
-    overrides = ("env=probes:ProbeDrawn-v0", "num_train_steps=25", "eval_frequency=10", "eval_in_background=true")
-    run = probes.workspace(tmp_path, *overrides)
-    said: list[str] = []
-    at_step(run, 13, lambda: said.append(run.loop._status()))
-    run.run()
-    run.close()
-    assert said == ["evaluating step 10"] and run.loop._status().startswith("evaluated at ")
-
-
 def test_a_solved_task_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes.train(tmp_path, "env=ProbeSolved-v0", "num_train_steps=120", "eval_frequency=40", "num_eval_episodes=1")
     assert capsys.readouterr().out.count("Solved at step 40: 5.0 reaches the task's 5\n") == 1
     assert json.loads((tmp_path / "finished.json").read_text())["solved_step"] == 40
-    with (tmp_path / "eval.csv").open() as file:
-        (row, *_) = csv.DictReader(file)
+    row = rows(tmp_path / "eval.csv")[0]
     assert [row[f"episode_length{ending}"] for ending in ("", "_std", "_min", "_max")] == ["5.0", "0.0", "5", "5"]

@@ -20,7 +20,7 @@ from envs.make import make_env, make_train_envs
 from envs.simulator import Simulator
 from run.environments import env_maker
 from run.loop import ROW_OF_EACH
-from run.saving import run_policy
+from run.run_policy import load_run_policy
 from train import Workspace
 from utils import EnvError, RunError, UserError
 
@@ -94,7 +94,7 @@ def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode:
     run = probes.train(tmp_path, *counting(mode, "info_keys.speed=sum"))
     returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
     evaluated = rows(tmp_path / "eval.csv")[-1]
-    assert float(evaluated["episode_reward"]) == run.last_return == np.mean(returns)
+    assert float(evaluated["episode_reward"]) == run.progress.last_return == np.mean(returns)
     assert float(evaluated["info_is_success"]) == np.mean([terminates(i, 1) for i in range(3)])
     assert float(evaluated["info_speed"]) == np.mean([sum(range(1, LENGTHS[i] + 1)) for i in range(3)])
     whole = [row for row in rows(tmp_path / "train.csv") if row["info_speed"]]
@@ -111,7 +111,7 @@ def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.Cap
     assert "is_success: mean 0.3333 over 3 episodes" in said
     assert export.export(tmp_path / "run", kind="policy", trusted=["counting"]).exists()
     with pytest.raises(UserError, match="cannot be shown in a window"):
-        env_maker(run_policy.load(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
+        env_maker(load_run_policy(tmp_path / "run", trusted=["counting"]).cfg, "evaluation", human=True)(True)
 
 
 def test_with_a_single_environment_too_that_is_evaluated_and_one_is_trained_in(tmp_path: Path) -> None:

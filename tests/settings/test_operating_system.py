@@ -10,12 +10,12 @@ from pathlib import Path
 import probes
 import psutil  # noqa: F401  before a test changes sys.platform, on which its imports depend
 import pytest
+from files import locks
 from runs import ROOT
 
 import evaluate
 import export
 import plot
-from files import locks
 from launch import first_check, own_process
 from run.saving import folder as run_folder
 from settings import operating_system

@@ -1,23 +1,20 @@
-"""The Weights & Biases sink, offline: the tests read back the files that it writes."""
+"""The sink of Weights & Biases, offline: the tests read back the files that it writes. Trackio is a stand-in."""
 
-import importlib.util
 import json
-import os
 import re
 import struct
+import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import probes
 import pytest
-from lines import prepared_folder
 
-from files.links import refuse_links
 from logger import Logger
-from sinks import wandb as wandb_sink
-from utils import UserError
+from sinks.wandb import WandbSink
 
 
 @pytest.fixture(autouse=True)
@@ -57,21 +54,8 @@ def history(found: list[Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def sink(log_dir: Path, **settings: Any) -> wandb_sink.WandbSink:
-    return wandb_sink.WandbSink(log_dir=log_dir, project="tests", mode="offline", **settings)
-
-
-def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    folder = tmp_path / "a_run"
-    folder.mkdir()
-    described = partial(sink, group="a study", tags=["fast", "cpu"], notes="Two cores.")
-    log = Logger(folder, {"wandb": described}, log_frequency=1)
-    log.log_settings({"env": "cheetah_run", "agent": {"actor_lr": 1e-4, "betas": [0.9, 0.999], "bound": None}})
+def log_all_kinds(log: Logger) -> None:
+    log.log_settings({"env": "cheetah_run", "agent": {"betas": [0.9, 0.999], "bound": None}})
     for step in (1000, 2000):
         log.log("eval/episode_reward", step / 10, step)
         log.dump(step)
@@ -81,97 +65,75 @@ def test_a_run_is_there_with_its_settings_curves_histograms_and_videos(
     log.log_image("train/images", np.zeros((8, 16, 3), np.uint8), 2000)
     log.close()
 
+
+def test_a_run_is_there_with_its_settings_curves_histograms_and_videos_and_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "a_run"
+    described = partial(WandbSink, project="tests", mode="offline", group="a study", tags=["fast"], notes="Two cores.")
+    log_all_kinds(Logger(folder, {"wandb": described}, log_frequency=1))
+    failed = described(log_dir=folder)  # the run goes on
+    try:
+        raise RuntimeError
+    except RuntimeError:
+        failed.close()
     found = records(folder)
-    (run,) = (record.run for record in found if record.WhichOneof("record_type") == "run")
+    run, again = (record.run for record in found if record.WhichOneof("record_type") == "run")
     assert (run.project, run.display_name) == ("tests", "a_run")
-    assert run.run_id == (folder / "wandb_id.txt").read_text()
+    assert (run.run_group, list(run.tags), run.notes) == ("a study", ["fast"], "Two cores.")
+    assert run.run_id == again.run_id == (folder / "wandb_id.txt").read_text()
+    exits = [record.exit.exit_code for record in found if record.WhichOneof("record_type") == "exit"]
+    assert sorted(exits) == [0, 1]
     configs = [record.config.update for record in found if record.WhichOneof("record_type") == "config"]
     values = {item.key: json.loads(item.value_json) for update in configs for item in update}
-    assert values["env"] == "cheetah_run" and values["agent.actor_lr"] == 1e-4
-    assert values["agent.betas"] == [0.9, 0.999] and values["agent.bound"] is None
-    assert (run.run_group, list(run.tags), run.notes) == ("a study", ["fast", "cpu"], "Two cores.")
+    assert values["env"] == "cheetah_run" and values["agent.betas"] == [0.9, 0.999] and values["agent.bound"] is None
     first, second, histogram, video, strip = history(found)
     assert first == {"eval/episode_reward": 100, "step": 1000}
     assert second == {"eval/episode_reward": 200, "step": 2000}
     assert sum(histogram["train_actor/mu_hist.values"]) == 3 and histogram["step"] == 2000
     assert video["eval/video._type"] == "video-file" and video["eval/video.path"].endswith(".gif")
+    (gif,) = folder.glob(f"wandb/offline-run-*/files/{video['eval/video.path']}")
+    assert gif.read_bytes()[:4] == b"GIF8"
     assert strip["train/images._type"] == "image-file" and strip["train/images.width"] == 16
-    (metric,) = (record.metric for record in found if record.metric.glob_name == "*")
-    assert metric.step_metric == "step"
-    assert list(elsewhere.iterdir()) == []
-    refuse_links(folder)  # a run with W&B's links can be resumed
+    assert {record.metric.step_metric for record in found if record.metric.glob_name == "*"} == {"step"}
 
 
-def test_a_run_that_goes_on_here_goes_on_there_and_a_failed_one_is_told(tmp_path: Path) -> None:
-    sink(tmp_path).close()
-    identity = (tmp_path / "wandb_id.txt").read_text()
-    failed = sink(tmp_path)
-    try:
-        raise RuntimeError
-    except RuntimeError:
-        failed.close()
-    assert (tmp_path / "wandb_id.txt").read_text() == identity
-    found = records(tmp_path)
-    runs = [record.run.run_id for record in found if record.WhichOneof("record_type") == "run"]
-    exits = [record.exit.exit_code for record in found if record.WhichOneof("record_type") == "exit"]
-    assert set(runs) == {identity} and sorted(exits) == [0, 1]
+def test_trackio_gets_the_same_by_the_calls_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[dict[str, Any]] = []
+    rows: list[tuple[dict[str, Any], int]] = []
+    config: dict[str, Any] = {}
+
+    class Media(SimpleNamespace):
+        def __init__(self, value: Any = None, **options: Any):
+            size = Path(value).read_bytes()[:4] if isinstance(value, str) else np.shape(value)
+            super().__init__(value=size, **options)
+
+    def init(project: str, name: str, group: str | None = None, resume: str = "never") -> Any:
+        begun.append({"project": project, "name": name, "group": group, "resume": resume})
+        log = lambda metrics, step: rows.append((metrics, step))  # noqa: E731
+        return SimpleNamespace(log=log, config=config, finish=lambda: begun.append({}))
+
+    module = SimpleNamespace(init=init, Video=Media, Image=Media, Histogram=Media)
+    monkeypatch.setitem(sys.modules, "trackio", module)
+    make = partial(WandbSink, project="tests", group="g", tags=["unused"], package="trackio")
+    log_all_kinds(Logger(tmp_path / "a_run", {"wandb": make}, log_frequency=1))
+    make(log_dir=tmp_path / "a_run")
+    run = {"project": "tests", "name": "a_run", "group": "g"}
+    assert begun == [{**run, "resume": "never"}, {}, {**run, "resume": "allow"}]
+    assert config == {"env": "cheetah_run", "agent.betas": [0.9, 0.999], "agent.bound": None}
+    (first, step), _, (histogram, _), (video, _), (strip, last_step) = rows
+    assert (first, step, last_step) == ({"eval/episode_reward": 100.0}, 1000, 2000)
+    assert histogram["train_actor/mu_hist"].np_histogram[0].sum() == 3
+    assert video["eval/video"].value == b"GIF8" and strip["train/images"].value == (8, 16, 3)
 
 
 def test_it_is_off_by_default_and_one_key_away(tmp_path: Path) -> None:
     off = probes.workspace(tmp_path / "off", "env=ProbeTimeLimit-v0")
     off.logger.close()
     assert "wandb" not in off.logger.sinks and not (tmp_path / "off/wandb").exists()
-    on = probes.train(
-        tmp_path / "on", "env=ProbeTimeLimit-v0", "log_save_wandb=true", "logger.sinks.wandb.mode=offline"
-    )
+    keys = ("log_save_wandb=true", "logger.sinks.wandb.mode=offline", "num_train_steps=200")
+    on = probes.train(tmp_path / "on", "env=ProbeTimeLimit-v0", *keys)
     found = records(tmp_path / "on")
-    rows = history(found)
     (group,) = {record.run.run_group for record in found if record.WhichOneof("record_type") == "run"}
     assert re.fullmatch(r"sac_ProbeTimeLimit-v0_[0-9a-f]{6}", group)
-    evaluations = [row for row in rows if "eval/episode_reward" in row]
-    assert (evaluations[-1]["step"], evaluations[-1]["eval/episode_reward"]) == (600, on.last_return)
+    rows = history(found)
+    assert [row["eval/episode_reward"] for row in rows if "eval/episode_reward" in row][-1] == on.last_return
     assert any("train_critic/loss" in row for row in rows)
-
-
-def test_what_is_missing_is_one_line_before_anything_is_created(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"log_save_wandb=true: .*pip install -e '\.\[wandb\]'"):
-        prepared_folder("log_save_wandb=true")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nobody_logged_in_is_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "NETRC"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UserError, match=r"log_save_wandb=true: .*API key.*mode=offline needs no account"):
-        prepared_folder("log_save_wandb=true")
-    assert not (tmp_path / "exp").exists()
-    wandb_sink.require("offline")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    wandb_sink.require(None)
-
-
-def test_a_home_that_cannot_be_written_is_no_news(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("WANDB_CACHE_DIR", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", os.devnull)  # not even root can make a folder in it
-    sink(tmp_path).close()
-    assert records(tmp_path)
-    assert list((tmp_path / "wandb/logs").iterdir())
-    said = "".join(capfd.readouterr())
-    assert all(line.startswith("wandb: ") for line in said.splitlines()), said  # and nothing from its process
-
-
-def test_a_user_without_a_home_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nowhere() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", nowhere)
-    with pytest.raises(UserError, match=r"^log_save_wandb=true: its package needs a home folder; set HOME to one$"):
-        wandb_sink.require("offline")
