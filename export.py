@@ -71,7 +71,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
         if kind == "policy":
             save_policy(policy, new)
             saved = load_policy(new)
-            difference = worst_difference(lambda obs: own_actions.of(saved.act(obs)), policy, obs, own_actions)
+            difference = worst_difference(lambda obs: own_actions.to_env(saved.act(obs)), policy, obs, own_actions)
         else:
             new.write_bytes(onnx_bytes(Greedy(policy, own_actions), to_inputs(obs[:8])))
             os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default

@@ -32,7 +32,7 @@ class Greedy(nn.Module):
 
     Args:
         policy: its actions are in [-1, 1], or integers from 0.
-        own_actions: the map to the environment's actions (see dmc2gym.wrappers.OwnActions).
+        own_actions: the map to the environment's actions (see dmc2gym.wrappers.ActionMap).
     """
 
     def __init__(self, policy: Policy, own_actions: Any):

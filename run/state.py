@@ -63,7 +63,7 @@ def restore(run: Any) -> None:
         num_preloaded = run.preloaded.fill()
     for name, part in run.stateful.items():
         part.load_state_dict(saved.states["run"][name])
-    if getattr(run.envs, "restarts", False):  # the saved episodes cannot be continued
+    if getattr(run.envs, "cannot_restore", False):  # the saved episodes cannot be continued
         progress.begin_episodes(np.ones(cfg.num_envs, bool))
         run.stateful["n_step"].forget()
     (run.work_dir / FINISHED).unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from runs import HOMELESS, ROOT, RUN, rows
 
 import export
 from agent.exported import Greedy, onnx_bytes
-from dmc2gym.wrappers import OwnActions
+from dmc2gym.wrappers import ActionMap
 from utils import RunError, UserError
 
 LOW, HIGH = np.array([[-2.0, 0.0, 1.0]] * 2), np.array([[2.0, 10.0, 1.5]] * 2)  # of a matrix of six actions
@@ -47,7 +47,7 @@ def moved(agent: Any) -> Any:
 
 
 def run_graph(agent: Any, space: Any, obs: np.ndarray) -> np.ndarray:
-    graph = onnx_bytes(Greedy(agent.policy, OwnActions(space)), {"obs": obs[:4]})
+    graph = onnx_bytes(Greedy(agent.policy, ActionMap(space)), {"obs": obs[:4]})
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     actions = session.run(["action"], {"obs": obs})[0]
     np.testing.assert_allclose(session.run(["action"], {"obs": obs[:1]})[0], actions[:1], atol=1e-5)  # any batch
@@ -77,7 +77,7 @@ def test_discrete_actions_are_exported_as_the_environments_own_integers() -> Non
 
 
 def test_rounding_may_decide_between_equally_probable_actions_alone() -> None:
-    agent, own_actions = make_agent("agent=sac_discrete", *SMALL), OwnActions(gym.spaces.Discrete(6, start=-2))
+    agent, own_actions = make_agent("agent=sac_discrete", *SMALL), ActionMap(gym.spaces.Discrete(6, start=-2))
     obs = np.random.default_rng(1).normal(size=(33, agent.obs_dim)).astype(np.float32)
 
     def difference(action: int) -> float:

@@ -9,7 +9,7 @@ from dm_control import suite
 from gymnasium.utils.env_checker import check_env
 
 import dmc2gym
-from dmc2gym.wrappers import OwnActions
+from dmc2gym.wrappers import ActionMap
 from envs.make import SUITE_TASKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:gymnasium")
@@ -95,9 +95,9 @@ def test_only_another_action_repeat_says_how_many_steps_were_taken() -> None:
 def test_no_rounding_leaves_the_bounds() -> None:
     rng = np.random.default_rng(0)
     low = rng.uniform(-3, 0, 1000)
-    own = OwnActions(gym.spaces.Box(low, rng.uniform(0.01, 3, 1000), dtype=np.float64))
+    own = ActionMap(gym.spaces.Box(low, rng.uniform(0.01, 3, 1000), dtype=np.float64))
     for end in (-1.0, 1.0):
-        assert own.space.contains(own.of(np.full(1000, end, np.float32)))
+        assert own.space.contains(own.to_env(np.full(1000, end, np.float32)))
 
 
 def test_a_custom_time_limit_truncates() -> None:

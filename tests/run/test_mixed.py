@@ -1,11 +1,13 @@
 """Runs from images with vectors, from stacks of vectors, and from groups of observations."""
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
 
 import composed
 import numpy as np
+import onnxruntime
 import probes
 import pytest
 import torch
@@ -176,16 +178,16 @@ def test_the_example_stacks_and_joins_what_the_exported_policy_takes(
     trained = probes.train(tmp_path, *RUN, *run, "num_train_steps=60", "num_eval_episodes=1")
     path = export.export(tmp_path, trusted=("probes",))
     example = runpy.run_path(str(Path(export.__file__).parent / "examples/deploy.py"))
-    about, session = example["read"](path)
+    about, session = json.loads(path.with_name(f"{path.name}.json").read_text()), onnxruntime.InferenceSession(path)
     inputs = about.get("inputs", [about["input"]])
     assert [(each["name"], each["shape"][1:], each["keys"]) for each in inputs] == expected
-    env = example["task"](trained.cfg.env, 7, [key for each in inputs for key in each["keys"]])
-    frames, policy = example["Frames"](inputs, env), load_run_policy(tmp_path, "cpu", ("probes",))
+    env = example["make_env"](trained.cfg.env, 7, {}, [key for each in inputs for key in each["keys"]])
+    frames, policy = example["Frames"](inputs, env.observation_space), load_run_policy(tmp_path, "cpu", ("probes",))
     ours = policy.make_env(False)
     if "finger" in run[0]:
         ours.unwrapped._env.task.random.seed(7)  # type: ignore[attr-defined]
     obs, _ = ours.reset(seed=7)
-    theirs = env.reset()
+    theirs, _ = env.reset(seed=7)
     for step in range(4):
         frames.add(theirs, is_first=not step)
         ours_of = inputs_of(ours.observation_space.obs_spec, obs[None])  # type: ignore[attr-defined]
@@ -193,14 +195,14 @@ def test_the_example_stacks_and_joins_what_the_exported_policy_takes(
             np.testing.assert_allclose(array, ours_of[name], rtol=0, atol=1e-4)
         action = session.run(None, frames.arrays())[0][0]
         obs, *_ = ours.step(policy.actor.act(obs))
-        theirs, _, _ = env.step(action)
+        theirs, *_ = env.step(action)
 
 
 def test_missing_bounds_of_actions_are_those_that_are_given() -> None:
     """The actions are a matrix with bounds from (-2, 0) to (2, infinity)."""
     for bounds, high in ((5.0, 5.0), ([7.0, 3.0], 3.0)):
         cfg = composed.settings("env=ProbeTuples-v0", f"action_bounds={bounds}")
-        env = environments.env_maker(cfg, "training")(False)
+        env = environments.make_env_factory(cfg, "training")(False)
         env.reset(seed=1)
         env.step(np.array([1.0, 1.0], np.float32))
         np.testing.assert_allclose(env.unwrapped.last_action, [[2.0], [high]])  # type: ignore[attr-defined]
