@@ -102,7 +102,7 @@ class Simulator:
         """Steps all worlds; returns observations, then rewards, terminated and truncated as arrays, and the info."""
         obs, *outcome, info = self.env.step(self._to_env(actions))
         if wrong := [np.shape(values) for values in outcome if np.shape(values) != (self.num_envs,)]:
-            raise ValueError(f"env={self._name}: step gave {wrong[0]} values for {self.num_envs} worlds")
+            raise ValueError(f"env={self._name}: step gave {tuple(wrong[0])} values for {self.num_envs} worlds")
         obs = self._flatten(obs)
         rewards, terminated, truncated = self._copy_to_host(actions, obs, outcome)
         next_obs = obs
