@@ -92,10 +92,17 @@ def evaluate(
     return returns
 
 
-def _dataset_path(dataset_id: str) -> Path:
-    from minari.storage.datasets_root_dir import get_dataset_path  # an optional package
+def _require_new(dataset_id: str) -> None:
+    """Raises UserError for the id of a data set that cannot be written, before its episodes are run."""
+    from minari.dataset.minari_dataset import parse_dataset_id  # an optional package
+    from minari.storage.datasets_root_dir import get_dataset_path
 
-    return Path(get_dataset_path(dataset_id))
+    try:
+        parse_dataset_id(dataset_id)
+    except (TypeError, ValueError):  # a TypeError where the version is missing
+        raise UserError(f"--dataset {dataset_id}: must be an id such as cheetah/expert-v0") from None
+    if get_dataset_path(dataset_id).exists():
+        raise UserError(f"--dataset {dataset_id}: exists already; choose another version, such as -v1")
 
 
 def _print_episode(episode: int, value: float, length: int) -> None:
@@ -132,6 +139,8 @@ def main() -> int:
         film = None if arguments.no_video or arguments.view else film
         sample, dataset = arguments.sample, arguments.dataset
         evaluate(path, episodes, seed, arguments.device, film, arguments.trust, sample, dataset, arguments.view)
+    except ModuleNotFoundError as error:
+        return print_error(UserError(f"{error}; data sets need pip install -e '.[data]'"))
     except (UserError, RunError) as error:
         return print_error(error)
     except KeyboardInterrupt:

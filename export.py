@@ -151,7 +151,7 @@ def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> di
 def _find_return(source: RunPolicy) -> dict[str, Any] | None:
     """Returns the step, mean and standard deviation of the run's newest evaluation up to the policy's step."""
     path = source.folder / "eval.csv"
-    with path.open(newline="") if path.exists() else io.StringIO() as file:
+    with path.open(newline="", encoding="utf-8") if path.exists() else io.StringIO() as file:
         rows = [row for row in csv.DictReader(file) if int(row["step"]) <= source.step]
     names = {"mean": "episode_reward", "std": "episode_reward_std"}
     return (

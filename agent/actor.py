@@ -7,8 +7,8 @@ from torch import nn
 
 from agent.networks.distributions import Categorical, SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
-from agent.networks.residual import NetworkFactory, build_network
-from settings.types import Bounds, Depth, PositiveFloat, PositiveInt
+from agent.networks.residual import build_network
+from settings.types import Bounds, Depth, Factory, PositiveFloat, PositiveInt
 
 LogStdLimit = Literal["tanh", "clamp"]
 
@@ -41,7 +41,7 @@ class DiagGaussianActor(nn.Module):
         tanh_mu: bool = False,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
-        network: NetworkFactory | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.acts_alone = True  # the greedy action needs no critic, and samples carry a gradient
@@ -70,7 +70,7 @@ class GaussianMixtureActor(nn.Module):
         log_std_limit: LogStdLimit = "clamp",
         init: Init = "torch",
         last_init_bound: PositiveFloat | None = None,
-        network: NetworkFactory | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.acts_alone = num_components == 1
@@ -100,7 +100,7 @@ class CategoricalActor(nn.Module):
         hidden_depth: Depth,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
-        network: NetworkFactory | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.acts_alone, self.noise_dim = True, 1

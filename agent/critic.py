@@ -9,10 +9,9 @@ from torch.func import functional_call
 from agent.networks.encoder import FromNumbers
 from agent.networks.heads import ScalarHead
 from agent.networks.mlp import Init, mlp
-from agent.networks.residual import NetworkFactory, build_network
+from agent.networks.residual import build_network
 from agent.toolkit.hooks import Draws
 from settings.types import Depth, Factory, Members, PositiveFloat, PositiveInt
-from utils import UserError
 
 
 class CriticEnsemble(nn.Module):
@@ -34,7 +33,7 @@ class CriticEnsemble(nn.Module):
         num_critics: Members = 2,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
-        network: NetworkFactory | None = None,
+        network: Factory | None = None,
         head: Factory | None = None,
     ):
         super().__init__()
@@ -79,18 +78,12 @@ class RandomSubset(Draws):
     Args:
         critic: the ensemble.
         count: number of members in the subset.
-
-    Raises:
-        UserError: if the ensemble has fewer members.
     """
 
     def __init__(self, critic: CriticEnsemble | FromNumbers, count: int):
         self._inputs = critic.inputs if isinstance(critic, FromNumbers) else None
         self._trunk = critic.network.trunk if isinstance(critic, FromNumbers) else critic.trunk
-        num_critics = next(self._trunk.parameters()).shape[0]
-        if count > num_critics:
-            raise UserError(f"agent.num_target_critics={count}: agent.critic.num_critics={num_critics} is the most")
-        self._count, self._num_critics = count, num_critics
+        self._count, self._num_critics = count, len(next(self._trunk.parameters()))
 
     def __call__(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
         """Returns the subset's outputs, (count, B, …)."""

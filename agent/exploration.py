@@ -8,9 +8,7 @@ import torch
 
 from agent.schedule import Schedules
 from agent.toolkit.hooks import Scheduled
-from settings.types import Factory, PositiveFloat, PositiveInt, Schedule
-
-ExplorationFactory = Factory
+from settings.types import PositiveFloat, PositiveInt, Schedule
 
 
 class HeldNoise(Scheduled):

@@ -12,10 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from settings.types import Factory, PositiveFloat, PositiveInt
+from settings.types import PositiveFloat, PositiveInt
 
-ObservationNormaliserFactory = Factory  # obs_dim -> normaliser
-RewardNormaliserFactory = Factory  # device -> normaliser
 EPSILON = 1e-8  # added to the variance: an element that never changes is divided by 1e-4, not by 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from agent.networks.encoder import EncoderFactory, FromImages, FromNumbers
+from agent.networks.encoder import FromImages, FromNumbers
 from agent.toolkit.frozen import frozen_view
 from agent.toolkit.noise import Noise
 from replay_buffer import Batch, WeightedBatch
@@ -16,7 +16,6 @@ from settings.obs_spec import ObsSpec
 from settings.types import Factory
 from utils import UserError
 
-AugmentationFactory = Factory
 SHOWN = 4  # rows of a batch that are logged as images
 
 
@@ -71,9 +70,7 @@ class Images(Vectors):
         augmentation: factory of the augmentation (agent.augmentation); None: the image itself is the only view.
     """
 
-    def __init__(
-        self, encoder: EncoderFactory, augmentation: AugmentationFactory | None, spec: ObsSpec, device: torch.device
-    ):
+    def __init__(self, encoder: Factory, augmentation: Factory | None, spec: ObsSpec, device: torch.device):
         super().__init__(spec)
         self._encoder = encoder
         self._augment = None if augmentation is None else augmentation()
@@ -131,8 +128,8 @@ class Images(Vectors):
 def observations(
     spec: ObsSpec,
     device: torch.device,
-    encoder: EncoderFactory | None,
-    augmentation: AugmentationFactory | None,
+    encoder: Factory | None,
+    augmentation: Factory | None,
     normalised: bool,
 ) -> Vectors:
     """Chooses between Vectors and Images; `normalised` says whether the agent has an observation normaliser."""

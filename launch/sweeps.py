@@ -19,11 +19,12 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from launch.mistakes import Ending
 from utils import RunError, UserError, lock, one_line, write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = "RUNS_SHARE_THE_CORES"  # see run/machine.py, which imports torch
-STOPPING = "SWEEP_IS_STOPPING"  # environment variable: this worker begins no other run
+STOPPING = "SWEEP_IS_STOPPING"  # environment variable: this worker ends its run, and begins no other
 
 
 def run_one(config: DictConfig, hydra_config: Any, folder: Path) -> float:
@@ -36,6 +37,8 @@ def run_one(config: DictConfig, hydra_config: Any, folder: Path) -> float:
     os.chdir(hydra_config.runtime.cwd)  # relative paths start there, and not where a worker started
     if parent_process() is not None:
         os.environ[SHARED] = "1"
+        for number in (signal.SIGINT, signal.SIGTERM):  # until the run's own handlers (run/stopping.py)
+            signal.signal(number, lambda *_: os.environ.update({STOPPING: "1"}))
     if "joblib" in hydra_config.launcher._target_ and config.device in ("auto", "cuda"):
         _take_gpu(Path(hydra_config.sweep.dir))
     (folder / "failed.json").unlink(missing_ok=True)
@@ -123,7 +126,11 @@ def saving_on_signal() -> Iterator[None]:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        try:
+            yield
+        except Ending:  # the list of what is missing
+            if not received:
+                raise
         if received:
             raise KeyboardInterrupt("the sweep was stopped after its runs had saved; resume=auto goes on")
     finally:

@@ -48,9 +48,10 @@ def sweep(launcher: Launcher, config: DictConfig) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lock(folder / ".lock")
     study = _open_study(folder, sweeper)
-    asked = {"searched": [str(one.input_line) for one in overrides], "direction": sweeper.direction}
+    texts = [str(one.input_line) for one in overrides if one.key_or_group != "resume"]
+    asked = {"searched": texts, "direction": sweeper.direction}
     if study.user_attrs.setdefault("asked", asked) != asked:
-        raise UserError(f"hydra.sweep.dir={folder}: the study there searches {study.user_attrs['asked']}")
+        raise UserError(f"hydra.sweep.dir={folder}: the study there has other values: {study.user_attrs['asked']}")
     study.set_user_attr("asked", asked)
     while True:
         interrupted = study.get_trials(states=[TrialState.RUNNING])
@@ -82,7 +83,7 @@ def make_prune(hydra_config: Any) -> Callable[[int], bool]:
     def prune(step: int) -> bool:
         study = _open_study(folder, hydra_config.sweeper)
         trial = Trial(study, study.trials[number]._trial_id)
-        with (run / "eval.csv").open(newline="") as file:
+        with (run / "eval.csv").open(newline="", encoding="utf-8") as file:
             returns = {int(row["step"]): float(row["episode_reward"]) for row in csv.DictReader(file)}
         for evaluated in returns.keys() - study.trials[number].intermediate_values.keys():
             trial.report(returns[evaluated], evaluated)
@@ -117,7 +118,7 @@ def _tell(study: Study, trial: FrozenTrial, last_return: float, run: Path) -> No
     finished = run / "finished.json"
     if np.isnan(last_return):
         study.tell(trial.number, state=TrialState.FAIL)
-    elif '"pruned": true' in finished.read_text():
+    elif '"pruned": true' in finished.read_text(encoding="utf-8"):
         study.tell(trial.number, state=TrialState.PRUNED)
     else:
         study.tell(trial.number, last_return)

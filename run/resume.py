@@ -10,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from run import folder as run_folder
+from run.preload import parse_names
 from run.workspace import Workspace
 from settings.keys import FROM_ENVIRONMENT, dotted
 from settings.schema import Settings, check, get_values
@@ -111,6 +112,8 @@ def _read(folder: Path, trusted: Sequence[str] | None = None) -> dict[str, Any]:
         saved = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{folder}: no run's folder ({path.name}: {error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({type(error).__name__})") from None
     if trusted is not None:
         require_trusted(saved, trusted, str(path))
     for key in FROM_ENVIRONMENT:  # saved with the agent
@@ -123,8 +126,12 @@ def _merge(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
     before = dotted(asdict(check(saved)))
     may_change = {*MAY_CHANGE, *(follower for followers in MAY_CHANGE.values() for follower in followers)}
     for key, value in wanted.items():
-        if key in ("seed_policy", "preload") and isinstance(value, str) and Path(value).exists():
-            value = str(Path(value).resolve())  # as it is saved
+        if key == "seed_policy" and Path(value).exists():  # as it is saved
+            value = str(Path(value).resolve())
+        elif key == "preload":
+            value = parse_names(value) or None
+        elif key == "env_wrappers":
+            value = [{"_partial_": True, **node} for node in value]
         is_same = before.get(key, ...) == (tuple(value) if isinstance(before.get(key), tuple) else value)
         if is_same or AUTOMATIC.get(key, ...) == value or (key.startswith("logger.") and key not in may_change):
             continue

@@ -58,9 +58,9 @@ def restore(run: Any) -> None:
     has_rows = _restore_replay_buffer(run, saved)
     num_preloaded = 0
     if cfg.preload_share and saved.manifest[PRELOADED]:
-        run.preloaded.restore(saved)
+        run.data.restore(saved)
     elif cfg.preload_share or not has_rows:
-        num_preloaded = run.preloaded.fill()
+        num_preloaded = run.data.fill()
     for name, part in run.stateful.items():
         part.load_state_dict(saved.states["run"][name])
     if getattr(run.envs, "cannot_restore", False):  # the saved episodes cannot be continued

@@ -42,7 +42,8 @@ class Stopping:
         self._previous: dict[int, Any] = {}  # replaced handlers, by signal
         self._watch: subprocess.Popen[bytes] | None = None
         self._may_interrupt = False
-        self.signal_number: int | None = None  # that was received
+        # The signal that was received; in a sweep's worker perhaps before the run (launch/sweeps.py).
+        self.signal_number: int | None = signal.SIGTERM if "SWEEP_IS_STOPPING" in os.environ else None
 
     def __enter__(self) -> "Stopping":
         of_cluster = (signal.SIGUSR2,) if "SUBMITIT_EXECUTOR" in os.environ else cluster_signals()

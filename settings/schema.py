@@ -216,8 +216,10 @@ def _import_target(name: Any, path: str) -> Any:
 
 
 def _is_ours(target: Any) -> bool:
-    file = getattr(sys.modules.get(getattr(target, "__module__", "")), "__file__", None)
-    return file is not None and Path(file).resolve().is_relative_to(ROOT)
+    name = getattr(target, "__module__", "")
+    file = Path(getattr(sys.modules.get(name), "__file__", None) or "/")
+    top = name.partition(".")[0]
+    return file.is_relative_to(ROOT / top) or file == ROOT / f"{top}.py"
 
 
 def _has_node(value: Any) -> bool:

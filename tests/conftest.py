@@ -23,6 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 HAS_OPENGL = chosen_opengl.can_render()
 
 import probes  # noqa: E402, F401  registers the probe environments
+from runs import SILENT  # noqa: E402
 from strangers import copied, mark, small_run  # noqa: E402, F401  fixtures
 
 import train  # noqa: E402
@@ -66,7 +67,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
     monkeypatch.setenv("PYTHONPATH", "")  # main adds to it
 
     def call(*arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+        is_hydras = not any(text.startswith(("resume=", "--")) and text != "resume=auto" for text in arguments)
+        silent = [text for text in SILENT if is_hydras and text not in arguments]
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments, *silent])
         return train.main()
 
     return call

@@ -130,5 +130,7 @@ def test_a_data_set_is_written_once(trained: Path, tmp_path: Path, monkeypatch: 
     first = next(iter(dataset))
     assert first.observations.shape == (21, 3) and first.actions.shape == (20, 1) and first.truncations[-1]
     assert {"env": "Pendulum-v1", "action_repeat": 1, "step": 120}.items() <= dataset.storage.metadata.items()
-    with pytest.raises(UserError, match="pendulum/some-v0: it exists already"):
+    with pytest.raises(UserError, match="pendulum/some-v0: exists already"):
         evaluate.evaluate(trained, 1, device="cpu", dataset_id="pendulum/some-v0")
+    with pytest.raises(UserError, match="must be an id such as cheetah/expert-v0"):
+        evaluate.evaluate(trained, 1, device="cpu", dataset_id="pendulum")

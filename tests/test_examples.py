@@ -57,15 +57,11 @@ def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
 @pytest.mark.parametrize(
     ("arguments", "added"),
     [
-        ("", "preset=fast"),
         ("env=walker_walk resume=auto", "preset=fast"),
         ("agent=sac", "preset=cpu"),
         ("agent=td3", "preset=short"),
         ("agent=drq env=cartpole_swingup", "preset=pixels_cpu"),
-        ("agent=mine --config-dir=x", "preset=short"),
         ("preset=cpu", ""),
-        ("preset=pendulum", ""),
-        ("preset=dmc_benchmark seed=1", ""),
         ("resume=exp/day/run", ""),
     ],
 )

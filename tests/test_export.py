@@ -140,7 +140,8 @@ def test_a_file_that_acts_otherwise_is_an_error_and_not_left(
 ) -> None:
     def shifted(policy: Any, path: Path) -> None:
         save(policy, path)
-        policy.actor.trunk[-1].bias.data += 1e-3
+        for parameter in policy.actor.parameters():
+            parameter.data += 1e-3
 
     save = export.save_policy
     monkeypatch.setattr(export, "save_policy", shifted)
@@ -173,7 +174,7 @@ def test_what_cannot_be_exported_is_one_line(
     probes.train(tmp_path / "own", *own)
     with pytest.raises(UserError, match="ActsItself acts in its own way, which cannot be exported"):
         export.export(tmp_path / "own", trusted=("probes",))
-    for module, message in (("onnxruntime", "pip install -e '.[export]'"), ("none", "no config.yaml in it")):
+    for module, message in (("onnxruntime", "pip install -e '.[export]'"), ("none", "no run's folder")):
         monkeypatch.setitem(sys.modules, module, None)
         path = pendulum if module == "onnxruntime" else tmp_path
         monkeypatch.setattr(sys, "argv", ["export.py", str(path), "--output", str(tmp_path / "new.onnx")])

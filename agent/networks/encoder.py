@@ -23,7 +23,6 @@ from settings.types import Factory, PositiveInt
 from utils import UserError
 
 KERNEL = 3
-EncoderFactory = Factory  # obs_shape -> encoder
 ImageShape = tuple[PositiveInt, PositiveInt, PositiveInt]  # channels, height, width
 
 

@@ -18,7 +18,6 @@ from agent.networks.mlp import Init, Linear, affine, mlp
 from agent.toolkit.hooks import AfterStep
 from settings.types import Factory, PositiveInt
 
-NetworkFactory = Factory  # Shape -> network
 UnitLength = bool | Literal["weights"]
 
 
@@ -34,7 +33,7 @@ class Shape(NamedTuple):
     last_init_bound: float | None = None
 
 
-def build_network(network: NetworkFactory | None, *shape: Any) -> nn.Module:
+def build_network(network: Factory | None, *shape: Any) -> nn.Module:
     """Builds a network of the Shape `shape`; without a factory, the plain MLP."""
     return mlp(*shape) if network is None else network(shape=Shape(*shape))
 

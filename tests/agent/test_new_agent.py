@@ -52,11 +52,6 @@ def test_it_refuses_batch_normalisation(overrides: tuple[str, ...]) -> None:
         api.refuse_batch_norm(critic=torch.nn.Sequential(torch.nn.BatchNorm1d(3)))
 
 
-def test_a_base_of_agents_is_no_choice() -> None:
-    names = [path.stem for path in compose.choices("agent", [compose.CONFIG_DIR])]
-    assert "sac" in names and not [name for name in names if name.startswith("_")]
-
-
 def test_the_api_says_what_each_name_is_for() -> None:
     assert api.__doc__
     names = [name for name in vars(api) if not name.startswith("_")]

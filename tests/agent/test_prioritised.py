@@ -26,7 +26,6 @@ from stand_in_graphs import (
 from agent.execution.captured import Captured
 from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
 from agent.toolkit.priorities import require_support
-from replay.device import DeviceReplayBuffer
 from replay.frames import FrameBuffer
 from replay.sampling import Prioritised
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
@@ -287,10 +286,6 @@ class Weighs(ReplayBuffer):
         return super().choose(batch_size)[0], self._rng.random(batch_size)
 
 
-class OnDevice(DeviceReplayBuffer):
-    choose = PrioritisedBuffer.choose
-
-
 def of(kind: Callable[..., Any]) -> Any:
     buffer = kind((OBS_DIM,), (ACTION_DIM,), 60, CPU)
     fill(buffer, 40, seed=0)
@@ -331,8 +326,3 @@ def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
                 require_support(agent, drawing)
     fork.supports_prioritised_replay = True  # says that its own update calls update_priorities
     require_support(fork, buffer)
-
-
-def test_choosing_rows_where_the_device_draws_them_is_refused() -> None:
-    with pytest.raises(UserError, match=r"OnDevice: a DeviceReplayBuffer draws its rows on the device"):
-        of(OnDevice)

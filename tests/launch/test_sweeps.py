@@ -6,34 +6,32 @@ from pathlib import Path
 
 import pytest
 from probes import SMALL
-from runs import SILENT, rows
+from runs import SILENT
 
 TINY = ("env=ProbeTimeLimit-v0", *SMALL, "num_train_steps=60", "num_seed_steps=20", "checkpoint_frequency=20", *SILENT)
 
 
 def test_a_failed_run_does_not_stop_the_others_and_what_is_missing_runs_with_resume_auto(
-    command: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep = ("-m", *TINY, "agent.critic_lr=1e30,1e-3", "seed=1,2", "hydra.sweep.dir=sw")
     assert command(*sweep) == 3
-    out, err = capfd.readouterr()
+    out, err = capsys.readouterr()
     assert "2 of 4: agent.critic_lr=0.001 seed=2, " in out
     assert "train.py: 2 of 4 runs did not finish:\n  agent.critic_lr-1e+30__seed-1: " in err
     assert "resume=auto hydra.sweep.dir=sw" in err
     names = [f"agent.critic_lr-{rate}__seed-{seed}" for rate in ("0.001", "1e+30") for seed in (1, 2)]
     assert sorted(path.name for path in (tmp_path / "sw").iterdir() if path.is_dir()) == names
-    assert "not finite" in (
-        reason := json.loads((tmp_path / "sw" / names[2] / "failed.json").read_text())["reason"]
-    ) or ("inf" in reason or "nan" in reason)
-    assert command(*sweep) == 2 and "there are runs in it" in capfd.readouterr().err
+    assert "is nan" in json.loads((tmp_path / "sw" / names[2] / "failed.json").read_text())["reason"]
+    assert command(*sweep) == 2 and "there are runs in it" in capsys.readouterr().err
 
     (tmp_path / "sw" / names[0] / "finished.json").unlink()
     before = (tmp_path / "sw" / names[1] / "train.csv").read_bytes()
-    assert command(*sweep[:-2], "seed=1,2,3", "agent.critic_lr=1e-3", "hydra.sweep.dir=sw", "resume=auto") == 3
-    out, err = capfd.readouterr()
-    assert "nothing is left to do" in out and "Continuing from" in out and "2 of 5 runs did not finish" in err
+    assert command(*sweep, "resume=auto") == 3
+    out, err = capsys.readouterr()
+    assert out.count("nothing is left to do") == 1 and out.count("Continuing from") == 3
+    assert "2 of 4 runs did not finish" in err
     assert (tmp_path / "sw" / names[1] / "train.csv").read_bytes() == before
-    assert len(rows(tmp_path / "sw/seed-3/train.csv")) > 0 or (tmp_path / "sw/seed-3").exists()
 
 
 def test_a_run_in_a_folder_that_is_named_goes_on_or_begins(command: Callable[..., int], tmp_path: Path) -> None:
@@ -49,10 +47,10 @@ def test_a_run_in_a_folder_that_is_named_goes_on_or_begins(command: Callable[...
 
 
 def test_an_environments_exception_keeps_its_traceback(
-    command: Callable[..., int], capfd: pytest.CaptureFixture[str]
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command("env=ProbeFaulty-v0", *TINY[1:], "num_train_steps=200") == 3
-    said = capfd.readouterr().err
+    said = capsys.readouterr().err
     assert "Traceback" in said and "lost" in said and "the newest checkpoint" in said.splitlines()[-1]
 
 

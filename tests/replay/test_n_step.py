@@ -118,7 +118,7 @@ def test_as_many_updates_whatever_waits(tmp_path: Path) -> None:
         run = probes.train(tmp_path / str(n), "env=probes:ProbeNumbered-v0", *several)
         stored = run.replay_buffer.rows[: run.replay_buffer.num_added]
         assert (stored[:, 0] == stored[:, 5]).all()  # the episode's number, in obs and next_obs
-        assert len(stored) + run.loop.parts.n_step.num_pending == 240
+        assert len(stored) + run.n_step.num_pending == 240
         made.append(run.agent.num_updates)
     assert made[0] == made[1] > 100
 

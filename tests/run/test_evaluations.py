@@ -14,10 +14,11 @@ import psutil
 import pytest
 from runs import assert_same, at_step, die_in, go_on, rows
 
+from run.best import load_best
+from run.checkpoint import list_checkpoints
 from run.evaluation.background import BackgroundEvaluator
 from run.evaluation.evaluator import Evaluator
-from run.saving import best, checkpoint
-from run.saving import folder as run_folder
+from run.folder import read_finished
 from run.stopping import Stopped
 
 RUN = (
@@ -136,7 +137,8 @@ def test_a_run_that_may_be_pruned_waits_and_ends_with_the_row_that_decides(tmp_p
     assert (asked, run.step) == ([50, 100], 100)
     returns, expected = ([row["episode_reward"] for row in rows(f / "eval.csv")] for f in (tmp_path / "run", straight))
     assert returns == expected[:2]
-    assert run_folder.finished(tmp_path / "run") == (100, last_return) and run_folder.was_pruned(tmp_path / "run")
+    finished = read_finished(tmp_path / "run")
+    assert finished == {"step": 100, "last_return": last_return, "solved_step": None, "pruned": True}
 
 
 @pytest.mark.parametrize("at", [75, 99], ids=["while it trains", "while it waits"])
@@ -194,7 +196,6 @@ def test_auto_evaluates_in_the_background_if_a_long_run_has_a_free_core(
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("evaluator._target_=probes.ConstantEvaluator", "evaluator._target_=probes.ConstantEvaluator may want more"),
         ("agent._target_=probes.ActsItself", "ActsItself acts in its own way"),
     ],
 )
@@ -211,16 +212,18 @@ def test_the_best_policy_is_kept_and_a_run_that_goes_back_goes_back_to_its_best(
     step, value = max(
         ((row["step"], row["episode_reward"]) for row in rows(whole / "eval.csv")), key=lambda r: float(r[1])
     )
-    policy, kept_step, kept_return = best.load(whole, "cpu")
+    policy, kept_step, kept_return = load_best(whole)
     assert (kept_step, kept_return) == (int(step), float(value)) and kept_step > 50
-    returns = probes.workspace(tmp_path / "other", *FOREGROUND).evaluator.evaluate(policy, kept_step).returns
+    returns = (
+        probes.workspace(tmp_path / "other", *FOREGROUND).evaluations.evaluator.evaluate(policy, kept_step).returns
+    )
     assert sum(returns) / len(returns) == kept_return
     gone_back = shutil.copytree(whole, tmp_path / "run")
     (gone_back / "finished.json").unlink()
-    for path in checkpoint.newest_first(gone_back):
+    for path in list_checkpoints(gone_back):
         if int(path.name.removeprefix("step_")) > 60:
             shutil.rmtree(path)
     go_on(shutil.copytree(gone_back, tmp_path / "short"), "num_train_steps=60", "eval_frequency=1000")
-    assert best.load(tmp_path / "short", "cpu")[1] <= 60
+    assert load_best(tmp_path / "short")[1] <= 60
     go_on(gone_back)
     assert_same(gone_back, whole)

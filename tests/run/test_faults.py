@@ -17,7 +17,7 @@ from runs import RUN, assert_same, at_step, go_on
 
 from run.checkpoint import read_newest
 from run.folder import read_finished
-from train import Workspace
+from run.workspace import Workspace
 from utils import RunError
 
 NEWEST = "checkpoints/step_30"

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import minari
 import numpy as np
 import probes
 import pytest
@@ -62,7 +61,7 @@ def assert_known(batch: Batch, n: int) -> None:
 def test_rows_keep_terminations_and_limits_and_stay_within_episodes(tmp_path: Path, n: int, share: float) -> None:
     folder = quoted(tmp_path / "root/made/known-v0") if share else ID  # by its folder, or by its id
     run = opened(tmp_path / "run", ENV, f"preload={folder}", f"preload_share={share}", f"n_step={n}")
-    buffer = run.preloaded.buffer if share else run.replay_buffer
+    buffer = run.data.buffer if share else run.replay_buffer
     assert (run.replay_buffer.num_added == 0) == bool(share)
     assert_known(buffer.stored(0, 18), n)
 
@@ -174,7 +173,7 @@ def test_an_older_run_gives_its_replay_buffer(tmp_path: Path) -> None:
     order = [np.lexsort(np.concatenate([b.obs, b.reward, b.action], axis=1).T) for b in (kept, taken)]
     for ours, theirs in zip(kept, taken, strict=True):
         np.testing.assert_array_equal(ours.numpy()[order[0]], theirs.numpy()[order[1]])
-    batch = opened(tmp_path / "three", *named, "n_step=3", "preload_share=1").preloaded.buffer.stored(0, count)
+    batch = opened(tmp_path / "three", *named, "n_step=3", "preload_share=1").data.buffer.stored(0, count)
     steps = batch.next_obs[:, 1] - batch.obs[:, 1]
     assert set(steps.tolist()) <= {1.0, 2.0, 3.0} and (steps == 3).sum() > len(steps) / 3
     assert torch.equal(batch.obs[:, 0], batch.next_obs[:, 0])  # the episode's number: no row crosses episodes
@@ -228,6 +227,6 @@ def test_rows_that_were_not_saved_are_read_again(
     capsys.readouterr()
     continued = go_on(tmp_path / "run", f"preload={ID}")
     assert "no updates before 40 new transitions" in capsys.readouterr().out
-    buffer = continued.preloaded.buffer if share else continued.replay_buffer
+    buffer = continued.data.buffer if share else continued.replay_buffer
     assert_known(buffer.stored(0, 18), 1)  # type: ignore[union-attr]
     assert continued.agent.observation_normaliser.count == 36 + 2 * 160  # each observed once

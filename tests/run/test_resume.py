@@ -16,9 +16,9 @@ from runs import ROOT, RUN, Killed, assert_same, die_in, go_on, run_until
 from same_run import timeless
 
 import train
+from run import resume
 from run.folder import read_finished
-from run.saving import resume
-from train import Workspace
+from run.workspace import Workspace
 from utils import UserError
 
 AGENTS = {path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml")}
@@ -77,7 +77,7 @@ def test_killed_twice_it_ends_in_the_same_bytes(tmp_path: Path, case: str) -> No
     run = (*RUN, *CASES[case])
     probes.train(tmp_path / "straight", *run)
     run_until(tmp_path / "killed", 81, *run)  # eval.csv is newer than step 60's checkpoint: resuming removes it
-    cfg, _ = resume.continuation(tmp_path / "killed", [], trusted=["probes"])
+    cfg = resume.load_settings(tmp_path / "killed", ["probes"])
     again = Workspace(cfg, tmp_path / "killed", resume=True)
     assert 50 <= again.step < 70
     die_in(again, 131)
@@ -111,7 +111,7 @@ def test_every_generator_goes_on(tmp_path: Path) -> None:
     first.run()
     first.close()
     expected = draw()
-    Workspace(resume.continuation(tmp_path, []).cfg, tmp_path, resume=True).close()
+    Workspace(resume.load_settings(tmp_path), tmp_path, resume=True).close()
     assert draw() == expected
 
 
@@ -150,20 +150,20 @@ def test_a_finished_run_is_extended_and_its_end_cut(tmp_path: Path) -> None:
     extended = go_on(tmp_path / "short", "num_train_steps=160")
     assert extended.cfg.replay_buffer_capacity == 100
     assert_same(tmp_path / "short", tmp_path / "long")
-    assert resume.continuation(tmp_path / "short", []).cfg.num_train_steps == 160  # the new length is saved
+    assert resume.load_settings(tmp_path / "short").num_train_steps == 160  # the new length is saved
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    assert train.continue_run(tmp_path, []) == 5.0
+    assert resume.continue_run(tmp_path, [], []) == 5.0
     assert "finished at step 160" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_capacity_stays_where_it_followed_the_steps(tmp_path: Path) -> None:
     run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN)
-    goes_on = resume.continuation(tmp_path, ["num_train_steps=1e4", "log_frequency=7", "num_eval_episodes=3"]).cfg
+    goes_on = resume.load_settings(tmp_path, (), ["num_train_steps=1e4", "log_frequency=7", "num_eval_episodes=3"])
     assert (goes_on.num_train_steps, goes_on.replay_buffer_capacity) == (10_000, 160)
     assert goes_on.logger["log_frequency"] == 7 and goes_on.evaluator["num_episodes"] == 3
 
@@ -187,7 +187,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_what_would_change_the_run_is_refused_by_name(finished: Path, override: str, named: str) -> None:
     with pytest.raises(UserError, match=named):
-        resume.continuation(finished, [override])
+        resume.load_settings(finished, (), [override])
 
 
 def test_the_same_command_is_no_change(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_the_same_command_is_no_change(tmp_path: Path) -> None:
         ),
     )
     probes.train(tmp_path, *command)
-    assert resume.continuation(tmp_path, list(command)).cfg.reward_scale == 2
+    assert resume.load_settings(tmp_path, (), command).reward_scale == 2
 
 
 def test_without_its_buffer_a_run_collects_before_it_learns_on(tmp_path: Path) -> None:
@@ -220,10 +220,10 @@ def test_another_device_chooses_for_itself(tmp_path: Path) -> None:
     saved = OmegaConf.load(path)
     gpu = {"device": "cuda", "precision": "tf32", "execution": "captured", "replay_storage": "device"}
     OmegaConf.save(OmegaConf.merge(saved, gpu), path)
-    cfg = resume.continuation(tmp_path, ["device=cpu"]).cfg
+    cfg = resume.load_settings(tmp_path, (), ["device=cpu"])
     assert (cfg.device, cfg.precision, cfg.execution, cfg.replay_storage) == ("cpu", "auto", "auto", "auto")
     OmegaConf.save(OmegaConf.merge(saved, gpu | {"precision": "bf16"}), path)
-    assert resume.continuation(tmp_path, ["device=cpu"]).cfg.precision == "bf16"
+    assert resume.load_settings(tmp_path, (), ["device=cpu"]).precision == "bf16"
 
 
 def test_a_run_whose_last_step_went_beyond_its_end_can_be_finished(tmp_path: Path) -> None:

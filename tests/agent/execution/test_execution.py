@@ -75,7 +75,7 @@ def test_an_agent_that_never_asks_what_is_due_has_one_graph(monkeypatch: pytest.
     graphs = StandInGraphs(agent)
     agent.execution = Captured(graphs)
     train(agent, "host", 10)
-    assert (graphs.captures, graphs.replays) == (1, 10 - 1 - WARM_UPS)
+    assert (graphs.captures, graphs.replays) == (1, 10 - WARM_UPS)
 
 
 def test_graphs_go_on_from_a_state_that_was_loaded() -> None:

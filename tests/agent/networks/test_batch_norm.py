@@ -70,8 +70,8 @@ def test_running_statistics_follow_the_batches_by_the_momentum_and_evaluation_se
         x = 2 * torch.randn(50, 2) + 7
         norm(x)
         view(x)  # moves nothing
-        view.follow()
-        norm.follow()
+        view.track()
+        norm.track()
         mean, var = 0.9 * mean + 0.1 * x.mean(0), 0.9 * var + 0.1 * x.var(0, unbiased=False)
     torch.testing.assert_close(norm.running_mean[0], mean)
     torch.testing.assert_close(norm.running_var[0], var)
@@ -89,7 +89,7 @@ def test_renormalisation_begins_after_the_warm_up_as_phases_and_as_tensors_decid
         by_tensors.load_state_dict(norm.state_dict())
         phases.append(norm.enter_phase())
         assert torch.equal(norm(x), by_tensors(x))
-        norm.follow()
+        norm.track()
     assert phases == [False, False, True, True]
     norm.load_state_dict(BatchNorm(3, members, renorm_after=2).state_dict())
     assert norm.enter_phase() is False  # the loaded state is from before the end of the warm-up
