@@ -17,7 +17,6 @@ from agent.policy_file import load_policy
 from dmc2gym.wrappers import ActionMap
 from replay_buffer import Batch
 from run.library import evaluate, shapes, train
-from utils import UserError
 
 
 class SacDiscrete(SoftActorCritic):

@@ -26,6 +26,8 @@ def test_what_breaks_in_an_environment_is_raised(
         run.run()
     run.close()
     assert caught.traceback[-1].path.name == "probes.py"
+    (note,) = caught.value.__notes__
+    assert note.startswith("stopped at step 4") and note.endswith("step_30")
     assert (tmp_path / "checkpoints/step_30").exists() and not (tmp_path / "finished.json").exists()
 
 
