@@ -50,8 +50,8 @@ def evaluate(
         dataset_id: the id of a data set to write the episodes to; None writes none.
         views: show the episodes in a window; None as `num_episodes` shows them until it is closed.
     """
-    if dataset_id is not None and _dataset_path(dataset_id).exists():  # before the episodes
-        raise UserError(f"--dataset {dataset_id}: it exists already; choose another version, such as -v1")
+    if dataset_id is not None:
+        _require_new(dataset_id)  # before the episodes
     policy = load_run_policy(path, device, trusted)
     cfg, infos = policy.cfg, dict[str, list[float]]()
     seed, sample = cfg.seed if seed is None else seed, cfg.eval_sample if sample is None else sample
@@ -90,6 +90,19 @@ def evaluate(
     for key, values in infos.items():
         print(f"{key}: mean {np.mean(values):.4f} over {len(values)} episodes")
     return returns
+
+
+def _require_new(dataset_id: str) -> None:
+    """Raises UserError for the id of a data set that cannot be written, before its episodes are run."""
+    from minari.dataset.minari_dataset import parse_dataset_id  # an optional package
+    from minari.storage.datasets_root_dir import get_dataset_path
+
+    try:
+        parse_dataset_id(dataset_id)
+    except (TypeError, ValueError):  # a TypeError where the version is missing
+        raise UserError(f"--dataset {dataset_id}: must be an id such as cheetah/expert-v0") from None
+    if get_dataset_path(dataset_id).exists():
+        raise UserError(f"--dataset {dataset_id}: exists already; choose another version, such as -v1")
 
 
 def _require_new(dataset_id: str) -> None:

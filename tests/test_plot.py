@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from runs import ROOT, run_command
 
 import plot
-from study import figures, runs, style, summary, training
+from study import figures, runs, style, summary
 
 
 def test_a_runs_curves_are_drawn_at_its_end(tmp_path: Path) -> None:
@@ -265,11 +265,3 @@ def test_a_study_that_has_not_begun_is_one_line(tmp_path: Path, capsys: pytest.C
         make_run(tmp_path / str(seed), [], seed=seed)
     assert plot.main([str(tmp_path)]) == 2
     assert "no evaluation in any of the 2 runs yet" in capsys.readouterr().err
-
-
-def test_random_episodes_do_not_flatten_the_speed() -> None:
-    steps = [1.0, 2.0, 3.0, 4.0, 5.0]
-    train: runs.Columns = {"steps_per_second": (steps, [900.0, 800.0, 300.0, 60.0, 50.0])}
-    assert training.without_seeding(train) == train
-    train["critic_loss"] = (steps[2:], [1.0] * 3)
-    assert training.without_seeding(train)["steps_per_second"] == ([4.0, 5.0], [60.0, 50.0])

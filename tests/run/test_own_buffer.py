@@ -55,20 +55,6 @@ def test_what_was_not_saved_is_collected_anew(tmp_path: Path, own: Any) -> None:
     assert continued.agent.num_updates == 50 + 30
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ((*RECENT, "+replay_buffer.shar=1"), "did you mean replay_buffer.share"),
-        ((*RECENT, "replay_buffer.share=2"), "replay_buffer.share=2: it should be less than or equal to 1"),
-        (RECENT[:1], "replay_buffer.share is missing"),
-        (("replay_buffer._target_=own_buffers.Nowhere",), "own_buffers.Nowhere"),
-    ],
-)
-def test_its_arguments_are_keys(overrides: tuple[str, ...], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        composed.settings(*overrides)
-
-
 class NoSuperState(PrioritisedBuffer):
     def state_dict(self) -> dict[str, Any]:
         return {"p": torch.tensor(self._p)}

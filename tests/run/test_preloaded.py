@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import minari
 import numpy as np
 import probes
 import pytest

@@ -7,12 +7,9 @@ from pathlib import Path
 import probes
 import pytest
 import torch
-from made_runs import make_run
 from runs import go_on
 
 from run import provenance
-from study import report, runs
-from study.summary import summarise
 
 RUN = ("env=ProbeTimeLimit-v0", "num_seed_steps=40", "num_threads=1", "checkpoint_frequency=1000")
 
@@ -79,13 +76,3 @@ def test_the_commit_is_that_of_the_codes_repository(tmp_path: Path) -> None:
     (tmp_path / "my_agent.py").unlink()
     (tmp_path / "code.py").write_text("changed")
     assert provenance.find_commit(tmp_path)[1]
-
-
-def test_the_report_shows_it(tmp_path: Path) -> None:
-    for name, seed in (("a", 1), ("b", 2)):
-        make_run(tmp_path / name, [(100, 1.0)], seed=seed)
-    entry = {"commit": "0123456789abcdef", "changed": True, "command": ["python", "train.py", "env_kwargs={a: <b>}"]}
-    (tmp_path / "a" / provenance.FILE).write_text(json.dumps([entry | {"packages": {"torch": "2.13"}}]))
-    page = report.write_html(summarise(runs.find([str(tmp_path)]), with_references=False))
-    assert "0123456789, changed" in page and "torch 2.13" in page
-    assert "python train.py &#x27;env_kwargs={a: &lt;b&gt;}&#x27;" in page

@@ -190,22 +190,6 @@ def test_what_would_change_the_run_is_refused_by_name(finished: Path, override: 
         resume.load_settings(finished, (), [override])
 
 
-def test_the_same_command_is_no_change(tmp_path: Path) -> None:
-    command = (
-        *("preset=cpu", "env=ProbeTimeLimit-v0", *probes.SMALL, *RUN, "num_train_steps=40", "agent=sac", "seed=1"),
-        *(
-            "agent.actor_betas=[0.8,0.9]",
-            "reward_scale=2",
-            "device=auto",
-            "num_threads=1",
-            "precision=auto",
-            "execution=auto",
-        ),
-    )
-    probes.train(tmp_path, *command)
-    assert resume.load_settings(tmp_path, (), command).reward_scale == 2
-
-
 def test_without_its_buffer_a_run_collects_before_it_learns_on(tmp_path: Path) -> None:
     run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN, "save_replay_buffer=false")
     assert not (tmp_path / "checkpoints/buffer").exists()

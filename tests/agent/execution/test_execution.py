@@ -152,21 +152,6 @@ def test_a_changed_agent_is_recorded_anew() -> None:
         assert_same(train(recorded, "host", 5), train(eager, "host", 5))
 
 
-def test_what_cannot_be_recorded_runs_eagerly(capsys: pytest.CaptureFixture[str]) -> None:
-    eager, recorded = (make_agent(*SMALL) for _ in range(2))
-    set_execution(recorded, "recorded", CPU)
-    generator = torch.Generator().manual_seed(0)
-    step = recorded.update_step
-
-    def with_a_draw(batch: Any, noise: torch.Tensor) -> Any:
-        torch.rand(1, generator=generator)
-        return step(batch, noise)
-
-    recorded.update_step = with_a_draw
-    assert_same(train(recorded, "host", 6), train(eager, "host", 6))
-    assert capsys.readouterr().out == "Updates run eagerly: an argument of type Generator cannot be recorded.\n"
-
-
 def test_a_branch_on_a_tensor_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     agent = make_agent(*SMALL)
     set_execution(agent, "recorded", CPU)
