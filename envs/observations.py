@@ -22,21 +22,13 @@ Frame = tuple[np.ndarray | None, np.ndarray | None]  # an image (C, H, W) and a 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Configures how observations are made.
+    """Configures how observations are made."""
 
-    Attributes:
-        rendered: whether an environment without images of its own is rendered instead.
-        size: height and width of rendered frames, in pixels.
-        stack: frames per observation; None is 3 with images and 1 without.
-        camera_id: the camera of a suite task; None is DrQ's (arXiv 2004.13649): 2 for quadruped, else 0.
-        groups: keys that the `actor` and the `critic` see; None shows all to both.
-    """
-
-    rendered: bool = False
-    size: int = 84
-    stack: int | None = None
-    camera_id: int | None = None
-    groups: Groups | None = None
+    rendered: bool = False  # whether an environment without images of its own is rendered instead
+    size: int = 84  # height and width of rendered frames, in pixels
+    stack: int | None = None  # frames per observation; None is 3 with images and 1 without
+    camera_id: int | None = None  # of a suite task; None is DrQ's (arXiv 2004.13649): 2 for quadruped, else 0
+    groups: Groups | None = None  # keys that each sees; None shows all to both
 
     def camera_of(self, domain: str) -> int:
         return self.camera_id if self.camera_id is not None else 2 if domain == "quadruped" else 0
@@ -94,11 +86,7 @@ class Observed(gym.Wrapper):
 
 
 def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env:
-    """Wraps an environment so that each observation is one array.
-
-    Args:
-        name: the task, for messages.
-        keys: keys and widths of a vector that was a dictionary before.
+    """Wraps an environment so that each observation is one array; `keys` are those of a vector that was a dictionary.
 
     Raises:
         UserError: for images of different sizes, and for groups that do not fit the environment.
@@ -113,15 +101,13 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
         box = gym.spaces.Box(-np.inf, np.inf, gym.spaces.flatten_space(space).shape, np.float32)
         return TransformObservation(env, lambda obs: np.asarray(gym.spaces.flatten(space, obs), np.float32), box)
     widths = [(_join(path), gym.spaces.flatdim(leaf)) for path, leaf in vectors]
-    columns, bounds = np.arange(sum(width for _, width in widths)), None
-    vector_keys = [key for key, _ in widths]
+    columns, vector_keys = np.arange(sum(width for _, width in widths)), [key for key, _ in widths]
+    bounds: tuple[int, int] | None = None
     if pixels.groups is not None:
         is_same = sum(width for _, width in keys) == len(columns)  # no wrapper has changed the vector
         named = widths if any(path for path, _ in leaves) else keys if is_same else ()
         images = _choose_images(images, named, pixels.groups, name)
-        columns, bounds = _group_columns(named, pixels.groups)
-        of_actor = [key for key, _ in named if _is_in(key, pixels.groups["actor"])]
-        vector_keys = sorted(of_actor, key=lambda key: _is_in(key, pixels.groups["critic"]))  # type: ignore[index]
+        columns, bounds, vector_keys = _group_columns(named, pixels.groups)
     stack = pixels.stack or (IMAGE_STACK if images else 1)
     groups = None if bounds is None else (stack * bounds[0], stack * bounds[1])
     orders = [_order_axes(leaf, name) for _, leaf in images]
@@ -129,22 +115,17 @@ def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env
     if len(shapes) > 1:
         raise UserError(f"env={name}: its images have unlike heights and widths, {shapes}, which cannot be stacked")
 
-    def image_of(obs: Any) -> np.ndarray:
-        arrays = [np.asarray(_look_up(obs, path)) for path, _ in images]
-        transposed = (image.transpose(order) for image, order in zip(arrays, orders, strict=True))
-        return np.concatenate([image.reshape(-1, *image.shape[-2:]) for image in transposed])
-
-    def vector_of(obs: Any) -> np.ndarray:
-        flat = [np.asarray(gym.spaces.flatten(leaf, _look_up(obs, path)), np.float32) for path, leaf in vectors]
-        return np.concatenate(flat)[columns]
-
     def frame_of(obs: Any) -> Frame:
-        return image_of(obs) if images else None, vector_of(obs) if len(columns) else None
+        planes = [np.transpose(_look_up(obs, path), order) for (path, _), order in zip(images, orders, strict=True)]
+        image = np.concatenate([each.reshape(-1, *each.shape[-2:]) for each in planes]) if images else None
+        if not len(columns):
+            return image, None
+        flat = [np.asarray(gym.spaces.flatten(leaf, _look_up(obs, path)), np.float32) for path, leaf in vectors]
+        return image, np.concatenate(flat)[columns]
 
     image = None
     for height, width in shapes:
-        channels = sum(int(np.prod(leaf.shape)) for _, leaf in images) // (height * width)
-        image = stack * channels, height, width
+        image = stack * sum(int(np.prod(leaf.shape)) for _, leaf in images) // (height * width), height, width
     keys_of_parts = {"image": [_join(path) for path, _ in images], "vector": vector_keys}
     return Observed(env, ObsSpace(ObsSpec(image, stack * len(columns), stack, groups), keys_of_parts), frame_of)
 
@@ -189,8 +170,9 @@ def _choose_images(images: list[Any], keys: Keys, groups: Groups, name: str) -> 
     return chosen
 
 
-def _group_columns(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | None]:
-    """Returns a frame's columns, the actor's alone first, the critic's alone last, and a frame's ObsSpec.groups."""
+def _group_columns(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | None, list[str]]:
+    """Returns a frame's columns, the actor's alone first, the critic's alone last; its ObsSpec.groups; and the actor's
+    keys in this order."""
     parts: dict[tuple[bool, bool], list[int]] = {(True, False): [], (True, True): [], (False, True): []}
     start = 0
     for key, width in keys:
@@ -198,8 +180,10 @@ def _group_columns(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, i
         parts.get(in_groups, []).extend(range(start, start + width))
         start += width
     of_actor, of_both, of_critic = parts.values()
-    bounds = len(of_actor + of_both), len(of_actor)
-    return np.array([*of_actor, *of_both, *of_critic], int), bounds if of_actor or of_critic else None
+    bounds = (len(of_actor + of_both), len(of_actor)) if of_actor or of_critic else None
+    actors_keys = [key for key, _ in keys if _is_in(key, groups["actor"])]
+    actors_keys.sort(key=lambda key: _is_in(key, groups["critic"]))
+    return np.array([*of_actor, *of_both, *of_critic], int), bounds, actors_keys
 
 
 class RenderedObservation(gym.ObservationWrapper):

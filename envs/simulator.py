@@ -55,6 +55,7 @@ class Simulator:
         self.cannot_restore = not all(hasattr(env.unwrapped, method) for method in ("state_dict", "load_state_dict"))
         self.tensors_on: Any = None
         self._device: torch.device | None = None  # of the simulator's tensors; None for arrays
+        self._stays = False  # whether observations stay there
         self._bounds: tuple[torch.Tensor, torch.Tensor] | None = None  # bounds of actions, on that device
         self._obs: Any = None  # a tensor of the newest observations, (num_envs, obs_dim)
         self._ended = np.zeros(self.num_envs, bool)  # NEXT_STEP: the worlds that the next step resets
@@ -102,7 +103,7 @@ class Simulator:
         """Steps all worlds; returns observations, then rewards, terminated and truncated as arrays, and the info."""
         obs, *outcome, info = self.env.step(self._to_env(actions))
         if wrong := [np.shape(values) for values in outcome if np.shape(values) != (self.num_envs,)]:
-            raise ValueError(f"env={self._name}: step gave {wrong[0]} values for {self.num_envs} worlds")
+            raise ValueError(f"env={self._name}: step gave {tuple(wrong[0])} values for {self.num_envs} worlds")
         obs = self._flatten(obs)
         rewards, terminated, truncated = self._copy_to_host(actions, obs, outcome)
         next_obs = obs
@@ -141,12 +142,10 @@ class Simulator:
         for key, how in self._info_keys.items():
             if how == "last" and not done.any():
                 continue
-            value = _find_numbers(info, key, self.num_envs)
             final = _find_numbers(last if isinstance(last, Mapping) else {}, key, self.num_envs)
-            value = np.where(done & ~np.isnan(final), final, value)
+            value = np.where(done & ~np.isnan(final), final, _find_numbers(info, key, self.num_envs))
             if how == "sum":
-                total = self._sums[key]
-                counts = taken & ~np.isnan(value)
+                total, counts = self._sums[key], taken & ~np.isnan(value)
                 value = self._sums[key] = np.where(counts, np.where(np.isnan(total), 0.0, total) + value, total)
             numbers[key] = value
         if not done.any():
@@ -166,18 +165,16 @@ class Simulator:
         return low + (given.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
 
     def _flatten(self, obs: Any) -> torch.Tensor:
-        """Returns a flat float32 copy (num_envs, obs_dim) of observations, as the simulator may reuse its memory. It is
-        on the host, unless it is where `tensors_on` wants it."""
+        """Returns a flat float32 copy (num_envs, obs_dim) of observations, as the simulator may reuse its memory."""
         columns = _list_columns(self.env.single_observation_space, obs)
         self._device = columns[0].device if isinstance(columns[0], torch.Tensor) else None
         flat = torch.cat([_to_tensor(column).reshape(self.num_envs, -1).float() for column in columns], dim=1)
-        return flat if self._stays() else flat.cpu()
-
-    def _stays(self) -> bool:
-        return self.tensors_on is not None and torch.empty(0, device=self.tensors_on).device == self._device
+        wanted = None if self.tensors_on is None else torch.empty(0, device=self.tensors_on).device
+        self._stays = self._device is not None and self._device == wanted
+        return flat if self._stays else flat.cpu()
 
     def _give(self, obs: torch.Tensor) -> Any:
-        return obs if self._stays() else obs.numpy()
+        return obs if self._stays else obs.numpy()
 
     def _copy_to_host(self, actions: Any, obs: torch.Tensor, outcome: Any) -> tuple[np.ndarray, ...]:
         """Returns rewards (float64), terminated and truncated as arrays; everything on a device in one copy.

@@ -2,7 +2,7 @@
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -11,9 +11,8 @@ from dm_control import suite
 
 import dmc2gym
 from envs.adapter import Wrap, adapt, wrap
-from envs.episodes import EpisodeInfo
 from envs.names import SUITE_TASKS
-from envs.observations import Keys, Pixels, observe
+from envs.observations import Keys, Pixels
 from settings.env_ids import EPISODE_LENGTH
 
 VIDEO_SIZE = 256  # pixels
@@ -31,36 +30,26 @@ def make_suite_env(
     info_keys: Mapping[str, str],
 ) -> gym.Env:
     """Makes a suite task; for arguments see `envs.make.make_env`."""
-    size, camera = pixels.size if pixels.rendered else VIDEO_SIZE, pixels.camera_of(SUITE_TASKS[name][0])
-    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
-    options: dict[str, Any] = {"seed": seed, "visualize_reward": render and not pixels.rendered}
-    options |= {"height": size, "width": size, "camera_id": camera}
-    steps_count = bool(wrappers) or "sum" in info_keys.values()  # a wrapper or a sum has to see every step
-    if steps_count:  # so these come before actions are held and rescaled
-        env = _build(dmc2gym.load, name, kwargs, options)
-    else:
-        options |= {"frame_skip": action_repeat, "episode_length": limit, "from_pixels": pixels.rendered}
-        env = _build(dmc2gym.make, name, kwargs, options)
+    domain, task = SUITE_TASKS[name]
+    size, camera = pixels.size if pixels.rendered else VIDEO_SIZE, pixels.camera_of(domain)
+    of_task = inspect.signature(getattr(suite, domain).SUITE[task]).parameters
+    env = dmc2gym.load(
+        domain,
+        task,
+        seed,
+        visualize_reward=render and not pixels.rendered,
+        height=size,
+        width=size,
+        camera_id=camera,
+        task_kwargs={key: value for key, value in kwargs.items() if key in of_task},
+        environment_kwargs={key: value for key, value in kwargs.items() if key not in of_task},
+    )
     if pixels.rendered or render:
         _speed_up_rendering(env, max(size, VIDEO_SIZE), multisample=pixels.rendered)
+    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
     keys = () if pixels.groups is None else _list_keys(env)
-    if steps_count:
-        env = adapt(wrap(env, wrappers), name, action_repeat, limit, pixels, info_keys, keys)
-    else:
-        env = EpisodeInfo(env, info_keys)
-        is_plain = not pixels.rendered and pixels.stack in (None, 1) and pixels.groups is None
-        env = env if is_plain else observe(env, name, pixels, keys)
+    env = adapt(wrap(env, wrappers), name, action_repeat, limit, pixels, info_keys, keys)
     return VideoFrames(env, VIDEO_SIZE, camera) if pixels.rendered else env
-
-
-def _build(make_task: Callable[..., gym.Env], name: str, kwargs: Mapping[str, Any], options: dict[str, Any]) -> gym.Env:
-    """Builds a task by dmc2gym.load or dmc2gym.make; `kwargs` go to the task where it names them, else to dm_control's
-    Environment."""
-    domain, task = SUITE_TASKS[name]
-    of_task = inspect.signature(getattr(suite, domain).SUITE[task]).parameters
-    task_kwargs = {key: value for key, value in kwargs.items() if key in of_task}
-    environment_kwargs = {key: value for key, value in kwargs.items() if key not in of_task}
-    return make_task(domain, task, task_kwargs=task_kwargs, environment_kwargs=environment_kwargs, **options)
 
 
 def _list_keys(env: gym.Env) -> Keys:

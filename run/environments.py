@@ -1,6 +1,5 @@
 """Makes the environments for training and evaluation from the settings."""
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -23,8 +22,8 @@ from settings.schema import ONLY_IN, Place, Settings
 from utils import UserError
 
 BETTER_IN_AGENT = {
-    "NormalizeObservation": "agent/observation_normaliser=running",
-    "NormalizeReward": "agent/reward_normaliser=returns",
+    "gymnasium.wrappers.NormalizeObservation": "agent/observation_normaliser=running",
+    "gymnasium.wrappers.NormalizeReward": "agent/reward_normaliser=returns",
 }
 # Keys of single environments, with the values that also fit worlds stepped together.
 SUPPORTED: Any = {"async_envs": (False,), "from_pixels": (False,), "frame_stack": ("auto", 1), "obs_groups": (None,)}
@@ -40,11 +39,10 @@ def can_render(cfg: Settings) -> bool:
 
 def describe_slow_wrappers(cfg: Settings) -> list[str]:
     """Returns a line for each wrapper whose statistics would be the agent's better."""
-    targets = [str(node["_target_"]) for node in cfg.env_wrappers]
     return [
         f"env_wrappers: {name} has other statistics in each environment, and new ones in a resumed run; {key} keeps one"
-        for package, _, name in (target.rpartition(".") for target in targets)
-        if package.startswith("gymnasium.") and (key := BETTER_IN_AGENT.get(name))
+        for name, key in BETTER_IN_AGENT.items()
+        if name in [node["_target_"] for node in cfg.env_wrappers]
     ]
 
 
@@ -54,11 +52,9 @@ def in_processes(cfg: Settings) -> bool:
 
 
 def may_step_elsewhere(cfg: Settings) -> bool:
-    """Returns whether a thread other than the one that made the environments may step them. EGL's context belongs to
-    the thread that first drew with it, while dm_control runs OSMesa in a thread of its own.
-    """
-    in_software = cfg.env in SUITE_TASKS and os.environ.get(opengl.VARIABLE) == "osmesa"
-    return not cfg.from_pixels or in_processes(cfg) or in_software
+    """Returns whether a thread other than the one that made the environments may step them: EGL's context belongs to
+    the thread that first drew with it."""
+    return not cfg.from_pixels or in_processes(cfg)
 
 
 def is_batched(cfg: Settings) -> bool:
@@ -114,16 +110,16 @@ def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
     if cfg.action_bounds is not None:
         options["wrappers"].append(partial(BoundedActions, bounds=cfg.action_bounds))
     make: Any = partial(make_env, cfg.env, cfg.seed, cfg.action_repeat, pixels=pixels, human=human, **options)
+
+    def make_batch(count: int, render: bool) -> Worlds:
+        """Makes worlds of a task of the suite, the first of which may be rendered."""
+        return Worlds(make(render), tasks.get(cfg.env), cfg.env, count, machine.free_cores(cfg.device))
+
     if is_simulator(cfg.env):
         make.worlds = partial(_make_simulator, cfg, place)
     elif is_batched(cfg):
-        make.make_batch = partial(_make_batch, cfg, make)
+        make.make_batch = make_batch
     return make
-
-
-def _make_batch(cfg: Settings, make: Any, count: int, render: bool) -> Worlds:
-    """Makes worlds of a task of the suite, the first of which may be rendered."""
-    return Worlds(make(render), tasks.get(cfg.env), cfg.env, count, machine.free_cores(cfg.device))
 
 
 def _make_simulator(cfg: Settings, place: Place, count: int, first_steps: int = 0) -> Simulator:
@@ -134,8 +130,8 @@ def _make_simulator(cfg: Settings, place: Place, count: int, first_steps: int = 
 
 def _make_options(cfg: Settings, place: Place) -> dict[str, Any]:
     """Returns the arguments that environments and simulators share, for training or evaluation."""
-    nodes = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
-    wrappers = [
-        instantiate({key: value for key, value in node.items() if key != ONLY_IN}, _convert_="all") for node in nodes
-    ]
+    chosen = [dict(node) for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
+    for node in chosen:
+        node.pop(ONLY_IN, None)
+    wrappers = [instantiate(node, _convert_="all") for node in chosen]
     return {"kwargs": dict(cfg.env_kwargs), "wrappers": wrappers, "info_keys": dict(cfg.info_keys)}

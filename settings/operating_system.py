@@ -1,26 +1,19 @@
 """What differs between operating systems: CPUs, signals, processes, memory. On macOS some of it does nothing."""
 
-import atexit
-import contextlib
 import ctypes
 import multiprocessing
 import os
 import platform
 import signal
-import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing import resource_tracker
-from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from weakref import WeakSet
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _CPUINFO = Path("/proc/cpuinfo")
-_helpers: WeakSet[BaseProcess] = WeakSet()
 
 
 def usable_cpus() -> int:
@@ -43,21 +36,7 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def kill_at_exit(helper: BaseProcess) -> None:
-    """Has a helper killed when this process exits: multiprocessing would send SIGTERM, and wait for ever."""
-    if not _helpers:
-        atexit.register(kill_helpers)
-    _helpers.add(helper)
-
-
-def kill_helpers() -> None:
-    """Kills the processes that `kill_at_exit` was called for."""
-    for helper in list(_helpers):
-        with contextlib.suppress(ValueError):  # closed
-            helper.kill()
-
-
-@contextlib.contextmanager
+@contextmanager
 def interrupt_blocked() -> Iterator[None]:
     """Blocks Ctrl-C for this thread and for the processes that it starts, even while these still import modules."""
     resource_tracker.ensure_running()  # it would reset the mask if it were started within the block
@@ -66,20 +45,6 @@ def interrupt_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def process_context(preload: list[str]) -> BaseContext:
-    """Returns a multiprocessing context that does not fork this process, which has threads and may use a GPU; its fork
-    server imports the modules `preload` once for all processes."""
-    multiprocessing.set_forkserver_preload(preload)
-    return multiprocessing.get_context("forkserver")
-
-
-def terminate_with_parent() -> None:
-    """Makes Linux send SIGTERM to this process when its parent ends; other systems let it run on."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def keep_freed_memory() -> None:
@@ -98,17 +63,3 @@ def of_processor(name: str) -> str:
         return ""
     lines = (line.partition(":") for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines())
     return next((value.strip() for key, _, value in lines if key.strip() == name), "")
-
-
-def available_bytes() -> int:
-    """Returns the free memory in bytes: the machine's, or less if a container's limit leaves less."""
-    import psutil  # imported late: checking a command line does not need it
-
-    available = int(psutil.virtual_memory().available)
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit, used = (int((folder / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
-        counts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
-    except (OSError, ValueError):  # no container, or one with no limit ("max")
-        return available
-    return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files can be dropped

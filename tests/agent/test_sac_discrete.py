@@ -104,10 +104,10 @@ def test_an_action_is_an_integer_from_the_environment_to_the_buffer_and_back(tmp
 
 def test_own_actions_are_counted_from_their_start() -> None:
     own = ActionMap(gym.spaces.Discrete(5, start=-2))
-    assert own.of(np.array([3], np.float32)) == 1 and own.of(np.array([3])).dtype == np.int64
+    assert own.to_env(np.array([3], np.float32)) == 1 and own.to_env(np.array([3])).dtype == np.int64
     np.testing.assert_array_equal(own.inverse(np.array([-2, 2, 0])), np.array([[0], [4], [2]], np.float32))
     large = ActionMap(gym.spaces.Discrete(2**24))
-    assert large.of(large.inverse(np.array([2**24 - 1]))[0]) == 2**24 - 1
+    assert large.to_env(large.inverse(np.array([2**24 - 1]))[0]) == 2**24 - 1
     assert own.are_within("Discrete", np.asarray(-2.0), np.asarray(2.0))
     for kind, low, high in (("Discrete", -1.0, 3.0), ("Discrete", -2.0, 1.0), ("Box", -2.0, 2.0)):
         assert not own.are_within(kind, np.asarray(low), np.asarray(high))

@@ -1,5 +1,6 @@
 """The choice of the OpenGL backend, and Mesa and Triton in one process."""
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -7,12 +8,51 @@ from pathlib import Path
 
 import pytest
 
+from envs import opengl
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.parametrize(
+    ("given", "has_egl", "chosen"),
+    [(None, True, "egl"), (None, False, "disabled"), ("osmesa", True, "osmesa"), ("disabled", True, "disabled")],
+)
+def test_a_backend_that_the_user_set_is_kept(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, has_egl: bool, chosen: str
+) -> None:
+    monkeypatch.setenv("MUJOCO_GL", given or "")
+    if given is None:
+        monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setattr(opengl, "_has_egl", lambda: has_egl)
+    opengl.choose()
+    assert os.environ["MUJOCO_GL"] == chosen and opengl.can_render() == (chosen != "disabled")
+
+
+def test_without_the_library_there_is_no_egl(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(opengl.ctypes, "CDLL", fail)
+    assert not opengl._has_egl()
+
+
+def test_tritons_library_is_loaded_before_mesa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "triton/_C/libtriton.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    (tmp_path / "triton/__init__.py").write_text("raise AssertionError('importing the package takes too long')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    loaded: list[str] = []
+    monkeypatch.setattr(opengl.ctypes, "CDLL", loaded.append)
+    opengl._load_triton_before_mesa()
+    assert loaded == []  # too late: dm_control is imported
+    monkeypatch.delitem(sys.modules, "dm_control")
+    opengl._load_triton_before_mesa()
+    assert loaded == [str(library)]
+
+
 DRAW_THEN_COMPILE = """
-from envs import opengl
-assert opengl.can_render()
 from envs.make import make_env
 env = make_env("cartpole_swingup", seed=1, render=True)
 env.reset(seed=1)

@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from replay import frames
 from run import environments
 from run.checkpoint import read_newest
+from utils import UserError
 
 DRQ = ("agent=drq", *TINY, "frame_stack=2", "action_repeat=1")
 OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
@@ -63,6 +64,17 @@ def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
     )
 
 
+def test_without_opengl_it_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    with pytest.raises(
+        UserError, match=r"^from_pixels=true: env=cartpole_swingup cannot be rendered here; OpenGL needs"
+    ):
+        environments.make_train_envs(composed.settings("agent=drq", "env=cartpole_swingup"))
+    assert environments.can_render(composed.settings("env=Pendulum-v1"))  # draws without OpenGL
+
+
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
@@ -80,28 +92,13 @@ def test_an_agent_from_images_asks_for_what_drq_does(overrides: tuple[str, ...],
     assert found == expected
 
 
-def test_the_preset_for_two_cores_makes_more_updates_where_a_decision_takes_more_steps() -> None:
-    for task, action_repeat, updates in (("cartpole_swingup", 8, 2), ("reacher_easy", 4, 2), ("finger_spin", 2, 1)):
-        cfg = composed.settings("preset=pixels_cpu", f"env={task}")
-        assert (cfg.action_repeat, cfg.updates_per_step) == (action_repeat, updates)
-
-
-def test_only_a_renderer_that_any_thread_may_use_steps_beside_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    def may(*overrides: str) -> bool:
-        return environments.may_step_elsewhere(composed.settings(*overrides))
-
-    for backend, expected in (("egl", False), ("osmesa", True)):
-        monkeypatch.setenv("MUJOCO_GL", backend)
-        assert may("agent=drq", "env=cartpole_swingup") is expected
-        assert not may("agent=drq", "env=HalfCheetah-v5")
-        assert may("env=cartpole_swingup") and may("agent=drq", "env=cartpole_swingup", "num_envs=2")
-
-
-def test_several_environments_that_are_rendered_get_processes() -> None:
-    several = composed.settings("agent=drq", "env=Pendulum-v1", "num_envs=2")
-    assert environments.in_processes(several)
-    assert not environments.in_processes(composed.settings("agent=drq", "env=Pendulum-v1"))
-    assert not environments.in_processes(composed.settings("num_envs=2"))
+def test_several_environments_that_are_rendered_get_processes_and_one_stays_in_its_thread() -> None:
+    several, one, plain = (
+        composed.settings("env=Pendulum-v1", *overrides)
+        for overrides in (("agent=drq", "num_envs=2"), ("agent=drq",), ("num_envs=2",))
+    )
+    assert [environments.in_processes(cfg) for cfg in (several, one, plain)] == [True, False, False]
+    assert [environments.may_step_elsewhere(cfg) for cfg in (several, one, plain)] == [True, False, True]
 
 
 def test_a_run_by_its_rendering(tmp_path: Path) -> None:

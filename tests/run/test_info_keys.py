@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import composed
 import numpy as np
 import probes
 import pytest
@@ -13,7 +12,6 @@ from envs.adapter import adapt
 from envs.episodes import EPISODE_INFO
 from run.best import load_best
 from run.progress import Progress
-from utils import UserError
 
 KEYS = ("info_keys.moved=sum", "info_keys.taken=last")
 RUN = (
@@ -48,7 +46,7 @@ def test_sums_are_over_every_step_and_last_is_the_last_ones() -> None:
         assert dict(infos[-1][EPISODE_INFO]) == {"moved": 7 * action, "taken": 7.0}
 
 
-def test_a_run_logs_them_and_draws_them(straight: Path) -> None:
+def test_a_run_logs_them(straight: Path) -> None:
     train, evaluated = columns(straight / "train.csv"), columns(straight / "eval.csv")
     *ended, cut_short = train
     assert len(ended) == 14 and cut_short == ("", "", ""), "an episode that the end cuts short has no last step"
@@ -96,16 +94,3 @@ def test_equal_scores_are_told_apart_by_the_return() -> None:
     progress.best_return, progress.best_score = 3.0, 0.5
     assert progress.is_best(-9.0, 0.6) and progress.is_best(4.0, 0.5)
     assert not progress.is_best(3.0, 0.5) and not progress.is_best(9.0, 0.4) and not progress.is_best(9.0, -np.inf)
-
-
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("info_keys.x=mean", "must be 'last' or 'sum'"),
-        ("info_keys=3", "info_keys=3: "),
-    ],
-)
-def test_mistakes_are_named(override: str, said: str) -> None:
-    with pytest.raises(UserError) as raised:
-        composed.settings(override)
-    assert said in str(raised.value)

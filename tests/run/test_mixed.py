@@ -7,6 +7,7 @@ from typing import Any
 
 import composed
 import numpy as np
+import onnxruntime
 import probes
 import pytest
 import torch
@@ -177,10 +178,9 @@ def test_the_example_stacks_and_joins_what_the_exported_policy_takes(
     trained = probes.train(tmp_path, *RUN, *run, "num_train_steps=60", "num_eval_episodes=1")
     path = export.export(tmp_path, trusted=("probes",))
     example = runpy.run_path(str(Path(export.__file__).parent / "examples/deploy.py"))
-    about = json.loads(path.with_name("policy.onnx.json").read_text())
+    about, session = json.loads(path.with_name(f"{path.name}.json").read_text()), onnxruntime.InferenceSession(path)
     inputs = about.get("inputs", [about["input"]])
     assert [(each["name"], each["shape"][1:], each["keys"]) for each in inputs] == expected
-    session = example["onnxruntime"].InferenceSession(path)
     env = example["make_env"](trained.cfg.env, 7, {}, [key for each in inputs for key in each["keys"]])
     frames, policy = example["Frames"](inputs, env.observation_space), load_run_policy(tmp_path, "cpu", ("probes",))
     ours = policy.make_env(False)

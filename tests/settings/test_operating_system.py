@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import probes
-import psutil  # noqa: F401  before a test changes sys.platform, on which its imports depend
 import pytest
 
 from settings import operating_system
