@@ -1,15 +1,13 @@
 # make train          train, on cheetah_run by default; ARGS="env=walker_walk seed=3" is passed on
 # make test           run the tests
-# make format         format the code, and write docs/KEYS.md and docs/FILES.md
-# make check          formatter, linter, type checker, layering test
-# make ci             what has to pass before a change lands, on every machine: check, test, crash-test
-# make thorough       the tests that take longer: every agent with every part, compiled, started twice (six minutes)
-# make cluster-test   sweeps through joblib, submitit and Ray, with a killed run, a preempted run, a lost node (two minutes)
+# make thorough       the tests that take longer: every agent with every part, compiled, started twice
+# make cluster-test   sweeps through joblib, submitit and Ray
 # make crash-test     kill runs at random instants, resume them and compare every byte; MINUTES=5 for five minutes
-# make soak           a run of 100 000 steps whose memory and open files must not grow
 # make bench          speed compared with Stable-Baselines3 and SBX (eight minutes; builds .venv-bench for them)
-# make profile        a profiler's trace of ten updates, for Perfetto or TensorBoard
 # make gpu-check      the tests that need a GPU, and the speed of training on it (a quarter of an hour)
+# make check          formatter, linter, type checker, layering test
+# make format         format the code, and write docs/KEYS.md
+# make ci             what has to pass before a change lands: check, test, crash-test
 #
 # Each builds .venv on first use from the pins in requirements.txt and constraints.txt, and updates it when they change.
 
@@ -28,7 +26,7 @@ SMALL := $(if $(AGENT),$(if $(FROM_PIXELS),pixels_cpu,$(if $(filter $(FITS_CPU),
 RESUMED := $(filter-out resume=auto,$(filter resume=%,$(ARGS)))
 DEFAULTS := $(if $(RESUMED)$(filter preset=%,$(ARGS))$(filter-out 0,$(HAS_GPU)),,preset=$(SMALL))
 
-.PHONY: help train test thorough cluster-test format check ci bench profile crash-test soak gpu gpu-check
+.PHONY: help train test thorough cluster-test crash-test bench gpu gpu-check check format ci
 .DEFAULT_GOAL := help
 
 help:
@@ -53,7 +51,6 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python docs/make_keys.py
-	$(BIN)/python docs/make_files.py
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
@@ -62,24 +59,17 @@ check: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest tests/test_layering.py
 
 ci: check test
-	$(MAKE) crash-test MINUTES=1 ARGS="--result /dev/null"
+	$(MAKE) crash-test MINUTES=1
 
 bench: $(VENV)/train.stamp .venv-bench/stamp
 	$(BIN)/python benchmarks/speed.py
 
-profile: $(VENV)/train.stamp
-	$(BIN)/python benchmarks/profile_updates.py $(ARGS)
-
 crash-test: $(VENV)/dev.stamp
-	$(BIN)/python benchmarks/crash_test.py --minutes $(MINUTES) $(ARGS)
-
-soak: $(VENV)/dev.stamp
-	$(BIN)/python benchmarks/soak.py $(ARGS)
+	$(BIN)/python tests/crash_test.py --minutes $(MINUTES) $(ARGS)
 
 gpu-check: gpu $(VENV)/warp.stamp
 	$(BIN)/python -m pytest -m gpu
 	$(BIN)/python benchmarks/gpu.py
-	$(BIN)/python benchmarks/gpu_worlds.py
 
 gpu:
 	$(if $(filter 0,$(HAS_GPU)),$(error gpu-check needs an NVIDIA GPU, and nvidia-smi lists none here))@:

@@ -2,19 +2,17 @@
 
 Writes `export/policy.onnx` into the run's folder, and `policy.onnx.json`, which describes it. The graph maps
 observations, as the environment returns them, to greedy actions in the environment's own bounds, in batches of any
-size. `--format torchscript` writes a file for libtorch; `--format policy` one for this project's evaluate.py and
-`seed_policy`, without the run's folder. `--best` exports the policy of the best evaluation. Each file is compared with
-the policy before it appears (docs/EXPORT.md).
+size. `--format policy` writes a file for this project's evaluate.py and `seed_policy`, without the run's folder.
+`--best` exports the policy of the best evaluation. Each file is compared with the policy (docs/EXPORT.md).
 """
 
 import argparse
+import csv
 import dataclasses
-import importlib.util
 import io
 import json
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,99 +20,87 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import torch
 
-from agent.exported import OUTPUT, Greedy, Inputs, inputs_of, onnx_bytes, torchscript_bytes
+from agent.exported import OUTPUT, Greedy, Inputs, inputs_of, onnx_bytes
 from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy
-from agent.policy_file import load_policy, plain_policy
+from agent.policy_file import load_policy, save_policy
 from envs.episodes import EVAL_STREAM, episode_seed
 from envs.observations import ObsSpace
-from files.reading import checksum, read_bytes
-from files.tensors import save_plain
-from files.writing import NewFile, write_text
+from run.best import BEST
 from run.env_spec import EnvSpec
-from run.saving import best, policy_bundle, run_policy, trust
-from run.saving.run_policy import RunPolicy
-from settings.operating_system import begin_command
-from study.runs import read
-from utils import OneLineParser, RunError, UserError, print_error
+from run.run_policy import RunPolicy, json_of, load_run_policy
+from utils import OneLineParser, RunError, UserError, print_error, replacing, sha256_of, write_atomic
 from video import seconds_per_step
 
 FORMAT = "policy-export-1"
 NUM_CHECKED, TOLERANCE = 1000, 1e-5  # observations; difference of actions scaled to [-1, 1]
 BATCH_SIZES = (1, 7, NUM_CHECKED)
-Act = Callable[[np.ndarray], np.ndarray]  # observations -> actions in the environment's own bounds
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: Path | None = None) -> Path:
-    """Writes a policy and its description; both files appear after they have been checked. Returns the policy's file.
+    """Writes a policy and its description; both appear after the policy has been checked. Returns the policy's file.
 
     Args:
         path: the folder of a run, a checkpoint in it, or its `checkpoints/best`; or the file of a policy.
-        kind: onnx, torchscript or policy.
-        output: the file; None is a file in the run's folder.
+        kind: onnx or policy.
+        output: the file; None is a file in the run's folder, or beside a policy's file.
 
     Raises:
-        UserError: for a policy that cannot be exported, or a file that cannot be written.
+        UserError: for an agent that does not act through its policy, or an output that exists and is no export.
         RunError: if the actions of the file differ from the policy's.
     """
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if kind == "onnx" and missing:
-        raise UserError(f"--format onnx: {', '.join(missing)} missing; pip install -e '.[export]'")
-    source = run_policy.load(path, "cpu", trusted)
-    policy = _policy_of(source)
+    source = load_run_policy(path, "cpu", trusted)
+    policy = source.actor
+    if isinstance(policy, OffPolicyAgent) and type(policy).act is OffPolicyAgent.act:
+        policy = policy.policy
+    if not isinstance(policy, Policy):
+        raise UserError(f"{source.folder}: {type(policy).__name__} acts in its own way, which cannot be exported")
+    suffix = ".pt" if kind == "policy" else ".onnx"
+    name = "best" if source.path == source.folder / BEST else "policy"
+    beside = (
+        source.path.with_suffix(suffix) if source.path.suffix == ".pt" else source.folder / f"export/{name}{suffix}"
+    )
+    output = output or beside
+    _require_replaceable(output, source.path)
+    output.parent.mkdir(parents=True, exist_ok=True)
     env = source.make_env(False)
-    own_actions = env.get_wrapper_attr("own_actions")
-    obs = _observations(env, policy, source)
+    obs, own_actions = _observations(env, policy, source), env.get_wrapper_attr("own_actions")
     to_inputs = partial(inputs_of, EnvSpec.of(env).obs)
-    example = to_inputs(obs[:8])
-    description = _description(source, kind, env, example)
+    with replacing(output) as new:
+        if kind == "policy":
+            save_policy(policy, new)
+            saved = load_policy(new)
+            difference = worst_difference(lambda obs: own_actions.to_env(saved.act(obs)), policy, obs, own_actions)
+        else:
+            new.write_bytes(onnx_bytes(Greedy(policy, own_actions), to_inputs(obs[:8])))
+            os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
+            from onnxruntime import InferenceSession  # an optional package
+
+            session = InferenceSession(new, providers=["CPUExecutionProvider"])
+            difference = worst_difference(
+                lambda obs: session.run([OUTPUT], to_inputs(obs))[0], policy, obs, own_actions
+            )
+        if not difference <= TOLERANCE:  # nor nan
+            raise RunError(f"{output}: its actions are {difference:.1e} from the policy's, more than {TOLERANCE:g}")
+        about = _describe(source, kind, env, to_inputs(obs[:8]))
+        about |= {"worst_difference": difference, "sha256": sha256_of(new)}
     env.close()
-    output = output or _default_output(source, kind)
-    if kind == "policy" and not policy_bundle.is_bundle(output):
-        raise UserError(f"--output {output}: a policy's file goes here, whose name ends in .pt")
-    if output.resolve() == source.path:
-        raise UserError(f"--output {output}: that is the policy itself; another file goes here")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        new = NewFile(output)
-        with new as file:
-            if kind == "policy":
-                save_plain(plain_policy(policy), file)
-            else:
-                greedy = Greedy(policy, own_actions)
-                file.write((onnx_bytes if kind == "onnx" else torchscript_bytes)(greedy, example))
-            file.flush()
-            difference = worst_difference(_load(kind, new.partial, own_actions, to_inputs), policy, obs, own_actions)
-            if not difference <= TOLERANCE:
-                raise RunError(f"{output}: its actions are {difference:.1e} from the policy's, more than {TOLERANCE:g}")
-            description |= {"worst_difference": difference, "sha256": checksum(new.partial)}
-        text = json.dumps(description, indent=1, ensure_ascii=False)  # read back as YAML, which has no surrogates
-        write_text(policy_bundle.json_of(output), f"{text}\n")
-    except OSError as error:
-        raise UserError(f"{output}: cannot be written ({error.strerror})") from None
-    print(f"{output}: {description['task']}, {description['agent']}, step {description['step']}")
+    write_atomic(json_of(output), json.dumps(about, indent=1) + "\n")
+    print(f"{output}: {about['task']}, {about['agent']}, step {about['step']}")
     print(f"worst difference from the policy over {len(obs)} observations: {difference:.1e}")
     return output
 
 
-def _default_output(source: RunPolicy, kind: str) -> Path:
-    suffix = "pt" if kind == "policy" else kind
-    if policy_bundle.is_bundle(source.path):
-        return source.path.with_suffix(f".{suffix}")
-    name = "best" if source.path == source.folder / best.BEST else "policy"
-    return source.folder / "export" / f"{name}.{suffix}"
-
-
-def _policy_of(source: RunPolicy) -> Policy:
-    actor = source.actor
-    if isinstance(actor, Policy):
-        return actor
-    if not isinstance(actor, OffPolicyAgent) or type(actor).act is not OffPolicyAgent.act:
-        raise UserError(f"{source.folder}: {type(actor).__name__} acts in its own way, which cannot be exported")
-    return actor.policy
+def _require_replaceable(output: Path, source: Path) -> None:
+    """Raises UserError for an output that exists and is no export, or is the policy that is exported."""
+    if output.exists() or json_of(output).exists():
+        try:
+            is_export = json.loads(json_of(output).read_text(encoding="utf-8"))["format"] == FORMAT
+        except (OSError, ValueError, KeyError, TypeError):
+            is_export = False
+        if not is_export or output.resolve() == source:
+            raise UserError(f"--output {output}: exists, and is no earlier export; name another file")
 
 
 def _observations(env: gym.Env, policy: Policy, source: RunPolicy) -> np.ndarray:
@@ -131,7 +117,7 @@ def _observations(env: gym.Env, policy: Policy, source: RunPolicy) -> np.ndarray
     return np.stack(observations)
 
 
-def _description(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> dict[str, Any]:
+def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> dict[str, Any]:
     cfg, own_actions = source.cfg, env.get_wrapper_attr("own_actions")
     action_dtype = "int64" if own_actions.is_discrete else "float32"
     inputs: list[dict[str, Any]] = [
@@ -156,74 +142,55 @@ def _description(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) ->
         "env_kwargs": dict(cfg.env_kwargs),
         "env_wrappers": [node["_target_"] for node in cfg.env_wrappers],
         "control_rate_hz": 1 / seconds_per_step(env, 1),
-        "return": source.evaluation if policy_bundle.is_bundle(source.path) else _return_of(source),
+        "return": source.evaluation if source.path.suffix == ".pt" else _find_return(source),
         **({"inputs": inputs} if len(inputs) > 1 else {}),
         **({"settings": dataclasses.asdict(cfg)} if kind == "policy" else {}),
     }
 
 
-def _return_of(source: RunPolicy) -> dict[str, float | None] | None:
+def _find_return(source: RunPolicy) -> dict[str, Any] | None:
     """Returns the step, mean and standard deviation of the run's newest evaluation up to the policy's step."""
-    columns = read(source.folder / "eval.csv")
-    steps, means = columns.get("episode_reward", ([], []))
-    evaluations = [(step, mean) for step, mean in zip(steps, means, strict=True) if step <= source.step]
-    if not evaluations:
-        return None
-    step, mean = evaluations[-1]
-    stds = dict(zip(*columns.get("episode_reward_std", ([], [])), strict=True))
-    return {"step": int(step), "mean": mean, "std": stds.get(step)}
+    path = source.folder / "eval.csv"
+    with path.open(newline="", encoding="utf-8") if path.exists() else io.StringIO() as file:
+        rows = [row for row in csv.DictReader(file) if int(row["step"]) <= source.step]
+    names = {"mean": "episode_reward", "std": "episode_reward_std"}
+    return (
+        {"step": int(rows[-1]["step"])} | {key: float(rows[-1][name]) for key, name in names.items()} if rows else None
+    )
 
 
-def _load(kind: str, path: Path, own_actions: Any, to_inputs: Callable[[np.ndarray], Inputs]) -> Act:
-    """Loads the written file."""
-    if kind == "policy":
-        policy, low, shift, half = load_policy(path), own_actions.low, own_actions.shift, own_actions.half
-        return lambda obs: low + (policy.act(obs).reshape(-1, *low.shape) + shift) * half
-    data = read_bytes(path)  # both libraries read paths as UTF-8, whatever the locale
-    if kind == "torchscript":
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch recommends other formats
-            program = torch.jit.load(io.BytesIO(data))
-        return lambda obs: program(*map(torch.from_numpy, to_inputs(obs).values())).numpy()
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
-    import onnxruntime  # imported late: it is optional
-
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    return lambda obs: session.run([OUTPUT], to_inputs(obs))[0]
-
-
-def worst_difference(act: Act, policy: Policy, obs: np.ndarray, own_actions: Any) -> float:
+def worst_difference(act: Callable[[Any], Any], policy: Policy, obs: np.ndarray, own_actions: Any) -> float:
     """Returns the largest difference between actions of a file and of the policy, in [-1, 1], over all batch sizes.
 
-    For discrete actions, the difference is in log-probability, as rounding may decide between equally probable actions.
+    For discrete actions it is in log-probability, as rounding may decide between equally probable actions.
+
+    Args:
+        act: observations -> actions in the environment's own bounds.
     """
-    expected = policy.act(obs).astype(np.float64)
-    log_probs = policy.log_probs(obs) if own_actions.is_discrete else None
-    worst = 0.0
-    for size in BATCH_SIZES:
-        for start in range(0, len(obs), size):
-            actions = own_actions.scaled(act(obs[start : start + size]))
-            differences = np.abs(actions - expected[start : start + size])
-            if log_probs is not None and policy.action_range[0] <= actions.min() <= actions.max() < log_probs.shape[1]:
-                rows = log_probs[start : start + size]
-                differences = rows.max(1) - np.take_along_axis(rows, actions.astype(np.int64), 1)[:, 0]
-            worst = max(worst, float(differences.max())) if np.isfinite(differences).all() else float("inf")
-    return worst
+    starts = [(start, start + size) for size in BATCH_SIZES for start in range(0, len(obs), size)]
+    actions = np.concatenate([own_actions.scaled(act(obs[start:stop])) for start, stop in starts])
+    if own_actions.is_discrete:
+        log_probs = np.tile(policy.log_probs(obs), (len(BATCH_SIZES), 1))
+        return float((log_probs.max(1) - np.take_along_axis(log_probs, actions.astype(np.int64), 1)[:, 0]).max())
+    return float(np.abs(actions - np.tile(policy.act(obs), (len(BATCH_SIZES), 1))).max())
 
 
 def main() -> int:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
     parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
-    parser.add_argument("--format", choices=("onnx", "torchscript", "policy"), default="onnx", help="default: onnx")
-    place = "default: <run folder>/export/policy.<format>, .pt for a policy; beside a policy's file"
+    parser.add_argument("--format", choices=("onnx", "policy"), default="onnx", help="default: onnx")
+    place = "default: <run folder>/export/policy.onnx, .pt for a policy; beside a policy's file"
     parser.add_argument("--output", type=Path, help=place)
-    trust.add_option(parser)
+    parser.add_argument(
+        "--trust", action="append", default=[], metavar="PACKAGE", help="a package of the run's classes"
+    )
     arguments = parser.parse_args()
-    path = arguments.path / best.BEST if arguments.best else arguments.path
+    path = arguments.path / BEST if arguments.best else arguments.path
     try:
-        begin_command()
-        export(path, arguments.format, trust.given(arguments), arguments.output)
+        export(path, arguments.format, arguments.trust, arguments.output)
+    except ModuleNotFoundError as error:
+        return print_error(UserError(f"--format onnx: {error}; pip install -e '.[export]'"))
     except (UserError, RunError) as error:
         return print_error(error)
     return 0

@@ -23,7 +23,6 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-CHUNK_BYTES = 2**23  # size of the arrays that Ring.chunks yields
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -46,7 +45,8 @@ def print_error(error: Exception, command: str = "") -> int:
         The exit code: 2 for a mistake of the user, 3 for a fault.
     """
     message = one_line(error) if isinstance(error, UserError) else error
-    print(f"{command or Path(sys.argv[0]).name}: {message}", file=sys.stderr)
+    lines = [f"{command or Path(sys.argv[0]).name}: {message}", *getattr(error, "__notes__", ())]
+    print("\n".join(lines), file=sys.stderr)
     if isinstance(error, EnvError):
         print(error.trace, end="", file=sys.stderr)
     return 2 if isinstance(error, UserError) else 3
@@ -299,44 +299,3 @@ class Every:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.last_step = require_count(state["last_step"], "last_step")
-
-
-class Ring:
-    """A ring buffer of float32 rows. Memory is taken from the system only as the ring fills.
-
-    Args:
-        capacity: number of rows kept, the newest ones.
-        width: floats in a row.
-
-    Attributes:
-        rows: the memory itself, (capacity, row_width).
-        num_added: rows added so far; the newest is at (num_added - 1) % capacity.
-    """
-
-    def __init__(self, capacity: int, width: int):
-        self.capacity = capacity
-        self.row_width = width
-        self.rows = np.zeros((capacity, width), np.float32)
-        self.num_added = 0
-
-    def __len__(self) -> int:
-        return min(self.num_added, self.capacity)
-
-    def chunks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yields rows [start, stop), counted from the first ever added, as views of a few megabytes.
-
-        Raises:
-            ValueError: if any of these rows is not in the ring.
-        """
-        if not self.num_added - len(self) <= start <= stop <= self.num_added:
-            raise ValueError(f"transitions {start} to {stop} are not all stored, of {self.num_added} ever added")
-        at_once = max(1, CHUNK_BYTES // (4 * self.row_width))
-        while start < stop:
-            first = start % self.capacity
-            rows = self.rows[first : min(first + at_once, first + stop - start, self.capacity)]
-            yield rows
-            start += len(rows)
-
-    def put_chunk(self, start: int, rows: np.ndarray) -> None:
-        """Stores rows from number `start` on, counted from the first ever added; does not change `num_added`."""
-        self.rows[np.arange(start, start + len(rows)) % self.capacity] = rows

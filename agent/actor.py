@@ -7,9 +7,8 @@ from torch import nn
 
 from agent.networks.distributions import Categorical, SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
-from agent.networks.residual import NetworkFactory, build_network
-from settings.types import Bounds, Depth, PositiveFloat, PositiveInt
-from settings.validated import Validated
+from agent.networks.residual import build_network
+from settings.types import Bounds, Depth, Factory, PositiveFloat, PositiveInt
 
 LogStdLimit = Literal["tanh", "clamp"]
 
@@ -20,16 +19,14 @@ def limit_log_std(s: torch.Tensor, bounds: tuple[float, float], limit: LogStdLim
     return 0.5 * (lo + hi) + 0.5 * (hi - lo) * torch.tanh(s) if limit == "tanh" else s.clamp(lo, hi)
 
 
-class DiagGaussianActor(nn.Module, Validated):
+class DiagGaussianActor(nn.Module):
     """Maps an observation to a SquashedNormal.
 
     Args:
-        obs_dim, action_dim: widths of observation and action.
-        hidden_dim, hidden_depth: width and number of hidden layers.
         log_std_bounds: (lo, hi) of log_std.
         log_std_limit: `tanh` maps a network's output s to lo + (hi - lo) / 2 * (tanh(s) + 1); `clamp` clamps s.
         tanh_mu: squash mu before sampling too; the greedy action then stays below tanh(1) = 0.76.
-        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
+        init, last_init_bound: see agent.networks.mlp.mlp.
         network: factory of a network (agent.networks.residual); None is the plain MLP.
     """
 
@@ -44,16 +41,14 @@ class DiagGaussianActor(nn.Module, Validated):
         tanh_mu: bool = False,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
-        network: NetworkFactory | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.acts_alone = True  # the greedy action needs no critic, and samples carry a gradient
-        self.noise_dim = action_dim
-        self.log_std_bounds = log_std_bounds
-        self.log_std_limit: LogStdLimit = log_std_limit
-        self.tanh_mu = tanh_mu
-        shape = obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build_network(network, *shape, key="agent.actor.network")
+        self.noise_dim, self.tanh_mu = action_dim, tanh_mu
+        self.log_std_bounds, self.log_std_limit = log_std_bounds, log_std_limit
+        out_dim = 2 * action_dim
+        self.trunk = build_network(network, obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
 
     def forward(self, obs: torch.Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
@@ -61,12 +56,8 @@ class DiagGaussianActor(nn.Module, Validated):
         return SquashedNormal(torch.tanh(mu) if self.tanh_mu else mu, log_std=log_std)
 
 
-class GaussianMixtureActor(nn.Module, Validated):
-    """Maps an observation to a SquashedMixture or, with one component, to a SquashedNormal.
-
-    Args:
-        num_components: K. For the other arguments, see DiagGaussianActor.
-    """
+class GaussianMixtureActor(nn.Module):
+    """Maps an observation to a SquashedMixture or, with one component, to a SquashedNormal; see DiagGaussianActor."""
 
     def __init__(
         self,
@@ -79,17 +70,15 @@ class GaussianMixtureActor(nn.Module, Validated):
         log_std_limit: LogStdLimit = "clamp",
         init: Init = "torch",
         last_init_bound: PositiveFloat | None = None,
-        network: NetworkFactory | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.acts_alone = num_components == 1
         self.noise_dim = action_dim if self.acts_alone else action_dim + 1
         self.shape = (num_components, 2 * action_dim + 1)
-        self.log_std_bounds = log_std_bounds
-        self.log_std_limit: LogStdLimit = log_std_limit
+        self.log_std_bounds, self.log_std_limit = log_std_bounds, log_std_limit
         out_dim = num_components * (2 * action_dim + 1)
-        shape = obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build_network(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
 
     def forward(self, obs: torch.Tensor) -> SquashedMixture | SquashedNormal:
         head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)
@@ -100,7 +89,7 @@ class GaussianMixtureActor(nn.Module, Validated):
         return SquashedMixture(head[..., 0], mu, log_std)
 
 
-class CategoricalActor(nn.Module, Validated):
+class CategoricalActor(nn.Module):
     """Maps an observation to a Categorical; `action_dim` is the number of actions. Arguments: see DiagGaussianActor."""
 
     def __init__(
@@ -111,12 +100,11 @@ class CategoricalActor(nn.Module, Validated):
         hidden_depth: Depth,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
-        network: NetworkFactory | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.acts_alone, self.noise_dim = True, 1
-        shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, last_init_bound
-        self.trunk = build_network(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, obs_dim, hidden_dim, action_dim, hidden_depth, None, init, last_init_bound)
 
     def forward(self, obs: torch.Tensor) -> Categorical:
         return Categorical(self.trunk(obs))

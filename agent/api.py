@@ -1,22 +1,22 @@
 """All imports of a new algorithm's file (docs/NEW_AGENT.md).
 
 Base classes
-    OffPolicyAgent: an actor and an update step, run by the framework; SoftActorAgent: adds critics, a soft actor
-    and a temperature; Agent: only the interface. Validated: checks a constructor's arguments by their types.
+    OffPolicyAgent: an actor and an update step, run by the framework; SoftActor: adds critics, slow targets, a soft
+    actor and a temperature; Agent: only the interface.
 The update step
     Batch: its input; Noise: its random numbers; Metrics, HistogramInputs: its two results.
     losses: the equations; SoftUpdate: moves a target network; frozen_view, evaluation_view: a module with constant
     weights, or in evaluation mode.
     refuse_batch_norm: rejects networks with batch statistics, for agents with plain batches.
 Types of the constructor's arguments, which are the keys of the YAML
-    ActorFactory, CriticFactory, NetworkFactory, Factory and Interface: nodes with a `_target_`; LearningRate, Schedule:
-    a number, or one that follows the step; PositiveInt, NonNegativeInt, PositiveFloat, NonNegativeFloat, UnitInterval,
-    Bounds, Betas, Depth, Init, UpdateAt, UpdateOrder: values.
+    Factory: a node with a `_target_`; LearningRate, Schedule: a number, or one that follows the step; PositiveInt,
+    NonNegativeInt, PositiveFloat, NonNegativeFloat, UnitInterval, Bounds, Betas, Depth, Init, UpdateAt, UpdateOrder:
+    values.
 Building
     build_network: makes an actor's or critic's MLP or other network. Schedules: numbers on a schedule
     (`self.schedules`). UserError: a mistake of the user, reported in one line.
 Hooks, for layers that act around an update
-    AfterStep: acts after each optimizer step; FollowsBatches: keeps statistics of batches; FollowsSteps: follows
+    AfterStep: acts after each optimizer step; TracksBatchStatistics: keeps statistics of batches; Scheduled: follows
     schedules; Phased: changes how it computes; Draws: draws random numbers.
 """
 
@@ -25,16 +25,15 @@ Hooks, for layers that act around an update
 # mypy: implicit-reexport
 
 from agent import Agent, losses
-from agent.components import LearningRate
 from agent.networks.batch_norm import refuse_batch_norm
 from agent.networks.mlp import Init
-from agent.networks.residual import NetworkFactory, build_network
-from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent, UpdateAt
+from agent.networks.residual import build_network
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, UpdateAt
 from agent.schedule import Schedules
-from agent.soft_actor import SoftActorAgent, UpdateOrder
+from agent.soft_actor import SoftActor, UpdateOrder
 from agent.toolkit.frozen import evaluation_view, frozen_view
 from agent.toolkit.histograms import HistogramInputs
-from agent.toolkit.hooks import AfterStep, Draws, FollowsBatches, FollowsSteps, Phased
+from agent.toolkit.hooks import AfterStep, Draws, Phased, Scheduled, TracksBatchStatistics
 from agent.toolkit.noise import Noise
 from replay_buffer import Batch
 from settings.types import (
@@ -42,7 +41,6 @@ from settings.types import (
     Bounds,
     Depth,
     Factory,
-    Interface,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -50,5 +48,4 @@ from settings.types import (
     Schedule,
     UnitInterval,
 )
-from settings.validated import Validated
 from utils import SoftUpdate, UserError

@@ -3,10 +3,9 @@
 import torch
 
 from settings.types import NonNegativeInt, PositiveInt
-from settings.validated import Validated
 
 
-class RandomShift(Validated):
+class RandomShift:
     """Shifts images at random, repeating their borders (DrQ, arXiv 2004.13649).
 
     All frames of a stack are shifted alike; each row and each view has its own shift.

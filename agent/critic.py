@@ -7,23 +7,19 @@ from torch import nn
 from torch.func import functional_call
 
 from agent.networks.encoder import FromNumbers
-from agent.networks.heads import HeadFactory, ScalarHead
+from agent.networks.heads import ScalarHead
 from agent.networks.mlp import Init, mlp
-from agent.networks.residual import NetworkFactory, build_network
+from agent.networks.residual import build_network
 from agent.toolkit.hooks import Draws
-from settings.types import Depth, Members, PositiveFloat, PositiveInt
-from settings.validated import Validated
-from utils import UserError
+from settings.types import Depth, Factory, Members, PositiveFloat, PositiveInt
 
 
-class CriticEnsemble(nn.Module, Validated):
+class CriticEnsemble(nn.Module):
     """`num_critics` independent Q networks, computed in batched matmuls.
 
     Args:
-        obs_dim, action_dim: widths of observation and action.
-        hidden_dim, hidden_depth: width and number of each member's hidden layers.
-        num_critics: N, the number of members, at most 1000.
-        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
+        num_critics: N, the number of members.
+        init, last_init_bound: see agent.networks.mlp.mlp.
         network: factory of a network (agent.networks.residual); None is the plain MLP.
         head: factory of the head, which defines the outputs and their loss (agent.networks.heads); None is ScalarHead.
     """
@@ -37,14 +33,14 @@ class CriticEnsemble(nn.Module, Validated):
         num_critics: Members = 2,
         init: Init = "orthogonal",
         last_init_bound: PositiveFloat | None = None,
-        network: NetworkFactory | None = None,
-        head: HeadFactory | None = None,
+        network: Factory | None = None,
+        head: Factory | None = None,
     ):
         super().__init__()
         self.head = ScalarHead() if head is None else head()
         in_dim, out_dim = self._widths(obs_dim, action_dim)
         shape = in_dim, hidden_dim, out_dim, hidden_depth, num_critics, init, last_init_bound
-        self.trunk = build_network(network, *shape, key="agent.critic.network")
+        self.trunk = build_network(network, *shape)
 
     def _widths(self, obs_dim: int, action_dim: int) -> tuple[int, int]:
         return obs_dim + action_dim, self.head.out_dim
@@ -77,48 +73,29 @@ DoubleQCritic = partial(CriticEnsemble, num_critics=2)
 
 
 class RandomSubset(Draws):
-    """Computes the outputs of a random subset of an ensemble, redrawn before each update (REDQ, arXiv 2101.05982).
+    """Computes the outputs of a random subset of an ensemble, drawn anew in each call (REDQ, arXiv 2101.05982).
 
     Args:
         critic: the ensemble.
         count: number of members in the subset.
-
-    Raises:
-        UserError: if the ensemble has fewer members.
     """
 
     def __init__(self, critic: CriticEnsemble | FromNumbers, count: int):
         self._inputs = critic.inputs if isinstance(critic, FromNumbers) else None
         self._trunk = critic.network.trunk if isinstance(critic, FromNumbers) else critic.trunk
-        num_critics = next(self._trunk.parameters()).shape[0]
-        if count > num_critics:
-            raise UserError(f"agent.num_target_critics={count}: agent.critic.num_critics={num_critics} is the most")
-        self._count = count
-        self._chances = next(self._trunk.parameters()).new_zeros(num_critics)
-        self._members = torch.arange(count, device=self._chances.device)
-
-    def rehearse(self) -> None:
-        """Does nothing: every update needs exactly one subset."""
-
-    def draw(self, generator: torch.Generator) -> None:
-        # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
-        self._members.copy_(self._chances.uniform_(generator=generator).topk(self._count).indices)
+        self._count, self._num_critics = count, len(next(self._trunk.parameters()))
 
     def __call__(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
         """Returns the subset's outputs, (count, B, …)."""
+        # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
+        members = self.noise.uniform(self._num_critics).topk(self._count).indices
         tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())
-        subset = {name: tensor.index_select(0, self._members) for name, tensor in tensors}
+        subset = {name: tensor.index_select(0, members) for name, tensor in tensors}
         return functional_call(self._trunk, subset, (obs if self._inputs is None else self._inputs(obs), *action))
 
 
-class ValueNetwork(nn.Module, Validated):
-    """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1).
-
-    Args:
-        obs_dim: width of the observation.
-        hidden_dim, hidden_depth: width and number of hidden layers.
-        init, last_init_bound: initial weights (see agent.networks.mlp.mlp).
-    """
+class ValueNetwork(nn.Module):
+    """An MLP from an observation to its value V, (B, obs_dim) -> (B, 1); see agent.networks.mlp.mlp."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from agent.api import (
     Noise,
     PositiveInt,
     Schedule,
-    SoftActorAgent,
+    SoftActor,
     UnitInterval,
     UpdateOrder,
     evaluation_view,
@@ -26,7 +26,7 @@ from agent.api import (
 )
 
 
-class CrossQAgent(SoftActorAgent):
+class CrossQAgent(SoftActor):
     """Critics on joined batches, a squashed Gaussian actor and a temperature; with or without target critics.
 
     The critics' loss uses the critics in training mode, and the actor's loss the actor. The actions at o', and the
@@ -39,8 +39,8 @@ class CrossQAgent(SoftActorAgent):
         critic_target_update_frequency: updates between two target updates.
         actor_statistics: the updates in which the actor's running statistics move: those that step it (`own_updates`),
             or `all_updates`, which costs an extra forward pass in the other updates.
-        update_order: see SoftActorAgent.update_in_order.
-        soft_actor: arguments of agent.soft_actor.SoftActorAgent.
+        update_order: see SoftActor.update_in_order.
+        soft_actor: arguments of agent.soft_actor.SoftActor.
 
     Raises:
         UserError: for a mixture policy, whose samples have no gradient.
@@ -57,16 +57,18 @@ class CrossQAgent(SoftActorAgent):
         update_order: UpdateOrder = "critic_first",
         **soft_actor: Any,
     ):
-        super().__init__(**soft_actor)
+        super().__init__(
+            critic_tau=0.0 if critic_tau is None else critic_tau,
+            critic_target_update_frequency=critic_target_update_frequency,
+            **soft_actor,
+        )
         self.require_reparameterised("agent.actor: agent=crossq")
         self.actor_sees_both = actor_batch == "both"
         self.actor_statistics = actor_statistics
         self.update_order: UpdateOrder = update_order
         self.evaluated_actor = evaluation_view(self.actor)
         self.frozen_critic = frozen_view(self.critic).eval()  # the actor does not move its running statistics either
-        self.critic_target = None
-        if critic_tau is not None:
-            self.critic_target = self.slow_copy(self.critic, critic_tau, critic_target_update_frequency)
+        self.critic_target = None if critic_tau is None else self.slow_copy(self.critic)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets, if there are
@@ -75,13 +77,13 @@ class CrossQAgent(SoftActorAgent):
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
             self.update_order,
-            partial(self._update_critic, batch, joint_obs, next_noise),
-            partial(self._update_actor, batch, joint_obs, noise),
+            partial(self.update_critic, batch, joint_obs, next_noise),
+            partial(self.update_actor, batch, joint_obs, noise),
         )
         if self.actor_statistics == "all_updates" and not self.actor_is_due():
             with torch.no_grad():  # moves the actor's running statistics without a step of the actor
                 self.actor(self._actor_obs(batch, joint_obs))
-            self.follow_batches()
+            self.track_batch_statistics()
         if self.critic_target is not None:
             self.update_targets()
         return metrics, outputs
@@ -92,13 +94,13 @@ class CrossQAgent(SoftActorAgent):
             return self.observations.first_view(joint_obs, ends=2)
         return self.observations.first_view(batch.obs)
 
-    def _update_actor(
+    def update_actor(
         self, batch: Batch, joint_obs: torch.Tensor, noise: Noise, alpha: torch.Tensor
     ) -> tuple[Metrics, HistogramInputs]:
         obs = self._actor_obs(batch, joint_obs)
         return self.update_actor_and_temperature(obs, noise, alpha, len(obs) // 2 if self.actor_sees_both else None)
 
-    def _update_critic(
+    def update_critic(
         self, batch: Batch, joint_obs: torch.Tensor, next_noise: torch.Tensor, alpha: torch.Tensor
     ) -> tuple[Metrics, HistogramInputs]:
         with torch.no_grad():

@@ -1,30 +1,24 @@
 """Exploration noise that is held for several decisions. With it a policy explores in longer moves."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from agent.schedule import Schedules
-from agent.toolkit.hooks import FollowsSteps
-from settings.types import Factory, Interface, PositiveFloat, PositiveInt, Schedule
-from settings.validated import Validated
-
-ExplorationFactory = Annotated[Factory, Interface("exploration noise", ("device",), ("__call__", "release"))]
+from agent.toolkit.hooks import Scheduled
+from settings.types import PositiveFloat, PositiveInt, Schedule
 
 
-class HeldNoise(FollowsSteps, Validated):
+class HeldNoise(Scheduled):
     """Holds each environment's standard normal noise for n decisions, n from a truncated zeta distribution.
 
     P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard
     deviation of the action still follow the observation in every step.
 
     Args:
-        device: holds the noise.
-        exponent: exponent of the distribution; a larger one holds noise for fewer decisions. On a schedule, noise
-            can be held until rewards are found, and less afterwards.
-        max_steps: maximum number of decisions that noise is held for.
+        exponent: of the distribution; on a schedule, noise can be held until rewards are found, and less afterwards.
         through_episodes: whether noise is held across the end of an episode, as in FlashSAC.
     """
 
@@ -57,9 +51,7 @@ class HeldNoise(FollowsSteps, Validated):
     def __call__(self, draw: Callable[[int], torch.Tensor], num_envs: int) -> torch.Tensor:
         """Returns this step's noise, (num_envs, noise_dim); redraws all of it if the number of environments changes.
 
-        Args:
-            draw: draws standard normal noise (rows, noise_dim) for a number of rows.
-            num_envs: number of environments that act, always in the same order.
+        `draw` draws standard normal noise (rows, noise_dim) for a number of rows.
         """
         if len(self._decisions_left) != num_envs:
             self._decisions_left = np.zeros(num_envs, int)
@@ -81,15 +73,12 @@ class HeldNoise(FollowsSteps, Validated):
             self._decisions_left[ended] = 0
 
     def state_dict(self) -> dict[str, Any]:
-        state = {
-            "generator": self._generator.get_state(),
-            "steps_left": self._decisions_left.tolist(),
-            "noise": self._noise.clone(),
-        }
-        return state | (self._schedules.state_dict() if self._schedules.changing else {})
+        generator, steps_left = self._generator.get_state(), self._decisions_left.tolist()
+        noise, schedules = self._noise.clone(), self._schedules.state_dict()
+        return {"generator": generator, "steps_left": steps_left, "noise": noise, **schedules}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generator.set_state(state["generator"].cpu())
         self._decisions_left = np.array(state["steps_left"], int)
         self._noise = state["noise"].to(self._device, copy=True)
-        self.set_step(state.get("step", 0))
+        self.set_step(state["step"])

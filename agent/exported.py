@@ -1,13 +1,7 @@
-"""Exports a policy's greedy actions as a graph: ONNX or TorchScript, for machines without this project.
+"""Exports a policy's greedy actions as an ONNX graph, for machines without this project."""
 
-Both formats take batches of any size.
-"""
-
-import contextlib
-import io
 import logging
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -38,7 +32,7 @@ class Greedy(nn.Module):
 
     Args:
         policy: its actions are in [-1, 1], or integers from 0.
-        own_actions: the map to the environment's actions (see dmc2gym.wrappers.OwnActions).
+        own_actions: the map to the environment's actions (see dmc2gym.wrappers.ActionMap).
     """
 
     def __init__(self, policy: Policy, own_actions: Any):
@@ -53,8 +47,7 @@ class Greedy(nn.Module):
         self._policy = policy
 
     def forward(self, obs: torch.Tensor, vector: torch.Tensor | None = None) -> torch.Tensor:
-        """Maps (B, obs_dim), or images and vectors (B, …), to (B, *action_shape), float32 or, for discrete actions,
-        int64."""
+        """Maps (B, obs_dim), or images and vectors (B, …), to (B, *action_shape), float32, or int64 if discrete."""
         actor = self._policy.actor
         if getattr(actor, "numbers", None) is not None and obs.dim() > 2:
             features = actor.encoder.convolutions(obs)
@@ -64,55 +57,27 @@ class Greedy(nn.Module):
 
 
 def onnx_bytes(greedy: Greedy, example: Inputs) -> bytes:
-    """Returns the contents of an ONNX file that includes the weights.
+    """Returns the contents of an ONNX file that includes the weights, for batches of any size.
 
     Args:
         example: inputs to export with, B rows of each.
     """
-    with torch.no_grad(), _quiet():
-        program = torch.onnx.export(
-            greedy.eval(),
-            _tensors(example),
-            input_names=list(example),
-            output_names=[OUTPUT],
-            dynamic_shapes=_any_batch(example),
-            external_data=False,
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None  # it would be None only if the export went to a file
-    return program.model_proto.SerializeToString()
-
-
-def torchscript_bytes(greedy: Greedy, example: Inputs) -> bytes:
-    """Returns the contents of a TorchScript file that includes the weights; see onnx_bytes."""
-    inputs = _tensors(example)
-    with torch.no_grad(), _quiet():
-        plain = torch.export.export(greedy.eval(), inputs, dynamic_shapes=_any_batch(example)).module()
-        traced = torch.jit.trace(plain, inputs, check_trace=False)
-        program = io.BytesIO()
-        torch.jit.save(torch.jit.freeze(traced.eval()), program)
-    return program.getvalue()
-
-
-def _tensors(example: Inputs) -> tuple[torch.Tensor, ...]:
-    return tuple(map(torch.from_numpy, example.values()))
-
-
-def _any_batch(example: Inputs) -> Any:
     batch = torch.export.Dim("batch")
-    return tuple({0: batch} for _ in example)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences torch's messages about its own exporter and about optional packages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.ERROR)  # hides torch's messages about its own exporter and about optional packages
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+            program = torch.onnx.export(
+                greedy.eval(),
+                tuple(map(torch.from_numpy, example.values())),
+                input_names=list(example),
+                output_names=[OUTPUT],
+                dynamic_shapes=tuple({0: batch} for _ in example),
+                external_data=False,
+                dynamo=True,
+                verbose=False,
+            )
     finally:
         logger.setLevel(level)
+    return program.model_proto.SerializeToString()  # type: ignore[union-attr]

@@ -6,30 +6,22 @@ that change in place, so a captured CUDA graph reads the newest ones.
 """
 
 import math
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from settings.types import Factory, Interface, PositiveFloat, PositiveInt
-from settings.validated import Validated
+from settings.types import PositiveFloat, PositiveInt
 
-ObservationNormaliserFactory = Annotated[
-    Factory, Interface("a normaliser of observations", ("obs_dim",), ("forward", "observe"))
-]
-RewardNormaliserFactory = Annotated[Factory, Interface("a normaliser of rewards", ("device",), ("__call__", "observe"))]
 EPSILON = 1e-8  # added to the variance: an element that never changes is divided by 1e-4, not by 0
 
 
-class ObservationNormaliser(nn.Module, Validated):
+class ObservationNormaliser(nn.Module):
     """(o - mean) / sqrt(variance + 1e-8) of each element, over all observations so far (arXiv 2410.09754).
 
     Before the first observation it changes nothing. Batches are merged pairwise in float64 (Chan, Golub and LeVeque),
     which is stable however far the mean is from 0.
-
-    Args:
-        obs_dim: width of the observation.
     """
 
     def __init__(self, obs_dim: PositiveInt):
@@ -47,9 +39,7 @@ class ObservationNormaliser(nn.Module, Validated):
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """Normalises (..., obs_dim), float32, or only the first elements of it, as in the actor's observation group."""
         width = obs.shape[-1]
-        if width < len(self.shift):
-            return (obs - self.shift[:width]).mul_(self.scale[:width])
-        return (obs - self.shift).mul_(self.scale)
+        return (obs - self.shift[:width]).mul_(self.scale[:width])
 
     @torch.no_grad()
     def observe(self, obs: np.ndarray | torch.Tensor) -> None:
@@ -74,7 +64,7 @@ class ObservationNormaliser(nn.Module, Validated):
         self.count = state
 
 
-class RewardNormaliser(Validated):
+class RewardNormaliser:
     """Divides rewards by the standard deviation of the discounted return G, or by max |G| / bound if that is larger.
 
     So |G| stays within `bound`, the support of a categorical critic (arXiv 2604.04539); without a bound, only the
@@ -83,7 +73,6 @@ class RewardNormaliser(Validated):
     and the next episode's return continues from it. Rewards stay unchanged until one of them differs from 0.
 
     Args:
-        device: of the batches.
         bound: upper bound of |G| after normalising; None: unbounded.
     """
 
@@ -104,7 +93,6 @@ class RewardNormaliser(Validated):
         Args:
             reward: (num_envs,), raw.
             ended: (num_envs,), bool: whether the episode terminated or was truncated.
-            discount: gamma.
         """
         before = self._running if len(self._running) == len(reward) else np.zeros(len(reward))
         returns = reward + discount * np.where(ended, 0.0, before)
@@ -128,6 +116,5 @@ class RewardNormaliser(Validated):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._count, self._mean, self._variance = state["count"], state["mean"], state["variance"]
-        self._largest = state["largest"]
-        self._running = np.array(state["running"])
+        self._largest, self._running = state["largest"], np.array(state["running"])
         self._set_scale()

@@ -4,19 +4,18 @@ An algorithm calls the same methods for every kind of observation; for vectors, 
 """
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 
-from agent.networks.encoder import EncoderFactory, FromImages, FromNumbers
+from agent.networks.encoder import FromImages, FromNumbers
 from agent.toolkit.frozen import frozen_view
 from agent.toolkit.noise import Noise
 from replay_buffer import Batch, WeightedBatch
 from settings.obs_spec import ObsSpec
-from settings.types import Factory, Interface
+from settings.types import Factory
 from utils import UserError
 
-AugmentationFactory = Annotated[Factory, Interface("an augmentation of images", (), ("__call__",))]
 SHOWN = 4  # rows of a batch that are logged as images
 
 
@@ -30,13 +29,10 @@ class Vectors:
         self.spec = spec
 
     def factory(self, network: Factory, of_actor: bool) -> tuple[Factory, dict[str, Any]]:
-        """Turns the factory of a network for vectors into one for these observations.
+        """Turns the factory of a network for vectors into one for these observations, and the shapes to call it with.
 
         Args:
             of_actor: whether the network sees the actor's observation group; otherwise it sees the critics'.
-
-        Returns:
-            The factory, and the shapes to call it with.
         """
         start, stop = self.spec.seen(of_actor)
         if self.spec.groups:
@@ -55,11 +51,7 @@ class Vectors:
         return obs
 
     def first_view(self, obs: torch.Tensor, ends: int = 1) -> torch.Tensor:
-        """Returns the `features` of the first view of each observation, (ends * B, ...).
-
-        Args:
-            ends: 1 for obs or next_obs alone, 2 for both, concatenated.
-        """
+        """Returns the `features` of the first view of each observation, (ends * B, ...)."""
         return obs
 
     def mean_of_views(self, target: torch.Tensor) -> torch.Tensor:
@@ -75,19 +67,10 @@ class Images(Vectors):
     """Observations with images, uint8, and convolutions that the agent's networks share.
 
     Args:
-        encoder: factory of the encoders (agent.networks.encoder).
         augmentation: factory of the augmentation (agent.augmentation); None: the image itself is the only view.
-        spec: describes the observations.
-        device: holds the networks.
     """
 
-    def __init__(
-        self,
-        encoder: EncoderFactory,
-        augmentation: AugmentationFactory | None,
-        spec: ObsSpec,
-        device: torch.device,
-    ):
+    def __init__(self, encoder: Factory, augmentation: Factory | None, spec: ObsSpec, device: torch.device):
         super().__init__(spec)
         self._encoder = encoder
         self._augment = None if augmentation is None else augmentation()
@@ -145,30 +128,15 @@ class Images(Vectors):
 def observations(
     spec: ObsSpec,
     device: torch.device,
-    encoder: EncoderFactory | None,
-    augmentation: AugmentationFactory | None,
+    encoder: Factory | None,
+    augmentation: Factory | None,
     normalised: bool,
 ) -> Vectors:
-    """Chooses between Vectors and Images.
-
-    Args:
-        normalised: whether the agent has an observation normaliser.
-
-    Raises:
-        UserError: for images without an encoder or with a normaliser, and for vectors with an encoder or augmentation.
-    """
+    """Chooses between Vectors and Images; `normalised` says whether the agent has an observation normaliser."""
     if spec.image is None:
-        for key, factory in (("encoder", encoder), ("augmentation", augmentation)):
-            if factory is not None:
-                raise UserError(
-                    f"agent.{key}: it is for images, and this environment gives vectors; from_pixels=true renders it"
-                )
         return Vectors(spec)
     if encoder is None:
-        raise UserError(
-            f"agent.encoder=null: the observations are images {spec.image}; choose agent=drq, or add "
-            "agent/encoder=convolutions agent/augmentation=shift"
-        )
+        raise UserError("agent.encoder=null: observations are images; add agent/encoder=convolutions")
     if normalised:
-        raise UserError("agent.observation_normaliser: it is for vectors, and these are images; choose none")
+        raise UserError("agent/observation_normaliser must be none: observations are images")
     return Images(encoder, augmentation, spec, device)

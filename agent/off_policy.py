@@ -1,41 +1,45 @@
 """Agents that learn from a replay buffer: a subclass brings networks and an update step, this class the rest."""
 
 from abc import abstractmethod
-from contextlib import nullcontext
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
+from torch import nn
 
-from agent.acting import ActingAgent
+from agent import Agent
+from agent.averaging import ActorAverage
 from agent.execution.eager import Eager, Result
-from agent.execution.rehearsal import Rehearsal, rehearse
-from agent.exploration import ExplorationFactory
-from agent.networks.encoder import EncoderFactory, ImageShape
-from agent.normalise import ObservationNormaliserFactory, RewardNormaliserFactory
-from agent.observations import AugmentationFactory, observations
-from agent.policy_file import recipe
+from agent.networks.encoder import ImageShape
+from agent.observations import observations
+from agent.policy import Policy
+from agent.policy_file import recipe, save_policy
 from agent.schedule import Schedules
+from agent.toolkit.adam import Adam
+from agent.toolkit.frozen import evaluation_view, is_view
 from agent.toolkit.histograms import HistogramInputs, log_histograms
-from agent.toolkit.noise import DrawnNoise, Noise
-from agent.toolkit.priorities import return_priorities
+from agent.toolkit.hooks import AfterStep, Draws, Phased, Scheduled, TracksBatchStatistics
+from agent.toolkit.noise import Noise
 from replay_buffer import Batch
 from settings.obs_spec import ObsSpec
-from settings.types import Factory, Interface, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval
-from utils import UserError, require_count
+from settings.types import Betas, Factory, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval
+from utils import UserError
 
-CriticFactory = Annotated[Factory, Interface("a critic", ("obs_dim", "action_dim"), ("forward", "outputs"))]
-ActorFactory = Annotated[Factory, Interface("an actor", ("obs_dim", "action_dim"), ("forward",))]
+LearningRate = NonNegativeFloat | Schedule
 UpdateAt = Literal["first", "last"]
 Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
 
 
-class OffPolicyAgent(ActingAgent):
+class OffPolicyAgent(Agent):
     """An agent with an actor and an update step on batches; docs/NEW_AGENT.md explains how to write one.
 
     The constructor of a subclass builds `self.actor` and its other networks (`build`), and adds an optimizer for each
-    module that learns (`add_optimizer`). `update` draws a batch and its noise (`draw_noise`), then runs
-    `compute_update` on the device, which calls the subclass's `update_step`.
+    module that learns (`add_optimizer`). All modules, and all other attributes with `state_dict` and `load_state_dict`,
+    are found, saved and restored. An update goes `update` -> `execution` -> `compute_update` -> `update_step`.
 
     Args:
         obs_dim, action_dim: widths of observation and action.
@@ -55,6 +59,9 @@ class OffPolicyAgent(ActingAgent):
         encoder, augmentation: factories for images (agent.observations); None: not used.
     """
 
+    actor: Any
+    critic: Any  # if the agent has one
+
     def __init__(
         self,
         obs_dim: PositiveInt,
@@ -67,16 +74,15 @@ class OffPolicyAgent(ActingAgent):
         discount: UnitInterval | Schedule = 0.99,
         reward_scale: float | Schedule = 1.0,
         batch_size: PositiveInt = 256,
-        observation_normaliser: ObservationNormaliserFactory | None = None,
-        reward_normaliser: RewardNormaliserFactory | None = None,
-        exploration: ExplorationFactory | None = None,
+        observation_normaliser: Factory | None = None,
+        reward_normaliser: Factory | None = None,
+        exploration: Factory | None = None,
         actor_weight_decay: NonNegativeFloat = 0.0,
         critic_weight_decay: NonNegativeFloat = 0.0,
         actor_average_share: UnitInterval = 0.0,
-        encoder: EncoderFactory | None = None,
-        augmentation: AugmentationFactory | None = None,
+        encoder: Factory | None = None,
+        augmentation: Factory | None = None,
     ):
-        super().__init__(actor_average_share)
         self.obs_dim, self.action_dim, self.action_range, self.device = obs_dim, action_dim, action_range, device
         normalised = observation_normaliser is not None
         spec = ObsSpec(obs_shape, vector_dim if obs_shape else obs_dim, groups=obs_groups)
@@ -84,13 +90,17 @@ class OffPolicyAgent(ActingAgent):
         self.batch_size = batch_size
         self.actor_weight_decay, self.critic_weight_decay = actor_weight_decay, critic_weight_decay
         self.schedules = Schedules(discount=discount, reward_scale=reward_scale)
+        self.optimizers: dict[str, Adam] = {}
+        self.optimized: dict[str, nn.Module] = {}  # optimizer name -> the module that it steps
         self.execution: Any = Eager()  # or recorded, or captured: see run/execution.py
         self.compiled_step: Any = None  # torch.compile of update_step, if it is asked for
         self.phase: tuple[Any, ...] = ()  # the current phase of every layer that has phases
         self.pattern: dict[tuple[int, UpdateAt], bool] = {}  # arguments of `due` -> whether it is due now
-        self._num_updates = 0
-        self._inside_update = self._histograms_due = False
-        self._rehearsal: Rehearsal | None = None
+        self.num_updates = 0  # not for update_step, whose recording would freeze it
+        self._histograms_due = False
+        self._collected: dict[str, torch.Tensor] | None = None  # losses in `steps_together`
+        self._actor_average_share = actor_average_share
+        self.actor_average: ActorAverage | None = None
         self.observation_normaliser: Any = None
         if observation_normaliser:
             self.observation_normaliser = observation_normaliser(obs_dim=obs_dim).to(device)
@@ -106,7 +116,7 @@ class OffPolicyAgent(ActingAgent):
 
         Its Python code runs only in the first updates, until the operations are recorded or captured (agent/execution).
         So anything that changes over time must be a tensor, be on a schedule (`self.schedules`) or depend on
-        `self.due`; the first update checks most of this. With `execution=eager`, for debugging, every line always runs.
+        `self.due`. With `execution=eager`, for debugging, every line always runs.
 
         Args:
             batch: normalised and scaled (see replay_buffer.Batch and WeightedBatch).
@@ -136,15 +146,67 @@ class OffPolicyAgent(ActingAgent):
             )
         return network
 
+    def add_optimizer(
+        self,
+        name: str,
+        module: nn.Module,
+        lr: LearningRate,
+        betas: Betas = (0.9, 0.999),
+        weight_decay: NonNegativeFloat = 0.0,
+    ) -> None:
+        """Adds Adam for a module's parameters. `step_optimizers`, logs and checkpoints refer to it by `name`."""
+        self.optimized[name] = module
+        self.optimizers[name] = Adam((p for p in module.parameters() if p.requires_grad), lr, betas, weight_decay)
+        if self._actor_average_share and module is getattr(self, "actor", None):
+            self.actor_average = ActorAverage(module, self._actor_average_share)
+
+    def step_optimizers(self, **losses: torch.Tensor) -> None:
+        """Steps each named optimizer on its loss; computes all gradients before any step.
+
+        Only the gradients of the named modules are computed, in one backward pass: no loss may depend on the parameters
+        of another loss's module.
+        """
+        if self._collected is not None:
+            self._collected |= losses
+            return
+        optimizers = [self.optimizers[name] for name in losses]
+        parameters = [parameter for optimizer in optimizers for parameter in optimizer.parameters]
+        gradients = torch.autograd.grad(tuple(losses.values()), parameters)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        for name, optimizer in zip(losses, optimizers, strict=True):
+            optimizer.step()
+            for layer in self._after_step[name]:
+                layer.after_step()
+        self.track_batch_statistics()
+        if self.actor_average is not None and any(self.optimized[name] is self.actor for name in losses):
+            self.actor_average.follow()
+
+    @contextmanager
+    def steps_together(self) -> Iterator[None]:
+        """A context in which `step_optimizers` only collects losses; steps on all of them together at the end."""
+        self._collected = {}
+        try:
+            yield
+            losses = self._collected
+        finally:
+            self._collected = None
+        self.step_optimizers(**losses)
+
+    def track_batch_statistics(self) -> None:
+        """Moves the statistics of all layers that have seen a batch since the last call."""
+        for layer in self._trackers:
+            layer.track()
+
     def due(self, frequency: int, at: UpdateAt = "first") -> bool:
         """Returns whether this update is the first, or with `at="last"` the last, of every `frequency` updates."""
         key = frequency, at
-        if self.rehearsing or key not in self.pattern:
-            self.pattern[key] = self.rehearsing or self._is_due(*key)
+        if key not in self.pattern:
+            self.pattern[key] = self._is_due(*key)
         return self.pattern[key]
 
     def _is_due(self, frequency: int, at: UpdateAt) -> bool:
-        return (self._num_updates + (at == "last")) % frequency == 0
+        return (self.num_updates + (at == "last")) % frequency == 0
 
     def step_critic(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
         """Steps the optimizer "critic" on `critic_loss`; returns the loss, Q values and priorities."""
@@ -157,38 +219,52 @@ class OffPolicyAgent(ActingAgent):
         self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Returns the critic head's loss, with row weights (B,), summed over image views with their mean target."""
-        if target.dim() != 2 or len(target) != outputs.shape[-2]:
-            raise UserError(
-                f"{type(self).__name__}: the critic's target has shape {tuple(target.shape)}; for outputs "
-                f"{tuple(outputs.shape)}, (N, B, ...), it is (B, ...), as self.critic.head.target returns it"
-            )
         weights = () if weight is None else (weight,)
-        if target.requires_grad:
-            raise UserError(
-                f"{type(self).__name__}: the critic's target has a gradient; compute it under torch.no_grad()"
-            )
         loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target), *weights)
         return loss if self.observations.num_views == 1 else self.observations.num_views * loss
 
     def priorities(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> HistogramInputs:
         """Returns each row's TD error for a prioritised replay buffer; {} for a uniform one."""
-        if not isinstance(batch.index, torch.Tensor):
+        if batch.index is None:
             return {}
         error = self.critic.head.td_error(outputs.detach(), self.observations.mean_of_views(target))
         error = error.unflatten(0, (self.observations.num_views, -1)).mean(0)
         return {"priorities": error.float(), "index": batch.index.clone()}  # a copy: the next batch overwrites it
 
-    @property
-    def num_updates(self) -> int:
-        """Updates made so far. Do not read it in `update_step`: a recorded update would keep the recorded value."""
-        if self._inside_update:
-            raise UserError(
-                f"{type(self).__name__}.update_step reads num_updates, which a recorded update would freeze; ask "
-                "self.due(frequency), or put the number on a schedule"
-            )
-        return self._num_updates
+    # Acting.
 
-    # Incoming data.
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy that is evaluated and saved: the actor, or its average, in evaluation mode."""
+        # A separate generator, so that other random draws (an environment's, an evaluation's) do not shift the noise.
+        generator = torch.Generator(self.device).manual_seed(torch.initial_seed())
+        actor = evaluation_view(self.actor) if self.actor_average is None else self.actor_average.network
+        return self._make_policy(actor, generator)
+
+    @property
+    def newest_policy(self) -> Policy:
+        """The policy that acts in training: the newest weights, with noise from the generator of `policy`."""
+        average = self.actor_average
+        if average is None:
+            return self.policy
+        if average.newest is None:
+            average.newest = self._make_policy(evaluation_view(self.actor), self.policy.generator)
+        average.newest.generator = self.policy.generator  # `sampling` replaces it for a while
+        return average.newest
+
+    def _make_policy(self, actor: Any, generator: torch.Generator) -> Policy:
+        """Returns a policy, with the critic if greedy actions need it."""
+        critic = None if actor.acts_alone else evaluation_view(self.critic)
+        return Policy(actor, self.action_range, self.device, generator, critic, self.observation_normaliser)
+
+    def act(self, obs: np.ndarray, sample: bool = False) -> np.ndarray:
+        if self.training:
+            return self.newest_policy.act(obs, sample, self.exploration)
+        return self.policy.act(obs, sample)
+
+    def save_policy(self, path: str | Path) -> None:
+        """Writes the policy alone, with the critic if greedy actions need it (see agent.policy.load_policy)."""
+        save_policy(self.policy, path)
 
     def observe(
         self,
@@ -217,50 +293,44 @@ class OffPolicyAgent(ActingAgent):
 
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
         # Schedules and phases are computed in Python, so set them before the update, which may run without Python.
-        for follower in self._step_followers:
-            follower.set_step(step)
+        for scheduled in self._scheduled:
+            scheduled.set_step(step)
         self.phase = tuple(layer.enter_phase() for layer in self._phased)
-        # The execution samples a batch, draws the noise and computes the update, or replays a recording of it.
-        metrics, outputs = self.execution(self, replay_buffer)
-        return_priorities(self, replay_buffer, outputs)
-        logger.log_all(metrics, step)
-        # Histograms wait for an update in which everything was due.
+        # Histograms wait for an update in which every optimizer steps.
         self._histograms_due |= logger.histograms_due(step)
-        if self._histograms_due and self._rehearsal is not None and metrics.keys() >= self._rehearsal.metrics:
-            log_histograms(outputs, self._optimized, logger, step)
+        parameters = [p for adam in self.optimizers.values() for p in adam.parameters] if self._histograms_due else []
+        for parameter in parameters:
+            parameter.grad = None
+        # The execution samples a batch and computes the update, or replays a recording of it.
+        metrics, outputs = self.execution(self, replay_buffer)
+        if hasattr(replay_buffer, "update_priorities"):  # it draws by priority
+            replay_buffer.update_priorities(outputs["index"], outputs["priorities"])
+        logger.log_all(metrics, step)
+        if self._histograms_due and all(parameter.grad is not None for parameter in parameters):
+            log_histograms(outputs, self.optimized, logger, step)
             self._histograms_due = False
-        self._set_num_updates(self._num_updates + 1)
+        self._set_num_updates(self.num_updates + 1)
 
-    def draw_noise(self, batch: Batch) -> DrawnNoise:
-        """Draws an update's random numbers, on the device; rehearses the update first if its batch size is new."""
-        if self._rehearsal is None or self._rehearsal.batch_size != self.batch_size:
-            self._rehearsal = rehearse(self, batch)
+    @cached_property
+    def noise(self) -> Noise:
+        """The random numbers of updates, from the generator of `policy`."""
+        return Noise(self.policy)
+
+    def give_noise(self, noise: Noise | None) -> None:
+        """Gives all layers that draw random numbers in updates their source."""
         for layer in self._drawing:
-            layer.draw(self.policy.generator)
-        plan = self._rehearsal.plan
-        return DrawnNoise(plan, plan.draw(self.device, self.policy.generator))
-
-    @property
-    def rehearsed(self) -> bool:
-        """Whether this process has rehearsed an update, after which `pattern` is complete."""
-        return self._rehearsal is not None
+            layer.noise = noise
 
     def compute_update(self, batch: Batch, noise: Noise) -> Result:
         """Runs the device's part of an update: prepares the batch and calls `update_step`."""
+        self.give_noise(noise)
         prepared = self._prepare(batch, noise)
-        step = self.update_step if self.rehearsing or self.compiled_step is None else self.compiled_step
+        step = self.update_step if self.compiled_step is None else self.compiled_step
         # No cache of casts: entries cached during a graph's capture would be read after their memory was reused.
         dtype = self.autocast_dtype
-        self._inside_update = True
-        try:
-            with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
-                returned = step(prepared, noise)
-        finally:
-            self._inside_update = False
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            name, kind = type(self).__name__, type(returned).__name__
-            raise UserError(f"{name}.update_step returns a {kind}; return metrics, histogram_inputs")
-        metrics, outputs = returned
+        with torch.autocast(self.device.type, dtype, cache_enabled=False) if dtype else nullcontext():
+            metrics, outputs = step(prepared, noise)
+        self.give_noise(None)
         metrics["train/batch_reward"] = batch.reward.mean()  # as stored, before normalising and scaling
         return metrics, {**outputs, **self.observations.shown(prepared.obs)}
 
@@ -273,30 +343,81 @@ class OffPolicyAgent(ActingAgent):
         reward = batch.reward if self.reward_normaliser is None else self.reward_normaliser(batch.reward)
         return batch._replace(reward=self.schedules.reward_scale * reward)
 
-    def why_eager(self) -> str:
+    def recording_obstacle(self) -> str | None:
         if not self.schedules.changing:
-            return ""
+            return None
         names = ", ".join(f"agent.{name}" for name in self.schedules.changing)
         return f"{names} on a schedule would be frozen in it"
 
     def _set_num_updates(self, num_updates: int) -> None:
-        self._num_updates = num_updates
+        self.num_updates = num_updates
         self.pattern = {key: self._is_due(*key) for key in self.pattern}
+
+    # What is found in the attributes: modules, and hooks (agent/toolkit/hooks.py), searched for once, on first use.
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """The modules in the agent's attributes, without views, which share the state of another module."""
+        return {
+            name: value for name, value in vars(self).items() if isinstance(value, nn.Module) and not is_view(value)
+        }
+
+    @cached_property
+    def _after_step(self) -> dict[str, list[Any]]:
+        return {name: _instances(AfterStep, [module]) for name, module in self.optimized.items()}
+
+    @cached_property
+    def _trackers(self) -> list[Any]:
+        return _instances(TracksBatchStatistics, self.modules.values())
+
+    @cached_property
+    def _scheduled(self) -> list[Any]:
+        others = [value for value in vars(self).values() if not isinstance(value, nn.Module)]
+        return _instances(Scheduled, [*others, *self.optimizers.values(), *self.modules.values()])
+
+    @cached_property
+    def _phased(self) -> list[Any]:
+        return _instances(Phased, self.modules.values())
+
+    @cached_property
+    def _drawing(self) -> list[Any]:
+        return _instances(Draws, vars(self).values())
 
     # State.
 
     def _stateful(self) -> dict[str, Any]:
+        """Returns the modules and all other attributes with a `load_state_dict`, by name, without views."""
         _ = self.policy  # built when it is first read, and part of the state
-        return super()._stateful()
+        attributes = vars(self).items()
+        return {name: value for name, value in attributes if hasattr(value, "load_state_dict") and not is_view(value)}
 
     def state_dict(self) -> dict[str, Any]:
-        counts = {"num_updates": self._num_updates, "histograms_due": self._histograms_due}
-        return super().state_dict() | counts
+        return {
+            **{name: value.state_dict() for name, value in self._stateful().items()},
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            "num_updates": self.num_updates,
+            "histograms_due": self._histograms_due,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._set_num_updates(require_count(state["num_updates"], "num_updates"))
+        for name, value in self._stateful().items():
+            value.load_state_dict(state[name])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+        self._set_num_updates(state["num_updates"])
         self._histograms_due = state["histograms_due"]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        raise TypeError("an agent's networks share memory: build another agent and load this one's state_dict()")
+
+
+def _instances(kind: type, values: Iterable[Any]) -> list[Any]:
+    """Returns the instances of a class among the values and their submodules, each once, in order."""
+    instances: dict[int, Any] = {}
+    for value in values:
+        candidates = value.modules() if isinstance(value, nn.Module) else [value]
+        instances |= {id(candidate): candidate for candidate in candidates if isinstance(candidate, kind)}
+    return list(instances.values())
 
 
 def takes_tensors(agent: Any) -> bool:

@@ -1,7 +1,5 @@
 """Saves a policy alone, and loads it without running untrusted code: a file names only this project's networks."""
 
-import math
-from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +9,7 @@ import torch
 from torch import nn
 
 from agent.policy import Policy
-from files.reading import checksum, read_json
-from files.tensors import load_plain, save_plain
-from files.writing import NewFile
-from utils import UserError, unwrapped
+from utils import UserError, replacing, unwrapped
 
 FORMAT = "policy-2"
 HERE = Path(__file__).resolve().parent
@@ -30,15 +25,10 @@ def recipe(factory: Any, **shapes: Any) -> Recipe:
 
 
 def save_policy(policy: Policy, path: str | Path) -> None:
-    """Writes a policy into a file, which appears when it is complete.
-
-    Raises:
-        UserError: for a network that `load_policy` would refuse.
-        OSError: if the file cannot be written.
-    """
+    """Writes a policy into a file; raises UserError for a network that `load_policy` would refuse."""
     state = plain_policy(policy)
-    with NewFile(Path(path)) as file:
-        save_plain(state, file)
+    with replacing(Path(path)) as partial_path:
+        torch.save(state, partial_path)
 
 
 def plain_policy(policy: Policy) -> dict[str, Any]:
@@ -59,91 +49,29 @@ def plain_policy(policy: Policy) -> dict[str, Any]:
 
 
 def load_policy(path: str | Path, device: str = "cpu", seed: int = 0) -> Policy:
-    """Rebuilds a saved policy, without a configuration.
+    """Rebuilds a saved policy, without a configuration; runs no code but this project's networks.
 
     Raises:
-        UserError: if the file cannot be read, is no policy of this format, names a network that is not this project's,
-            or differs from the manifest in its folder.
+        UserError: if the file is no policy of this format, or names a network that is not this project's.
     """
-    _require_manifest_digest(Path(path))
     try:
-        saved = load_plain(path, device, inside=0)
-    except Exception as error:
+        saved = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # a damaged file, or one that holds more than weights, can make torch raise anything
         raise UserError(f"{path}: not a policy that can be read ({type(error).__name__})") from None
     if not isinstance(saved, dict) or saved.get("format") != FORMAT:
         raise UserError(f"{path}: not a policy of format {FORMAT}")
-    try:
-        networks = {name: _rebuild(part, path).to(device).eval() for name, part in saved["networks"].items()}
-        actor, (low, high) = networks["actor"], map(float, saved["action_range"])
-        if not -math.inf < low < high < math.inf:
-            raise ValueError("the lower bound comes first")
-    except UserError:
-        raise
-    except Exception as error:  # a network may raise anything for wrong arguments and weights
-        raise UserError(f"{path}: not a whole policy ({type(error).__name__})") from None
+    networks = {name: _rebuild(part, path).to(device).eval() for name, part in saved["networks"].items()}
+    low, high = saved["action_range"]
     generator = torch.Generator(device).manual_seed(seed)
     critic, normaliser = networks.get("critic"), networks.get("observation_normaliser")
-    return Policy(actor, (low, high), torch.device(device), generator, critic, normaliser)
-
-
-def _require_manifest_digest(path: Path) -> None:
-    """Checks a file in a checkpoint's folder against the manifest.
-
-    Raises:
-        UserError: if it differs, or the manifest cannot be read.
-    """
-    manifest = path.parent / "manifest.json"
-    if not manifest.exists():
-        return
-    try:
-        content = read_json(manifest)
-        if "manifest" not in content:
-            return  # a manifest of something else
-        # The best policy's manifest also holds the manifest of the previous best policy (run/saving/best.py).
-        versions = [content["manifest"], content["manifest"].get("before") or {"parts": {}}]
-        expected = [version["parts"].get(path.stem) for version in versions]
-        digest = checksum(path, inside=0)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: cannot be compared with {manifest.name} ({type(error).__name__})") from None
-    if digest not in expected:
-        raise UserError(f"{path}: has changed since {manifest.name} beside it was written")
+    return Policy(networks["actor"], (low, high), torch.device(device), generator, critic, normaliser)
 
 
 def _rebuild(part: dict[str, Any], path: str | Path) -> nn.Module:
-    """Builds a network with its weights; first on "meta", as forged arguments may ask for any amount of memory."""
-    make, weights = _factory(part, path), part["weights"]
-    if any(depth > len(weights) for depth in _depths(part)):  # even without memory, each layer takes time
-        raise ValueError("more layers than there are weights")
-    try:
-        with torch.device("meta"):
-            shapes = {name: _shape(value) for name, value in make().state_dict().items()}
-    except UserError as error:  # the network refuses an argument, which is the file's mistake, not the user's
-        raise ValueError(error) from None
-    if shapes != {name: _shape(value) for name, value in weights.items()}:
-        raise ValueError("weights of other shapes")
-    if sum(_bytes(value) for value in weights.values()) > Path(path).stat().st_size:
-        raise ValueError("more weights than the file holds")
-    network: Any = make()
-    network.load_state_dict(weights)
+    network: Any = _factory(part, path)()
+    network.load_state_dict(part["weights"])
     network.recipe = {name: part[name] for name in ("target", "kwargs")}  # so that it can be saved again
     return network
-
-
-def _depths(part: Recipe) -> Iterator[int]:
-    """Yields every `hidden_depth` in a recipe and in its nested recipes."""
-    for name, value in part["kwargs"].items():
-        if name == "hidden_depth":
-            yield value
-        elif isinstance(value, dict):
-            yield from _depths(value)
-
-
-def _shape(value: Any) -> Any:
-    return value.shape if isinstance(value, torch.Tensor) else None
-
-
-def _bytes(value: Any) -> int:
-    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
 
 
 def _factory(network_recipe: Recipe, path: str | Path) -> partial[nn.Module]:

@@ -5,22 +5,23 @@ from typing import Any
 
 import torch
 
-from agent.api import Batch, HistogramInputs, Metrics, Noise
-from agent.slow_targets import SlowTargetsAgent
+from agent.api import Batch, HistogramInputs, Metrics, Noise, PositiveInt, SoftActor, UpdateOrder
 
 
-class SACAgent(SlowTargetsAgent):
-    """Critics with slow targets, a squashed Gaussian actor and a temperature.
+class SACAgent(SoftActor):
+    """Critics with slow targets, a squashed Gaussian actor and a temperature; config/agent/sac.yaml has the keys."""
 
-    Args:
-        slow_targets: arguments of agent.slow_targets.SlowTargetsAgent.
+    supports_prioritised_replay = True
 
-    Raises:
-        UserError: for a mixture policy, whose samples have no gradient.
-    """
-
-    def __init__(self, **slow_targets: Any):
-        super().__init__(**slow_targets)
+    def __init__(
+        self,
+        num_target_critics: PositiveInt | None = None,
+        update_order: UpdateOrder = "critic_first",
+        **soft_actor: Any,
+    ):
+        super().__init__(**soft_actor)
+        self.update_order: UpdateOrder = update_order
+        self.add_slow_critics(num_target_critics)
         self.require_reparameterised("agent.actor: agent=sac")
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
@@ -28,17 +29,13 @@ class SACAgent(SlowTargetsAgent):
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
             self.update_order,
-            partial(self._update_critic, batch, next_noise),
-            partial(self._update_actor, batch, noise),
+            partial(self.update_critic, batch, next_noise),
+            partial(self.update_actor, batch, noise),
         )
         self.update_targets()
         return metrics, outputs
 
-    def _update_actor(self, batch: Batch, noise: Noise, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
-        obs = self.observations.first_view(batch.obs)  # not before: the critics' step moves the convolutions
-        return self.update_actor_and_temperature(obs, noise, alpha)
-
-    def _update_critic(
+    def update_critic(
         self, batch: Batch, next_noise: torch.Tensor, alpha: torch.Tensor
     ) -> tuple[Metrics, HistogramInputs]:
         with torch.no_grad():
@@ -47,3 +44,7 @@ class SACAgent(SlowTargetsAgent):
             cost = alpha * next_log_prob
             target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_q, cost)
         return self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)
+
+    def update_actor(self, batch: Batch, noise: Noise, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+        obs = self.observations.first_view(batch.obs)  # not before: the critics' step moves the convolutions
+        return self.update_actor_and_temperature(obs, noise, alpha)

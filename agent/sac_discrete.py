@@ -6,36 +6,52 @@ from typing import Any, Literal
 
 import torch
 
-from agent.api import Batch, HistogramInputs, Metrics, Noise, PositiveInt, Schedule, UnitInterval, UserError, losses
-from agent.slow_targets import SlowTargetsAgent
+from agent.api import (
+    Batch,
+    HistogramInputs,
+    Metrics,
+    Noise,
+    PositiveInt,
+    Schedule,
+    SoftActor,
+    UnitInterval,
+    UpdateOrder,
+    UserError,
+    losses,
+)
 
 
-class SACDiscreteAgent(SlowTargetsAgent):
+class SACDiscreteAgent(SoftActor):
     """Critics that return a value for each action, and an actor that returns a probability for each.
 
     Expectations over actions are sums, so that an update needs no noise, and the temperature follows the exact entropy.
 
     Args:
         action_dim: the number of actions.
-        target_entropy: as in SoftActorAgent; `auto` is `target_entropy_share` * log |A|, a share of the maximum.
+        target_entropy: as in SoftActor; `auto` is `target_entropy_share` * log |A|, a share of the maximum.
         target_entropy_share: 0.98 in the paper.
-        slow_targets: arguments of agent.slow_targets.SlowTargetsAgent. `target_entropy_per_dim` has no effect.
+        soft_actor: arguments of agent.soft_actor.SoftActor. `target_entropy_per_dim` has no effect.
 
     Raises:
         UserError: for a head whose targets cannot be averaged over actions, and for held noise.
     """
 
     discrete_actions = True
+    supports_prioritised_replay = True
 
     def __init__(
         self,
         action_dim: PositiveInt,
         target_entropy: float | Literal["auto"] | Schedule = "auto",
         target_entropy_share: UnitInterval = 0.5,
-        **slow_targets: Any,
+        num_target_critics: PositiveInt | None = None,
+        update_order: UpdateOrder = "critic_first",
+        **soft_actor: Any,
     ):
         entropy = target_entropy_share * math.log(action_dim) if target_entropy == "auto" else target_entropy
-        super().__init__(action_dim=action_dim, target_entropy=entropy, **slow_targets)
+        super().__init__(action_dim=action_dim, target_entropy=entropy, **soft_actor)
+        self.update_order: UpdateOrder = update_order
+        self.add_slow_critics(num_target_critics)
         head = self.critic.head
         if not getattr(head, "averages_targets", False):
             raise UserError(
@@ -48,12 +64,12 @@ class SACDiscreteAgent(SlowTargetsAgent):
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
         metrics, outputs = self.update_in_order(
-            self.update_order, partial(self._update_critic, batch), partial(self._update_actor, batch)
+            self.update_order, partial(self.update_critic, batch), partial(self.update_actor, batch)
         )
         self.update_targets()
         return metrics, outputs
 
-    def _update_critic(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_critic(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
         head, rows, num_actions = self.critic.head, len(batch.reward), self.action_dim
         with torch.no_grad():
             log_probs = self.actor(batch.next_obs).log_probs
@@ -67,7 +83,7 @@ class SACDiscreteAgent(SlowTargetsAgent):
         index = batch.action.long().unsqueeze(-1).expand(len(outputs), -1, -1, outputs.shape[-1])
         return self.step_critic(batch, outputs.gather(2, index).squeeze(2), target)
 
-    def _update_actor(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_actor(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
         obs = self.observations.first_view(batch.obs)
         log_probs = self.actor(obs).log_probs
         with torch.no_grad():

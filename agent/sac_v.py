@@ -4,7 +4,7 @@ The YAML chooses between the original of 2018 (fixed temperature, mixture polici
 later form with a learned temperature and delayed policy updates.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -13,16 +13,12 @@ from agent.api import (
     Betas,
     Factory,
     HistogramInputs,
-    Interface,
     LearningRate,
     Metrics,
     Noise,
     NonNegativeFloat,
     PositiveFloat,
-    PositiveInt,
-    Schedule,
-    SoftActorAgent,
-    UnitInterval,
+    SoftActor,
     UserError,
     frozen_view,
     losses,
@@ -30,22 +26,18 @@ from agent.api import (
 )
 from agent.networks.heads import ScalarHead
 
-ValueFactory = Annotated[Factory, Interface("a value network", ("obs_dim",), ("forward",))]
 
-
-class SACVAgent(SoftActorAgent):
+class SACVAgent(SoftActor):
     """Critics, a value network with a slow copy, any actor, and a temperature.
 
     Args:
         value: factory of the value network, called with `obs_dim`.
         value_lr, value_betas: for the value network's optimizer, which uses the critics' weight decay.
-        critic_tau: step size of the slow copy towards the value network, per target update.
-        critic_target_update_frequency: updates between two target updates.
         squared_error_weight: factor on the Q and V losses; the original has 1/2.
         policy_gradient: `reparameterised`, or `likelihood_ratio`, which works for any policy.
         action_prior: p(a), `uniform` or a unit `normal`.
         output_regularisation: weight on the actor's squared outputs.
-        soft_actor: arguments of agent.soft_actor.SoftActorAgent.
+        soft_actor: arguments of agent.soft_actor.SoftActor.
 
     Raises:
         UserError: for a reparameterised mixture, whose choice of a component has no gradient; for critics whose head is
@@ -54,11 +46,9 @@ class SACVAgent(SoftActorAgent):
 
     def __init__(
         self,
-        value: ValueFactory,
+        value: Factory,
         value_lr: LearningRate,
         value_betas: Betas,
-        critic_tau: UnitInterval | Schedule,
-        critic_target_update_frequency: PositiveInt,
         squared_error_weight: PositiveFloat,
         policy_gradient: Literal["reparameterised", "likelihood_ratio"],
         action_prior: Literal["uniform", "normal"],
@@ -87,7 +77,7 @@ class SACVAgent(SoftActorAgent):
         self.action_prior = action_prior
         self.output_regularisation = output_regularisation
         self.value = self.build(value, takes_action=False)
-        self.value_target = self.slow_copy(self.value, critic_tau, critic_target_update_frequency)
+        self.value_target = self.slow_copy(self.value)
         self.frozen_critic = frozen_view(self.critic)
         self.add_optimizer("value", self.value, value_lr, value_betas, self.critic_weight_decay)
 

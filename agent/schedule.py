@@ -2,13 +2,13 @@
 resumes it."""
 
 import math
+from bisect import bisect
 
-from agent.toolkit.hooks import FollowsSteps
+from agent.toolkit.hooks import Scheduled
 from settings.types import Points, PositiveFloat, PositiveInt, Schedule
-from settings.validated import Validated
 
 
-class Linear(Validated):
+class Linear:
     """Changes linearly from `start` to `final` over `steps` steps, then stays at `final`."""
 
     def __init__(self, start: float, final: float, steps: PositiveInt):
@@ -26,7 +26,7 @@ class Cosine(Linear):
         return self.final + (self.start - self.final) * (1 + math.cos(math.pi * done)) / 2
 
 
-class Exponential(Validated):
+class Exponential:
     """final + (start - final) exp(-step / decay)."""
 
     def __init__(self, start: float, final: float, decay: PositiveFloat):
@@ -36,25 +36,24 @@ class Exponential(Validated):
         return self.final + (self.start - self.final) * math.exp(-step / self.decay)
 
 
-class Piecewise(Validated):
-    """Interpolates linearly between (step, value) points, constant before and after them.
+class Piecewise:
+    """Interpolates linearly between (step, value) points, which it sorts; constant before and after them.
 
-    It sorts them by step; two points of one step, in their order, make a jump.
+    Two points of one step, in their order, make a jump.
     """
 
     def __init__(self, points: Points):
         self.points = sorted(points, key=lambda point: point[0])
 
     def __call__(self, step: int) -> float:
-        before = [point for point in self.points if point[0] <= step]
-        after = [point for point in self.points if point[0] > step]
-        if not before or not after:
-            return (before or after)[-1 if before else 0][1]
-        (from_step, from_value), (to_step, to_value) = before[-1], after[0]
+        after = bisect(self.points, step, key=lambda point: point[0])
+        if after in (0, len(self.points)):
+            return self.points[max(after - 1, 0)][1]
+        (from_step, from_value), (to_step, to_value) = self.points[after - 1 : after + 1]
         return from_value + (to_value - from_value) * (step - from_step) / (to_step - from_step)
 
 
-class Schedules(FollowsSteps):
+class Schedules(Scheduled):
     """Holds the numbers of an agent that may follow a schedule; they are read as attributes.
 
     >>> schedules = Schedules(discount=0.99, reward_scale=Linear(1.0, 10.0, steps=1000))
@@ -75,7 +74,7 @@ class Schedules(FollowsSteps):
 
     @property
     def changing(self) -> list[str]:
-        """The names of the numbers that change with the step."""
+        """The names of the numbers that follow a schedule."""
         return list(self._schedules)
 
     def set_step(self, step: int) -> None:

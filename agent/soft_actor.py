@@ -1,54 +1,42 @@
-"""The base class of soft actor-critics: critics, a temperature, and an actor that maximises Q and entropy."""
+"""The base class of soft actor-critics: critics, slow targets, a temperature, an actor that maximises Q and entropy."""
 
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from agent import losses
-from agent.components import LearningRate
-from agent.off_policy import ActorFactory, CriticFactory, Metrics, OffPolicyAgent, UpdateAt
+from agent.critic import RandomSubset
+from agent.networks.batch_norm import refuse_batch_norm
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, UpdateAt
+from agent.toolkit.frozen import frozen_view
 from agent.toolkit.histograms import HistogramInputs
 from agent.toolkit.noise import Noise
-from settings.types import Betas, Factory, Interface, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate, UserError
 
-TemperatureFactory = Annotated[Factory, Interface("a temperature", ("init_temperature",), ("forward", "parameters"))]
 UpdateOrder = Literal["critic_first", "actor_first", "together"]
 PartOfUpdate = Callable[[torch.Tensor], tuple[Metrics, HistogramInputs]]  # called with the temperature
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
 
-class SoftActorAgent(OffPolicyAgent):
+class SoftActor(OffPolicyAgent):
     """The networks, optimizers and actor update of a soft actor-critic; a subclass computes the critics' targets.
 
-    Arguments of type Schedule may be on a schedule of the environment step (agent.schedule). The defaults match
-    config/agent/sac.yaml, but for the batch size, for use as a library.
-
-    Args:
-        critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
-        temperature: factory of the temperature, called with `init_temperature`.
-        init_temperature: alpha at the start.
-        learnable_temperature: whether a learned temperature is adjusted at all.
-        target_entropy: the entropy that a learned temperature keeps; `auto` is action_dim * target_entropy_per_dim.
-        target_entropy_per_dim: target entropy per action dimension, used if `target_entropy` is `auto`.
-        alpha_lr, alpha_betas, actor_lr, actor_betas, critic_lr, critic_betas: for the three Adam optimizers.
-        actor_update_frequency: updates between two updates of the actor.
-        actor_update_at: whether the actor steps in the `first` or the `last` of every `actor_update_frequency` updates.
-        actor_q: what the actor maximises: the `min` or the `mean` over the critics, or the `first` of them.
-        off_policy: arguments of agent.off_policy.OffPolicyAgent.
+    Arguments of type Schedule may be on a schedule of the environment step (agent.schedule). config/agent/sac.yaml
+    explains all of them, and the defaults are its values, but for the batch size.
     """
 
     frozen_critic: Any  # the view of the critic that the actor maximises; a subclass builds it
 
     def __init__(
         self,
-        critic: CriticFactory,
-        actor: ActorFactory,
-        temperature: TemperatureFactory,
+        critic: Factory,
+        actor: Factory,
+        temperature: Factory,
         init_temperature: NonNegativeFloat | Schedule = 0.1,
         learnable_temperature: bool = True,
         target_entropy: float | Literal["auto"] | Schedule = "auto",
@@ -62,6 +50,8 @@ class SoftActorAgent(OffPolicyAgent):
         actor_q: Literal["min", "mean", "first"] = "min",
         critic_lr: LearningRate = 1e-4,
         critic_betas: Betas = (0.9, 0.999),
+        critic_tau: UnitInterval | Schedule = 0.005,
+        critic_target_update_frequency: PositiveInt = 2,
         **off_policy: Any,
     ):
         super().__init__(**off_policy)
@@ -69,7 +59,8 @@ class SoftActorAgent(OffPolicyAgent):
         self.actor_update_at: UpdateAt = actor_update_at
         self.q_reduction = Q_REDUCTIONS[actor_q]
         auto = self.action_dim * target_entropy_per_dim
-        self.schedules.add(target_entropy=auto if target_entropy == "auto" else target_entropy)
+        self.schedules.add(target_entropy=auto if target_entropy == "auto" else target_entropy, critic_tau=critic_tau)
+        self.critic_target_update_frequency = critic_target_update_frequency
         self.actor = self.build(actor)
         self.critic = self.build(critic, learns_encoder=True)
         self.temperature = temperature(init_temperature=init_temperature).to(self.device)
@@ -85,13 +76,24 @@ class SoftActorAgent(OffPolicyAgent):
         """The current temperature: a detached scalar, copied so that a later temperature step does not change it."""
         return self.temperature().detach().clone()
 
-    def slow_copy(self, network: nn.Module, critic_tau: UnitInterval | Schedule, frequency: int) -> Any:
-        """Returns a target network, which `update_targets` moves by `critic_tau` in one of `frequency` updates."""
-        self.schedules.add(critic_tau=critic_tau)
-        self.critic_target_update_frequency = frequency
+    def slow_copy(self, network: nn.Module) -> Any:
+        """Returns a target network, which `update_targets` moves by `critic_tau` when it is due."""
         target = copy.deepcopy(network).requires_grad_(False)
         self.soft_update = SoftUpdate(network, target)
         return target
+
+    def add_slow_critics(self, num_target_critics: int | None = None) -> None:
+        """Adds `critic_target`, its `target_outputs`, and `frozen_critic`, for batches of one end of a transition.
+
+        Args:
+            num_target_critics: number of target critics in a target, redrawn for every update; None: all.
+        """
+        refuse_batch_norm(actor=self.actor, critic=self.critic)
+        self.critic_target = self.slow_copy(self.critic)
+        self.frozen_critic = frozen_view(self.critic)
+        self.target_outputs = self.critic_target.outputs
+        if num_target_critics is not None:
+            self.target_outputs = RandomSubset(self.critic_target, num_target_critics)
 
     def update_targets(self) -> None:
         """Moves the slow copy, if it is due."""
@@ -118,7 +120,6 @@ class SoftActorAgent(OffPolicyAgent):
                 values. `together`: computes all losses from the old values, then steps all.
         """
         alpha = self.alpha
-        update_critic, update_actor = self._checked(update_critic), self._checked(update_actor)
         if not self.actor_is_due():
             return update_critic(alpha)
         with self.steps_together() if order == "together" else nullcontext():
@@ -129,17 +130,6 @@ class SoftActorAgent(OffPolicyAgent):
                 metrics, outputs = update_critic(alpha)
                 actor_metrics, actor_outputs = update_actor(alpha)
         return metrics | actor_metrics, outputs | actor_outputs
-
-    def _checked(self, part: PartOfUpdate) -> PartOfUpdate:
-        def checked(alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
-            returned = part(alpha)
-            if not isinstance(returned, tuple) or len(returned) != 2:
-                name = getattr(getattr(part, "func", part), "__name__", "a part of the update")
-                kind = type(returned).__name__
-                raise UserError(f"{type(self).__name__}: {name} returns a {kind}; return metrics, histogram_inputs")
-            return returned
-
-        return checked
 
     def update_actor_and_temperature(
         self, obs: torch.Tensor, noise: Noise, alpha: torch.Tensor, num_rows: int | None = None

@@ -8,16 +8,14 @@ import torch
 from torch import nn
 
 from agent.api import (
-    ActorFactory,
     Batch,
     Betas,
-    CriticFactory,
     Depth,
+    Factory,
     HistogramInputs,
     Init,
     LearningRate,
     Metrics,
-    NetworkFactory,
     Noise,
     NonNegativeFloat,
     OffPolicyAgent,
@@ -26,7 +24,6 @@ from agent.api import (
     SoftUpdate,
     UnitInterval,
     UpdateAt,
-    Validated,
     build_network,
     frozen_view,
     refuse_batch_norm,
@@ -46,7 +43,7 @@ class NoisyAction(NamedTuple):
         return self.action + self.std * noise  # acting clamps it to the action range
 
 
-class DeterministicActor(nn.Module, Validated):
+class DeterministicActor(nn.Module):
     """Maps an observation to an action, squashed by tanh.
 
     Args:
@@ -64,12 +61,12 @@ class DeterministicActor(nn.Module, Validated):
         hidden_depth: Depth,
         exploration_std: NonNegativeFloat = 0.1,
         init: Init = "torch",
-        network: NetworkFactory | None = None,
+        network: Factory | None = None,
     ):
         super().__init__()
         self.noise_dim, self.exploration_std = action_dim, exploration_std
         shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, None
-        self.trunk = build_network(network, *shape, key="agent.actor.network")
+        self.trunk = build_network(network, *shape)
 
     def forward(self, obs: torch.Tensor) -> NoisyAction:
         return NoisyAction(torch.tanh(self.trunk(obs)), self.exploration_std)
@@ -92,8 +89,8 @@ class TD3Agent(OffPolicyAgent):
 
     def __init__(
         self,
-        critic: CriticFactory,
-        actor: ActorFactory,
+        critic: Factory,
+        actor: Factory,
         actor_lr: LearningRate = 3e-4,
         actor_betas: Betas = (0.9, 0.999),
         actor_update_frequency: PositiveInt = 2,

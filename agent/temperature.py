@@ -7,13 +7,11 @@ import torch
 from torch import nn
 
 from agent.schedule import Exponential
-from agent.toolkit.hooks import AfterStep, FollowsSteps
+from agent.toolkit.hooks import AfterStep, Scheduled
 from settings.types import NonNegativeFloat, PositiveFloat, Schedule
-from settings.validated import Validated
-from utils import UserError
 
 
-class LearnedTemperature(nn.Module, AfterStep, Validated):
+class LearnedTemperature(nn.Module, AfterStep):
     """A parameter that the agent adjusts towards its target entropy (arXiv 1812.05905, section 5).
 
     Args:
@@ -22,18 +20,13 @@ class LearnedTemperature(nn.Module, AfterStep, Validated):
             `exp`: the parameter is log alpha, the factor alpha, as in (18).
             `log`: parameter and factor are log alpha, so steps do not shrink with alpha.
             `direct`: parameter and factor are alpha, which is kept at 0 or above.
-
-    Raises:
-        UserError: for an initial value of 0, unless the form is `direct`.
     """
 
-    def __init__(self, init_temperature: NonNegativeFloat | Schedule, form: Literal["exp", "log", "direct"] = "exp"):
+    def __init__(self, init_temperature: NonNegativeFloat, form: Literal["exp", "log", "direct"] = "exp"):
         super().__init__()
-        start = _number(init_temperature, "learned")
-        if form != "direct" and start == 0:
-            raise UserError(f"agent.init_temperature=0: above 0 unless agent.temperature.form is direct, not {form}")
         self.form = form
-        self.parameter = nn.Parameter(torch.tensor(float(start if form == "direct" else math.log(start))))
+        start = init_temperature if form == "direct" else math.log(init_temperature)
+        self.parameter = nn.Parameter(torch.tensor(float(start)))
 
     def forward(self) -> torch.Tensor:
         """alpha, a scalar tensor."""
@@ -49,7 +42,7 @@ class LearnedTemperature(nn.Module, AfterStep, Validated):
             self.parameter.clamp_(min=0)
 
 
-class FixedTemperature(nn.Module, FollowsSteps, Validated):
+class FixedTemperature(nn.Module, Scheduled):
     """An alpha that is constant, or follows a schedule of the environment step."""
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):
@@ -71,12 +64,5 @@ class FixedTemperature(nn.Module, FollowsSteps, Validated):
 class ExponentialTemperature(FixedTemperature):
     """alpha(t) = final + (init_temperature - final) exp(-t / decay), t in environment steps."""
 
-    def __init__(self, init_temperature: NonNegativeFloat | Schedule, final: NonNegativeFloat, decay: PositiveFloat):
-        super().__init__(Exponential(_number(init_temperature, "exponential"), final, decay))
-
-
-def _number(init_temperature: NonNegativeFloat | Schedule, temperature: str) -> float:
-    """Returns `init_temperature`; raises UserError for a schedule, which this temperature cannot follow."""
-    if callable(init_temperature):
-        raise UserError(f"agent.init_temperature: a schedule needs agent/temperature=fixed, not {temperature}")
-    return init_temperature
+    def __init__(self, init_temperature: NonNegativeFloat, final: NonNegativeFloat, decay: PositiveFloat):
+        super().__init__(Exponential(init_temperature, final, decay))

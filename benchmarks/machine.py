@@ -1,28 +1,35 @@
-"""Describes how a result was measured: command, date, machine, torch version."""
+"""What all measurements share: how they were made, and a run that is not started."""
 
 import datetime
 import os
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def processor() -> str:
-    """Returns the processor's model name."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), platform.processor())
+sys.path.insert(0, str(ROOT))
 
 
 def circumstances() -> dict[str, str]:
-    """Returns the circumstances that a result file records; the command is the running script's."""
-    script = Path(sys.argv[0]).resolve().relative_to(ROOT)
+    """Returns the running script's command, date, machine and torch version, for a result's file."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    models = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]
     return {
-        "command": shlex.join(["python", str(script), *sys.argv[1:]]),
+        "command": shlex.join(["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
         "date": datetime.date.today().isoformat(),
-        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "machine": f"{(models or [platform.processor()])[0]}, {os.cpu_count()} cores",
         "torch": version("torch"),
     }
+
+
+def make_workspace(folder: Path, overrides: Sequence[str]) -> Any:
+    """Builds a run as train.py does, without starting it."""
+    from run.workspace import Workspace
+    from settings.compose import compose_settings
+
+    return Workspace(compose_settings(*overrides), folder)

@@ -10,16 +10,16 @@ an update needs, with the faster of torch's two libraries.
 
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from machine import make_workspace
 
 OBS_DIM, ACTION_DIM, NUM_STORED, LR = 17, 6, 100_000, 1e-4
 Update = Callable[[], object]
@@ -43,56 +43,20 @@ def floor(units: int, batch: int, precision: str) -> Update:
     return update
 
 
-def ours(overrides: list[str]) -> Update:
-    from logger import Logger
-
-    agent, buffer = agent_and_buffer(overrides)
-    logger = Logger(Path(), {})
-    return lambda: agent.update(buffer, logger, 0)
-
-
-def agent_and_buffer(overrides: list[str]) -> tuple[Any, Any]:
-    """Builds an agent with cheetah_run's sizes (or images instead of its obs) and a full replay buffer."""
-    from hydra.utils import get_object, instantiate
-
-    from replay.frames import FrameBuffer
-    from run.agents import build_agent
-    from run.env_spec import EnvSpec
-    from run.execution import choose_execution, set_execution
-    from run.machine import resolve_device, set_precision
-    from settings import compose
-    from settings.obs_spec import ObsSpec
-    from settings.operating_system import keep_freed_memory
-    from settings.schema import check
-
-    cfg = check(compose.plain(compose.compose_config("train", overrides)))
-    device = resolve_device(cfg.device)
-    if cfg.num_threads is not None:
-        torch.set_num_threads(cfg.num_threads)
-    keep_freed_memory()
-    precision = set_precision(cfg.precision, device)
-    stack = 3 if cfg.frame_stack == "auto" else cfg.frame_stack
-    image = (3 * stack, cfg.image_size, cfg.image_size)
-    obs_spec = ObsSpec(image, frame_stack=stack) if cfg.from_pixels else ObsSpec(vector_dim=OBS_DIM)
-    is_discrete = get_object(cfg.agent["_target_"]).discrete_actions
-    action = ((1,), ACTION_DIM) if is_discrete else ((ACTION_DIM,),)
-    agent = build_agent(cfg, EnvSpec(obs_spec, *action), device)
-    agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-    set_execution(agent, choose_execution(cfg.execution, agent, device)[0], device)
-    if cfg.from_pixels:
-        capacity = cfg.replay_buffer_capacity
-        buffer: Any = FrameBuffer(image, (ACTION_DIM,), capacity, device, obs_spec=obs_spec)
-    else:
-        make_buffer = instantiate(cfg.replay_buffer, capacity=NUM_STORED, _convert_="all")
-        buffer = make_buffer(obs_shape=(OBS_DIM,), action_shape=action[0], device=device)
-    for obs, actions, reward, next_obs in image_transitions(image, capacity) if cfg.from_pixels else transitions():
-        buffer.add(obs, abs(actions[:1]).round() if is_discrete else actions, reward, next_obs, False, False)
-    return agent, buffer
-
-
-def ours_of_size(units: int, batch: int, precision: str, replay_buffer: str = "uniform") -> Update:
-    widths = [f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}"]
-    return ours([f"agent.batch_size={batch}", *widths, f"precision={precision}", f"replay_buffer={replay_buffer}"])
+def ours(units: int, batch: int, precision: str) -> Update:
+    widths = [f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}", f"agent.batch_size={batch}"]
+    run = [
+        "env=cheetah_run",
+        f"replay_buffer_capacity={NUM_STORED}",
+        "save_video=false",
+        "eval_in_background=false",
+        "device=cpu",
+    ]
+    with redirect_stdout(sys.stderr), tempfile.TemporaryDirectory() as folder:  # standard output carries the answers
+        workspace = make_workspace(Path(folder), [*run, *widths, f"precision={precision}"])
+    for obs, action, reward, next_obs in transitions():
+        workspace.replay_buffer.add(obs, action, reward, next_obs, False, False)
+    return lambda: workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
 
 
 def transitions() -> Any:
@@ -101,15 +65,6 @@ def transitions() -> Any:
     actions = random.uniform(-1, 1, (NUM_STORED, ACTION_DIM)).astype(np.float32)
     rewards = random.uniform(0, 1, NUM_STORED)
     return zip(obs, actions, rewards, obs[1:], strict=False)
-
-
-def image_transitions(image: tuple[int, ...], count: int) -> Any:
-    random = np.random.default_rng(0)
-    obs = random.integers(0, 256, image, np.uint8)
-    for _ in range(count):
-        next_obs = np.concatenate([obs[3:], random.integers(0, 256, (3, *image[1:]), np.uint8)])
-        yield obs, random.uniform(-1, 1, ACTION_DIM).astype(np.float32), random.uniform(0, 1), next_obs
-        obs = next_obs
 
 
 def peer(make: Any, **kwargs: Any) -> Any:
@@ -149,15 +104,13 @@ def sbx(units: int, batch: int, precision: str) -> Update:
     return lambda: model.train(1, batch)
 
 
-REPLAY_BUFFERS = ("prioritized", "lap", "fading")
+SYSTEMS: dict[str, Callable[[int, int, str], Update]] = {"floor": floor, "ours": ours, "sb3": sb3, "sbx": sbx}
 UPDATES_PER_CALL = {"sb3": 2}
 
 
 def main() -> None:
     system, units, batch, precision = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    systems = {"floor": floor, "ours": ours_of_size, "sb3": sb3, "sbx": sbx}
-    systems |= {name: partial(ours_of_size, replay_buffer=name) for name in REPLAY_BUFFERS}
-    update = systems[system](units, batch, precision)
+    update = SYSTEMS[system](units, batch, precision)
     per_call = UPDATES_PER_CALL.get(system, 1)
     update()
     print("ready", flush=True)

@@ -45,7 +45,7 @@ class ActionRepeat(gym.Wrapper):
         return obs, total, terminated, truncated, {**info, **before, "repeats": steps}
 
 
-class OwnActions:
+class ActionMap:
     """An environment's own action space, and the linear map to it from a policy's actions: `low + (a + shift) * half`.
 
     A policy gives numbers (|A|,) in [-1, 1] for a Box and one integer (1,), counted from 0, for a Discrete.
@@ -88,7 +88,7 @@ class OwnActions:
             return self.is_discrete and kind == "Discrete" and (low, high) == (self.low, self.high)
         return low.shape == self.low.shape and np.allclose(_bounds(low, high), (self.low, self.high))
 
-    def of(self, action: np.ndarray) -> np.ndarray:
+    def to_env(self, action: np.ndarray) -> np.ndarray:
         """Maps a policy's action, or actions (N, |A|), to the environment's own."""
         shape = (*action.shape[:-1], *self.low.shape)
         scaled = self.low + (np.asarray(action, np.float64).reshape(shape) + self.shift) * self.half
@@ -112,13 +112,13 @@ def _bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class RescaledActions(TransformAction):
-    """Lets a policy act in [-1, 1], or by integers; `own_actions` is the map, with the errors of OwnActions."""
+    """Lets a policy act in [-1, 1], or by integers; `own_actions` is the map, with the errors of ActionMap."""
 
     def __init__(self, env: gym.Env):
         space = env.action_space
         assert isinstance(space, gym.spaces.Box | gym.spaces.Discrete)
-        self.own_actions = OwnActions(space)
-        super().__init__(env, self.own_actions.of, self.own_actions.policy_space)
+        self.own_actions = ActionMap(space)
+        super().__init__(env, self.own_actions.to_env, self.own_actions.policy_space)
 
 
 rescale_actions = RescaledActions

@@ -1,1 +1,5 @@
-"""Environments. This file imports nothing: dm_control reads MUJOCO_GL when it is imported (see run/machine.py)."""
+"""Environments. Importing them chooses the OpenGL backend, before dm_control and MuJoCo read the choice."""
+
+from envs import opengl
+
+opengl.choose()

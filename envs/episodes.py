@@ -1,5 +1,4 @@
-"""Seeded and recorded episodes, and numbers of their `info`. Seeds let training restore any state exactly; recordings
-become data sets."""
+"""Seeded and recorded episodes, and numbers of their `info`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +6,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from tqdm import tqdm
 
 from utils import UserError
 
@@ -17,7 +15,6 @@ TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
 AUTO_INFO_KEYS: Mapping[str, str] = {"is_success": "last"}  # the default of the key `info_keys`
 EPISODE_INFO = "episode_info"  # key of the last step's info: EpisodeInfo's values, as (key, value) pairs
 TAKEN = "taken"  # key of a vector environment's info: which environments took the step; without it, all did
-MISSING_INFO = "missing_info"  # likewise: a message about keys for which the episode had no number
 
 
 class EpisodeInfo(gym.Wrapper):
@@ -27,7 +24,6 @@ class EpisodeInfo(gym.Wrapper):
     dictionary, because a vector environment would merge the dictionaries of its environments.
 
     Args:
-        env: an environment; for sums, one without action repeat, so that they include every step.
         info_keys: by key of `info`: `last`, the value of the last step, or `sum`, the sum over all steps. Values that
             are not numbers are ignored.
     """
@@ -44,47 +40,29 @@ class EpisodeInfo(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        if not isinstance(info, dict):
-            raise TypeError(f"step gave {type(info).__name__} as info, and no dictionary")
         for key in self._summed:
-            value = number(info.get(key))
-            if value is not None:
+            if (value := to_number(info.get(key))) is not None:
                 self._sums[key] = self._sums.get(key, 0.0) + value
         if terminated or truncated:
-            last = {key: number(info.get(key)) for key in self._info_keys}
-            values = last | {key: self._sums.get(key) for key in self._summed}
-            pairs = tuple((key, value) for key, value in values.items() if value is not None)
-            info = {**info, EPISODE_INFO: pairs, MISSING_INFO: self._missing(values, info)}
+            values = {key: to_number(info.get(key)) for key in self._info_keys}
+            values |= {key: self._sums.get(key) for key in self._summed}
+            info = {**info, EPISODE_INFO: tuple((k, value) for k, value in values.items() if value is not None)}
         return obs, reward, terminated, truncated, info
 
-    def _missing(self, values: Mapping[str, float | None], info: Mapping[str, Any]) -> str:
-        missing = [key for key, value in values.items() if value is None and key not in AUTO_INFO_KEYS]
-        if not missing:
-            return ""
-        keys = ", ".join(f"info_keys.{key}={self._info_keys[key]}" for key in missing)
-        numbers = ", ".join(sorted(str(key) for key, value in info.items() if number(value) is not None))
-        return f"{keys}: no such number in the info of the first episode, whose last step has {numbers or 'none'}"
 
-
-def number(value: Any) -> float | None:
+def to_number(value: Any) -> float | None:
     """Converts a number, a bool, or an array of one of them to a float; returns None for anything else."""
-    if isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
-        return float(value)
-    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
-        return float(value.item())
-    return None
+    if isinstance(value, np.ndarray | np.generic) and value.size == 1 and value.dtype.kind in "biuf":
+        value = value.item()
+    return float(value) if isinstance(value, bool | int | float) else None
 
 
 def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
-    """Computes the seed of one episode, or of the actions of one evaluation.
+    """Computes the seed, in [0, 2**32), of one episode, or of the actions of one evaluation.
 
     Args:
-        run_seed: the run's seed, 0 or more.
         stream: one of the constants above; episodes of two streams never have the same seed sequence.
         counters: the numbers that identify the episode in its stream, such as (environment index, episode number).
-
-    Returns:
-        An int in [0, 2**32), which every environment family accepts.
     """
     return int(np.random.SeedSequence([run_seed, stream, *counters]).generate_state(1)[0])
 
@@ -101,16 +79,13 @@ class SeededEpisodes(gym.Wrapper):
     resets with that episode's seed and repeats the actions, which is exact for any deterministic environment.
 
     Args:
-        env: the environment.
-        run_seed: the run's seed.
         index: this environment's index in the run.
         first_steps: largest random number of steps at which the first episode is cut; 0 does not cut it.
     """
 
     def __init__(self, env: gym.Env, run_seed: int, index: int = 0, first_steps: int = 0):
         super().__init__(env)
-        self._run_seed = run_seed
-        self._index = index
+        self._run_seed, self._index = run_seed, index
         self._cut_after = first_cut(run_seed, index, first_steps)
         self._episode = 0
         self._actions: list[np.ndarray] = []
@@ -138,12 +113,9 @@ class SeededEpisodes(gym.Wrapper):
         kept = {"repeats": info["repeats"]}  # training reads nothing else
         if terminated or truncated:
             kept[EPISODE_INFO] = info.get(EPISODE_INFO, ())
-            if self._index == 0 and self._episode == 1 and info.get(MISSING_INFO):
-                tqdm.write(info[MISSING_INFO])
         return obs, reward, terminated, truncated, kept
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the number of the episode, from 1, and its actions so far, each (action_dim,)."""
         return {"episode": self._episode, "actions": [action.tolist() for action in self._actions]}
 
     def load_state_dict(self, state: dict[str, Any]) -> Any:
@@ -156,15 +128,8 @@ class SeededEpisodes(gym.Wrapper):
 
 @dataclass
 class Recording:
-    """One recorded episode of T decisions.
-
-    Attributes:
-        seed: the seed of its reset.
-        obs: T + 1 arrays (obs_dim,), float32, flat as the policy sees them.
-        actions: T arrays, in the environment's own shape and bounds.
-        rewards: T rewards, each summed over the steps for which its action was held.
-        terminations, truncations: T flags each.
-    """
+    """One recorded episode of T decisions: the seed of its reset, T + 1 observations (obs_dim,), float32, flat as the
+    policy sees them, and T actions in the environment's own shape and bounds, rewards, and flags."""
 
     seed: int | None
     obs: list[np.ndarray]
@@ -175,11 +140,7 @@ class Recording:
 
 
 class Recorder(gym.Wrapper):
-    """Appends each episode of an environment to a list as the episode begins.
-
-    Args:
-        env: an environment with actions in [-1, 1].
-        episodes: the list, which several environments may share.
+    """Appends each episode of an environment to a list, which several environments may share, as the episode begins.
 
     Raises:
         UserError: for images with vectors, which are packed into one array of bytes.
@@ -190,8 +151,7 @@ class Recorder(gym.Wrapper):
         obs_spec = getattr(env.observation_space, "obs_spec", None)
         if obs_spec is not None and obs_spec.is_mixed:
             raise UserError("--dataset: the environment gives images with vectors, which cannot be recorded")
-        self._episodes = episodes
-        self._to_own_action = env.get_wrapper_attr("own_actions").of
+        self._episodes, self._to_env = episodes, env.get_wrapper_attr("own_actions").to_env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
@@ -203,7 +163,7 @@ class Recorder(gym.Wrapper):
         obs, reward, terminated, truncated, info = self.env.step(action)
         recording = self._recording
         recording.obs.append(np.array(obs))
-        recording.actions.append(self._to_own_action(action))
+        recording.actions.append(self._to_env(action))
         recording.rewards.append(float(reward))
         recording.terminations.append(bool(terminated))
         recording.truncations.append(bool(truncated))

@@ -1,42 +1,31 @@
-"""Makes an environment from a task's name. Imports dm_control, so a run imports it through run.machine.import_envs."""
+"""Makes an environment from a task's name."""
 
-import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvSpec
 
-from envs import arguments, opengl
-from envs.adapter import BoundedActions, Wrap, adapt, wrap
+from envs.adapter import Wrap, adapt, wrap
 from envs.episodes import AUTO_INFO_KEYS
-from envs.errors import FAULTS, error_with_place, exit_reported
-from envs.names import SUITE_TASKS, gymnasium_ids, unknown_task, unregistered
+from envs.names import SUITE_TASKS, require_known
 from envs.observations import NO_PIXELS, Pixels
-from envs.processes import make_train_envs
-from envs.simulator import OneWorld, Simulator
 from settings.env_ids import newest_id
-from settings.signatures import Parameter
-from settings.types import PositiveInt
 from utils import UserError, import_failure, one_line
 
 try:
-    opengl.load_triton_before_mesa()
-    from envs import suite_task
+    from envs import suite
 except ModuleNotFoundError as error:  # Gymnasium's tasks work without dm_control
     if error.name != "dm_control":
         raise
-    suite_task = None  # type: ignore[assignment]
-
-__all__ = ["SUITE_TASKS", "BoundedActions", "Pixels", "make_env", "make_simulator", "make_train_envs", "needs_opengl"]
+    suite = None  # type: ignore[assignment]
 
 INSTALL_SUITE = "pip install --no-deps dm_control==1.0.50"  # requirements.txt has its other requirements
 NO_KWARGS: Mapping[str, Any] = {}
-MAKE_PARAMETERS = {"max_episode_steps": Parameter(PositiveInt, inspect.Parameter.empty, False)}  # of gymnasium.make
 
 
 def make_env(
@@ -60,39 +49,34 @@ def make_env(
         action_repeat: steps for which each action is held; `info["repeats"]` is how many were taken.
         render: whether `render()` will be called, for (H, W, 3) uint8 frames.
         kwargs: the environment's own arguments: for Gymnasium's `make`, or for the suite's task and environment.
-        wrappers: the user's wrappers, the first one innermost; each is called with `env=`.
-        pixels: how observations become images, (C, H, W) uint8. Images of the environment itself are stacked, too.
-        info_keys: the numbers of `info` to collect over each episode (see envs.episodes.EpisodeInfo).
+        wrappers: the user's wrappers, the first one innermost.
+        info_keys: see envs.episodes.EpisodeInfo.
         human: with `render`, a Gymnasium task opens a window and draws into it in each step.
 
     Raises:
         UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
-    if is_simulator(name):
-        if human:
-            raise UserError(f"env={name}: a simulator of many worlds cannot be shown in a window")
-        return OneWorld(make_simulator(name, 1, seed, kwargs, wrappers, info_keys))
-    if name not in SUITE_TASKS:
+    with _explain_mistakes(name, kwargs):
+        if name in SUITE_TASKS:
+            if suite is None:
+                raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
+            return suite.make_suite_env(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
+        if is_simulator(name):
+            from envs.simulator import OneWorld
+
+            return OneWorld(make_simulator(name, 1, seed, kwargs, wrappers, info_keys))
         draws_itself = human and not pixels.rendered  # rendered observations need frames as arrays
-        env = wrap(_make_gymnasium(name, render or pixels.rendered, kwargs, draws_itself), name, wrappers)
+        env = wrap(_make_gymnasium(name, kwargs, render or pixels.rendered, draws_itself), wrappers)
         env = adapt(env, name, action_repeat, pixels=pixels, info_keys=info_keys)
-        return _in_window(env, name) if human and pixels.rendered else env
-    if suite_task is None:
-        raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
-    return suite_task.make(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
+        return gym.wrappers.HumanRendering(env) if human and pixels.rendered else env
 
 
 def is_simulator(name: str, num_envs: int = 1) -> bool:
-    """Returns whether `num_envs` environments are one vector environment: the id has a `vector_entry_point`.
-
-    If the id also has an `entry_point`, `num_envs` must be above 1 and the `entry_point` not Gymnasium's own.
-
-    Raises:
-        UserError: for an unknown name.
-    """
+    """Returns whether `num_envs` environments are one vector environment: the id has a `vector_entry_point` and no
+    `entry_point`, or one that is not Gymnasium's own, and `num_envs` is above 1."""
     if name in SUITE_TASKS:
         return False
-    spec = _spec(name)
+    spec = find_spec(name)
     own = not str(spec.entry_point).startswith("gymnasium.")
     return spec.vector_entry_point is not None and (spec.entry_point is None or (own and num_envs > 1))
 
@@ -105,121 +89,68 @@ def make_simulator(
     wrappers: Sequence[Wrap] = (),
     info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
     first_steps: int = 0,
-) -> Simulator:
-    """Makes a simulator of `num_envs` worlds (see envs/simulator.py); arguments and errors as for `make_env`.
+) -> Any:
+    """Makes a Simulator of `num_envs` worlds; wrappers go around the vector environment."""
+    from envs.simulator import Simulator  # imports torch, which processes of single environments do without
 
-    Args:
-        wrappers: each wraps a vector environment and returns one.
-        first_steps: see Simulator.
-    """
-    env = wrap(_make_gymnasium(name, False, kwargs, False, num_envs), name, wrappers, gym.vector.VectorEnv)
-    needed = "num_envs", "single_observation_space", "single_action_space", "metadata"
-    if missing := [attribute for attribute in needed if not hasattr(env, attribute)]:
-        raise UserError(f"env={name}: it has no {', '.join(missing)}, which a simulator of many worlds needs")
-    if env.num_envs != num_envs:
-        env.close()
-        raise UserError(f"env={name}: it has {env.num_envs} worlds; num_envs or num_eval_episodes is {num_envs}")
+    find_spec(name)
+    with _explain_mistakes(name, kwargs):
+        env = wrap(gym.make_vec(name, num_envs, "vector_entry_point", **kwargs), wrappers)
     return Simulator(env, name, seed, info_keys, first_steps)
 
 
-def _make_gymnasium(name: str, render: bool, kwargs: Mapping[str, Any], human: bool, worlds: int = 0) -> Any:
-    """Makes a registered environment or, with `worlds` above 0, a vector environment of that many worlds."""
+def _make_gymnasium(name: str, kwargs: Mapping[str, Any], render: bool, human: bool) -> gym.Env:
+    find_spec(name)
     # Box2D's bindings warn about their own types.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
     warnings.filterwarnings("ignore", message=".*is out of date")  # the user chose an older version, which still works
-    spec = _spec(name)
-    known: dict[str, Parameter] = {}
+    if render:  # pygame draws into memory, without a window or a sound device
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+        if not human:
+            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        mode = "human" if human else "rgb_array"
+        with suppress(TypeError):  # without a parameter `render_mode`, the first `render()` reports that it cannot
+            return gym.make(name, disable_env_checker=True, render_mode=mode, **kwargs)
+    return gym.make(name, disable_env_checker=True, **kwargs)
+
+
+@contextmanager
+def _explain_mistakes(name: str, kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """Raises UserError for a missing package, and for a TypeError about the names of an environment's arguments."""
     try:
-        if kwargs:
-            make = _creator(spec, bool(worlds))
-            known = arguments.known(make, ("num_envs",)) | MAKE_PARAMETERS
-            kwargs = arguments.fitted(name, known, kwargs, arguments.takes_more(make))
-        if render:  # pygame draws into memory, without a window or a sound device
-            if not human:
-                os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-            os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-        with exit_reported():
-            if worlds:
-                return gym.make_vec(name, worlds, "vector_entry_point", **kwargs)
-            return _gym_make(name, dict(kwargs), render, "human" if human else "rgb_array")
+        yield
     except gym.error.DependencyNotInstalled as error:
         hint = "pip install -e '.[box2d]'" if "ox2" in str(error) else one_line(error)
         raise UserError(f"env={name}: a package is missing; {hint}") from error
-    except UserError:
-        raise
-    except (gym.error.Error, ImportError) as error:
-        newest = next((known_id for known_id in gymnasium_ids() if gym.spec(known_id).name == spec.name), spec.id)
-        hint = "" if newest == spec.id else f"; choose {newest}"
-        raise UserError(f"env={name}: it cannot be built ({one_line(error)}){hint}") from error
-    except FAULTS as error:
-        hint = "; env_kwargs.<name>=<value> gives arguments" if "required" in str(error) else ""
-        hint = f"; {arguments.listed(known)}" if known and isinstance(error, TypeError) else hint
-        raise UserError(f"env={name}: it cannot be built ({error_with_place(error)}){hint}") from error
-
-
-def _in_window(env: gym.Env, name: str) -> gym.Env:
-    """Shows the frames of an environment that renders arrays in a pygame window."""
-    if os.environ.get("SDL_VIDEODRIVER") == "dummy":
-        del os.environ["SDL_VIDEODRIVER"]
-    try:
-        return gym.wrappers.HumanRendering(env)
-    except ValueError as error:
-        raise UserError(f"env={name}: it cannot be shown in a window ({one_line(error)})") from error
-
-
-def _gym_make(name: str, kwargs: dict[str, Any], render: bool, mode: str) -> gym.Env:
-    rendering: dict[str, Any] = {arguments.RENDER_MODE: mode}
-    if render:
-        with suppress(TypeError):  # without a parameter `render_mode`; then the first `render()` reports it
-            return gym.make(name, disable_env_checker=True, **kwargs, **rendering)
-    return gym.make(name, disable_env_checker=True, **kwargs)
+    except TypeError as error:
+        if "argument" not in str(error):
+            raise
+        raise UserError(f"env={name}: it cannot be made with env_kwargs={dict(kwargs)} ({one_line(error)})") from error
 
 
 def reward_threshold(name: str) -> float | None:
     """Returns the mean return at which Gymnasium counts a task as solved; None if it names none."""
-    if name in SUITE_TASKS:
-        return None
-    threshold = _spec(name).reward_threshold
-    return None if threshold is None else float(threshold)
+    return None if name in SUITE_TASKS else find_spec(name).reward_threshold
 
 
 def needs_opengl(name: str) -> bool:
-    """Returns whether rendering this environment needs OpenGL; Gymnasium's 2D tasks do not.
-
-    Raises:
-        UserError: for an unknown name.
-    """
-    if name in SUITE_TASKS:
-        return True
-    spec = _spec(name)
-    modules = [str(spec.entry_point)]
-    with suppress(Exception):  # building the environment reports the error
-        modules += [owner.__module__ for owner in _creator(spec).__mro__]  # type: ignore[attr-defined]  # if a class
-    return any(word in module for word in ("mujoco", "dm_control") for module in modules)
+    """Returns whether rendering this environment needs OpenGL; Gymnasium's 2D tasks do not."""
+    return name in SUITE_TASKS or "mujoco" in str(find_spec(name).entry_point)
 
 
-def _spec(name: str) -> EnvSpec:
+def find_spec(name: str) -> EnvSpec:
     """Returns the registration of an id; imports the package in an id such as my_package:MyEnv-v0, which registers it.
 
     Raises:
-        UserError: for an unknown id, and for a package that cannot be imported.
+        UserError: for an unknown id, and for a package that is not found.
     """
     module, _, env_id = name.rpartition(":")
     try:
         if module:
-            with exit_reported():
-                import_module(module)
-    except ImportError as error:
-        raise UserError(f"env={name}: {module} {import_failure(module, error)}") from error
-    except FAULTS as error:
-        raise UserError(f"env={name}: {module} cannot be imported ({error_with_place(error)})") from error
-    try:
+            import_module(module)
         return gym.spec(newest_id(env_id))
+    except ModuleNotFoundError as error:
+        raise UserError(f"env={name}: {module} {import_failure(module, error)}") from error
     except (gym.error.Error, ValueError) as error:
-        raise UserError(unregistered(name) if module else unknown_task(name)) from error
-
-
-def _creator(spec: EnvSpec, vector: bool = False) -> Callable[..., Any]:
-    """Returns the class or the function that builds an environment, or a vector environment."""
-    entry_point: Any = spec.vector_entry_point if vector else spec.entry_point  # Gymnasium registers none without one
-    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+        require_known(name)
+        raise UserError(f"env={name}: {one_line(error)}") from error

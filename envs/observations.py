@@ -11,32 +11,24 @@ from gymnasium.wrappers import TransformObservation
 from PIL import Image
 
 from settings.obs_spec import ObsSpec
-from utils import EnvError, UserError
+from utils import UserError
 
 CHANNELS = (1, 3, 4)  # possible numbers of channels in one frame; a stack of frames has more
 IMAGE_STACK = 3  # the default for images
-Groups = Mapping[str, Sequence[str]]
+Groups = Mapping[Any, Sequence[str]]  # by `actor` and `critic`
 Keys = Sequence[tuple[str, int]]  # keys of a dictionary of observations, and their widths
 Frame = tuple[np.ndarray | None, np.ndarray | None]  # an image (C, H, W) and a vector
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Configures how observations are made.
+    """Configures how observations are made."""
 
-    Attributes:
-        rendered: whether an environment without images of its own is rendered instead.
-        size: height and width of rendered frames, in pixels.
-        stack: frames per observation; None is 3 with images and 1 without.
-        camera_id: the camera of a suite task; None is DrQ's (arXiv 2004.13649): 2 for quadruped, else 0.
-        groups: keys that the `actor` and the `critic` see; None shows all to both.
-    """
-
-    rendered: bool = False
-    size: int = 84
-    stack: int | None = None
-    camera_id: int | None = None
-    groups: Groups | None = None
+    rendered: bool = False  # whether an environment without images of its own is rendered instead
+    size: int = 84  # height and width of rendered frames, in pixels
+    stack: int | None = None  # frames per observation; None is 3 with images and 1 without
+    camera_id: int | None = None  # of a suite task; None is DrQ's (arXiv 2004.13649): 2 for quadruped, else 0
+    groups: Groups | None = None  # keys that each sees; None shows all to both
 
     def camera_of(self, domain: str) -> int:
         return self.camera_id if self.camera_id is not None else 2 if domain == "quadruped" else 0
@@ -74,14 +66,14 @@ class Observed(gym.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
         self._frames.extend([self._frame_of(obs)] * self._spec.frame_stack)
-        return self._stacked(), info
+        return self._stack(), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._frames.append(self._frame_of(obs))
-        return self._stacked(), reward, terminated, truncated, info
+        return self._stack(), reward, terminated, truncated, info
 
-    def _stacked(self) -> np.ndarray:
+    def _stack(self) -> np.ndarray:
         images, vectors = zip(*self._frames, strict=True)
         if not self._spec.vector_dim:
             return np.concatenate(images)
@@ -94,62 +86,47 @@ class Observed(gym.Wrapper):
 
 
 def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env:
-    """Wraps an environment so that each observation is one array.
-
-    Args:
-        name: the task, for messages.
-        keys: keys and widths of a vector that was a dictionary before.
+    """Wraps an environment so that each observation is one array; `keys` are those of a vector that was a dictionary.
 
     Raises:
         UserError: for images of different sizes, and for groups that do not fit the environment.
     """
-    if pixels.rendered and not any(_is_image(leaf) for _, leaf in _leaves(env.observation_space)):
+    if pixels.rendered and not any(_is_image(leaf) for _, leaf in _list_leaves(env.observation_space)):
         env = RenderedObservation(env, pixels.size)
     space = env.observation_space
-    leaves = list(_leaves(space))
+    leaves = list(_list_leaves(space))
     images = [(path, leaf) for path, leaf in leaves if _is_image(leaf)]
     vectors = [(path, leaf) for path, leaf in leaves if not _is_image(leaf)]
     if not images and pixels.stack in (None, 1) and pixels.groups is None:
         box = gym.spaces.Box(-np.inf, np.inf, gym.spaces.flatten_space(space).shape, np.float32)
         return TransformObservation(env, lambda obs: np.asarray(gym.spaces.flatten(space, obs), np.float32), box)
-    widths = [(_dotted(path), gym.spaces.flatdim(leaf)) for path, leaf in vectors]
-    columns, bounds = np.arange(sum(width for _, width in widths)), None
-    vector_keys = [key for key, _ in widths]
+    widths = [(_join(path), gym.spaces.flatdim(leaf)) for path, leaf in vectors]
+    columns, vector_keys = np.arange(sum(width for _, width in widths)), [key for key, _ in widths]
+    bounds: tuple[int, int] | None = None
     if pixels.groups is not None:
         is_same = sum(width for _, width in keys) == len(columns)  # no wrapper has changed the vector
         named = widths if any(path for path, _ in leaves) else keys if is_same else ()
-        images = _images_of_groups(images, named, pixels.groups, name, space)
-        columns, bounds = _grouped(named, pixels.groups)
-        of_critic = pixels.groups["critic"]
-        of_actor = [key for key, _ in named if _is_in(key, pixels.groups["actor"])]
-        vector_keys = sorted(of_actor, key=lambda key: _is_in(key, of_critic))
+        images = _choose_images(images, named, pixels.groups, name)
+        columns, bounds, vector_keys = _group_columns(named, pixels.groups)
     stack = pixels.stack or (IMAGE_STACK if images else 1)
     groups = None if bounds is None else (stack * bounds[0], stack * bounds[1])
-    orders = [_order_of(leaf, name) for _, leaf in images]
+    orders = [_order_axes(leaf, name) for _, leaf in images]
     shapes = {tuple(leaf.shape[axis] for axis in order[-2:]) for (_, leaf), order in zip(images, orders, strict=True)}
     if len(shapes) > 1:
-        sizes = ", ".join(f"{_dotted(path)} {leaf.shape}" for path, leaf in images)
-        raise UserError(f"env={name}: its images have unlike heights and widths ({sizes}), which cannot be stacked")
-
-    def image_of(obs: Any) -> np.ndarray:
-        arrays = [np.asarray(_at(obs, path)) for path, _ in images]
-        if wrong := [image.dtype for image in arrays if image.dtype != np.uint8]:
-            raise EnvError(f"env={name}: it gave an image of {wrong[0]} where its observation_space has uint8")
-        transposed = (image.transpose(order) for image, order in zip(arrays, orders, strict=True))
-        return np.concatenate([image.reshape(-1, *image.shape[-2:]) for image in transposed])
-
-    def vector_of(obs: Any) -> np.ndarray:
-        flat = [np.asarray(gym.spaces.flatten(leaf, _at(obs, path)), np.float32) for path, leaf in vectors]
-        return np.concatenate(flat)[columns]
+        raise UserError(f"env={name}: its images have unlike heights and widths, {shapes}, which cannot be stacked")
 
     def frame_of(obs: Any) -> Frame:
-        return image_of(obs) if images else None, vector_of(obs) if len(columns) else None
+        planes = [np.transpose(_look_up(obs, path), order) for (path, _), order in zip(images, orders, strict=True)]
+        image = np.concatenate([each.reshape(-1, *each.shape[-2:]) for each in planes]) if images else None
+        if not len(columns):
+            return image, None
+        flat = [np.asarray(gym.spaces.flatten(leaf, _look_up(obs, path)), np.float32) for path, leaf in vectors]
+        return image, np.concatenate(flat)[columns]
 
     image = None
     for height, width in shapes:
-        channels = sum(int(np.prod(leaf.shape)) for _, leaf in images) // (height * width)
-        image = stack * channels, height, width
-    keys_of_parts = {"image": [_dotted(path) for path, _ in images], "vector": vector_keys}
+        image = stack * sum(int(np.prod(leaf.shape)) for _, leaf in images) // (height * width), height, width
+    keys_of_parts = {"image": [_join(path) for path, _ in images], "vector": vector_keys}
     return Observed(env, ObsSpace(ObsSpec(image, stack * len(columns), stack, groups), keys_of_parts), frame_of)
 
 
@@ -157,22 +134,22 @@ def _is_image(space: gym.Space[Any]) -> bool:
     return isinstance(space, gym.spaces.Box) and len(space.shape) >= 2 and space.dtype == np.uint8
 
 
-def _leaves(space: gym.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def _list_leaves(space: gym.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yields the spaces inside dictionaries and tuples, with their paths of keys and indices."""
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
         for key, child in space.items() if isinstance(space, gym.spaces.Dict) else enumerate(space):
-            yield from _leaves(child, (*path, key))
+            yield from _list_leaves(child, (*path, key))
     else:
         yield path, space
 
 
-def _at(obs: Any, path: tuple[Any, ...]) -> Any:
+def _look_up(obs: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         obs = obs[key]
     return obs
 
 
-def _dotted(path: tuple[Any, ...]) -> str:
+def _join(path: tuple[Any, ...]) -> str:
     return ".".join(map(str, path))
 
 
@@ -180,29 +157,22 @@ def _is_in(key: str, group: Sequence[str]) -> bool:
     return any(key == named or key.startswith(f"{named}.") for named in group)
 
 
-def _images_of_groups(images: list[Any], keys: Keys, groups: Groups, name: str, space: gym.Space[Any]) -> list[Any]:
+def _choose_images(images: list[Any], keys: Keys, groups: Groups, name: str) -> list[Any]:
     """Returns the images that the groups name. Raises UserError for groups that do not fit the environment."""
-    known = [key for key, _ in keys] + [_dotted(path) for path, _ in images]
-    if not any(known):
-        raise UserError(f"obs_groups: env={name} has no dictionary of observations, but {space}")
+    known = [key for key, _ in keys] + [_join(path) for path, _ in images]
     for group in ("actor", "critic"):
         wrong = [key for key in groups.get(group, ()) if not any(_is_in(one, [key]) for one in known)]
         if wrong or not groups.get(group):
-            raise UserError(f"obs_groups.{group}={wrong or '[]'}: keys of env={name} go here: {', '.join(known)}")
-    in_groups = {
-        _dotted(path): [_is_in(_dotted(path), groups[group]) for group in ("actor", "critic")] for path, _ in images
-    }
-    apart = [key for key, (by_actor, by_critic) in in_groups.items() if by_actor != by_critic]
-    if apart:
-        raise UserError(
-            f"obs_groups: {', '.join(apart)} is an image of one group alone; actor and critic share convolutions, so "
-            "it belongs into both, or into none"
-        )
-    return [(path, leaf) for path, leaf in images if in_groups[_dotted(path)][0]]
+            raise UserError(f"obs_groups.{group}={wrong or '[]'}: the keys of env={name} are: {', '.join(known)}")
+    chosen = [image for image in images if _is_in(_join(image[0]), groups["actor"])]
+    if chosen != [image for image in images if _is_in(_join(image[0]), groups["critic"])]:
+        raise UserError("obs_groups: actor and critic share convolutions, so an image belongs into both, or into none")
+    return chosen
 
 
-def _grouped(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | None]:
-    """Returns a frame's columns, the actor's alone first, the critic's alone last, and a frame's ObsSpec.groups."""
+def _group_columns(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | None, list[str]]:
+    """Returns a frame's columns, the actor's alone first, the critic's alone last; its ObsSpec.groups; and the actor's
+    keys in this order."""
     parts: dict[tuple[bool, bool], list[int]] = {(True, False): [], (True, True): [], (False, True): []}
     start = 0
     for key, width in keys:
@@ -210,8 +180,10 @@ def _grouped(keys: Keys, groups: Groups) -> tuple[np.ndarray, tuple[int, int] | 
         parts.get(in_groups, []).extend(range(start, start + width))
         start += width
     of_actor, of_both, of_critic = parts.values()
-    bounds = len(of_actor + of_both), len(of_actor)
-    return np.array([*of_actor, *of_both, *of_critic], int), bounds if of_actor or of_critic else None
+    bounds = (len(of_actor + of_both), len(of_actor)) if of_actor or of_critic else None
+    actors_keys = [key for key, _ in keys if _is_in(key, groups["actor"])]
+    actors_keys.sort(key=lambda key: _is_in(key, groups["critic"]))
+    return np.array([*of_actor, *of_both, *of_critic], int), bounds, actors_keys
 
 
 class RenderedObservation(gym.ObservationWrapper):
@@ -224,13 +196,8 @@ class RenderedObservation(gym.ObservationWrapper):
         self.observation_space = gym.spaces.Box(0, 255, (3, size, size), np.uint8)
 
     def observation(self, observation: Any) -> np.ndarray:
-        frame: Any = self.env.render()
-        self._frame = frame
-        if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
-            is_array = isinstance(frame, np.ndarray)
-            returned = f"{frame.dtype} of shape {frame.shape}" if is_array else type(frame).__name__
-            raise ValueError(f"render gave {returned}, and no picture (height, width, 3) of bytes")
-        small = Image.fromarray(frame).resize((self._size, self._size), Image.Resampling.BOX)
+        self._frame = self.env.render()
+        small = Image.fromarray(self._frame).resize((self._size, self._size), Image.Resampling.BOX)
         return np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1))
 
     def render(self) -> Any:
@@ -238,22 +205,20 @@ class RenderedObservation(gym.ObservationWrapper):
         return self._frame
 
 
-def _order_of(space: gym.spaces.Box, name: str) -> tuple[int, ...]:
+def _order_axes(space: gym.spaces.Box, name: str) -> tuple[int, ...]:
     """Returns the axes of images of any layout in the order (frame,) (channel,) height, width.
 
     Raises:
         UserError: if the shape does not show which dimension holds the channels.
     """
-    shape = space.shape
-    axes = tuple(range(len(shape)))
+    shape, axes = space.shape, tuple(range(len(space.shape)))
     if len(shape) == 2:
         return axes
-    if len(shape) in (3, 4):
-        *frame, first, second, last = axes
-        if shape[last] in CHANNELS and shape[last] < shape[first]:
-            return (*frame, last, first, second)
-        if shape[first] < shape[last]:
-            return axes
+    *frame, first, second, last = axes
+    if len(frame) < 2 and shape[last] in CHANNELS and shape[last] < shape[first]:
+        return (*frame, last, first, second)
+    if len(frame) < 2 and shape[first] < shape[last]:
+        return axes
     raise UserError(
         f"env={name}: its observations are images {shape}; (height, width), (height, width, channels), "
         "(channels, height, width) and stacks of these, with 1, 3 or 4 channels, can be learned from"

@@ -1,64 +1,54 @@
-"""Chooses MuJoCo's OpenGL backend once. This has to happen before dm_control is imported and reads the choice."""
+"""Chooses MuJoCo's OpenGL backend in the variable MUJOCO_GL, which dm_control reads when it is imported."""
 
 import ctypes
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-NO_OPENGL = (
-    "No videos: no OpenGL was found here. To get them, install a GPU driver with EGL, or Mesa "
-    "(Debian, Ubuntu: apt install libegl1 libgl1)."
-)
+INSTALL = "OpenGL needs a GPU driver with EGL, or Mesa (Debian, Ubuntu: apt install libegl1 libgl1)"
+NO_VIDEOS = f"No videos: {INSTALL}; simulators of many worlds are never filmed."
 VARIABLE, DISABLED = "MUJOCO_GL", "disabled"
-_PROBE = """
-import mujoco
-model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
-mujoco.Renderer(model, 16, 16).render()
-"""
+EGL_PLATFORM_DEVICE, MAX_DEVICES = 0x313F, 16  # the first is EGL_PLATFORM_DEVICE_EXT of eglext.h
 
 
-def choose(wanted: bool) -> bool:
-    """Sets MUJOCO_GL to a backend that works on this machine. Once `envs.make` is imported, it only returns the result.
+def choose() -> None:
+    """Sets MUJOCO_GL, unless it is set, to EGL if the machine has it; takes a few hundredths of a second."""
+    if os.environ.get(VARIABLE) == DISABLED or sys.platform == "darwin":  # macOS has only its own OpenGL
+        return
+    _load_triton_before_mesa()
+    if VARIABLE not in os.environ:
+        os.environ[VARIABLE] = "egl" if _has_egl() else DISABLED
 
-    Each backend is tried in a child process, because a failing one can crash its process. If the user has set
-    MUJOCO_GL, only that backend is tried.
 
-    Args:
-        wanted: whether anything will be rendered; if not, no backend is tried.
+def can_render() -> bool:
+    return os.environ.get(VARIABLE) != DISABLED
 
-    Returns:
-        Whether rendering works.
-    """
-    if "envs.make" in sys.modules:
-        return os.environ.get(VARIABLE) != DISABLED
-    if not wanted:
-        os.environ[VARIABLE] = DISABLED
+
+def _has_egl() -> bool:
+    """Returns whether EGL can be initialized on a device; without one, dm_control could not be imported with it."""
+    try:
+        egl = ctypes.CDLL("libEGL.so.1")
+    except OSError:
         return False
-    chosen = os.environ.get(VARIABLE)
-    if sys.platform == "darwin" and chosen is None:
-        return True  # macOS has only its own OpenGL
-    for backend in [chosen] if chosen else ["egl", "osmesa"]:
-        environment = os.environ | {VARIABLE: backend}
-        probe = subprocess.run([sys.executable, "-c", _PROBE], env=environment, capture_output=True, check=False)
-        if probe.returncode == 0:
-            os.environ[VARIABLE] = backend
-            return True
-    os.environ[VARIABLE] = DISABLED
-    return False
+    pointer, count, devices = ctypes.c_void_p, ctypes.c_int(), (ctypes.c_void_p * MAX_DEVICES)()
+    egl.eglGetProcAddress.restype, egl.eglInitialize.argtypes = pointer, [pointer] * 3
+    query, display_of = (egl.eglGetProcAddress(name) for name in (b"eglQueryDevicesEXT", b"eglGetPlatformDisplayEXT"))
+    if not (query and display_of):
+        return False
+    ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, pointer, pointer)(query)(MAX_DEVICES, devices, ctypes.byref(count))
+    get_display = ctypes.CFUNCTYPE(pointer, ctypes.c_uint, pointer, pointer)(display_of)
+    displays = (get_display(EGL_PLATFORM_DEVICE, device, None) for device in devices[: count.value])
+    return any(display and egl.eglInitialize(display, None, None) for display in displays)
 
 
-def load_triton_before_mesa() -> None:
+def _load_triton_before_mesa() -> None:
     """Loads Triton's library, if it is installed, so that its LLVM is in the process before Mesa's.
 
     torch's CUDA build installs Triton, which `torch.compile` and some optimizers import. If Mesa has rendered before,
-    loading Triton is a segmentation fault, even on a machine without a GPU; the other order works. Loading only the
-    library takes 20 ms, importing the whole package ten times as long.
+    loading Triton is a segmentation fault; the other order works. Importing all of Triton would take ten times as long.
     """
-    if os.environ.get(VARIABLE) == DISABLED or "dm_control" in sys.modules:
-        return
-    package = find_spec("triton")
+    package = find_spec("triton") if "dm_control" not in sys.modules else None
     for folder in (package and package.submodule_search_locations) or []:
         for library in sorted((Path(folder) / "_C").glob("libtriton*.so")):
             ctypes.CDLL(str(library))

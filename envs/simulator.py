@@ -1,85 +1,63 @@
-"""Simulators of many worlds: any `gymnasium.vector.VectorEnv`."""
+"""Simulators of many worlds: any `gymnasium.vector.VectorEnv`, of arrays or tensors."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+import torch
+from gymnasium.vector import AutoresetMode
 
-from dmc2gym.wrappers import OwnActions
-from envs.batches import columns, host, is_tensor, like, merged, packed, unpacked, widths
-from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, number
-from envs.errors import reporting
-from utils import FLOAT32_MAX, EnvError, RunError, UserError, not_plain
+from dmc2gym.wrappers import ActionMap
+from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, to_number
+from utils import FLOAT32_MAX, RunError, UserError, not_plain
 
 FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # keys of Gymnasium's info with AutoresetMode.SAME_STEP
+ARRAY = "numpy.ndarray"  # key of an array in a packed state
 
 
 class Simulator:
     """Wraps a vector environment: flat float32 observations, each episode's last one included, and actions in [-1, 1].
 
-    `step` returns the observation that follows an action, also at the end of an episode. `reset` with a mask then
-    starts the next episodes and returns the newest observation of every world. Callers use it like the vector
-    environments of envs/processes.py, whichever of Gymnasium's autoreset modes the simulator has:
+    `step` returns the observation that follows an action, also at the end of an episode; `reset` with a mask then
+    starts the next episodes, as with envs/processes.py, whichever of Gymnasium's autoreset modes the simulator has:
 
     - DISABLED: `reset(options={"reset_mask": mask})` resets its worlds; the mask is a NumPy array.
     - SAME_STEP: it resets a world in the step that ends its episode. `info["final_obs"]` has the last observations, by
-      world, in Gymnasium's form or as one batch. Without it, a time-out's row bootstraps from the observation before
-      the action, as rsl_rl's PPO does: one step too early, but the next episode's observation would be unrelated.
+      world, in Gymnasium's form or as one batch; without it, a time-out's row bootstraps from the observation before
+      the action, as rsl_rl's PPO does.
     - NEXT_STEP: it resets worlds in the step after an episode's end and ignores their actions. `info[TAKEN]` is false
       for these worlds: no step is counted and no row is stored; an agent's `observe` gets a step of reward 0.
 
-    If the simulator lacks `state_dict` or `load_state_dict`, a resumed run begins new episodes.
-
     Args:
-        env: a vector environment of NumPy arrays or torch tensors. Its observations are a Box of numbers, or Boxes
-            nested in dictionaries or tuples; its actions are a Box.
-        name: the task, for messages.
-        run_seed: the run's seed.
+        env: its observations are a Box of numbers, or Boxes nested in dictionaries or tuples; its actions are a Box.
         info_keys: as for envs.episodes.EpisodeInfo.
         first_steps: in mode DISABLED, training's first episodes are cut at a random number of steps up to this one;
-            with rsl_rl's `episode_length_buf`, they start as many steps into an episode. 0 cuts none.
+            a simulator with `start_late` (envs.rsl_rl) starts so many steps into an episode. 0 cuts none.
 
     Attributes:
-        single_observation_space, single_action_space: one world's spaces, as agents see them.
-        own_actions: the map to the simulator's own actions.
-        num_envs: number of worlds.
-        restarts: whether a resumed run begins new episodes.
+        cannot_restore: it lacks `state_dict` or `load_state_dict`, so a resumed run begins new episodes.
         tensors_on: observations stay tensors if the simulator's are on this device; otherwise they become arrays.
-
-    Raises:
-        UserError: for unsupported spaces, or if the metadata name no autoreset mode.
     """
 
-    def __init__(
-        self,
-        env: VectorEnv[Any, Any, Any],
-        name: str,
-        run_seed: int,
-        info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
-        first_steps: int = 0,
-    ):
+    def __init__(self, env: Any, name: str, run_seed: int, info_keys: Any = AUTO_INFO_KEYS, first_steps: int = 0):
         self.env, self.num_envs, self._name, self._run_seed = env, env.num_envs, name, run_seed
-        action_space = env.single_action_space
-        if not isinstance(action_space, gym.spaces.Box):
-            raise UserError(f"env={name}: its actions are {action_space}, and a simulator of many worlds needs a Box")
-        self._mode = env.metadata.get("autoreset_mode")
-        if not isinstance(self._mode, AutoresetMode):
-            modes = ", ".join(f"AutoresetMode.{mode.name}" for mode in AutoresetMode)
-            raise UserError(f"env={name}: its metadata['autoreset_mode'] is {self._mode}; it has to be one of {modes}")
-        try:
-            self.own_actions = OwnActions(action_space)
-            width = sum(widths(env.single_observation_space))
-        except ValueError as error:
-            raise UserError(f"env={name}: {error}") from None
+        self._mode, action_space = env.metadata.get("autoreset_mode"), env.single_action_space
+        if not (isinstance(self._mode, AutoresetMode) and isinstance(action_space, gym.spaces.Box)):
+            got = f"{self._mode} and {action_space}"
+            raise UserError(
+                f"env={name}: it needs an AutoresetMode in its metadata and a Box of actions, and has {got}"
+            )
+        self.own_actions = ActionMap(action_space)
+        width = gym.spaces.flatdim(env.single_observation_space)
         self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (width,), np.float32)
-        self.single_action_space = gym.spaces.Box(-1.0, 1.0, (int(np.prod(action_space.shape)),), np.float32)
-        self.restarts = not all(hasattr(env.unwrapped, method) for method in ("state_dict", "load_state_dict"))
+        self.single_action_space = self.own_actions.policy_space
+        self.cannot_restore = not all(hasattr(env.unwrapped, method) for method in ("state_dict", "load_state_dict"))
         self.tensors_on: Any = None
-        self._device: Any = None  # the device of the simulator's tensors; None for arrays
-        self._bounds: tuple[Any, Any] | None = None  # bounds of actions, on that device
-        self._obs: Any = None  # the newest observations, (num_envs, obs_dim)
+        self._device: torch.device | None = None  # of the simulator's tensors; None for arrays
+        self._stays = False  # whether observations stay there
+        self._bounds: tuple[torch.Tensor, torch.Tensor] | None = None  # bounds of actions, on that device
+        self._obs: Any = None  # a tensor of the newest observations, (num_envs, obs_dim)
         self._ended = np.zeros(self.num_envs, bool)  # NEXT_STEP: the worlds that the next step resets
         # Sums over each world's current episode; nan until its first number.
         self._sums = {key: np.full(self.num_envs, np.nan) for key, how in info_keys.items() if how == "sum"}
@@ -91,56 +69,47 @@ class Simulator:
 
         Args:
             seed: restarts all worlds with this seed; None derives the first call's seed from the run's.
-            options: `reset_mask`, a mask of worlds whose episodes have ended; optionally `states`, the result of
-                `call("state_dict")`, to restore.
+            options: `reset_mask`, the worlds whose episodes have ended; optionally `states` to restore.
         """
         which = options["reset_mask"]
         if "states" in options:
             self._restore(options["states"][0])
-            return self._obs, {}
+            return self._give(self._obs), {}
         if self._obs is None or seed is not None:
-            self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts) if seed is None else seed)
-            if seed is None:
-                self._spread()
+            self._begin(seed)
         elif self._mode is AutoresetMode.DISABLED and which.any():
-            with reporting(self._name, "reset"):
-                obs = self._flat(self.env.reset(options={"reset_mask": which.copy()})[0])
-            self._obs = merged(self._obs, obs, which)
+            obs = self._flatten(self.env.reset(options={"reset_mask": which.copy()})[0])
+            self._obs = _choose_rows(self._obs, obs, which)
         for total in self._sums.values():
             total[which] = np.nan
-        return self._obs, {}
+        return self._give(self._obs), {}
 
-    def _begin(self, seed: int) -> None:
-        with reporting(self._name, "reset"):
-            self._obs = self._flat(self.env.reset(seed=seed)[0])
+    def _begin(self, seed: int | None = None) -> None:
+        """Restarts all worlds; with the run's own seed, their first episodes have random lengths, so that they do not
+        end together."""
+        own_seed = episode_seed(self._run_seed, TRAIN_STREAM, self._starts)
+        self._obs = self._flatten(self.env.reset(seed=own_seed if seed is None else seed)[0])
         self._starts += 1
         self._ended[:] = False
-
-    def _spread(self) -> None:
-        """Cuts the first episodes at random lengths, so that the worlds' episodes do not end together."""
-        if not self._first_steps:
+        if not self._first_steps or seed is not None:
             return
         rng = np.random.default_rng([self._run_seed, self._starts])
-        lengths = getattr(self.env.unwrapped, "episode_length_buf", None)  # rsl_rl's: steps since episodes' starts
-        if lengths is not None:
-            limit = int(np.min(host(getattr(self.env.unwrapped, "max_episode_length", self._first_steps))))
-            begun = rng.integers(0, min(limit, self._first_steps), self.num_envs)
-            self.env.unwrapped.episode_length_buf = like(begun, lengths)  # type: ignore[attr-defined]
+        if hasattr(self.env.unwrapped, "start_late"):
+            self.env.unwrapped.start_late(rng, self._first_steps)
         elif self._mode is AutoresetMode.DISABLED:
             self._cut_after = rng.integers(1, self._first_steps + 1, self.num_envs)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all worlds; returns observations, then rewards, terminated and truncated as arrays, and the info."""
-        with reporting(self._name, "step"):
-            obs, rewards, terminated, truncated, info = self.env.step(self._own(actions))
-            self._require_form(rewards, terminated, truncated, info)
-            obs = self._flat(obs)
-            rewards, terminated, truncated = self._on_host(actions, obs, rewards, terminated, truncated)
-            next_obs = obs
-            if self._mode is AutoresetMode.SAME_STEP and (ended := terminated | truncated).any():
-                next_obs = merged(obs, self._last_obs(info, ended), ended)
-                if is_tensor(next_obs):
-                    _require_finite("observation", host(_finite(next_obs)))
+        obs, *outcome, info = self.env.step(self._to_env(actions))
+        if wrong := [np.shape(values) for values in outcome if np.shape(values) != (self.num_envs,)]:
+            raise ValueError(f"env={self._name}: step gave {tuple(wrong[0])} values for {self.num_envs} worlds")
+        obs = self._flatten(obs)
+        rewards, terminated, truncated = self._copy_to_host(actions, obs, outcome)
+        next_obs = obs
+        if self._mode is AutoresetMode.SAME_STEP and (ended := terminated | truncated).any():
+            next_obs = _choose_rows(obs, self._last_obs(info, ended), ended)
+            _require_finite("observation", _is_finite(next_obs).cpu())
         taken = ~self._ended
         terminated &= taken
         truncated = (truncated & taken) | ((self._cut_after == 1) & ~terminated)
@@ -152,16 +121,8 @@ class Simulator:
         kept: dict[str, Any] = {"repeats": taken.astype(int)}
         if not taken.all():
             kept[TAKEN], rewards = taken, np.where(taken, rewards, 0.0)
-        kept |= self._numbers(info, taken, done)
-        return next_obs, rewards, terminated, truncated, kept
-
-    def _require_form(self, rewards: Any, terminated: Any, truncated: Any, info: Any) -> None:
-        for what, values in (("rewards", rewards), ("terminated", terminated), ("truncated", truncated)):
-            if np.shape(values) != (self.num_envs,):
-                shape = tuple(np.shape(values))
-                raise EnvError(f"env={self._name}: {what} of shape {shape} where ({self.num_envs},) is needed")
-        if not isinstance(info, Mapping):
-            raise EnvError(f"env={self._name}: an info that is no dictionary, but a {type(info).__name__}")
+        kept |= self._collect_numbers(info, taken, done)
+        return self._give(next_obs), rewards, terminated, truncated, kept
 
     def _last_obs(self, info: Mapping[str, Any], done: np.ndarray) -> Any:
         """Returns the last observations of ended episodes, where `step` returned the next episodes' first ones."""
@@ -169,23 +130,22 @@ class Simulator:
         if last is None:
             return self._obs
         if isinstance(last, np.ndarray) and last.dtype == object:  # Gymnasium's: None for the other worlds
-            flat = self._obs.copy()
-            flat[done] = [gym.spaces.flatten(self.env.single_observation_space, obs) for obs in last[done]]
+            flat, space = self._obs.clone(), self.env.single_observation_space
+            for world in np.flatnonzero(done):
+                flat[world] = torch.as_tensor(gym.spaces.flatten(space, last[world]))
             return flat
-        return self._flat(last)
+        return self._flatten(last)
 
-    def _numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
+    def _collect_numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
         """Returns the values of `info_keys` for the episodes that have ended (see envs.episodes.EpisodeInfo)."""
         numbers, last = {}, info.get(FINAL_INFO)
         for key, how in self._info_keys.items():
             if how == "last" and not done.any():
                 continue
-            value = _number(info, key, self.num_envs)
-            final = _number(last if isinstance(last, Mapping) else {}, key, self.num_envs)
-            value = np.where(done & ~np.isnan(final), final, value)
+            final = _find_numbers(last if isinstance(last, Mapping) else {}, key, self.num_envs)
+            value = np.where(done & ~np.isnan(final), final, _find_numbers(info, key, self.num_envs))
             if how == "sum":
-                total = self._sums[key]
-                counts = taken & ~np.isnan(value)
+                total, counts = self._sums[key], taken & ~np.isnan(value)
                 value = self._sums[key] = np.where(counts, np.where(np.isnan(total), 0.0, total) + value, total)
             numbers[key] = value
         if not done.any():
@@ -195,90 +155,68 @@ class Simulator:
             pairs[world] = tuple((k, float(v[world])) for k, v in numbers.items() if not np.isnan(v[world]))
         return {EPISODE_INFO: pairs}
 
-    def _own(self, actions: Any) -> Any:
+    def _to_env(self, actions: Any) -> Any:
         """Maps actions in [-1, 1] to the simulator's own, as arrays or tensors like its data."""
         if self._device is None:
-            return self.own_actions.of(host(actions))
-        import torch
-
-        given = torch.as_tensor(actions, dtype=torch.float32, device=self._device)
-        if self._bounds is None:
-            self._bounds = like(self.own_actions.low, given), like(self.own_actions.high, given)
+            return self.own_actions.to_env(_to_host(actions))
+        given, own = torch.as_tensor(actions, dtype=torch.float32, device=self._device), self.own_actions
+        self._bounds = self._bounds or (torch.as_tensor(own.low).to(given), torch.as_tensor(own.high).to(given))
         low, high = self._bounds
         return low + (given.reshape(-1, *low.shape) + 1.0) * ((high - low) / 2)
 
-    def _flat(self, obs: Any) -> Any:
+    def _flatten(self, obs: Any) -> torch.Tensor:
         """Returns a flat float32 copy (num_envs, obs_dim) of observations, as the simulator may reuse its memory."""
-        parts = [part.reshape(self.num_envs, -1) for part in columns(self.env.single_observation_space, obs)]
-        if isinstance(parts[0], np.ndarray):
-            flat: Any = np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
-        else:
-            import torch
+        columns = _list_columns(self.env.single_observation_space, obs)
+        self._device = columns[0].device if isinstance(columns[0], torch.Tensor) else None
+        flat = torch.cat([_to_tensor(column).reshape(self.num_envs, -1).float() for column in columns], dim=1)
+        wanted = None if self.tensors_on is None else torch.empty(0, device=self.tensors_on).device
+        self._stays = self._device is not None and self._device == wanted
+        return flat if self._stays else flat.cpu()
 
-            self._device = parts[0].device
-            flat = torch.cat([part.float() for part in parts], dim=1).detach()
-            if self.tensors_on is None or torch.empty(0, device=self.tensors_on).device != self._device:
-                flat = host(flat)
-        expected = (self.num_envs, *(self.single_observation_space.shape or ()))
-        if tuple(flat.shape) != expected:
-            raise EnvError(f"env={self._name}: its observations are {tuple(flat.shape)}, its spaces say {expected}")
-        return flat
+    def _give(self, obs: torch.Tensor) -> Any:
+        return obs if self._stays else obs.numpy()
 
-    def _on_host(self, actions: Any, obs: Any, *outcome: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns rewards (float64), terminated and truncated as arrays; tensors, and finite checks, in one copy.
+    def _copy_to_host(self, actions: Any, obs: torch.Tensor, outcome: Any) -> tuple[np.ndarray, ...]:
+        """Returns rewards (float64), terminated and truncated as arrays; everything on a device in one copy.
 
         Raises:
-            RunError: if observations are tensors, for an action or an observation that is not finite.
+            RunError: for an action or an observation that is not finite.
         """
-        rewards, terminated, truncated = outcome
-        if isinstance(obs, np.ndarray):
-            return host(rewards).astype(np.float64), host(terminated) != 0, host(truncated) != 0
-        import torch
-
-        given = torch.as_tensor(actions, device=obs.device)
-        rows = host(torch.stack([values.double() for values in (*outcome, _finite(given), _finite(obs))]))
-        for what, row in zip(("action", "observation"), rows[3:], strict=True):
-            _require_finite(what, row)
-        return rows[0], rows[1] != 0, rows[2] != 0
+        columns = [*map(_to_tensor, outcome), _is_finite(_to_tensor(actions)), _is_finite(obs)]
+        rewards, terminated, truncated, *finite = torch.stack(
+            [values.to(obs.device).double() for values in columns]
+        ).cpu()
+        for what, rows in zip(("action", "observation"), finite, strict=True):
+            _require_finite(what, rows)
+        return rewards.numpy(), terminated.numpy() != 0, truncated.numpy() != 0
 
     def call(self, name: str) -> tuple[Any, ...]:
         """Returns `own_actions` or the state in a tuple, as Gymnasium's `call`, but once for all worlds."""
         return (self.own_actions if name == "own_actions" else self.state_dict(),)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns how often all worlds restarted and, unless `restarts`, the simulator's state and everything else.
-
-        Raises:
-            UserError: if the simulator's state has values other than arrays, tensors and plain values.
-        """
-        if self.restarts:
+        """Returns how often all worlds restarted and, unless `cannot_restore`, the simulator's and its own state."""
+        if self.cannot_restore:
             return {"starts": self._starts}
-        import torch
-
-        state = packed(self.env.unwrapped.state_dict())  # type: ignore[attr-defined]
+        state = _pack(self.env.unwrapped.state_dict())
         if fault := not_plain(state, "state_dict"):
-            raise UserError(
-                f"env={self._name}: {fault} could not be read back; arrays, tensors and plain values can be"
-            )
-        arrays = {"obs": self._obs, "ended": self._ended, "cut_after": self._cut_after}
-        tensors, sums = ({k: torch.as_tensor(v).cpu() for k, v in part.items()} for part in (arrays, self._sums))
-        return {"starts": self._starts, "env": state, "sums": sums, **tensors}
+            raise UserError(f"env={self._name}: {fault} is neither an array, a tensor nor a plain value")
+        own = {"obs": self._obs.cpu(), "ended": self._ended, "cut_after": self._cut_after, "sums": self._sums}
+        return {"starts": self._starts, "env": state, **_pack(own)}
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._starts = state["starts"]
-        self._begin(episode_seed(self._run_seed, TRAIN_STREAM, self._starts))
-        if self.restarts:
-            self._spread()
+        self._begin()
+        if self.cannot_restore:
             return
-        self.env.unwrapped.load_state_dict(unpacked(state["env"]))  # type: ignore[attr-defined]
+        self.env.unwrapped.load_state_dict(_unpack(state["env"]))
         self._starts = state["starts"]
-        self._obs = state["obs"].to(self._obs.device) if is_tensor(self._obs) else state["obs"].numpy()
-        self._ended, self._cut_after = state["ended"].numpy(), state["cut_after"].numpy()
-        self._sums = {key: state.get("sums", state)[key].numpy() for key in self._sums}  # older states lack "sums"
+        own = _unpack({key: state[key] for key in ("ended", "cut_after", "sums")})
+        self._obs, self._sums = state["obs"].to(self._obs.device), own["sums"]
+        self._ended, self._cut_after = own["ended"], own["cut_after"]
 
     def close(self) -> None:
-        with reporting(self._name, "close"):
-            self.env.close()
+        self.env.close()
 
 
 class OneWorld(gym.Env):
@@ -300,21 +238,61 @@ class OneWorld(gym.Env):
         self.simulator.close()
 
 
-def _number(info: Mapping[str, Any], key: str, num_envs: int) -> np.ndarray:
+def _find_numbers(info: Mapping[str, Any], key: str, num_envs: int) -> np.ndarray:
     """Returns a key's number in the info of every world, (num_envs,); nan where there is none."""
-    values, there = host(info.get(key, np.nan)), host(info.get(f"_{key}", True))
+    values, there = _to_host(info.get(key, np.nan)), _to_host(info.get(f"_{key}", True))
     if values.dtype == object:  # Gymnasium's arrays of other objects than Python's numbers, such as NumPy's bools
-        values = np.array([number(value) for value in values.flat], float)
+        values = np.array([to_number(value) for value in values.flat], float)
     if values.dtype.kind not in "biuf" or (values.shape and values.size != num_envs):
         return np.full(num_envs, np.nan)
     return np.where(there, values.reshape(-1), np.nan) * np.ones(num_envs)
 
 
-def _finite(values: Any) -> Any:
+def _list_columns(space: gym.Space[Any], obs: Any) -> list[Any]:
+    """Returns the parts of a batch of observations, each (num_envs, ...), in `gymnasium.spaces.flatten`'s order."""
+    if isinstance(space, gym.spaces.Dict):
+        return [column for key, part in space.items() for column in _list_columns(part, obs[key])]
+    if isinstance(space, gym.spaces.Tuple):
+        return [column for part, value in zip(space, obs, strict=True) for column in _list_columns(part, value)]
+    return [obs]
+
+
+def _choose_rows(values: torch.Tensor, chosen: torch.Tensor, which: np.ndarray) -> torch.Tensor:
+    """Returns rows of `chosen` where the mask is true, and of `values` elsewhere; both are (num_envs, width)."""
+    return torch.where(torch.from_numpy(which).to(values.device, non_blocking=True)[:, None], chosen, values)
+
+
+def _pack(state: Any) -> Any:
+    """Replaces the arrays and NumPy numbers in a nested state, which a checkpoint cannot hold; `_unpack` undoes it."""
+    if isinstance(state, dict):
+        return {key: _pack(child) for key, child in state.items()}
+    if isinstance(state, list | tuple):
+        return [_pack(child) for child in state]
+    if isinstance(state, np.ndarray) and state.dtype.kind in "biuf":
+        return {ARRAY: torch.from_numpy(state.copy())}
+    return state.item() if isinstance(state, np.generic) else state
+
+
+def _unpack(state: Any) -> Any:
+    """Returns a state as it was before `_pack`; its tuples are lists, and its NumPy numbers are Python's."""
+    if isinstance(state, dict):
+        return state[ARRAY].numpy() if ARRAY in state else {key: _unpack(child) for key, child in state.items()}
+    return [_unpack(child) for child in state] if isinstance(state, list) else state
+
+
+def _to_host(values: Any) -> np.ndarray:
+    return _to_tensor(values).cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+
+
+def _to_tensor(values: Any) -> torch.Tensor:
+    return values.detach() if isinstance(values, torch.Tensor) else torch.from_numpy(np.array(values))
+
+
+def _is_finite(values: torch.Tensor) -> torch.Tensor:
     """Returns which rows of a tensor (N, width) are finite in float32, (N,)."""
     return (values.abs() <= FLOAT32_MAX).all(dim=1)
 
 
-def _require_finite(what: str, finite: np.ndarray) -> None:
+def _require_finite(what: str, finite: torch.Tensor) -> None:
     if not finite.all():
-        raise RunError(f"{what}[{int(finite.argmin())}] is not finite")
+        raise RunError(f"{what}[{int(finite.byte().argmin())}] is not finite")

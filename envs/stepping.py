@@ -4,16 +4,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-WORTH_S = 0.0001  # for shorter steps waking the thread costs more than it saves (docs/PERFORMANCE.md)
+MIN_THREADED_STEP_S = 0.0001  # for shorter steps waking the thread costs more than it saves (docs/PERFORMANCE.md)
 MEASURED = 20  # number of first steps that are timed
-
-
-class Updates(Protocol):
-    """Runs updates, and calls `meanwhile` once before it next releases the GIL for long."""
-
-    meanwhile: Callable[[], None] | None
 
 
 class Stepping:
@@ -24,12 +18,12 @@ class Stepping:
 
     Args:
         envs: a vector environment.
-        updates: the updates during which the thread runs; None if no core is free, or they never release the GIL.
+        updates: calls its `meanwhile` once, if that is not None, before an update next releases the GIL for long; None
+            if no core is free, or updates never release it.
     """
 
-    def __init__(self, envs: Any, updates: Updates | None):
-        self._envs = envs
-        self._updates = updates
+    def __init__(self, envs: Any, updates: Any):
+        self._envs, self._updates = envs, updates
         self._first_steps_s: list[float] = []
         self._pays = False
         self._thread: threading.Thread | None = None
@@ -40,14 +34,13 @@ class Stepping:
         """Starts a step; the returned function waits for it, and returns or raises what `envs.step` does."""
         if self._updates is None or not self._pays:
             return lambda: self._step(actions)
-        updates = self._updates
 
         def start() -> None:
             self._requests.put((actions,))
 
-        def result() -> Any:
-            if updates.meanwhile is start:  # no update has started it
-                updates.meanwhile = None
+        def finish() -> Any:
+            if self._updates.meanwhile is start:  # no update has started it
+                self._updates.meanwhile = None
                 return self._step(actions)
             value, error = self._answers.get()
             if error is not None:
@@ -58,15 +51,15 @@ class Stepping:
             self._thread = threading.Thread(target=self._work, name="environments", daemon=True)
             self._thread.start()
         # Not started now: an update begins with many short operations, each of which would then wait for the GIL.
-        updates.meanwhile = start
-        return result
+        self._updates.meanwhile = start
+        return finish
 
     def _step(self, actions: Any) -> Any:
         started_s = time.perf_counter()
         result = self._envs.step(actions)
         if len(self._first_steps_s) < MEASURED:
             self._first_steps_s.append(time.perf_counter() - started_s)
-            self._pays = len(self._first_steps_s) == MEASURED and min(self._first_steps_s) > WORTH_S
+            self._pays = len(self._first_steps_s) == MEASURED and min(self._first_steps_s) > MIN_THREADED_STEP_S
         return result
 
     def _work(self) -> None:

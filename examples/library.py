@@ -19,7 +19,6 @@ from run.library import evaluate, shapes, train
 from sinks.console import ConsoleSink
 
 torch.manual_seed(1)
-torch.set_num_threads(1)  # at this size a second thread only waits
 env, size = gym.make("Pendulum-v1"), {"hidden_dim": 64, "hidden_depth": 2}
 actor, critic = partial(DiagGaussianActor, log_std_bounds=(-5, 2), **size), partial(CriticEnsemble, **size)
 rates = {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3, "critic_tau": 0.02, "batch_size": 64, "discount": 0.95}

@@ -120,7 +120,7 @@ def train(
 
             rows = replay_buffer[draws.integers(0, min(step, capacity), batch_size)]
             o, a, r, not_done, next_o = torch.from_numpy(rows).split(widths, dim=1)
-            next_epsilon, epsilon = torch.randn(2, batch_size, action_dim, generator=noise)
+            next_epsilon, epsilon = (torch.randn(batch_size, action_dim, generator=noise) for _ in range(2))
             alpha = log_alpha.exp().detach()
 
             with torch.no_grad():  # y = r + gamma (1 - d) (min_i Q_i(o', a') - alpha log pi(a'|o')), a' ~ pi  (3)

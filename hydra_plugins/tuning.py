@@ -26,4 +26,4 @@ class TuningSweeper(Sweeper):
         from launch import tuning
 
         assert self.config is not None and self.launcher is not None
-        tuning.sweep(self.launcher, self.config, arguments)
+        tuning.sweep(self.launcher, self.config)

@@ -1,186 +1,177 @@
-"""Tuning with Optuna. A study is a sweep whose values a sampler chooses; it can be stopped at any time and
-continued."""
+"""Tuning with Optuna. A study is a sweep whose values a sampler chooses; a stopped one goes on with `resume=auto`.
 
+study.log in the sweep's folder is the study; a trial's folder is named by its number. The sweeper asks for trials and
+tells their results; the process of a run reports its evaluations, and may prune it.
+"""
+
+import csv
+import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
-from hydra.core.override_parser.types import Override
-from hydra.core.utils import JobReturn
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, Transformer
 from hydra.plugins.launcher import Launcher
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from optuna.pruners import BasePruner, NopPruner
-from optuna.samplers import BaseSampler
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.pruners import NopPruner
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.study import Study
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
-from files.writing import write_text
-from launch import database, pruning
-from launch.sampling import search_space
-from run.saving import folder as run_folder
-from settings import compose
-from settings import plain_yaml as saved_yaml
-from settings.keys import dotted
-from utils import RunError, UserError, one_line
+from launch.checks import parse_sweep
+from settings.types import NonNegativeInt
+from utils import RunError, UserError, lock, write_atomic
 
-WHAT_IT_IS = "tuning.yaml"  # in the sweep's folder: the searched ranges, and the settings that all trials share
-HEAD = "# The same for all trials; of what is searched, and of what follows it, the first value.\n"
+NAME = "tuning"  # of the study in its file
+FILE = "study.log"
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)  # the sweep prints trials itself
 
 
-def require(config: DictConfig, overrides: list[Override]) -> None:
-    """Raises UserError for a mistake in `hydra.sweeper`, or in a range of the overrides."""
-    sweeper = config.hydra.sweeper
-    for key in ("n_trials", "n_jobs"):
-        if type(sweeper[key]) is not int:
-            raise UserError(f"hydra.sweeper.{key}={sweeper[key]}: a whole number goes here")
-        if sweeper[key] < 1:
-            raise UserError(f"hydra.sweeper.{key}={sweeper[key]}: at least 1 is needed")
-    if sweeper.direction not in ("maximize", "minimize"):
-        raise UserError(f"hydra.sweeper.direction={sweeper.direction}: maximize or minimize goes here")
-    _sampler(sweeper), _pruner(sweeper)
-    if sweeper.pruner is not None and OmegaConf.select(config, "logger.sinks.csv") is None:
-        raise UserError("hydra.sweeper.pruner: it reads eval.csv, so logger.sinks.csv has to be left on")
-    if not search_space(overrides):
-        raise UserError("hydra/sweeper=tuning: nothing to search; give a key a range, such as agent.batch_size=64,128")
-
-
-def _part(sweeper: DictConfig, name: str, kind: type, example: str) -> Any:
-    """Builds the sampler or the pruner; raises UserError if the result is not a `kind`."""
-    try:
-        part = instantiate(sweeper[name]) if isinstance(sweeper[name], DictConfig) else None
-    except Exception as error:  # the class can raise anything about its arguments
-        raise UserError(f"hydra.sweeper.{name}: {one_line(error.__cause__ or error)}") from None
-    if not isinstance(part, kind):
-        raise UserError(f"hydra.sweeper.{name}={sweeper[name]}: one of Optuna's {name}s goes here, {example}")
-    return part
-
-
-def _sampler(sweeper: DictConfig) -> BaseSampler:
-    return _part(sweeper, "sampler", BaseSampler, "such as {_target_: optuna.samplers.TPESampler}")
-
-
-def _pruner(sweeper: DictConfig) -> BasePruner:
-    if sweeper.pruner is None:
-        return NopPruner()  # for None, Optuna would take a pruner of its own choice
-    return _part(sweeper, "pruner", BasePruner, "such as hydra/sweeper/pruner=median")
-
-
-def open_study(
-    folder: Path, direction: str, searched: dict[str, str], settings: dict[str, Any], may_continue: bool
-) -> None:
-    """Prepares a sweep's folder for a new or a continued study.
-
-    Holds the folder's lock until the process ends.
-
-    Args:
-        searched: the searched ranges, by key, as Hydra reads them.
-        settings: the settings of one run, resolved.
-        may_continue: whether an existing study may be continued (`resume=auto`).
-
-    Raises:
-        UserError: if an existing study may not be continued, differs in its settings, or is used by another process.
-    """
-    run_folder.Lock(folder)
-    asked = {"direction": direction, "searched": searched, "settings": settings}
-    path = folder / WHAT_IT_IS
-    if not path.exists():
-        write_text(path, HEAD + OmegaConf.to_yaml(OmegaConf.create(asked)))
-        return
-    if not may_continue:
-        raise UserError(f"hydra.sweep.dir={folder}: a study is there already; add resume=auto to go on with it")
-    _require_same(path, asked)
-    database.require_readable(folder)
-
-
-def _require_same(path: Path, asked: dict[str, Any]) -> None:
-    """Raises UserError if the study in the folder has other settings, as its trials could not be compared."""
-    saved = saved_yaml.load(path)
-    if not isinstance(saved, dict):
-        raise UserError(f"{path}: not what a study writes")
-    begun, now = (dotted(what) for what in (saved, OmegaConf.to_container(OmegaConf.create(asked))))  # type: ignore[arg-type]
-    for key in [*begun, *now]:
-        if begun.get(key, ...) != now.get(key, ...):
-            part, _, name = key.partition(".")
-            name = name or f"hydra.sweeper.{part}"
-            was, wanted = (f"{name}={values[key]}" if key in values else f"no {name}" for values in (begun, now))
-            verb = "searches" if part == "searched" else "has"
-            raise UserError(
-                f"hydra.sweep.dir={path.parent}: the study there {verb} {was}, and {wanted} is asked for; "
-                "its trials could not be compared: choose another folder"
-            )
-
-
-def sweep(launcher: Launcher, config: DictConfig, arguments: list[str]) -> None:
-    """Runs the trials that a study lacks, interrupted ones first, and reports the best.
-
-    The folder of a trial is named by its values, so an interrupted run continues from its checkpoint.
+def sweep(launcher: Launcher, config: DictConfig) -> None:
+    """Runs the trials that a study lacks, interrupted ones first, and prints the best.
 
     Raises:
         RunError: if no trial was completed.
     """
     sweeper, folder = config.hydra.sweeper, Path(config.hydra.sweep.dir)
-    n_trials, n_jobs = sweeper.n_trials, sweeper.n_jobs
-    overrides = compose.parse(compose.with_params(sweeper.params, arguments))
-    space = search_space(overrides)
-    with database.opened(folder) as storage:
-        study = optuna.create_study(
-            storage=storage,
-            study_name=database.NAME,
-            direction=sweeper.direction,
-            sampler=_sampler(sweeper),
-            pruner=_pruner(sweeper),
-            load_if_exists=True,
-        )
-        study_id = storage.get_study_id_from_name(study.study_name)
-        for cut_off in study.get_trials(states=[TrialState.RUNNING]):  # interrupted trials are queued again
-            trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, cut_off.number)
-            storage.set_trial_state_values(trial_id, TrialState.WAITING)
-        while (done := sum(trial.state.is_finished() for trial in study.trials)) < n_trials:
-            # Batches end at multiples of n_jobs, so a study that is killed within a batch continues with the same ones.
-            trials = [study.ask(space) for _ in range(min(n_jobs - done % n_jobs, n_trials - done))]
-            batch = [[_override(override, trial.params) for override in overrides] for trial in trials]
-            distinct = list(dict.fromkeys(map(tuple, batch)))  # equal trials are one run, in one folder
-            jobs = dict(zip(distinct, launcher.launch(distinct, initial_job_idx=trials[0].number), strict=True))
-            for trial, values in zip(trials, batch, strict=True):
-                _tell(study, trial, jobs[tuple(values)])
-        _conclude(study, folder)
+    overrides = parse_sweep(config)
+    space = {str(one.get_key_element()): _make_distribution(one) for one in overrides if one.is_sweep_override()}
+    if not space:
+        raise UserError("hydra/sweeper=tuning: nothing to search; give a key a range: agent.batch_size=64,128")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock(folder / ".lock")
+    study = _open_study(folder, sweeper)
+    texts = [str(one.input_line) for one in overrides if one.key_or_group != "resume"]
+    asked = {"searched": texts, "direction": sweeper.direction}
+    if study.user_attrs.setdefault("asked", asked) != asked:
+        raise UserError(f"hydra.sweep.dir={folder}: the study there has other values: {study.user_attrs['asked']}")
+    study.set_user_attr("asked", asked)
+    while True:
+        interrupted = study.get_trials(states=[TrialState.RUNNING])
+        left = sweeper.n_trials - len(study.trials)
+        trials = interrupted or [_freeze(study, study.ask(space)) for _ in range(min(sweeper.n_jobs, left))]
+        if not trials:
+            break
+        batch = [
+            [
+                *(_substitute(override, trial.params) for override in overrides),
+                f"hydra.sweep.subdir=trial_{trial.number}",
+            ]
+            for trial in trials
+        ]
+        for trial, job in zip(trials, launcher.launch(batch, initial_job_idx=trials[0].number), strict=True):
+            _tell(study, trial, float(job.return_value), folder / f"trial_{trial.number}")
+    if not study.get_trials(states=[TrialState.COMPLETE]):
+        raise RunError("no trial was completed; the lines above say why")
+    best = {"name": "optuna", "best_params": study.best_params, "best_value": study.best_value}
+    write_atomic(folder / "optimization_results.yaml", OmegaConf.to_yaml(OmegaConf.create(best)))
+    print(f"Best parameters: {study.best_params}\nBest value: {study.best_value}", flush=True)
 
 
-def _override(override: Override, values: dict[str, Any]) -> str:
+def make_prune(hydra_config: Any) -> Callable[[int], bool]:
+    """Returns a function from the step of a trial's newest evaluation to whether the pruner stops the trial."""
+    folder, number = Path(hydra_config.sweep.dir), hydra_config.job.num
+    run = Path(hydra_config.runtime.output_dir)
+
+    def prune(step: int) -> bool:
+        study = _open_study(folder, hydra_config.sweeper)
+        trial = Trial(study, study.trials[number]._trial_id)
+        with (run / "eval.csv").open(newline="", encoding="utf-8") as file:
+            returns = {int(row["step"]): float(row["episode_reward"]) for row in csv.DictReader(file)}
+        for evaluated in returns.keys() - study.trials[number].intermediate_values.keys():
+            trial.report(returns[evaluated], evaluated)
+        return trial.should_prune()
+
+    return prune
+
+
+def _open_study(folder: Path, sweeper: DictConfig) -> Study:
+    return optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(str(folder / FILE))),
+        study_name=NAME,
+        direction=sweeper.direction,
+        sampler=instantiate(sweeper.sampler),
+        pruner=NopPruner() if sweeper.pruner is None else instantiate(sweeper.pruner),
+        load_if_exists=True,
+    )
+
+
+def _freeze(study: Study, trial: Trial) -> FrozenTrial:
+    return study.trials[trial.number]
+
+
+def _substitute(override: Override, values: dict[str, Any]) -> str:
     """Returns an override of the command line, with the trial's value if its key is searched."""
-    key = override.get_key_element()
+    key = str(override.get_key_element())
     return f"{key}={values[key]}" if override.is_sweep_override() else str(override.input_line)
 
 
-def _tell(study: Study, trial: optuna.Trial, job: JobReturn) -> None:
-    """Writes the result of a trial and its evaluations into the study, and prints the result."""
-    assert job.hydra_cfg is not None and job.cfg is not None
-    last_return = float(job.return_value)  # raises the job's exception, if it had one
-    run = Path(job.hydra_cfg.hydra.runtime.output_dir)
-    reported = study.trials[trial.number].intermediate_values  # perhaps of an earlier start, killed in this function
-    for step, mean_return in pruning.evaluations(run, job.cfg.eval_frequency).items():
-        if step not in reported:
-            trial.report(mean_return, step)
-        trial.should_prune()  # some pruners store what they compare later trials with
+def _tell(study: Study, trial: FrozenTrial, last_return: float, run: Path) -> None:
+    """Writes the result of a trial into the study, and prints it."""
+    finished = run / "finished.json"
     if np.isnan(last_return):
-        study.tell(trial, state=TrialState.FAIL)
-        outcome = f"failed: {run_folder.failure(run) or 'its return is not a number'}"
-    elif (finished := run_folder.finished(run)) and run_folder.was_pruned(run):
-        study.tell(trial, state=TrialState.PRUNED)
-        outcome = f"pruned at step {finished[0]}, return {last_return:.1f}"
+        study.tell(trial.number, state=TrialState.FAIL)
+    elif '"pruned": true' in finished.read_text(encoding="utf-8"):
+        study.tell(trial.number, state=TrialState.PRUNED)
     else:
-        study.tell(trial, last_return)
-        outcome = f"return {last_return:.1f}"
-    print(f"Trial {trial.number}: {outcome}", flush=True)
+        study.tell(trial.number, last_return)
+    print(
+        f"Trial {trial.number}: {study.trials[trial.number].state.name.lower()}, return {last_return:.1f}", flush=True
+    )
 
 
-def _conclude(study: Study, folder: Path) -> None:
-    if not study.get_trials(states=[TrialState.COMPLETE]):
-        pruned = " or was pruned" if study.get_trials(states=[TrialState.PRUNED]) else ""
-        raise RunError(f"every trial failed{pruned}; the lines above say why")
-    best = study.best_trial
-    result = {"name": "optuna", "best_params": best.params, "best_value": best.value}
-    write_text(folder / "optimization_results.yaml", OmegaConf.to_yaml(OmegaConf.create(result)))
-    print(f"Best parameters: {best.params}\nBest value: {best.value}", flush=True)
+class SeededTPE(BaseSampler):
+    """Creates a new TPESampler (TPE: Bergstra et al., 2011) for each trial and each independently sampled value, with
+    a seed that depends on the trial's number and the value's key: a continued study draws what it would have drawn.
+
+    The other arguments are TPESampler's.
+    """
+
+    def __init__(self, seed: NonNegativeInt, n_startup_trials: NonNegativeInt = 10, **options: Any):
+        self._seed = seed
+        self._options = {"n_startup_trials": n_startup_trials} | options
+        self._sampler = self._make(0, "")
+
+    def _make(self, number: int, name: str) -> TPESampler:
+        entropy = np.random.SeedSequence([self._seed, number, zlib.crc32(name.encode())])
+        return TPESampler(seed=int(entropy.generate_state(1)[0]), **self._options)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        self._sampler = self._make(trial.number, "")  # draws the values in the next call
+        return self._sampler.infer_relative_search_space(study, trial)
+
+    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, Any]) -> dict[str, Any]:
+        return self._sampler.sample_relative(study, trial, search_space)
+
+    def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:
+        sampler = self._make(trial.number, param_name)
+        return sampler.sample_independent(study, trial, param_name, param_distribution)
+
+
+def _make_distribution(override: Override) -> BaseDistribution:
+    value = override.value()
+    if isinstance(value, IntervalSweep):
+        assert value.start is not None and value.end is not None
+        return _make_numbers(value.start, value.end, log="log" in value.tags)
+    if isinstance(value, RangeSweep):
+        in_order = sorted(value.range())
+        return _make_numbers(in_order[0], round(in_order[-1], 12), step=abs(value.step))  # 0.1 + 0.1 + 0.1 > 0.3
+    choices: Iterable[Any] = override.sweep_iterator(_make_choice)
+    return CategoricalDistribution([*choices])
+
+
+def _make_numbers(low: float, high: float, **options: Any) -> BaseDistribution:
+    whole = isinstance(low, int) and isinstance(high, int)
+    return IntDistribution(int(low), int(high), **options) if whole else FloatDistribution(low, high, **options)
+
+
+def _make_choice(value: Any) -> bool | int | float | str:
+    """Returns a number or bool unchanged, and anything else as the text of an override, with quotes and escapes."""
+    return value if isinstance(value, bool | int | float) else Transformer.str(value)

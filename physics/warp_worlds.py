@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 
 from envs.episodes import TRAIN_STREAM, episode_seed
 from physics.indices import Indices
-from physics.opened import Opened
+from physics.simulation import SuiteSimulation
 from physics.task import Task
 
 # Arrays of MjData that an episode's start fills; mujoco-warp does not compute positions of objects fixed to the world.
@@ -42,7 +42,7 @@ class Views:
         return view
 
 
-class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
+class WarpWorlds(SuiteSimulation, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
     """Worlds whose observations and rewards are tensors on a device, in float32, for envs.simulator.Simulator.
 
     dm_control starts every episode on the host, and only the initial state is sent to the device: seeds, initial states
@@ -50,7 +50,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
     the worlds step, as one can take milliseconds. On a GPU a step is one CUDA graph.
 
     Args:
-        env, make_task: as for Opened; an action is held for one step.
+        env, make_task: as for SuiteSimulation; an action is held for one step.
         count: N, 1 or more.
         run_seed: the run's seed.
         device: the device of the tensors.
@@ -79,7 +79,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         self._rows = {name: getattr(self._state, name) for name in STARTED}
         self._rows |= {name: warp.to_torch(getattr(self._warp_model, name)) for name in fields}
         self._of_host = [getattr(self._model if name in fields else self._data, name) for name in self._rows]
-        self._look, self._advance = self._prepared(self._looking), self._prepared(self._advancing)
+        self._look, self._advance = self._prepare_work(self._look_around), self._prepare_work(self._take_step)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
         """Begins the next episode in the worlds of the mask `options["reset_mask"]`, or in all.
@@ -123,7 +123,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
             obs, rewards = torch.cat(self._task.observation(self._state), 1), self._task.reward(self._state)
         return obs, rewards, torch.zeros_like(truncated), truncated, {}
 
-    def _looking(self) -> None:
+    def _look_around(self) -> None:
         """Does what mj_step1 does; keeps acceleration sensors, which mujoco_warp.step1 would set to 0."""
         model, data = self._warp_model, self._warp_data
         mujoco_warp.fwd_position(model, data)
@@ -131,7 +131,7 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
         mujoco_warp.fwd_velocity(model, data)
         mujoco_warp.sensor_vel(model, data)
 
-    def _advancing(self) -> None:
+    def _take_step(self) -> None:
         """Steps as Worlds does, then computes what depends on position and velocity from the new state."""
         model, data = self._warp_model, self._warp_data
         if self._runge_kutta:
@@ -142,18 +142,18 @@ class WarpWorlds(Opened, VectorEnv[torch.Tensor, torch.Tensor, torch.Tensor]):
             mujoco_warp.step2(model, data)
             for _ in range(1, self._sub_steps):
                 mujoco_warp.step(model, data)
-        self._looking()
+        self._look_around()
 
-    def _prepared(self, work: Callable[[], None]) -> Callable[[], None]:
+    def _prepare_work(self, work: Callable[[], None]) -> Callable[[], None]:
         """Returns a function that does `work` on the device; on a GPU, compiles and captures it now."""
 
-        def done() -> None:
+        def run() -> None:
             with warp.ScopedDevice(str(self._device)):
                 work()
 
         if self._device.type != "cuda":
-            return done
-        done()
+            return run
+        run()
         with warp.ScopedDevice(str(self._device)):
             with warp.ScopedCapture() as capture:
                 work()

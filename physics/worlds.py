@@ -14,14 +14,14 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 
-from physics.opened import Opened
+from physics.simulation import SuiteSimulation
 from physics.task import Task
 from utils import RunError
 
 TIMED = 20  # newest steps by one thread whose times count
 TIMED_EVERY = 50  # consecutive steps by several threads before one by one thread: contacts change its time
-WORTH_S = 0.0001  # least work for which a thread is woken
-CHEAP_S = 0.00003  # worlds with shorter steps gain nothing from threads, which mostly wait for the GIL
+MIN_THREAD_WORK_S = 0.0001  # for which a thread is woken
+MIN_THREADED_STEP_S = 0.00003  # worlds with shorter steps gain nothing from threads, which mostly wait for the GIL
 
 
 class Steps(NamedTuple):
@@ -72,11 +72,11 @@ class State:
         return rows
 
 
-class Worlds(Opened):
+class Worlds(SuiteSimulation):
     """Steps N worlds of one suite task. Each world equals a separate environment, bit for bit.
 
     Args:
-        env, make_task: as for Opened; the environment starts the episodes of all worlds and renders frames.
+        env, make_task: as for SuiteSimulation; the environment starts the episodes of all worlds and renders frames.
         name: the task's name, for messages.
         count: N, 1 or more.
         threads: the maximum number of threads that step them.
@@ -125,7 +125,7 @@ class Worlds(Opened):
             RunError: if the simulation diverges.
         """
         chosen = range(self.count) if which is None else which
-        for index, control in zip(chosen, self.own_actions.of(actions), strict=True):
+        for index, control in zip(chosen, self.own_actions.to_env(actions), strict=True):
             self._controls[index][:] = control
         self._in_env = None
         held = [min(self._repeat, self._limit - self._steps[index]) for index in chosen]
@@ -144,21 +144,21 @@ class Worlds(Opened):
         return Steps(obs, rewards, np.zeros(len(held), bool), truncated, np.array(held))
 
     def outcomes(self, actions: np.ndarray, which: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        """Takes a `step`; returns an iterator over its results, by world (see run.evaluation.evaluator.Apart)."""
+        """Takes a `step`; returns an iterator over its results, by world (see run.evaluation.evaluator.SerialEnvs)."""
         obs, *columns = self.step(actions, which)
         return zip(obs, *(column.tolist() for column in columns), repeat(()))
 
     def _advance(self, which: Sequence[int]) -> None:
         """Takes one control step in each of these worlds."""
-        if self._pool is None or (threads := self._worthwhile(len(which))) == 1:
+        if self._pool is None or (threads := self._count_threads(len(which))) == 1:
             began_s, self._untimed = time.perf_counter(), 0
             self._advance_some(which)
             self._world_s.append((time.perf_counter() - began_s) / len(which))
         else:
             self._untimed += 1
             left = deque(which)  # shared, because a thread on a busy core steps fewer worlds
-            others = [self._pool.submit(self._advance_some, _taken(left), k) for k in range(1, threads)]
-            self._advance_some(_taken(left))
+            others = [self._pool.submit(self._advance_some, _take_from(left), k) for k in range(1, threads)]
+            self._advance_some(_take_from(left))
             for other in others:
                 other.result()
 
@@ -169,14 +169,14 @@ class Worlds(Opened):
             raised = ", ".join(names[kind] for kind in np.flatnonzero(self._warnings.number.any(0)))
             raise RunError(f"env={self._name}: Physics state is invalid. Warning(s) raised: {raised}")
 
-    def _worthwhile(self, count: int) -> int:
+    def _count_threads(self, count: int) -> int:
         """Returns the number of threads that should step `count` worlds."""
         if len(self._world_s) < TIMED or self._untimed == TIMED_EVERY:
             return 1
         world_s = median(self._world_s)
-        if world_s < CHEAP_S:
+        if world_s < MIN_THREADED_STEP_S:
             return 1
-        return min(self._threads, max(1, int(count * world_s / WORTH_S)))
+        return min(self._threads, max(1, int(count * world_s / MIN_THREAD_WORK_S)))
 
     def _advance_some(self, which: Iterable[int], thread: int = 0) -> None:
         """Steps as dm_control's `legacy_step`: values that depend on position or velocity are the new state's."""
@@ -221,7 +221,7 @@ class Worlds(Opened):
         self._env.close()
 
 
-def _taken(left: deque[int]) -> Iterator[int]:
+def _take_from(left: deque[int]) -> Iterator[int]:
     """Takes items from the front until none is left; other threads may take from it too."""
     with contextlib.suppress(IndexError):
         while True:

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 
 from replay_buffer import Batch
-from utils import UserError
 
 
 class MixedBatches:
@@ -20,13 +19,12 @@ class MixedBatches:
     """
 
     def __init__(self, collected: Any, preloaded: Any, share: float):
-        self._collected = collected
-        self._preloaded = preloaded
-        self._share = share
+        self._collected, self._preloaded, self._share = collected, preloaded, share
+        self.generators = [g for buffer in (collected, preloaded) for g in getattr(buffer, "generators", ())]
 
     def sample(self, batch_size: int) -> Batch:
         """Draws a batch, collected transitions first (see ReplayBuffer.sample)."""
-        return _joined([buffer.sample(size) for buffer, size in self._split(batch_size)])
+        return _join([buffer.sample(size) for buffer, size in self._split(batch_size)])
 
     def stage(self, batch_size: int) -> None:
         self._staged = self._split(batch_size)
@@ -34,11 +32,7 @@ class MixedBatches:
             buffer.stage(size)
 
     def staged(self) -> Batch:
-        return _joined([buffer.staged() for buffer, _ in self._staged])
-
-    @property
-    def generators(self) -> list[torch.Generator]:
-        return [*self._collected.generators, *self._preloaded.generators]
+        return _join([buffer.staged() for buffer, _ in self._staged])
 
     def _split(self, batch_size: int) -> list[tuple[Any, int]]:
         preloaded = round(self._share * batch_size)
@@ -46,10 +40,5 @@ class MixedBatches:
         return [(buffer, size) for buffer, size in sizes if size]
 
 
-def _joined(batches: list[Any]) -> Batch:
-    if len(batches) == 1:
-        return batches[0]
-    if not all(isinstance(batch, Batch) for batch in batches):
-        kind = type(batches[0]).__name__
-        raise UserError(f"preload_share: batches of the replay buffer are {kind}, and have to be replay_buffer.Batch")
-    return Batch(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
+def _join(batches: list[Batch]) -> Batch:
+    return batches[0] if len(batches) == 1 else Batch(*map(torch.cat, zip(*batches, strict=True)))

@@ -1,15 +1,17 @@
 """n-step transitions. n steps of an environment become one row of the replay buffer."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from settings.types import RowSteps, UnitInterval
-from settings.validated import Validated
+from utils import to_np
 
 
-class NStep(Validated):
+class NStep:
     """Turns the transitions of all environments, step by step, into rows for the replay buffer.
 
     The row that begins at step t has obs_t, action_t, the reward r_t + gamma r_{t+1} + … of k steps, the observation
@@ -54,15 +56,10 @@ class NStep(Validated):
 
         Returns:
             The arguments of `ReplayBuffer.add_batch`; the rows are grouped by environment, oldest first.
-
-        Raises:
-            ValueError: if the lengths differ, or the number of environments has changed.
         """
-        step = obs, actions, rewards, next_obs, done, terminated
-        if len({len(column) for column in step}) > 1 or len(self._counts) not in (0, len(obs)):
-            raise ValueError(f"{[len(column) for column in step]} environments in a step of {len(self._counts)}")
         if self._n_step == 1:
-            return step if taken is None else tuple(_chosen(column, np.flatnonzero(taken)) for column in step)
+            step = obs, actions, rewards, next_obs, done, terminated
+            return step if taken is None else tuple(_pick(column, np.flatnonzero(taken)) for column in step)
         self._keep(obs, actions, rewards)
         self._counts += 1 if taken is None else taken
         num_rows = np.where(done, self._counts, self._counts == self._n_step)
@@ -71,8 +68,8 @@ class NStep(Validated):
         ages = self._counts[envs] - 1 - row  # steps since the row's first step
         self._counts -= num_rows
         slots = (self._newest - ages) % self._n_step
-        firsts = _chosen(self._obs, slots, envs), _chosen(self._actions, slots, envs), self._returns()[ages, envs]
-        return *firsts, _chosen(next_obs, envs), done[envs], terminated[envs], self._discounts[ages]
+        firsts = _pick(self._obs, slots, envs), _pick(self._actions, slots, envs), self._sum_rewards()[ages, envs]
+        return *firsts, _pick(next_obs, envs), done[envs], terminated[envs], self._discounts[ages]
 
     def _keep(self, obs: Any, actions: Any, rewards: np.ndarray) -> None:
         """Copies a step into the ring, as its arrays may be reused."""
@@ -87,11 +84,10 @@ class NStep(Validated):
             ring[self._newest] = values
 
     def _begin(self, obs: Any, actions: Any) -> None:
-        self._obs, self._actions = (_empty((self._n_step, *values.shape), values) for values in (obs, actions))
-        self._rewards = np.zeros((self._n_step, len(obs)))
-        self._counts = np.zeros(len(obs), int)
+        self._obs, self._actions = (_make_zeros((self._n_step, *values.shape), values) for values in (obs, actions))
+        self._rewards, self._counts = np.zeros((self._n_step, len(obs))), np.zeros(len(obs), int)
 
-    def _returns(self) -> np.ndarray:
+    def _sum_rewards(self) -> np.ndarray:
         """Returns the discounted sums of the rewards of the last k + 1 steps, (n, num_envs), for k = 0, 1, …"""
         returns, total = np.empty_like(self._rewards), 0.0
         for k in range(self._n_step):
@@ -108,44 +104,38 @@ class NStep(Validated):
         self._counts[:] = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the pending transitions, as plain values."""
-        return {"pending": [self._pending(env, count) for env, count in enumerate(self._counts.tolist())]}
-
-    def _pending(self, env: int, count: int) -> list[tuple[Any, ...]]:
-        """Returns one environment's pending transitions, oldest first."""
-        at = [((self._newest - k) % self._n_step, env) for k in reversed(range(count))]
-        return [(_plain(self._obs[i]), self._actions[i].tolist(), float(self._rewards[i])) for i in at]
+        """Returns the newest steps as tensors on the host, and which of them are pending."""
+        rings = {} if self._obs is None else {"obs": self._obs, "actions": self._actions}
+        state = {name: torch.as_tensor(ring).cpu().clone() for name, ring in rings.items()}
+        numbers = {"newest": self._newest, "counts": self._counts.tolist(), "rewards": self._rewards.tolist()}
+        return state | numbers
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        pending = state["pending"]
-        self._obs, self._counts = None, np.zeros(len(pending), int)
-        for env, steps in enumerate(pending):
-            for k, (obs, action, reward) in enumerate(reversed(steps)):
-                o, a = _array(obs), np.array(action)
-                a = a if a.dtype.kind == "i" else a.astype(np.float32)  # discrete actions are integers
-                if self._obs is None:
-                    self._begin(np.stack([o] * len(pending)), np.stack([a] * len(pending)))
-                self._newest = -1
-                self._obs[-1 - k, env], self._actions[-1 - k, env], self._rewards[-1 - k, env] = o, a, reward
-            self._counts[env] = len(steps)
+        self._newest, self._counts = state["newest"], np.array(state["counts"], int)
+        self._rewards = np.array(state["rewards"], float)
+        if "obs" in state:
+            self._obs, self._actions = (state[name].clone().numpy() for name in ("obs", "actions"))
 
 
-def _empty(shape: tuple[int, ...], like: Any) -> Any:
-    return like.new_empty(shape) if isinstance(like, torch.Tensor) else np.empty(shape, like.dtype)
+def batch_adder(buffer: Any) -> Callable[..., None]:
+    """Returns a buffer's `add_batch`; if there is none, or its class overrides `add` alone, a loop over `add`."""
+    owners = [next((c for c in type(buffer).__mro__ if name in vars(c)), object) for name in ("add_batch", "add")]
+    return buffer.add_batch if issubclass(*owners) and owners[0] is not object else partial(add_each, buffer)
 
 
-def _chosen(values: Any, *index: np.ndarray) -> Any:
+def add_each(buffer: Any, *columns: Any) -> None:
+    """Calls `buffer.add` for each of N rows; takes its arguments, each (N, ...)."""
+    arrays = [to_np(column) if isinstance(column, torch.Tensor) else column for column in columns]
+    for row in zip(*(array.tolist() if array.ndim == 1 else array for array in arrays), strict=True):
+        buffer.add(*row)
+
+
+def _make_zeros(shape: tuple[int, ...], like: Any) -> Any:
+    return like.new_zeros(shape) if isinstance(like, torch.Tensor) else np.zeros(shape, like.dtype)
+
+
+def _pick(values: Any, *index: np.ndarray) -> Any:
     """Returns rows of an array or a tensor; the index is copied to a tensor's device asynchronously."""
     if isinstance(values, torch.Tensor):
         return values[tuple(torch.from_numpy(i).to(values.device, non_blocking=True) for i in index)]
     return values[index]
-
-
-def _plain(obs: Any) -> Any:
-    if isinstance(obs, np.ndarray) and obs.dtype == np.uint8:  # not a list of 20 000 numbers
-        return torch.from_numpy(obs.copy())
-    return obs.tolist()
-
-
-def _array(plain: Any) -> np.ndarray:
-    return plain.numpy() if isinstance(plain, torch.Tensor) else np.array(plain, np.float32)

@@ -4,18 +4,19 @@
 ring is its number modulo the capacity.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Gt, Lt
 
 from replay.sum_tree import SumTree
 from settings.types import NonNegativeFloat, PositiveInt, UnitInterval
-from settings.validated import Validated
-from utils import RunError, UserError, require_count
+
+Fraction = Annotated[float, Gt(0), Lt(1)]
 
 
-class Prioritised(Validated):
+class Prioritised:
     """Draws rows in proportion to a power of their last TD error; undrawn rows get the largest priority so far.
 
     With floor=0: P(i) is proportional to (|TD error| + 1e-6)^alpha, and losses are weighted by (N P(i))^-beta, divided
@@ -64,8 +65,6 @@ class Prioritised(Validated):
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
         """Sets the priorities of rows that were drawn: places in the ring and absolute TD errors, (B,) each."""
         values = self._power(priorities.cpu().double().numpy())
-        if not np.isfinite(values).all():
-            raise RunError("a TD error is not finite")
         self._tree.put(index.cpu().numpy(), values)
         self._largest = max(self._largest, values.max())
 
@@ -87,33 +86,22 @@ class Prioritised(Validated):
         return counts | {"largest": float(self._largest), "priorities": torch.tensor(used)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` returned; raises ValueError for priorities that no run could have saved."""
-        oldest, newest = (require_count(state[key], key) for key in ("oldest", "newest"))
-        largest, saved = float(state["largest"]), state["priorities"].cpu().numpy()
-        if saved.shape != (min(newest, self._capacity),) or saved.dtype != np.float64 or oldest > newest:
-            raise ValueError(f"{saved.shape} priorities of {saved.dtype} for rows {oldest} to {newest}")
-        if not (np.isfinite(largest) and np.isfinite(saved).all() and (saved >= 0).all()):
-            raise ValueError("a priority is negative or not finite")
-        self._oldest, self._newest, self._largest = oldest, newest, largest
+        self._oldest, self._newest, self._largest = state["oldest"], state["newest"], state["largest"]
+        saved = state["priorities"].cpu().numpy()
         self._tree.put(np.arange(len(saved)), saved)
 
 
-class Fading(Validated):
+class Fading:
     """Draws rows less often the older they are: P(row) is proportional to max(floor, decay^age), age in rows.
 
     This is FoG's experience replay decay (arXiv 2507.02712); DR.Q uses it with the same two numbers.
 
     Args:
         capacity: the buffer's capacity.
-        decay: above 0 and below 1.
-        floor: above 0; the smallest probability, as a fraction of the newest row's.
+        floor: the smallest probability, as a fraction of the newest row's.
     """
 
-    def __init__(self, capacity: PositiveInt, decay: UnitInterval = 0.9999, floor: UnitInterval = 0.1):
-        if not 0 < decay < 1:
-            raise UserError(f"replay_buffer.sampling.decay={decay}: above 0 and below 1 is needed")
-        if not floor:
-            raise UserError(f"replay_buffer.sampling.floor={floor}: above 0 is needed")
+    def __init__(self, capacity: PositiveInt, decay: Fraction = 0.9999, floor: Fraction = 0.1):
         self._capacity, self._decay, self._floor = capacity, decay, floor
         self._fading_rows = int(np.ceil(np.log(floor) / np.log(decay)))  # younger rows are above the floor
 

@@ -1,4 +1,4 @@
-"""A tree of sums, for drawing numbers in proportion to their values."""
+"""A tree of sums, for drawing places in proportion to their values."""
 
 import numpy as np
 

@@ -1,17 +1,16 @@
-"""The agent that a configuration describes, and whether it works."""
+"""The agent that a configuration describes, and what acts before it."""
 
-import copy
-import traceback
+import shutil
+from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.utils import get_object, instantiate
 
+from agent.policy_file import load_policy
 from run.env_spec import EnvSpec
-from run.memory import WeightLimit, limit_by_memory
-from settings.schema import Settings
-from settings.signatures import parameters
-from utils import UserError, one_line
+from settings.schema import Settings, get_parameters
+from utils import UserError
 
 
 def identity_of(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
@@ -19,11 +18,14 @@ def identity_of(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
     return {"agent": cfg.agent["name"], "_target_": cfg.agent["_target_"], "env": cfg.env, **spec.agent_arguments()}
 
 
-def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
-    """Builds the agent of a run's settings; arguments and errors as for `agent_of`."""
-    require_kind(get_object(cfg.agent["_target_"]), spec, f"env={cfg.env}", f"agent={cfg.agent['name']}")
+def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device) -> Any:
+    """Builds the agent of a run's settings; raises UserError if it does not suit the environment's shapes."""
     node = {key: value for key, value in cfg.agent.items() if key != "name"}  # which names the run's folder
-    return agent_of(node, spec.agent_arguments(), device, limit)
+    agent_class, shapes = get_object(node["_target_"]), spec.agent_arguments()
+    require_kind(agent_class, spec, f"env={cfg.env}", f"agent={cfg.agent['name']}")
+    if "obs_shape" in shapes and "obs_shape" not in get_parameters(agent_class)[0]:
+        raise UserError(f"agent={cfg.agent['name']}: it takes no images {shapes['obs_shape']}; choose agent=drq")
+    return instantiate(node, _convert_="all")(**shapes, device=device)
 
 
 def require_kind(agent: Any, spec: EnvSpec, env: str, named: str) -> None:
@@ -38,55 +40,15 @@ def require_kind(agent: Any, spec: EnvSpec, env: str, named: str) -> None:
         )
 
 
-def agent_of(
-    node: dict[str, Any], shapes: dict[str, Any], device: torch.device, limit: WeightLimit | None = None
+def build_seed_policy(
+    cfg: Settings, agent: Any, spec: EnvSpec, device: torch.device, copied: Path, resume: bool
 ) -> Any:
-    """Builds the agent that a checked node describes.
-
-    Args:
-        shapes: the arguments that come from the environment (EnvSpec.agent_arguments).
-        limit: limits the number of its weights; None limits it by the available memory.
-
-    Raises:
-        UserError: if its networks do not fit into the memory, or it does not take images.
-    """
-    for name, what in (("obs_shape", "images"), ("vector_dim", "images with vectors"), ("obs_groups", "in groups")):
-        if name in shapes and name not in parameters(get_object(node["_target_"])):
-            raise UserError(
-                f"agent._target_={node['_target_']}: the observations are {what} {shapes[name]}, and its constructor "
-                f"takes no {name}; choose agent=drq"
-            )
-    try:
-        with limit or limit_by_memory(device):
-            return instantiate(node, _convert_="all")(**shapes, device=device)
-    except (MemoryError, RuntimeError) as error:
-        reason = one_line(error)
-        if isinstance(error, RuntimeError) and not any(word in reason for word in ("alloc", "memory", "overflow")):
-            raise
-        raise UserError(f"agent: its networks do not fit into the memory here ({reason[:100]})") from error
-
-
-def build_acting_agent(cfg: Settings, spec: EnvSpec, device: torch.device, limit: WeightLimit | None = None) -> Any:
-    """Builds an agent like `build_agent`, and lets it act once to find parts that do not fit together.
-
-    Any other exception becomes a UserError that names the line of code that raised it.
-    """
-    verb = "be built"
-    try:
-        agent = build_agent(cfg, spec, device, limit)
-        verb = "act"
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            state = copy.deepcopy(agent.state_dict())
-            if state is None:  # an agent that cannot be resumed
-                copy.deepcopy(agent).act(spec.zero_obs()[None])
-            else:
-                agent.act(spec.zero_obs()[None])
-                verb = "load its own state_dict"
-                agent.load_state_dict(state)
-        return agent
-    except UserError:
-        raise
-    except Exception as error:  # a user's class can raise anything
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__} in {place.filename}:{place.lineno}: {one_line(error)}"
-        raise UserError(f"agent._target_={cfg.agent['_target_']}: it cannot {verb} ({reason})") from error
+    """Returns what acts for the first `num_seed_steps`: a uniform policy, the agent, or the policy in a file, which is
+    copied into the run's folder, where a resumed run reads it."""
+    if cfg.seed_policy in ("agent", "uniform"):
+        return agent if cfg.seed_policy == "agent" else spec.uniform_policy(cfg.seed)
+    if not resume:
+        if not Path(cfg.seed_policy).is_file():
+            raise UserError(f"seed_policy={cfg.seed_policy}: must be uniform, agent or the file of a saved policy")
+        shutil.copyfile(cfg.seed_policy, copied)
+    return load_policy(copied, str(device), cfg.seed)

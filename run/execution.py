@@ -6,35 +6,20 @@ avoids both, also for acting. On a GPU an update is some two hundred kernels of 
 longer to launch them than the GPU to run them; a captured CUDA graph launches them all at once.
 """
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
 
 from agent import Agent
 from agent.execution.captured import Captured, CudaGraphs
-from agent.execution.eager import Eager, Result
+from agent.execution.compiled import CompiledStep
+from agent.execution.eager import Eager
 from agent.execution.recorded import Recorded
 from agent.off_policy import OffPolicyAgent
-from agent.toolkit.adam import Adam
 from settings.types import Execution
 from utils import UserError
 
 COMPILE_BACKEND = "inductor"
-
-
-def compiled(step: Callable[..., Result]) -> Callable[..., Result]:
-    """Compiles an update step, gradients included; each combination of updates that are due is compiled once."""
-    torch._dynamo.config.trace_autograd_ops = True
-    _leave_out_adam()
-    return torch.compile(step, backend=COMPILE_BACKEND, dynamic=False)
-
-
-@cache
-def _leave_out_adam() -> None:
-    """Excludes Adam, one kernel already, from compilation. Not done in adam.py: torch's compiler is slow to import."""
-    Adam.step = torch.compiler.disable(Adam.step)  # type: ignore[method-assign]
 
 
 def choose_execution(execution: Execution, agent: Any, device: torch.device) -> tuple[str, str]:
@@ -49,7 +34,7 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
     on_gpu = device.type == "cuda"
     if execution == "eager":
         return "eager", ""
-    obstacle = agent.why_eager() if isinstance(agent, Agent) else Agent.UPDATES_ITSELF
+    obstacle = agent.recording_obstacle() if isinstance(agent, Agent) else "the agent makes its updates itself"
     if execution == "auto":
         best = "captured" if on_gpu else "recorded"
         return ("eager", f"Updates run eagerly: {obstacle}.") if obstacle else (best, "")
@@ -75,7 +60,7 @@ def set_execution(agent: Any, execution: str, device: torch.device) -> None:
             for policy in (agent.policy, agent.newest_policy):  # the same policy where weights are not averaged
                 policy.choose = policy.actions
     if "compiled" in execution:
-        agent.compiled_step = compiled(agent.update_step)
+        agent.compiled_step = CompiledStep(agent, COMPILE_BACKEND)
     if execution == "recorded":
         agent.execution = Recorded()
         for policy in (agent.policy, agent.newest_policy):

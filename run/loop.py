@@ -2,70 +2,36 @@
 
 import math
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
 from envs.episodes import EPISODE_INFO, TAKEN
 from envs.stepping import Stepping
-from replay.adding import batch_adder
-from replay.n_step import NStep
-from run.interfaces import Actor, Buffer, Envs, Learner, MetricLogger
-from run.progress import Progress
-from run.stopping import Stopping
+from replay.n_step import batch_adder
 from utils import require_finite, require_finite_losses
-
-if TYPE_CHECKING:  # the library trains without them
-    from run.data.preloaded import Preloaded
-    from run.evaluation.evaluations import Evaluations
 
 OFFLINE_ROW_STEPS = 1000  # between rows of train.csv while there are no episodes
 ROW_OF_EACH = 64  # one train.csv row per episode up to this many environments; above, per group that ends together
 
 
-@dataclass(frozen=True)
-class LoopParts:
-    """Holds the objects that the loop works with.
-
-    Attributes:
-        seed_policy: acts for the first `num_seed_steps`.
-        n_step: turns steps into rows of the replay buffer.
-        data: source of the updates' batches.
-        may_step_in_thread: whether the environments may step while updates run.
-    """
-
-    envs: Envs
-    agent: Learner
-    seed_policy: Actor
-    n_step: NStep
-    replay_buffer: Buffer
-    data: "Preloaded"
-    may_step_in_thread: bool
-
-
-@dataclass(eq=False)
 class Loop:
     """Steps environments and agent until `num_train_steps`; evaluates, logs and saves when due.
 
-    Attributes:
-        save: saves the run; its argument is whether the run has ended.
+    Args:
+        run: a Workspace (run/workspace.py), or an object with what is used of it here: `cfg`, `envs`, `agent`,
+            `seed_policy` (acts for the first `num_seed_steps`), `n_step`, `replay_buffer`, `data` (what batches are
+            drawn from), `logger`, `progress`, `evaluations`, `stopping`, `may_step_in_thread` and `save(is_last)`.
     """
 
-    parts: LoopParts
-    logger: MetricLogger
-    progress: Progress
-    evaluations: "Evaluations"
-    stopping: Stopping
-    save: Callable[[bool], None]
-
-    def __post_init__(self) -> None:
-        self.plan = self.progress.plan
-        execution = getattr(self.parts.agent, "execution", None) if self.parts.may_step_in_thread else None
-        self.stepping = Stepping(self.parts.envs, execution)
-        self.add_rows = batch_adder(self.parts.replay_buffer)
+    def __init__(self, run: Any):
+        self.workspace, self.cfg = run, run.cfg
+        self.progress, self.logger, self.evaluations = run.progress, run.logger, run.evaluations
+        execution = getattr(run.agent, "execution", None) if run.may_step_in_thread else None
+        self.stepping = Stepping(run.envs, execution)
+        self.add_rows = batch_adder(run.replay_buffer)
 
     def run(self, obs: np.ndarray | None = None) -> bool:
         """Trains to the end.
@@ -79,38 +45,38 @@ class Loop:
         Raises:
             RunError: if an action, observation, reward or loss is not finite.
         """
-        total, done, is_hidden = self.plan.num_train_steps, self.progress.step, not sys.stderr.isatty()
+        total, done, is_hidden = self.cfg.num_train_steps, self.progress.step, not sys.stderr.isatty()
         # "1.00M/1.00M" and a short text behind it leave room for the bar itself in 80 columns.
-        looks: Any = {"unit": " steps", "unit_scale": True, "dynamic_ncols": True}
-        with tqdm(total=total, initial=done, disable=is_hidden, **looks) as bar:
+        bar_options: Any = {"unit": " steps", "unit_scale": True, "dynamic_ncols": True}
+        with tqdm(total=total, initial=done, disable=is_hidden, **bar_options) as bar:
             return self._train(obs, bar) and self._finish(bar)
 
     def _train(self, obs: np.ndarray | None, bar: "tqdm[NoReturn]") -> bool:
-        parts, plan, progress = self.parts, self.plan, self.progress
-        agent, replay_buffer, n_step = parts.agent, parts.replay_buffer, parts.n_step
-        obs = self.begin_episodes(np.ones(plan.num_envs, bool)) if obs is None else obs
-        self.save(False)  # so that there are never logs without a checkpoint
+        run, cfg, progress = self.workspace, self.cfg, self.progress
+        agent, replay_buffer, n_step = run.agent, run.replay_buffer, run.n_step
+        obs = self.begin_episodes(np.ones(cfg.num_envs, bool)) if obs is None else obs
+        run.save(False)  # so that there are never logs without a checkpoint
         while True:
             if progress.evaluation_due:
                 self._evaluate(bar)
             else:
                 self.evaluations.poll()
-            if self.stopping.signal_number:
-                self.save(False)
+            if run.stopping.signal_number:
+                run.save(False)
                 return False
-            if progress.step >= plan.num_train_steps:
+            if progress.step >= cfg.num_train_steps:
                 return True
-            if progress.step < plan.offline_updates:
+            if progress.step < cfg.offline_updates:
                 bar.update(self._update_offline())
                 continue
-            seeding = progress.step < plan.num_seed_steps
-            actions = (parts.seed_policy if seeding else agent).act(obs, sample=True)
+            seeding = progress.step < cfg.num_seed_steps
+            actions = (run.seed_policy if seeding else agent).act(obs, sample=True)
             require_finite("action", actions)
             # Updates do not use this step's transitions, so the environments may step meanwhile.
             step_result = self.stepping.begin(actions)
-            if (plan.updates_while_seeding or not seeding) and replay_buffer.num_added >= progress.updates_from:
+            if (cfg.updates_while_seeding or not seeding) and replay_buffer.num_added >= progress.updates_from:
                 for _ in range(progress.take_updates(replay_buffer.num_added + n_step.num_pending)):
-                    agent.update(parts.data.batches, self.logger, progress.step)
+                    agent.update(run.data.batches, self.logger, progress.step)
             next_obs, rewards, terminated, truncated, info = step_result()
             require_finite("observation", next_obs)
             require_finite("reward", rewards)
@@ -124,16 +90,16 @@ class Loop:
                 bar.set_postfix_str(self._status(), refresh=False)
                 obs = self.begin_episodes(done)
             if progress.checkpoint_due:
-                self.save(False)  # before the evaluation, which can be repeated
+                run.save(False)  # before the evaluation, which can be repeated
 
     def _update_offline(self) -> int:
         """Makes one update on preloaded data, without stepping environments; returns how many steps it counts as."""
-        self.parts.agent.update(self.parts.data.offline, self.logger, self.progress.step)
+        self.workspace.agent.update(self.workspace.data.offline, self.logger, self.progress.step)
         steps = self.progress.advance(1)
         if self.progress.step % OFFLINE_ROW_STEPS == 0:
             require_finite_losses(self.logger.dump(self.progress.step, ty="train"))
         if self.progress.checkpoint_due:
-            self.save(False)
+            self.workspace.save(False)
         return steps
 
     def _evaluate(self, bar: "tqdm[NoReturn]", is_last: bool = False) -> None:
@@ -154,20 +120,22 @@ class Loop:
         """Runs the last evaluation and writes the last rows; returns whether nothing is left to do."""
         bar.set_postfix_str(self._status())
         if not self.evaluations.finish():
-            self.save(False)
+            self.workspace.save(False)
             return False
-        self.save(True)  # before the rows that only a run's end writes, so that a longer run can continue from here
+        self.workspace.save(
+            True
+        )  # before the rows that only a run's end writes, so that a longer run can continue from here
         self.end_unfinished_episodes()
         if self.progress.last_eval_step != self.progress.step:
             self._evaluate(bar, is_last=True)
-            return not self.stopping.signal_number
+            return not self.workspace.stopping.signal_number
         return True
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:
         """Resets the environments in the mask `which`; returns the newest observation of every environment."""
-        self.parts.agent.reset()
+        self.workspace.agent.reset()
         self.progress.begin_episodes(which)
-        obs = self.parts.envs.reset(options={"reset_mask": which})[0]
+        obs = self.workspace.envs.reset(options={"reset_mask": which})[0]
         require_finite("observation", obs)
         return obs
 
@@ -182,7 +150,7 @@ class Loop:
             infos: for each environment, values of its episode's `info` (see envs.episodes.EpisodeInfo); None if the
                 run's end cut the episodes short.
         """
-        size = 1 if self.plan.num_envs <= ROW_OF_EACH else max(1, len(indices))
+        size = 1 if self.cfg.num_envs <= ROW_OF_EACH else max(1, len(indices))
         for together in indices.reshape(-1, size):
             for values in [] if infos is None else [infos[index] for index in together]:
                 for name, value in values or ():

@@ -2,51 +2,11 @@
 
 import math
 import time
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from settings.schema import Settings
 from utils import Every, require_count
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Length and frequencies of a run: keys of config/train.yaml, which explains them."""
-
-    num_train_steps: int
-    num_seed_steps: int
-    num_envs: int
-    action_repeat: int
-    min_buffer_size: int
-    update_every: int
-    updates_per_step: float
-    updates_while_seeding: bool
-    offline_updates: int
-    eval_frequency: int
-    checkpoint_frequency: int
-
-    @classmethod
-    def of(cls, cfg: Settings) -> "Plan":
-        return cls(**{field.name: getattr(cfg, field.name) for field in fields(cls)})
-
-    def note_if_no_update(self, updates_from: int) -> None:
-        """Prints a line if the run would end without an update; `updates_from` as for Progress."""
-        if self.offline_updates:
-            return
-        last = self.num_train_steps - self.num_envs * self.action_repeat  # the step of the last decision
-        transitions = last // self.action_repeat
-        if self.num_seed_steps > last and not self.updates_while_seeding:
-            why = f"num_seed_steps={self.num_seed_steps}"
-        elif updates_from > transitions:
-            why = f"{updates_from} transitions (min_buffer_size={self.min_buffer_size}) are waited for"
-        elif self.update_every > transitions + self.num_envs:
-            why = f"update_every={self.update_every}"
-        else:
-            return
-        print(f"No update is to be expected within {self.num_train_steps} steps: {why}.", flush=True)
-
 
 COUNTS = ("step", "episode", "bursts", "updates_made", "updates_from", "last_eval_step")
 RESULTS = ("evaluation_due", "last_return", "best_return", "best_score", "solved_step")
@@ -56,6 +16,7 @@ class Progress:
     """A run's counters, and its unfinished training episodes.
 
     Args:
+        cfg: the settings, or an object with the keys of length and frequencies.
         updates_from: number of transitions in the replay buffer before the first update.
 
     Attributes:
@@ -70,19 +31,19 @@ class Progress:
         solved_step: step of the first evaluation that solved the task; None if none has.
     """
 
-    def __init__(self, plan: Plan, updates_from: int):
-        self.plan = plan
-        self._evaluations = Every(plan.eval_frequency)
-        self._checkpoints = Every(plan.checkpoint_frequency)
+    def __init__(self, cfg: Any, updates_from: int):
+        self.cfg = cfg
+        self._evaluations = Every(cfg.eval_frequency)
+        self._checkpoints = Every(cfg.checkpoint_frequency)
         self.step = 0
         self.episode = 0
-        self.episode_reward = np.zeros(plan.num_envs)
-        self.episode_length = np.zeros(plan.num_envs, int)
-        self._episode_started_s = np.zeros(plan.num_envs)
+        self.episode_reward = np.zeros(cfg.num_envs)
+        self.episode_length = np.zeros(cfg.num_envs, int)
+        self._episode_started_s = np.zeros(cfg.num_envs)
         self.bursts = 0
         self.updates_made = 0
         self.updates_from = updates_from
-        self.num_taken = plan.num_envs
+        self.num_taken = cfg.num_envs
         self.evaluation_due = False
         self.checkpoint_due = False
         self.last_eval_step = 0
@@ -128,7 +89,7 @@ class Progress:
             "episode_reward": float(self.episode_reward[indices].mean()),
             "episode_length": int(lengths[0]) if len(indices) == 1 else float(lengths.mean()),
             "duration": float(seconds.mean()),
-            "steps_per_second": float((lengths / seconds).mean()) * self.plan.num_envs,
+            "steps_per_second": float((lengths / seconds).mean()) * self.cfg.num_envs,
         }
         self.episode_length[indices] = 0
         return row
@@ -143,11 +104,11 @@ class Progress:
         A burst of updates is due every `update_every` transitions, with `updates_per_step` updates per transition.
         Fractions add up over the bursts.
         """
-        every = self.plan.update_every
+        every = self.cfg.update_every
         self.bursts += num_transitions // every - (num_transitions - self.num_taken) // every
         made_before = self.updates_made
         # The sum over all bursts is rounded down, not each burst; 1e-9 is for rounding errors just below an integer.
-        self.updates_made = math.floor(self.bursts * every * self.plan.updates_per_step + 1e-9)
+        self.updates_made = math.floor(self.bursts * every * self.cfg.updates_per_step + 1e-9)
         return self.updates_made - made_before
 
     def evaluation_begun(self) -> None:
@@ -181,7 +142,7 @@ class Progress:
             "episode_age_s": (time.perf_counter() - self._episode_started_s).tolist(),
             "evaluations": self._evaluations.state_dict(),
             "checkpoints": self._checkpoints.state_dict(),
-            **({} if self.num_taken == self.plan.num_envs else {"num_taken": self.num_taken}),
+            **({} if self.num_taken == self.cfg.num_envs else {"num_taken": self.num_taken}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -199,10 +160,25 @@ class Progress:
         self.best_score = float(state.get("best_score", 0.0))  # checkpoints before `best_by` have none
         self.solved_step = None if solved_step is None else require_count(solved_step, "solved_step")
         self._checkpoints.load_state_dict(state["checkpoints"])
-        self.num_taken = require_count(state.get("num_taken", self.plan.num_envs), "num_taken")
+        self.num_taken = require_count(state.get("num_taken", self.cfg.num_envs), "num_taken")
 
     def _of_each(self, state: dict[str, Any], name: str, kind: type) -> np.ndarray:
         values = state[name]
-        if len(values) != self.plan.num_envs or not all(type(value) is kind for value in values):
-            raise ValueError(f"{name} is not {self.plan.num_envs} of {kind.__name__}")
+        if len(values) != self.cfg.num_envs or not all(type(value) is kind for value in values):
+            raise ValueError(f"{name} is not {self.cfg.num_envs} of {kind.__name__}")
         return np.array(values, kind)
+
+
+def describe_lack_of_updates(cfg: Any, updates_from: int) -> str | None:
+    """Says why a run would end without an update; None if it would not. `updates_from` as for Progress."""
+    last = cfg.num_train_steps - cfg.num_envs * cfg.action_repeat  # the step of the last decision
+    transitions = last // cfg.action_repeat
+    if cfg.num_seed_steps > last and not cfg.updates_while_seeding:
+        why = f"num_seed_steps={cfg.num_seed_steps}"
+    elif updates_from > transitions:
+        why = f"{updates_from} transitions (min_buffer_size={cfg.min_buffer_size}) are waited for"
+    elif cfg.update_every > transitions + cfg.num_envs:
+        why = f"update_every={cfg.update_every}"
+    else:
+        return None
+    return f"No update is to be expected within {cfg.num_train_steps} steps: {why}."

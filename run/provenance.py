@@ -2,8 +2,8 @@
 
 import contextlib
 import json
-import os
 import platform
+import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -13,49 +13,47 @@ from typing import Any
 
 import torch
 
-from files.reading import json_or
-from files.writing import write_text
 from settings.operating_system import of_processor
+from utils import write_atomic
 
 FILE = "provenance.json"
 PACKAGES = ("torch", "numpy", "mujoco", "dm_control", "gymnasium")
-CODE = (".py", ".yaml", '.py"', '.yaml"')  # git quotes unusual names
-GIT_TIMEOUT_S = 10
+ROOT = Path(__file__).resolve().parents[1]
 
 
 class Provenance:
     """Writes this process's entry when it begins and again when it ends; a killed process leaves `ended` empty.
 
-    Entries of earlier processes stay. A failed write does not end the run.
+    Prints a line if a run goes on with code of another commit, or with changes that are in none.
     """
 
     def __init__(self, folder: Path, device: torch.device, step: int):
         self._path = folder / FILE
-        self._earlier: list[Any] = json_or(self._path, [])
+        self._earlier: list[Any] = json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else []
+        commit, changed = find_commit(ROOT)
+        before = self._earlier[-1]["commit"] if self._earlier else None
+        if before and commit and (before != commit or changed):
+            edited = ", with uncommitted changes" if changed else ""
+            print(
+                f"The code is of commit {commit[:10]}{edited}; the run was made with {before[:10]} so far", flush=True
+            )
         self._entry: dict[str, Any] = {
             "started": _now(),
             "ended": None,
             "from_step": step,
             "to_step": None,
             "command": sys.orig_argv,
-            **_commit(Path(__file__).resolve().parents[1]),
+            "commit": commit,
+            "changed": changed,
             "python": platform.python_version(),
             # torch itself names its build, such as +cpu, which its metadata may lack.
-            "packages": {name: _version(name) for name in PACKAGES} | {"torch": str(torch.__version__)},
+            "packages": {name: metadata.version(name) for name in PACKAGES} | {"torch": str(torch.__version__)},
             "system": platform.platform(),
             "processor": of_processor("model name") or platform.machine(),
             "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
             "threads": torch.get_num_threads(),
         }
-        self._note_other_code()
         self._write()
-
-    def _note_other_code(self) -> None:
-        """Says so if a run goes on with code of another commit."""
-        last = self._earlier[-1] if self._earlier else None
-        before, now = last.get("commit") if isinstance(last, dict) else None, self._entry["commit"]
-        if isinstance(before, str) and before.isalnum() and now and before != now:
-            print(f"The code is of commit {now[:10]}; the run was made with {before[:10]} so far", flush=True)
 
     def end(self, step: int) -> None:
         """Adds the time at which the process ended, and the environment step."""
@@ -63,40 +61,23 @@ class Provenance:
         self._write()
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):
-            write_text(self._path, json.dumps([*self._earlier, self._entry], indent=1) + "\n")
+        with contextlib.suppress(OSError):  # a full disk
+            write_atomic(self._path, json.dumps([*self._earlier, self._entry], indent=1) + "\n")
 
 
 def _now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _commit(root: Path) -> dict[str, Any]:
-    """Returns the commit of the code, and whether it lacks something: a change of a file that git tracks, or a new file
-    of code (.py, .yaml) beside such files. None without git.
-
-    Args:
-        root: the folder of the code. A repository that does not track it, such as around an installed copy, is ignored.
-    """
-    # Without GIT_DIR and the like, which git sets for its hooks.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-
-    def git(*arguments: str) -> str:
-        command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
-        options: dict[str, Any] = {"env": environment, "timeout": GIT_TIMEOUT_S, "text": True}
-        return subprocess.run(command, check=True, capture_output=True, **options).stdout
-
-    try:
-        git("ls-files", "--error-unmatch", str(Path("run") / Path(__file__).name))
-        commit = git("rev-parse", "HEAD").strip()
-        lines = git("status", "--porcelain", "--untracked-files=normal").splitlines()
-        return {"commit": commit, "changed": any(not line.startswith("??") or line.endswith(CODE) for line in lines)}
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return {"commit": None, "changed": None}
+def find_commit(root: Path) -> tuple[str | None, bool | None]:
+    """Returns the commit of the code in a repository's folder, and whether the code differs from it: in changed files,
+    or in new .py and .yaml files. None without git, and for an installed copy, even within another repository."""
+    command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
+    if not (root / ".git").exists() or not shutil.which("git"):
+        return None, None
+    lines = subprocess.run(
+        command, check=False, capture_output=True, encoding="utf-8", errors="replace"
+    ).stdout.splitlines()
+    commit = next((line.split()[2] for line in lines if line.startswith("# branch.oid")), None)
+    changes = [line for line in lines if not line.startswith("#")]
+    return commit, any(not line.startswith("?") or line.endswith((".py", ".yaml")) for line in changes)

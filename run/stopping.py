@@ -2,18 +2,16 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
-from os import _exit  # the original, while envs.errors replaces os._exit
 from types import FrameType
 from typing import Any, TypeVar
 
-from settings.operating_system import kill_helpers
-
 EXIT_INTERRUPTED, EXIT_SAVED = 130, 75  # 75 is EX_TEMPFAIL: run the same command again
 Result = TypeVar("Result")
-_UNDER_SUBMITIT = "SUBMITIT_EXECUTOR"  # submitit warns with SIGUSR2, and expects SIGTERM to be ignored
 
 
 class Stopped(KeyboardInterrupt):
@@ -36,53 +34,45 @@ class Stopping:
     """As a context manager, handles the signals that ask a run to stop.
 
     Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (SIGUSR2 under submitit) set `signal_number`; the loop then saves the run and
-    returns. The process exits at once on a second Ctrl-C, and if the run is not saved within the grace period.
-
-    Args:
-        grace_s: the grace period, in seconds after a cluster's signal.
-
-    Attributes:
-        signal_number: the signal that was received; None before.
+    returns. The process exits at once on a second Ctrl-C. It is killed `grace_s` seconds after a signal (see `watch`).
     """
 
     def __init__(self, grace_s: float):
         self._grace_s = grace_s
         self._previous: dict[int, Any] = {}  # replaced handlers, by signal
-        self._timer: threading.Timer | None = None
+        self._watch: subprocess.Popen[bytes] | None = None
         self._may_interrupt = False
-        self.signal_number: int | None = None
+        # The signal that was received; in a sweep's worker perhaps before the run (launch/sweeps.py).
+        self.signal_number: int | None = signal.SIGTERM if "SWEEP_IS_STOPPING" in os.environ else None
 
     def __enter__(self) -> "Stopping":
-        of_cluster = (signal.SIGUSR2,) if _UNDER_SUBMITIT in os.environ else cluster_signals()
+        of_cluster = (signal.SIGUSR2,) if "SUBMITIT_EXECUTOR" in os.environ else cluster_signals()
         if threading.current_thread() is threading.main_thread():  # Python handles no signals in other threads
             self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *of_cluster)}
+            if self._grace_s < threading.TIMEOUT_MAX:
+                command = [sys.executable, "-IS", __file__, str(os.getpid()), str(self._grace_s)]
+                command += [str(int(number)) for number in self._previous]
+                self._watch = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+                os.set_blocking(self._watch.stdin.fileno(), False)  # type: ignore[union-attr]
+                signal.set_wakeup_fd(self._watch.stdin.fileno(), warn_on_full_buffer=False)  # type: ignore[union-attr]
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._timer:
-            self._timer.cancel()
+        if self._watch:
+            signal.set_wakeup_fd(-1)
+            self._watch.kill()
+            self._watch.communicate()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            if self.signal_number == signal.SIGINT:
-                _exit_at_once(EXIT_INTERRUPTED)
-            self.signal_number = number
-            if sys.stderr.isatty():
-                print("\nsaving; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
-        else:
-            self.signal_number = self.signal_number or number
-            if self._timer is None:
-                self._timer = threading.Timer(self._grace_s, self._give_up)
-                self._timer.daemon = True
-                self._timer.start()
+        if number == signal.SIGINT == self.signal_number:
+            os._exit(EXIT_INTERRUPTED)
+        self.signal_number = number if number == signal.SIGINT else self.signal_number or number
+        if number == signal.SIGINT and sys.stderr.isatty():
+            print("\nsaving; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
         if self._may_interrupt:
             raise Interrupted
-
-    def _give_up(self) -> None:
-        print(f"not saved within grace_s={self._grace_s:g}; the last checkpoint stays", file=sys.stderr, flush=True)
-        _exit_at_once(EXIT_SAVED)
 
     def interruptible(self, work: Callable[[], Result]) -> Result | None:
         """Calls a function that changes no state of the run; returns its result, or None if a signal interrupts it."""
@@ -96,13 +86,8 @@ class Stopping:
             return None
 
     def end(self, message: str) -> None:
-        """Ends the run, which has been saved. From then on, a cluster's signal no longer ends the process by itself.
-
-        Raises:
-            Stopped: always, unless submitit's own handler exits the process, to queue the job again.
-        """
-        assert self.signal_number is not None
-        handler = self._previous.get(self.signal_number)
+        """Ends the run, which has been saved; raises Stopped, or Requeued once submitit has queued the job again."""
+        handler = self._previous.get(self.signal_number or 0)
         if self.signal_number == signal.SIGUSR2 and callable(handler):
             print(message, flush=True)
             try:
@@ -110,14 +95,9 @@ class Stopping:
             except SystemExit as end:
                 raise Requeued(end.code) from None
         # Many send SIGTERM twice: to the process, and to its group or when its parent ends. The second one must not end
-        # it before it has said that it saved, or with another exit code.
-        self._previous = {n: _ignore if old is signal.SIG_DFL else old for n, old in self._previous.items()}
+        # it before it has said that it saved. Programs that it starts do not inherit a function, unlike SIG_IGN.
+        self._previous = {n: (lambda *_: None) if old is signal.SIG_DFL else old for n, old in self._previous.items()}
         raise Stopped(message, EXIT_INTERRUPTED if self.signal_number == signal.SIGINT else EXIT_SAVED)
-
-
-def _exit_at_once(code: int) -> None:
-    kill_helpers()
-    _exit(code)
 
 
 def cluster_signals() -> tuple[int, ...]:
@@ -127,5 +107,18 @@ def cluster_signals() -> tuple[int, ...]:
     return signal.SIGTERM, signal.SIGUSR1, *hangup
 
 
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """Ignores a signal in this process; programs that it starts do not inherit that, unlike SIG_IGN."""
+def watch(process: int, grace_s: float, numbers: list[int]) -> None:
+    """Runs as a program of its own: kills a process `grace_s` seconds after it has received one of the signals.
+
+    Python's C code writes the numbers of signals to this program's standard input at once, while a handler in Python
+    has to wait for an environment that hangs in C.
+    """
+    while received := os.read(0, 1):
+        if received[0] in numbers:
+            time.sleep(grace_s)
+            print(f"not saved within grace_s={grace_s:g}; the last checkpoint stays", file=sys.stderr, flush=True)
+            os.kill(process, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    watch(int(sys.argv[1]), float(sys.argv[2]), [int(number) for number in sys.argv[3:]])

@@ -1,273 +1,339 @@
 """One run in its folder, from its parts to its end."""
 
-import contextlib
+import dataclasses
 import math
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
-from agent.policy import Policy
-from envs.errors import error_with_place
+from agent.off_policy import OffPolicyAgent, takes_tensors
+from agent.toolkit.priorities import require_support
+from envs.make import reward_threshold
+from envs.opengl import NO_VIDEOS
 from envs.simulator import Simulator
-from files.reading import read_bytes
-from files.writing import write_bytes, write_text
-from run.build import SEED_POLICY, Parts, background_evaluator, build
-from run.evaluation.background import make_evaluator
+from replay_buffer import ReplayBuffer
+from run import buffers, environments, machine
+from run import folder as run_folder
+from run.agents import build_agent, build_seed_policy, identity_of
+from run.best import BEST, BestPolicy, read_result
+from run.checkpoint import Checkpoints, list_checkpoints
+from run.env_spec import EnvSpec
+from run.evaluation.background import BackgroundEvaluator, make_evaluator
 from run.evaluation.evaluations import Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
+from run.execution import choose_execution, set_execution
 from run.loop import Loop
-from run.progress import Plan, Progress
+from run.preload import Preloaded, parse_names
+from run.progress import Progress, describe_lack_of_updates
 from run.provenance import Provenance
-from run.saving import best, checkpoint, trust
-from run.saving import folder as run_folder
-from run.saving.state import SavedRun
-from run.stopping import Requeued, Stopped, Stopping
-from settings.schema import Settings
-from utils import EnvError, RunError, UserError, command_line, one_line
+from run.state import EnvEpisodes, GlobalGenerators, restore
+from run.stopping import Requeued, Stopping
+from settings.keys import dotted
+from settings.operating_system import keep_freed_memory
+from settings.repetitions import name_of_group
+from settings.schema import ONLY_IN, Settings
+from utils import (
+    RunError,
+    command_line,
+    non_finite,
+    one_line,
+    require_finite_losses,
+    set_seed_everywhere,
+    write_atomic,
+)
+
+SEED_POLICY = "seed_policy.pt"  # in the run's folder, a copy of the file that `seed_policy` names
+STEPS_WORTH_A_PROCESS = 10_000  # a shorter run gains nothing from evaluating in the background
 
 
 class Workspace:
-    """Trains one run in its folder (see run/loop.py): builds its parts unless given, and reports how the run ended.
+    """Trains one run in its folder (see run/loop.py).
 
     Args:
-        resume: continue from the folder's newest whole checkpoint.
-        reuse: accept the folder of a run that ended before its first checkpoint, and so has no logs.
-        without: damaged parts to resume without (see run/saving/damaged.py).
-        trusted: data outside of the folder that a resumed run may read again (see run/saving/trust.py).
-        parts: the result of `run.build.build` for the settings; None builds them.
+        resume: continue from the folder's newest intact checkpoint.
+        prune: see Evaluations.
 
     Raises:
         UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
     """
 
-    def __init__(
-        self,
-        cfg: Settings,
-        work_dir: Path,
-        resume: bool = False,
-        reuse: bool = False,
-        without: Sequence[str] = (),
-        trusted: Sequence[str] = (),
-        parts: Parts | None = None,
-    ):
-        self.cfg = cfg
-        self.work_dir = work_dir
+    def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, prune: Callable[[int], bool] | None = None):
+        self.cfg, self.work_dir = cfg, work_dir
+        self._closing = ExitStack()
+        self._closing.callback(run_folder.Lock(work_dir).release)
         try:
-            self.lock = run_folder.Lock(work_dir)
-            try:
-                if not resume:
-                    run_folder.refuse_used(work_dir, *[run_folder.LOGS] if reuse else [])
-                parts = parts or build(cfg, work_dir if resume else None)
-                self._open(parts, resume, without, trusted)
-            except BaseException:
-                self.lock.release()
-                raise
-        except OSError as error:
-            if error.filename is None or not Path(str(error.filename)).is_relative_to(work_dir):
-                raise
-            raise UserError(f"{error.filename}: {error.strerror}") from error
-        finally:
-            if parts and not hasattr(self, "loop"):
-                parts.close()
+            if not resume:
+                run_folder.refuse_used(work_dir)
+            self._build(resume, prune)
+        except BaseException:
+            self.close()
+            raise
 
-    def _open(self, parts: Parts, resume: bool, without: Sequence[str], trusted: Sequence[str]) -> None:
+    def _build(self, resume: bool, prune: Callable[[int], bool] | None) -> None:
+        """Builds all parts. The order determines which random numbers each draws for a given seed."""
         cfg, work_dir = self.cfg, self.work_dir
         print(f"Folder: {work_dir}", flush=True)
-        for note in parts.notes:
-            print(note)
-        seed_policy = work_dir / SEED_POLICY
-        if cfg.seed_policy not in ("agent", "uniform") and not (resume and seed_policy.exists()):
-            write_bytes(seed_policy, read_bytes(Path(cfg.seed_policy), inside=0))
-        self.envs, self.used = parts.envs, parts.used
-        self.agent = parts.agent
-        self.preloaded = parts.data
-        self.replay_buffer = parts.replay_buffer
-        self.logger = instantiate(parts.used["logger"], _convert_="all")(log_dir=work_dir)
-        make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, parts.films)
-        # The project's evaluator is built when needed; a user's is built now, as it may have a state to restore.
+
+        # The machine.
+        device = machine.resolve_device(cfg.device)
+        if cfg.num_threads is not None:
+            torch.set_num_threads(cfg.num_threads)
+        keep_freed_memory()
+        precision = machine.set_precision(cfg.precision, device)
+        films = cfg.save_video and environments.can_render(cfg)
+        set_seed_everywhere(cfg.seed)
+
+        # Environments.
+        self.envs = environments.make_train_envs(cfg)
+        self._closing.callback(self.envs.close)
+        spec = EnvSpec.of_spaces(self.envs.single_observation_space, self.envs.single_action_space)
+        episodes = EnvEpisodes(self.envs)
+
+        # Agent, and what acts for the first `num_seed_steps`.
+        self.agent = build_agent(cfg, spec, device)
+        execution, why_eager = choose_execution(cfg.execution, self.agent, device)
+        set_execution(self.agent, execution, device)
+        self.agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
+        self.seed_policy = build_seed_policy(cfg, self.agent, spec, device, work_dir / SEED_POLICY, resume)
+
+        # Replay buffer, and the transitions that it begins with.
+        self.n_step = buffers.make_n_step(cfg)
+        storage = buffers.choose_storage(cfg, spec, device)
+        if isinstance(self.envs, Simulator) and storage == "device" and takes_tensors(self.agent):
+            self.envs.tensors_on = device
+        self.replay_buffer = buffers.make_replay_buffer(cfg, spec, device, storage)
+        require_support(self.agent, self.replay_buffer)
+        own_actions = self.envs.call("own_actions")[0]
+        self.data = Preloaded(cfg, spec, device, self.replay_buffer, own_actions)
+
+        # Logger. `used` are the settings of config.yaml, with the automatic choices.
+        self.used = _use(cfg, spec) | {
+            "device": str(device),
+            "num_threads": torch.get_num_threads(),
+            "precision": precision,
+            "execution": execution,
+            "replay_storage": storage,
+            "async_envs": environments.in_processes(cfg),
+        }
+        self.logger = instantiate(self.used["logger"], _convert_="all")(log_dir=work_dir)
+
+        # Evaluations. The project's evaluator is built when needed; a user's is built now, as it may have a state.
+        make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, films)
         own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping(cfg.grace_s)
-        self._best = best.BestPolicy(work_dir)
-        plan = Plan.of(cfg)
+        updates_from = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
+        updates_from = max(cfg.min_buffer_size, updates_from)
         if not cfg.preload or cfg.preload_share:  # otherwise updates do not wait for the run's own transitions alone
-            plan.note_if_no_update(parts.updates_from)
-        self.progress = Progress(plan, parts.updates_from)
+            note = describe_lack_of_updates(cfg, updates_from)
+            print(note) if note else None
+        self.progress = Progress(cfg, updates_from)
+        self.best = BestPolicy(work_dir)
+        # Wrappers may change the rewards, so that the registered task's threshold no longer applies.
+        is_as_registered = all(node.get(ONLY_IN) == "training" for node in cfg.env_wrappers)
         self.evaluations = Evaluations(
-            parts.agent,
+            self.agent,
             (lambda: own_evaluator) if own_evaluator else make,
             self.logger,
             self.progress,
             self.stopping,
-            background_evaluator(cfg, parts, work_dir, own_evaluator),
-            parts.solved_from,
-            keep_best=self._keep_best if cfg.checkpoint_frequency else None,
+            self._make_background_evaluator(films, device) if own_evaluator is None else None,
+            reward_threshold(cfg.env) if is_as_registered else None,
+            keep_best=self.best.keep if cfg.checkpoint_frequency else None,
             best_by=cfg.best_by,
+            prune=prune,
         )
-        self.saved = SavedRun(
-            cfg, work_dir, parts, self.logger, own_evaluator, self.progress, self.evaluations, self._best
-        )
-        self._obs = self.saved.restore(without, trusted) if resume else None  # (num_envs, *obs_shape)
-        if not resume:
-            parts.data.fill(parts.agent)
-        self.provenance = Provenance(work_dir, parts.device, self.progress.step)
-        write_text(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(parts.used)))
-        if not resume:
-            self.logger.log_settings(parts.used)
-        self.loop = Loop(parts, self.logger, self.progress, self.evaluations, self.stopping, self._save)
+        self._closing.callback(self.evaluations.close)
+
+        # Checkpoints, and the state of the run that continues.
+        self.checkpoints = Checkpoints(work_dir, cfg.keep_checkpoints, identity_of(cfg, spec))
+        self._saves = bool(cfg.checkpoint_frequency) and self.agent.state_dict() is not None
+        self.stateful = {
+            "progress": self.progress,
+            "envs": episodes,
+            "n_step": self.n_step,
+            **({} if self.seed_policy is self.agent else {"seed_policy": self.seed_policy}),
+            **({"evaluator": own_evaluator} if hasattr(own_evaluator, "state_dict") else {}),
+            "evaluations": self.evaluations,
+            **({"preloaded": self.data} if cfg.preload_share else {}),
+            "random": GlobalGenerators(device),  # after the others, whose restoring may draw random numbers
+            "best": self.best,
+            "logger": self.logger,  # the last, as it cuts the logs back
+        }
+        if resume:
+            restore(self)
+        else:
+            self.data.fill(self.agent)
+            self.logger.log_settings(self.used)
+        write_atomic(work_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(self.used)))
+        self._obs = episodes.obs  # (num_envs, *obs_shape) of a resumed run, else None
+
+        # The loop.
+        self.provenance = Provenance(work_dir, device, self.progress.step)
+        self._closing.callback(lambda: self.provenance.end(self.progress.step))
+        has_core = execution == "recorded" and machine.has_free_core(device) and not isinstance(self.envs, Simulator)
+        self.may_step_in_thread = has_core and environments.may_step_elsewhere(cfg)
+        self.loop = Loop(self)
+        self._closing.callback(self.loop.stepping.close)
+
+        if films != cfg.save_video:
+            print(NO_VIDEOS)
+        if why_eager:
+            print(why_eager)
+        for note in environments.describe_slow_wrappers(cfg):
+            print(note)
+        if cfg.checkpoint_frequency and not self._saves:
+            print(f"This run cannot be resumed: {type(self.agent).__name__} has no state_dict.")
+        if getattr(self.envs, "cannot_restore", False):
+            print(f"env={cfg.env}: without state_dict and load_state_dict, a resumed run begins its episodes anew")
+
+    def _make_background_evaluator(self, films: bool, device: torch.device) -> BackgroundEvaluator | None:
+        """Returns an evaluator in another process; None if it is not wanted or, with a printed line, not possible."""
+        cfg, agent = self.cfg, self.agent
+        pays = machine.has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
+        if not (pays if cfg.eval_in_background == "auto" else cfg.eval_in_background):
+            return None
+        obstacle = f"{type(agent).__name__} acts in its own way"
+        if isinstance(agent, OffPolicyAgent) and type(agent).act is OffPolicyAgent.act:
+            try:
+                return BackgroundEvaluator(cfg, self.work_dir, films, agent.policy)
+            except Exception as error:  # pickling a user's network can raise anything
+                obstacle = f"its networks cannot be sent to another process ({one_line(error)})"
+        print(f"Training waits for evaluations: {obstacle}.")
+        return None
 
     @property
     def step(self) -> int:
         """Environment steps so far."""
         return self.progress.step
 
-    @property
-    def evaluator(self) -> Any:
-        """The evaluator of this process."""
-        return self.evaluations.evaluator
-
-    @property
-    def last_return(self) -> float:
-        """The mean return of the newest evaluation."""
-        return self.progress.last_return
-
     def run(self) -> float:
-        """Trains until the run is complete or pruned; returns the mean return of the final evaluation."""
+        """Trains until the run is complete or pruned; returns the mean return of its last evaluation.
+
+        Raises:
+            Stopped: if a signal stopped the run, which was saved.
+            RunError: if a value is not finite. This and any other exception get a note: the step, and the newest
+                checkpoint.
+        """
         try:
-            self._train()
-        except KeyboardInterrupt as interrupt:
-            with contextlib.suppress(OSError, RunError):  # a full disk: the run still ends as requested
-                self.loop.end_unfinished_episodes()
-            if isinstance(interrupt, Stopped):
-                raise
-            raise KeyboardInterrupt(f"interrupted at step {self.step}; logs in {self.work_dir}") from None
+            with self.stopping:  # until the run is marked as finished
+                self._train()
         except Requeued:
             raise
-        except (RunError, OSError, SystemExit) as error:
-            raise self._failure(error) from (error.__cause__ if isinstance(error, EnvError) else error)
+        except (Exception, SystemExit) as error:
+            fault = RunError("sys.exit was called") if isinstance(error, SystemExit) else error
+            newest = self.checkpoints.newest
+            kept = f"the newest checkpoint is {newest}" if newest else "nothing was saved"
+            fault.add_note(f"stopped at step {self.step}; {kept}")
+            raise fault from (error if fault is not error else error.__cause__)
         finally:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):  # a full disk
                 self.logger.close()
-            if self.cfg.save_figure and self.progress.step and self.stopping.signal_number in (None, signal.SIGINT):
-                self._draw()
         return self.progress.last_return
 
+    def _train(self) -> None:
+        pruned_step = None
+        try:
+            is_complete = self.loop.run(self._obs)
+            if not is_complete:
+                self.loop.end_unfinished_episodes()
+        except PrunedError as pruned:
+            is_complete, pruned_step = True, pruned.step
+        self.logger.close()
+        if self.cfg.save_figure and self.stopping.signal_number in (None, signal.SIGINT):
+            self._draw()
+        if is_complete:
+            progress = self.progress
+            run_folder.mark_finished(
+                self.work_dir,
+                step=self.step if pruned_step is None else pruned_step,
+                last_return=progress.last_return,
+                solved_step=progress.solved_step,
+                pruned=pruned_step is not None,
+            )
+        if self.stopping.signal_number:  # also after the last step, as it ends a sweep, too
+            message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
+            if self._saves:
+                message += f"; continue with: {command_line('train.py', f'resume={self.work_dir}')}"
+            self.stopping.end(message)
+
     def _draw(self) -> None:
-        if not self.lock.is_in_place():
-            return
         try:
             import plot  # not before: matplotlib takes a second to import
 
             plot.draw_run(self.work_dir)
-        except (OSError, UserError):  # plot.py reports what is wrong with a log
-            pass
-        except Stopped:
-            raise
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"interrupted after step {self.step}; logs in {self.work_dir}") from None
-        except Exception as error:  # a broken matplotlib must not change how the run ended
+        except Exception as error:  # a broken matplotlib must not change how the run ends
             print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 
-    def _train(self) -> None:
-        with self.stopping:  # until the run is marked as finished
-            pruned_at = None
-            try:
-                if not self.loop.run(self._obs):
-                    self._stop()
-            except PrunedError as pruned:
-                pruned_at = pruned.step
-            self.logger.close()
-            self.lock.require_in_place()
-            step, is_pruned = (self.step, False) if pruned_at is None else (pruned_at, True)
-            result = self.progress.last_return, self.progress.solved_step
-            run_folder.mark_finished(self.work_dir, step, *result, is_pruned)
-            if self.stopping.signal_number:  # received since the last step: it also ends a sweep
-                self._stop()
+    def save(self, is_last: bool) -> None:
+        """Writes a checkpoint, unless this step has one. If that fails, the run continues with the previous one.
 
-    def _save(self, is_last: bool) -> None:
-        self.lock.require_in_place()
-        self.saved.save(is_last)
-
-    def _keep_best(self, policy: Policy, step: int, mean_return: float) -> None:
-        self.lock.require_in_place()
-        self._best.keep(policy, step, mean_return)
-
-    def _failure(self, error: BaseException) -> RunError:
-        """Returns an error with the reason, the step at which the run stopped, and the newest good checkpoint."""
-        reason = error_with_place(error) if isinstance(error, SystemExit) else one_line(error)
-        last = self.saved.last_checkpoint
-        if not self.lock.is_in_place():
-            kept = f"its folder {self.work_dir} was moved or deleted while it ran"
-        else:
-            kept = f"the last good checkpoint is {last}" if last and last.is_dir() else "nothing was saved"
-        message = f"{reason}; stopped at step {self.step}; {kept}"
-        return EnvError(message, error.trace) if isinstance(error, EnvError) else RunError(message)
-
-    def _stop(self) -> None:
-        assert self.stopping.signal_number is not None
-        if self.stopping.signal_number == signal.SIGINT:
-            message = f"interrupted at step {self.step}; logs in {self.work_dir}"
-        else:
-            message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
-        if self.saved.is_saved:
-            message += f"; continue with: {command_line('train.py', f'resume={self.work_dir}')}"
-        self.stopping.end(message)
+        Raises:
+            RunError: if a loss or a weight is not finite.
+            OSError: if there is no previous checkpoint, it is the run's last one, or the run's folder is gone.
+        """
+        newest, buffer, preloaded = self.checkpoints.newest, self.replay_buffer, self.data.buffer
+        if not self._saves or (newest and newest.name == f"step_{self.step}"):
+            return
+        # A checkpoint must not replace a good one with weights that have diverged.
+        require_finite_losses(self.logger.peek())
+        states = {"agent": self.agent.state_dict()}
+        if diverged := non_finite(states["agent"], "agent"):
+            raise RunError(f"{diverged} is not finite")
+        states["run"] = {name: part.state_dict() for name, part in self.stateful.items()}
+        if isinstance(buffer, ReplayBuffer):
+            states["run"]["replay_buffer"] = buffer.state_dict()
+        elif self.cfg.save_replay_buffer:
+            states["replay_buffer"] = buffer.state_dict()
+        rows = (buffer if isinstance(buffer, ReplayBuffer) else None, preloaded)
+        save_policy = getattr(self.agent, "save_policy", lambda path: None)
+        try:
+            self.checkpoints.save(
+                self.step, states, *(rows if self.cfg.save_replay_buffer else (None, None)), save_policy
+            )
+        except OSError as error:
+            if newest is None or is_last or not self.work_dir.is_dir():
+                raise
+            print(f"No checkpoint at step {self.step}: {error}; {newest.name} stays", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Closes the environments and the evaluator, and releases the folder's lock."""
-        self.loop.stepping.close()
-        for part in (self.envs, self.evaluations):
-            try:
-                part.close()
-            except EnvError as error:  # the run has ended, well or with a fault that is reported
-                print(one_line(error), file=sys.stderr, flush=True)
-        if self.lock.is_in_place():
-            self.provenance.end(self.step)
-        self.lock.release()
+        """Closes environments and evaluator, completes provenance.json, and releases the folder's lock."""
+        self._closing.close()
 
     def summary(self) -> list[str]:
-        """Returns the last lines of a run: its result, its folder, and the commands that come next."""
+        """Returns the last lines of a run: its result, its folder, and the command that comes next."""
         folder, progress = self.work_dir, self.progress
-        result = f"{'Pruned' if run_folder.was_pruned(folder) else 'Finished'} at step {progress.step}"
+        finished = run_folder.read_finished(folder) or {}
+        result = f"{'Pruned' if finished.get('pruned') else 'Finished'} at step {progress.step}"
         if not math.isnan(progress.last_return):
             result += f": return {progress.last_return:.1f}"
-        if (kept := best.result_of(folder)) is not None:
-            result += f"; best {kept[1]:.1f}, at step {kept[0]}"
-        elif progress.best_return is not None:
-            result += f"; best {progress.best_return:.1f}"
+        if (folder / BEST / "policy.pt").exists():
+            step, best_return = read_result(folder)
+            result += f"; best {best_return:.1f}, at step {step}"
         lines = [result, f"Folder:   {folder}"]
-        if checkpoint.newest_first(folder):  # neither command works without one
-            names = (f"--trust={name}" for name in trust.named_by(self.used))
-            command = command_line("evaluate.py", str(folder), *names)
-            watch = [] if isinstance(self.envs, Simulator) else [f"Watch:    {command} --view"]
-            lines += [*watch, f"Evaluate: {command}"]
+        if list_checkpoints(folder):
+            lines.append(f"Evaluate: {command_line('evaluate.py', str(folder))}")
         return lines
 
 
-def train(
-    cfg: Settings, folder: Path, prune: Callable[[int], bool] | None = None, summarises: bool = True, **how: Any
-) -> float:
-    """Trains a run from its start, or its newest checkpoint, to its end.
-
-    Args:
-        prune: see Evaluations.
-        summarises: whether to print the result and the commands that come next.
-        how: further arguments of Workspace.
-
-    Returns:
-        The mean return of the final evaluation.
-    """
-    workspace = Workspace(cfg, folder, **how)
-    workspace.evaluations.prune = prune
-    try:
-        last_return = workspace.run()
-    finally:
-        workspace.close()
-    if summarises:
-        print("\n".join(workspace.summary()), flush=True)
-    return last_return
+def _use(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
+    """Returns the settings with the environment's shapes and absolute paths; sinks that are off are None."""
+    used = dataclasses.asdict(cfg)
+    sinks = used["logger"]["sinks"]
+    for name, is_on in (("tensorboard", cfg.log_save_tb), ("wandb", cfg.log_save_wandb)):
+        if not is_on:
+            sinks[name] = None
+    if sinks.get("wandb") and sinks["wandb"].get("group", "") is None:
+        sinks["wandb"]["group"] = name_of_group(dotted(dataclasses.asdict(cfg)))
+    used["agent"] = {"name": cfg.agent["name"], **spec.agent_arguments(), **used["agent"]}
+    if cfg.seed_policy not in ("agent", "uniform"):
+        used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
+    used["preload"] = parse_names(cfg.preload) or None
+    return used

@@ -31,18 +31,15 @@ class ObsSpec:
     @classmethod
     def of_shape(cls, shape: tuple[int, ...], frame_stack: int = 1) -> "ObsSpec":
         """Returns the spec of an image or a vector of this shape."""
-        if len(shape) == 3:
-            return cls((shape[0], shape[1], shape[2]), frame_stack=frame_stack)
-        return cls(vector_dim=shape[0], frame_stack=frame_stack)
+        is_image = len(shape) == 3
+        return cls(shape if is_image else None, 0 if is_image else shape[0], frame_stack)  # type: ignore[arg-type]
 
     @property
-    def is_mixed(self) -> bool:
-        """Whether there is an image beside a vector."""
+    def is_mixed(self) -> bool:  # an image beside a vector
         return self.image is not None and self.vector_dim > 0
 
     @property
-    def has_frames(self) -> bool:
-        """Whether replay buffers store frames instead of observations: for images, and for stacks of vectors."""
+    def has_frames(self) -> bool:  # whether replay buffers store frames instead of observations
         return self.image is not None or self.frame_stack > 1
 
     @property
@@ -50,13 +47,11 @@ class ObsSpec:
         return math.prod(self.image) if self.image else 0
 
     @property
-    def vector_at(self) -> int:
-        """Where the vector begins, in floats."""
+    def vector_at(self) -> int:  # where the vector begins, in floats
         return -(-self.image_bytes // 4)
 
     @property
-    def width(self) -> int:
-        """The size of an observation, in floats."""
+    def width(self) -> int:  # the size of an observation, in floats
         return self.vector_at + self.vector_dim
 
     @property
@@ -86,10 +81,5 @@ class ObsSpec:
         return packed
 
     def unpack(self, obs: Any, float32: Any) -> tuple[Any, Any]:
-        """Returns views of images (B, C, H, W) and vectors (B, …) in observations (B, 4 * width), arrays or tensors.
-
-        Args:
-            float32: the dtype, numpy's or torch's.
-        """
-        assert self.image is not None
-        return obs[:, : self.image_bytes].reshape(-1, *self.image), obs[:, 4 * self.vector_at :].view(float32)
+        """Returns views of images (B, C, H, W) and vectors (B, …) in observations (B, 4 * width), arrays or tensors."""
+        return obs[:, : self.image_bytes].reshape(-1, *(self.image or ())), obs[:, 4 * self.vector_at :].view(float32)

@@ -1,45 +1,19 @@
-"""What differs between operating systems: CPUs, signals, processes, memory.
+"""What differs between operating systems: CPUs, signals, processes, memory. On macOS some of it does nothing."""
 
-Linux has all of them, macOS most, and Windows, which `begin_command` refuses, too few to train on. A function whose
-feature is missing on macOS does nothing or says so.
-"""
-
-import atexit
-import contextlib
 import ctypes
 import multiprocessing
 import os
 import platform
 import signal
-import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing import resource_tracker
-from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
-from os import _exit  # the original, while envs.errors replaces os._exit
 from pathlib import Path
-from weakref import WeakSet
 
-from files import output
-from utils import UserError
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _CPUINFO = Path("/proc/cpuinfo")
-_helpers: WeakSet[BaseProcess] = WeakSet()
-
-
-def begin_command() -> None:
-    """Prepares standard output and error (see files/output.py); each command calls it first.
-
-    Raises:
-        UserError: on Windows, with a pointer to WSL.
-    """
-    if sys.platform == "win32":
-        raise UserError("Windows is not supported by itself; run the same command in WSL 2 (wsl --install)")
-    output.prepare()
 
 
 def usable_cpus() -> int:
@@ -48,8 +22,8 @@ def usable_cpus() -> int:
 
 
 def begin_helper() -> None:
-    """Ignores Ctrl-C and a cluster's warnings in a helper process: the training process handles them, still needs the
-    helper's results, and ends it. If that process is killed, the helper exits, even while it hangs."""
+    """Ignores Ctrl-C and a cluster's warnings in a helper process, whose results the training process still needs; the
+    helper exits when that process ends, however it ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -59,32 +33,13 @@ def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    _exit(1)
+    os._exit(1)
 
 
-def kill_at_exit(helper: BaseProcess) -> None:
-    """Has a helper killed when this process exits: multiprocessing would send SIGTERM, and wait for ever."""
-    if not _helpers:
-        atexit.register(kill_helpers)
-    _helpers.add(helper)
-
-
-def kill_helpers() -> None:
-    """Kills the processes that `kill_at_exit` was called for."""
-    for helper in list(_helpers):
-        with contextlib.suppress(ValueError):  # closed
-            helper.kill()
-
-
-@contextlib.contextmanager
+@contextmanager
 def interrupt_blocked() -> Iterator[None]:
-    """Blocks Ctrl-C for this thread and for the processes that it starts, even while these still import modules.
-
-    Otherwise they would print a traceback, as they can ignore the signal only once their own code runs. Threads that do
-    not block the signal, such as the main thread, still receive it.
-    """
-    # The tracker resets the mask if it is started within the block. Helper processes start it in any case.
-    resource_tracker.ensure_running()
+    """Blocks Ctrl-C for this thread and for the processes that it starts, even while these still import modules."""
+    resource_tracker.ensure_running()  # it would reset the mask if it were started within the block
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -92,26 +47,9 @@ def interrupt_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def process_context(preload: list[str]) -> BaseContext:
-    """Returns a multiprocessing context that does not fork this process, which has threads and may use a GPU; its fork
-    server imports the modules `preload` once for all processes."""
-    multiprocessing.set_forkserver_preload(preload)
-    return multiprocessing.get_context("forkserver")
-
-
-def terminate_with_parent() -> None:
-    """Makes Linux send SIGTERM to this process when its parent ends; other systems let it run on."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def keep_freed_memory() -> None:
-    """Makes glibc keep freed memory for the next allocation instead of returning it to the kernel.
-
-    An update with 1024 hidden units frees and allocates 50 MB. Returned to the kernel, every page would fault again,
-    which is 5 % of the update's time. With another C library this does nothing.
-    """
+    """Makes glibc keep freed memory for the next allocation. An update with 1024 hidden units frees and allocates
+    50 MB; if these went back to the kernel, page faults would take 5 % of its time."""
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
@@ -125,17 +63,3 @@ def of_processor(name: str) -> str:
         return ""
     lines = (line.partition(":") for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines())
     return next((value.strip() for key, _, value in lines if key.strip() == name), "")
-
-
-def available_bytes() -> int:
-    """Returns the free memory in bytes: the machine's, or less if a container's limit leaves less."""
-    import psutil  # imported late: checking a command line does not need it
-
-    available = psutil.virtual_memory().available
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit, used = (int((folder / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
-        counts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
-        return max(0, min(available, limit - used + int(counts["inactive_file"])))  # cached files can be dropped
-    except (OSError, ValueError, KeyError):  # no container, or one with no limit ("max")
-        return available

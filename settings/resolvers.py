@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from settings.env_ids import EPISODE_LENGTH, newest_id
 from settings.operating_system import usable_cpus
 
-MOST_NAME_BYTES = 200  # of at most 255 bytes, to which a time or a suffix may be added
+MAX_NAME_BYTES = 200  # of at most 255 bytes, to which a suffix may be added
 DEFAULT_LABEL = "test_exp"  # of config/train.yaml
 # Also removes Hydra's escapes and quotes: Hydra hands a swept value to its jobs as env=my_pkg\:A-v0.
 SLUG = str.maketrans({"/": "_", ":": "_", "\\": None, "'": None, '"': None})
@@ -35,18 +35,13 @@ def smaller(a: Any, b: Any) -> Any:
 def discount_of_length(env: Any, env_kwargs: Any, action_repeat: Any) -> float:
     """Returns clip(1 - 5 / T, 0.95, 0.995) for episodes of T decisions, as in TD-MPC2 (arXiv 2310.16828), SimBa, XQC.
 
-    The arguments are the values of the keys of these names. For wrong values it returns a discount too: they are
-    refused where they are used. T follows from `env_kwargs.max_episode_steps`, or the limit registered with the id.
+    T follows from `env_kwargs.max_episode_steps`, or the limit registered with the id.
     """
-    repeat = action_repeat if isinstance(action_repeat, int | float) and action_repeat >= 1 else 1
-    length = env_kwargs.get("max_episode_steps") if hasattr(env_kwargs, "get") else None
-    if length is None:
-        length = _registered_length(str(env))
-    decisions = (length if isinstance(length, int) and length > 0 else EPISODE_LENGTH) / repeat
-    return min(max(1 - 5 / decisions, 0.95), 0.995)
+    length = (env_kwargs or {}).get("max_episode_steps") or _find_registered_length(str(env)) or EPISODE_LENGTH
+    return min(max(1 - 5 * max(action_repeat, 1) / length, 0.95), 0.995)
 
 
-def _registered_length(env: str) -> int | None:
+def _find_registered_length(env: str) -> int | None:
     import gymnasium as gym  # imported late: few configurations need it
 
     module, _, env_id = env.rpartition(":")
@@ -59,11 +54,11 @@ def _registered_length(env: str) -> int | None:
 
 def slug(text: Any) -> str:
     """Returns a text as a part of a folder's name; a checksum stands for what is too long for a file system."""
-    name = str(text).translate(SLUG)
+    name = str(text).translate(SLUG) or "run"
     written = name.encode(errors="surrogateescape")
-    if len(written) <= MOST_NAME_BYTES:
+    if len(written) <= MAX_NAME_BYTES:
         return name
-    return f"{written[: MOST_NAME_BYTES - 13].decode(errors='ignore')}_{hashlib.sha256(written).hexdigest()[:12]}"
+    return f"{written[: MAX_NAME_BYTES - 13].decode(errors='ignore')}_{hashlib.sha256(written).hexdigest()[:12]}"
 
 
 def label(experiment: Any, overrides: Iterable[str]) -> str:

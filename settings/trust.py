@@ -42,13 +42,18 @@ def require_trusted(config: dict[str, Any], trusted: Sequence[str], where: str) 
         *parents, name = key.split(".")
         if "_target_" in parents or any(part.startswith("_") and part not in HYDRA_KEYS for part in (*parents, name)):
             raise UserError(f"{where}: {key}: no run writes such a key")
+        if "${" in str(value):  # Hydra would resolve it when it builds the node, and a resolver can make a node
+            raise UserError(f"{where}: {key}={value}: an interpolation; a run's settings are saved without")
         if name != "_target_" or _is_within(str(value), trusted):
             continue
         module, _, class_name = str(value).rpartition(".")
         if not _is_within(module, PLACES.get(parents[0] if parents else "", ())):
             hint = f"if you trust it, add trust={module.partition('.')[0]}"
             raise UserError(f"{where}: {key}={value}: not a class of this project that belongs there; {hint}")
-        target = getattr(importlib.import_module(module), class_name, None)
+        try:
+            target = getattr(importlib.import_module(module), class_name, None)
+        except ImportError:
+            target = None
         if not isinstance(target, type) or not _is_within(target.__module__, PLACES[parents[0]]):
             raise UserError(f"{where}: {key}={value}: not a class that is defined there")
 

@@ -38,13 +38,13 @@ class WandbSink(Sink):
         options: dict[str, Any] = {"project": project, "name": log_dir.name, "group": group}
         id_file = log_dir / "wandb_id.txt"
         if not id_file.exists():
-            id_file.write_text(uuid.uuid4().hex)
+            id_file.write_text(uuid.uuid4().hex, encoding="utf-8")
         elif mode != "offline":
             options["resume"] = "allow"
         if self._is_wandb:
             options |= {"entity": entity, "mode": mode, "tags": tags, "notes": notes, "dir": log_dir}
             settings = self._package.Settings(console="off", quiet=True)  # the terminal shows the progress bar
-            options |= {"id": id_file.read_text(), "settings": settings}
+            options |= {"id": id_file.read_text(encoding="utf-8"), "settings": settings}
         self._run = self._package.init(**options)
         if self._is_wandb:
             self._run.define_metric("*", step_metric="step")

@@ -13,19 +13,19 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-import envs.opengl
+from envs import opengl as chosen_opengl
 
 for name in ("FORCE_COLOR", "CLICOLOR_FORCE"):  # common in CI; they would colour tables that tests read
     os.environ.pop(name, None)
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime's telemetry leaves files in folders that tests list
 # A script's `make test &` begins with SIGINT ignored, and the commands under test would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-HAS_OPENGL = envs.opengl.choose(wanted=True)
+HAS_OPENGL = chosen_opengl.can_render()
 
 import probes  # noqa: E402, F401  registers the probe environments
+from runs import SILENT  # noqa: E402
 from strangers import copied, mark, small_run  # noqa: E402, F401  fixtures
 
-import envs.make  # noqa: E402  imports dm_control, which fixes the OpenGL backend for the whole session
 import train  # noqa: E402
 
 torch.set_num_threads(1)
@@ -64,10 +64,12 @@ def float64() -> Iterator[None]:
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """A function that runs train.py with arguments, in `tmp_path` but in this process, and returns the exit code."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", "")  # a sweep adds to it
+    monkeypatch.setenv("PYTHONPATH", "")  # main adds to it
 
     def call(*arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+        is_hydras = not any(text.startswith(("resume=", "--")) and text != "resume=auto" for text in arguments)
+        silent = [text for text in SILENT if is_hydras and text not in arguments]
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments, *silent])
         return train.main()
 
     return call

@@ -15,7 +15,6 @@ from agents import SMALL, Always, Silent, make_agent, make_batch
 from composed import settings
 
 from envs.make import make_env
-from settings.compose import searching
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,7 +36,7 @@ def test_the_worked_example_of_a_new_part_trains(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, module.__name__, module)
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "centred.yaml").write_text(yaml_text[1])
-    agent = make_agent("agent=centred", *SMALL, searching([tmp_path]))
+    agent = make_agent("agent=centred", *SMALL, f"hydra.searchpath=[file://{tmp_path}]")
     log = Silent()
     agent.update(Always(make_batch(32)), log, 0)
     assert "train_actor/loss" in log.values
@@ -57,15 +56,11 @@ def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
 @pytest.mark.parametrize(
     ("arguments", "added"),
     [
-        ("", "preset=fast"),
         ("env=walker_walk resume=auto", "preset=fast"),
         ("agent=sac", "preset=cpu"),
         ("agent=td3", "preset=short"),
         ("agent=drq env=cartpole_swingup", "preset=pixels_cpu"),
-        ("agent=mine --config-dir=x", "preset=short"),
         ("preset=cpu", ""),
-        ("preset=pendulum", ""),
-        ("preset=dmc_benchmark seed=1", ""),
         ("resume=exp/day/run", ""),
     ],
 )

@@ -13,30 +13,28 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = ("settings.obs_spec", "settings.operating_system", "settings.types")
 MAY_IMPORT: dict[str, set[str]] = {
     "utils": set(),
-    "files": {"utils"},
-    "video": {"files"},
+    "video": set(),
     "dmc2gym": set(),
-    "settings": {"files", "utils"},
-    "envs": {"dmc2gym", *SETTINGS, "settings.env_ids", "settings.signatures", "utils"},
+    "settings": {"utils"},
+    "envs": {"dmc2gym", *SETTINGS, "settings.env_ids", "utils"},
     "physics": {"envs", "utils"},
     "sinks": {"utils"},
-    "replay_buffer": {"settings.validated", "settings.operating_system", "settings.types", "utils"},
-    "agent": {"files", "replay_buffer", *SETTINGS, "settings.validated", "utils"},
-    "replay": {"files", "replay_buffer", "settings", "utils"},
+    "replay_buffer": {"settings.operating_system", "settings.types", "utils"},
+    "agent": {"replay_buffer", "settings", "utils"},
+    "replay": {"replay_buffer", "settings", "utils"},
     "logger": {"settings", "sinks", "utils"},
     "study": {"envs.names", "settings", "utils"},
     "plot": {"study", "utils"},
-    "export": {"agent", "envs", "files", "run", "settings.operating_system", "study", "utils", "video"},
-    "run": {"agent", "envs", "files", "logger", "physics", "plot", "replay"}
-    | {"replay_buffer", "settings", "utils", "video"},
+    "export": {"agent", "envs", "run", "settings.operating_system", "study", "utils", "video"},
+    "run": {"agent", "envs", "logger", "physics", "plot", "replay"} | {"replay_buffer", "settings", "utils", "video"},
     "evaluate": {"envs", "run", "settings", "utils"},
-    "launch": {"envs", "files", "run", "settings", "sinks", "utils"},
+    "launch": {"envs", "run", "settings", "sinks", "utils"},
     "hydra_plugins": {"launch"},
-    "train": {"launch", "run"},
+    "train": {"launch", "run", "settings.compose", "utils"},
 }
-ABOVE = {"benchmarks", "examples", "studies", "tests"}  # may import anything; nothing below may import them
+ABOVE = {"benchmarks", "examples", "tests"}  # may import anything; nothing below may import them
 AGENTS_IMPORT = {"annotated_types", "numpy", "torch", *sys.stdlib_module_names}  # besides what the table says
-MOST_IN_ROOT, MOST_LINES = 8, 320
+MOST_IN_ROOT, MOST_LINES = 8, 450
 
 SOURCES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -109,7 +107,7 @@ def test_every_folder_imports_only_what_the_table_says() -> None:
 
 
 def test_nothing_is_imported_in_a_circle() -> None:
-    assert circles(MAY_IMPORT | {"agent": {"files", "replay_buffer", "settings", "utils"}}) == []
+    assert circles(MAY_IMPORT) == []
     assert circles(all_imports()) == []
     rooms: dict[str, set[str]] = {room(module): set() for module in SOURCES}
     for module, names in all_imports().items():
@@ -118,7 +116,7 @@ def test_nothing_is_imported_in_a_circle() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
 
 
-def test_only_tests_benchmarks_and_studies_import_the_entry() -> None:
+def test_only_tests_and_benchmarks_import_the_entry() -> None:
     assert {room(module) for module, names in all_imports().items() if "train" in names} <= ABOVE
 
 
@@ -126,7 +124,7 @@ def test_agents_know_torch_and_nothing_of_the_framework_around_them() -> None:
     others = {
         module: names - SOURCES.keys() - AGENTS_IMPORT
         for module, names in all_imports().items()
-        if room(module) == "agent"
+        if room(module) == "agent" and module != "agent.check"  # a command, which composes an agent
     }
     assert len(others) > 20 and {module: names for module, names in others.items() if names} == {}
 

@@ -12,9 +12,9 @@ import torch
 from omegaconf import OmegaConf
 from runs import quoted, rows
 
+from run.workspace import Workspace
 from settings import compose
-from settings.schema import check
-from train import Workspace
+from settings.schema import check, get_values
 
 
 def timeless(path: Path) -> list[dict[str, str]]:
@@ -91,8 +91,8 @@ def test_every_preset_trains_in_its_own_environment(tmp_path: Path, preset: str)
         "num_eval_episodes=1",
         f"hydra.run.dir={quoted(tmp_path)}",
     )
-    config = compose.compose_config("train", [f"preset={preset}", *small, *quiet])
-    run = Workspace(check(compose.plain(config)), tmp_path)
+    config = compose.compose_config([f"preset={preset}", *small, *quiet])
+    run = Workspace(check(get_values(config)), tmp_path)
     run.run()
     run.close()
     assert run.agent.num_updates > 30
@@ -112,7 +112,7 @@ def test_it_learns(tmp_path: Path) -> None:
     overrides = ("preset=cpu", "env=Pendulum-v1", "action_repeat=1", "num_seed_steps=500", "num_train_steps=2500")
     sizes = ("agent.critic.hidden_dim=64", "agent.actor.hidden_dim=64", "agent.batch_size=64", "num_eval_episodes=10")
     trained = probes.train(tmp_path, *overrides, *sizes, "eval_frequency=2500", "execution=auto", "agent.discount=0.95")
-    assert trained.last_return > -400
+    assert trained.progress.last_return > -400
 
 
 def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> No
         "num_eval_episodes=1",
     )
     short = probes.workspace(tmp_path, *overrides)
-    short.evaluator._envs._limit = 30  # 0.3 s are enough to film
+    short.evaluations.evaluator._envs._limit = 30  # 0.3 s are enough to film
     short.run()
     assert sorted(path.name for path in (tmp_path / "video").iterdir()) == ["100.mp4", "150.mp4"]
 
@@ -201,9 +201,9 @@ def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(
     """Its class saves nothing, and is otherwise written as for pytorch_sac."""
     agent = "{name: fork, _target_: forks.ForkAgent, _partial_: true}"
     config = compose.compose_config(
-        "train", [*probes.SMALL, "execution=auto", "env=Pendulum-v1", "checkpoint_frequency=50", "num_train_steps=250"]
+        [*probes.SMALL, "execution=auto", "env=Pendulum-v1", "checkpoint_frequency=50", "num_train_steps=250"]
     )
-    values = compose.plain(config) | {"agent": OmegaConf.to_container(OmegaConf.create(agent))}
+    values = get_values(config) | {"agent": OmegaConf.to_container(OmegaConf.create(agent))}
     workspace = Workspace(check(values), tmp_path)
     workspace.run()
     workspace.close()

@@ -43,7 +43,7 @@ class Audit:
         Returns:
             The eager result, and the name of the first value that differs ("" if none does).
         """
-        before = agent.snapshot()
+        before = copy.deepcopy(agent.state_dict())
         replayed = copy.deepcopy([*replay(), agent.state_dict()])
         agent.load_state_dict(before)
         result = run_eagerly()

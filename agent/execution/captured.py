@@ -82,21 +82,21 @@ class Captured:
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
         # The host's part.
         replay_buffer.stage(agent.batch_size)
-        # Graphs hold the memory of the batch and of what layers draw, which a new batch size replaces.
+        noise = agent.noise
+        # Graphs hold the memory of the batch, which a new batch size replaces.
         if agent.batch_size != self._batch_size:
             self._graphs.clear()
             self._warm_ups.clear()
             self._batch_size = agent.batch_size
 
         def update() -> Result:  # the device's part
-            batch = replay_buffer.staged()
-            return agent.compute_update(batch, agent.draw_noise(batch))
+            return agent.compute_update(replay_buffer.staged(), noise)
 
         # Warm up, then capture.
         key = replay_buffer, variant(agent)
         if key not in self._graphs:
-            if not self._enabled or not agent.rehearsed or self._warm_ups[key] < WARM_UPS:
-                self._warm_ups[key] += agent.rehearsed  # the first, rehearsed update is not a warm-up
+            if not self._enabled or self._warm_ups[key] < WARM_UPS:
+                self._warm_ups[key] += 1
                 return self._backend.warm_up(update)
             self._graphs[key] = self._capture(agent, update, replay_buffer.generators)
 

@@ -16,5 +16,4 @@ class Eager:
     """Runs every update in Python."""
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
-        batch = replay_buffer.sample(agent.batch_size)
-        return agent.compute_update(batch, agent.draw_noise(batch))
+        return agent.compute_update(replay_buffer.sample(agent.batch_size), agent.noise)

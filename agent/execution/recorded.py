@@ -8,7 +8,6 @@ import torch
 from agent.execution.audit import Audit, difference_message
 from agent.execution.eager import Result, variant
 from agent.execution.tracing import CannotTraceError, trace
-from agent.toolkit.noise import DrawnNoise
 
 
 class _Recording(NamedTuple):
@@ -37,62 +36,57 @@ class Recorded:
 
     def __init__(self) -> None:
         self.meanwhile: Callable[[], None] | None = None
-        self._batch_size = 0
         self._recordings: dict[Any, _Recording] = {}
         self._audit = Audit(exact=True)
         self._enabled = True
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
         batch = replay_buffer.sample(agent.batch_size)
-        noise = agent.draw_noise(batch)
         if not self._enabled:
-            return agent.compute_update(batch, noise)
-
-        # Recordings hold the memory that layers draw into, which a new batch size replaces.
-        if agent.batch_size != self._batch_size:
-            self._recordings.clear()
-            self._batch_size = agent.batch_size
+            return agent.compute_update(batch, agent.noise)
 
         # The first update of a variant runs in Python and is recorded.
-        key = (type(batch), *variant(agent))
-        recording = self._recordings.get(key)
+        recording = self._recordings.get(_key(agent, batch))
         if recording is None:
-            return self._record(key, agent, batch, noise)
+            return self._record(agent, batch)
 
         # Later ones are replayed; the audit compares a few of them with Python.
-        inputs = [*batch, *noise.numbers]
         if not self._audit.due():
             callback, self.meanwhile = self.meanwhile, None
             if callback is not None:
                 callback()
-            return recording.replay(inputs)
+            return recording.replay([*batch])
         result, difference = self._audit.compare(
-            agent, lambda: recording.replay(inputs), lambda: agent.compute_update(batch, noise)
+            agent, lambda: recording.replay([*batch]), lambda: agent.compute_update(batch, agent.noise)
         )
         if difference:
             print(difference_message(difference, "recorded"), flush=True)
             self._enabled = False
         return result
 
-    def _record(self, key: Any, agent: Any, batch: Any, noise: DrawnNoise) -> Result:
+    def _record(self, agent: Any, batch: Any) -> Result:
         parameters = [parameter for module in agent.modules.values() for parameter in module.parameters()]
         gradients_before = [parameter.grad for parameter in parameters]
         results: list[Result] = []
         written: list[torch.nn.Parameter] = []
 
         def update(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-            numbers = inputs[len(batch) :]
-            metrics, outputs = agent.compute_update(type(batch)(*inputs[: len(batch)]), DrawnNoise(noise.plan, numbers))
+            metrics, outputs = agent.compute_update(type(batch)(*inputs), agent.noise)
             results.append((metrics, outputs))
             written.extend(p for p, before in zip(parameters, gradients_before, strict=True) if p.grad is not before)
             return [*metrics.values(), *outputs.values(), *(parameter.grad for parameter in written)]
 
         try:
-            _, program = trace(update, [*batch, *noise.numbers])
+            _, program = trace(update, [*batch])
         except CannotTraceError as error:
             print(f"Updates run eagerly: {error} cannot be recorded.", flush=True)
             self._enabled = False
         else:
             metrics, outputs = results[0]
+            key = _key(agent, batch)  # not before: the update may have asked more of `due`
             self._recordings[key] = _Recording(program, list(metrics), list(outputs), written)
         return results[0]
+
+
+def _key(agent: Any, batch: Any) -> Any:
+    return type(batch), agent.batch_size, variant(agent)

@@ -8,6 +8,7 @@ traced program has none of this. It runs the same operations in the same order, 
 import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +32,8 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
             and branches in Python are frozen as they are in this run.
         inputs: with the shapes, dtypes and strides that all later inputs have.
 
+    Random numbers that the function draws from a generator are drawn anew before each replay, in the same order.
+
     Returns:
         The result of this run, and a function that does the same to new inputs, without gradients.
 
@@ -47,14 +50,14 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
         raise CannotTraceError(_reason(str(error))) from error
     _require_all_writes(program, writer)
 
-    constants, lists = writer.constants, writer.lists
+    constants, lists, draws = writer.constants, writer.lists, writer.draws
     owner = _Owner(constants, lists)  # so that a program does not wait for the GIL beside a busy thread
 
     def replay(new_inputs: Tensors, owner: _Owner = owner) -> Tensors:
         # TorchScript's optimiser would produce operations that round differently. Inference mode skips each operation's
         # check whether autograd has to record it, a tenth of an update's time.
         with torch.inference_mode(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-            return program(new_inputs, constants, lists)[0]
+            return program([*new_inputs, *(draw() for draw in draws)], constants, lists)[0]
 
     return result, replay
 
@@ -142,6 +145,7 @@ class _SourceWriter(DispatchMode):
         super().__init__()
         self.constants: Tensors = []
         self.lists: list[Tensors] = []
+        self.draws: list[Callable[[], torch.Tensor]] = []  # of random numbers, the inputs after the function's own
         self.writes: list[tuple[str, str]] = []  # operations that change a tensor from outside, and their result's name
         self.without_result: Counter[str] = Counter()  # calls of operations that return nothing
         self._obstacle = ""  # why the function cannot be traced
@@ -150,9 +154,14 @@ class _SourceWriter(DispatchMode):
         self._outside: Any = WeakTensorKeyDictionary()  # tensors from outside, and views of them
         self._views: dict[str, str] = {}  # the call that makes a view -> the view's name
         self._numbers: dict[float, str] = {}  # number -> the name of the constant that holds it
-        for i, tensor in enumerate(inputs):
-            self._names[tensor] = f"inputs[{i}]"
-            self._outside[tensor] = True
+        self._num_inputs = 0
+        for tensor in inputs:
+            self._add_input(tensor)
+
+    def _add_input(self, tensor: torch.Tensor) -> None:
+        self._names[tensor] = f"inputs[{self._num_inputs}]"
+        self._outside[tensor] = True
+        self._num_inputs += 1
 
     def source(self, result: Tensors) -> str:
         """Returns the source of the program that returns `result`.
@@ -169,6 +178,11 @@ class _SourceWriter(DispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if kwargs.get("generator") is not None and not any(isinstance(value, torch.Tensor) for value in args):
+            self.draws.append(partial(function, *args, **kwargs))
+            result = self.draws[-1]()
+            self._add_input(result)
+            return result
         if _depends_on_data(function, args):
             self._obstacle = function.name()
             if torch.Tag.data_dependent_output in function.tags:

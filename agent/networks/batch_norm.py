@@ -5,13 +5,12 @@ from torch import nn
 
 from agent.networks.fused_norm import Normalised, NormalisedLinear, Statistics
 from agent.networks.mlp import Linear
-from agent.toolkit.hooks import FollowsBatches, Phased
+from agent.toolkit.hooks import Phased, TracksBatchStatistics
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
-from settings.validated import Validated
 from utils import UserError
 
 
-class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
+class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
     """Normalises features over the batch, then scales and shifts them: (B, width) or (N, B, width).
 
     In training it uses the batch's mean and biased variance, and the running statistics follow after the optimizer's
@@ -23,8 +22,6 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
     before dividing by r^2, and its correction by d has no gradient, whereas here std has one.
 
     Args:
-        width: number of features.
-        num_members: N, for an ensemble; None for one network.
         momentum: share of the old running statistics that each step keeps.
         eps: added to variances.
         renorm_after: steps before batches are renormalised; None: never.
@@ -58,13 +55,11 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
         self.register_buffer("running_var", torch.ones(shape))
         self.register_buffer("num_steps", torch.zeros(()))
         self._pending: tuple[torch.Tensor, torch.Tensor] | None = None  # the newest batch's mean and variance
-        self._renormalises: bool | None = (
-            False if renorm_after is None else None
-        )  # None: decided by tensors, without Python
+        # None: decided by tensors, without Python.
+        self._renormalises: bool | None = False if renorm_after is None else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        statistics = self.statistics(x)
-        return Normalised.apply(x, self.scale, self.shift, *statistics)
+        return Normalised.apply(x, self.scale, self.shift, *self.statistics(x))
 
     def into(self, linear: Linear, x: torch.Tensor, relu: bool, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Computes linear(self(x)), with a ReLU if `relu`: (B, in) or (N, B, in) -> (B, out) or (N, B, out).
@@ -106,7 +101,7 @@ class BatchNorm(nn.Module, FollowsBatches, Phased, Validated):
         return self._renormalises
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def track(self) -> None:
         """Moves the running statistics towards the newest batch's, if there was one since the last call."""
         if self._pending is None:
             return
@@ -122,8 +117,7 @@ def refuse_batch_norm(**networks: nn.Module) -> None:
     for name, network in networks.items():
         if any(isinstance(layer, BatchNorm | nn.modules.batchnorm._BatchNorm) for layer in network.modules()):
             raise UserError(
-                f"agent.{name}.network: batch normalisation needs critics that see both ends of a transition in one "
-                "batch, which agent=crossq has; choose that, or another norm"
+                f"agent.{name}.network: batch normalisation is for agent=crossq, whose batches have both ends"
             )
 
 

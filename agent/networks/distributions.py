@@ -13,8 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from utils import UserError
-
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 Rate = Callable[[torch.Tensor], torch.Tensor]  # actions (B, K, |A|) -> their values (B, K)
 
@@ -39,20 +37,6 @@ def choose(log_probs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Draws one of K choices by their log-probabilities (B, K), from standard normal noise (B, 1): (B, 1), int64."""
     uniform = torch.special.ndtr(noise)
     return (log_probs.exp().cumsum(-1) < uniform).sum(-1, keepdim=True).clamp(max=log_probs.shape[-1] - 1)
-
-
-def require_noise(noise: torch.Tensor, *shape: int) -> None:
-    """Raises UserError for noise of a smaller shape, so that no rows or dimensions share numbers, or of another width.
-
-    More noise is allowed: several samples per row, (K, B, |A|), or of a single row.
-    """
-    rows = zip(reversed(shape[:-1]), reversed(noise.shape[:-1]), strict=False)
-    is_enough = noise.dim() >= len(shape) and all(size in (1, drawn) for size, drawn in rows)
-    if not is_enough or noise.shape[-1] != shape[-1]:
-        raise UserError(
-            f"an action is sampled from noise of shape {tuple(noise.shape)}, and {shape} is needed: draw "
-            "noise.normal(rows, self.actor.noise_dim)"
-        )
 
 
 class _Squashed(ABC):
@@ -107,7 +91,6 @@ class SquashedNormal(_Squashed):
         return SquashedNormal(self.mu[:num_rows], log_std=self.log_std[:num_rows])
 
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
-        require_noise(noise, *self.mu.shape)
         return (self.mu + self.std * noise).detach()
 
     def rsample_with_log_prob(self, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -115,7 +98,6 @@ class SquashedNormal(_Squashed):
 
         Faster and more accurate than `log_prob(sample(noise))`, which has to invert tanh.
         """
-        require_noise(noise, *self.mu.shape)
         return _SampleWithLogProb.apply(self.mu, self.log_std, noise)
 
     def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
@@ -174,7 +156,6 @@ class SquashedMixture(_Squashed):
         return actions.gather(1, best.expand(-1, -1, actions.shape[-1])).squeeze(1)
 
     def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
-        require_noise(noise, len(self.mu), self.mu.shape[-1] + 1)
         # The last column of noise (B, |A| + 1) chooses the component.
         with torch.no_grad():
             component = choose(self.log_weight, noise[:, -1:]).squeeze(-1)  # (B,)
@@ -188,14 +169,7 @@ class SquashedMixture(_Squashed):
 
 
 class Categorical:
-    """The distribution of discrete actions, which are integers from 0.
-
-    Args:
-        logits: (B, |A|).
-
-    Attributes:
-        log_probs: log pi(a|o) of every action, (B, |A|).
-    """
+    """The distribution of discrete actions, which are integers from 0; `log_probs` are log pi(a|o), (B, |A|)."""
 
     def __init__(self, logits: torch.Tensor):
         self.log_probs = torch.log_softmax(logits, dim=-1)
@@ -206,5 +180,4 @@ class Categorical:
 
     def sample(self, noise: torch.Tensor) -> torch.Tensor:
         """Returns a sampled action, (B, 1), int64, computed from noise (B, 1)."""
-        require_noise(noise, len(self.log_probs), 1)
         return choose(self.log_probs, noise)

@@ -1,12 +1,16 @@
 """Convolutional encoders that an agent's networks share (DrQ, arXiv 2004.13649).
 
+An encoder is a module that is built with `obs_shape`, (C, H, W), has a `feature_dim`, and maps images (B, C, H, W),
+uint8, to (B, feature_dim). Its part `convolutions`, which has a `feature_dim` of its own, is what networks share; its
+output (B, convolutions.feature_dim) is an input of the encoder too, in place of images.
+
 The critic's loss trains the critic's whole encoder. The actor's encoder has the same convolutions as constants, and its
 own head. A target critic has a copy of the whole encoder.
 """
 
 import math
 from itertools import pairwise
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -15,34 +19,22 @@ from torch import nn
 from agent.networks.layers import LayerNorm
 from agent.networks.mlp import Linear
 from settings.obs_spec import ObsSpec
-from settings.types import Factory, Interface, PositiveInt
-from settings.validated import Validated
+from settings.types import Factory, PositiveInt
 from utils import UserError
 
 KERNEL = 3
-EncoderFactory = Annotated[Factory, Interface("an encoder of images", ("obs_shape",), ("forward",))]
 ImageShape = tuple[PositiveInt, PositiveInt, PositiveInt]  # channels, height, width
 
 
 class Convolutions(nn.Sequential):
-    """3 x 3 convolutions with ReLUs, from images (B, C, H, W), uint8, to features (B, feature_dim), float32.
-
-    Args:
-        obs_shape: (C, H, W).
-        channels: filters of each convolution.
-        strides: stride of each convolution.
-
-    Raises:
-        UserError: for images that are too small.
-    """
+    """3 x 3 convolutions with ReLUs, from images (B, C, H, W), uint8, to features (B, feature_dim), float32."""
 
     def __init__(self, obs_shape: tuple[int, ...], channels: int, strides: list[int]):
-        height, width = (_output_size(size, strides) for size in obs_shape[1:])
+        height, width = obs_shape[1:]
+        for stride in strides:
+            height, width = (height - KERNEL) // stride + 1, (width - KERNEL) // stride + 1
         if min(height, width) < 1:
-            raise UserError(
-                f"agent.encoder.strides={strides}: these convolutions leave nothing of images of {obs_shape[1]} x "
-                f"{obs_shape[2]} pixels; set image_size, or fewer or smaller strides"
-            )
+            raise UserError(f"agent.encoder.strides={strides}: images of {obs_shape[1:]} pixels are too small for them")
         depths = [obs_shape[0], *[channels] * len(strides)]
         super().__init__(
             *(nn.Conv2d(a, b, KERNEL, stride) for (a, b), stride in zip(pairwise(depths), strides, strict=True))
@@ -63,23 +55,15 @@ class Convolutions(nn.Sequential):
         return x.float().flatten(1)
 
 
-def _output_size(size: int, strides: list[int]) -> int:
-    for stride in strides:
-        size = (size - KERNEL) // stride + 1
-    return size
-
-
-class Encoder(nn.Module, Validated):
+class Encoder(nn.Module):
     """Convolutions and a head of linear layer, LayerNorm and tanh: (B, C, H, W) -> (B, feature_dim), in [-1, 1].
 
     The defaults are DrQ's. The strides 2, 2, 2, 1 of MR.Q (arXiv 2501.16142) take a sixth of the time; 3, 2, 1, 1 half
     of that.
 
     Args:
-        obs_shape: (C, H, W), passed by the agent.
         channels: filters of each convolution.
         strides: stride of each convolution; the list's length is the number of convolutions.
-        feature_dim: width of the output.
     """
 
     def __init__(
@@ -96,7 +80,6 @@ class Encoder(nn.Module, Validated):
         self.norm = LayerNorm(feature_dim)
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Encodes images, or features (B, convolutions.feature_dim) that the convolutions have already computed."""
         features = self.convolutions(obs) if obs.dim() > 2 else obs
         return torch.tanh(self.norm(self.linear(features)))
 
@@ -105,10 +88,8 @@ class FromNumbers(nn.Module):
     """Wraps a network for vectors so that it sees a slice of the observation (ObsSpec.groups).
 
     Args:
-        obs_dim: width of the slice.
-        start: first index of the slice.
-        network: factory of an actor, a critic or a value network.
-        shapes: other arguments of that factory.
+        obs_dim, start: width and first index of the slice.
+        network: factory of an actor, a critic or a value network; `shapes` are its other arguments.
     """
 
     def __init__(self, obs_dim: int, start: int, network: Factory, **shapes: int):
@@ -128,18 +109,15 @@ class FromNumbers(nn.Module):
         return self.network.outputs(self.inputs(obs), *action)
 
     @property
-    def head(self) -> Any:
-        """The wrapped critic's head."""
+    def head(self) -> Any:  # a critic's
         return self.network.head
 
     @property
-    def acts_alone(self) -> bool:
-        """The wrapped actor's value."""
+    def acts_alone(self) -> bool:  # an actor's
         return self.network.acts_alone
 
     @property
     def noise_dim(self) -> int:
-        """The wrapped actor's value."""
         return self.network.noise_dim
 
 
@@ -150,11 +128,8 @@ class FromImages(FromNumbers):
     then the vectors.
 
     Args:
-        obs_shape: (C, H, W) of the images.
-        encoder: factory of the encoder.
-        network: factory of an actor, a critic or a value network, called with the width of its input as `obs_dim`.
+        network: as for FromNumbers, called with the width of its input as `obs_dim`.
         start, num_numbers: first index and number of those elements; None if observations are images alone.
-        shapes: other arguments of the network's factory.
     """
 
     def __init__(

@@ -46,11 +46,9 @@ def _affine_map(scale: torch.Tensor, shift: torch.Tensor, stats: Statistics) -> 
 def _gradients(
     grad_s: torch.Tensor, grad_t: torch.Tensor, s: torch.Tensor, stats: Statistics, batch_size: int
 ) -> tuple[torch.Tensor, torch.Tensor, Gradient, Gradient]:
-    """Turns the gradients of s and t into those of the parameters, and into x's gradient through the statistics.
+    """Turns the gradients of s and t into grad_scale and grad_shift, and c1 and c2.
 
-    Returns:
-        grad_scale, grad_shift, and c1, c2: the gradient of x through the statistics is c1 + c2 x. None if the
-        statistics are constants.
+    x's gradient through the statistics is c1 + c2 x; None if the statistics are constants.
     """
     grad_s = torch.addcmul(grad_s, stats.centre, grad_t, value=-1)  # t depends on s
     grad_scale = grad_s * stats.inv_std
@@ -159,17 +157,13 @@ def _constant(t: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torc
     return torch.baddbmm(bias, t.expand(weight.shape[0], 1, -1), weight)
 
 
-def _affine(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype | None, relu: bool = False
-) -> torch.Tensor:
+def _affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: Any, relu: bool = False) -> torch.Tensor:
     out_dtype = x.dtype
     x, weight, bias = _cast(dtype, x, weight, bias)
     return fast_affine(x, weight, bias, relu).to(out_dtype)
 
 
-def _input_gradient(
-    gradient: torch.Tensor, weight: torch.Tensor, constant: Gradient, dtype: torch.dtype | None
-) -> torch.Tensor:
+def _input_gradient(gradient: torch.Tensor, weight: torch.Tensor, constant: Gradient, dtype: Any) -> torch.Tensor:
     """Returns gradient W^T, plus a constant (..., 1, in) in each row."""
     if weight.shape[-1] == 1:
         return gradient * weight.mT if constant is None else torch.addcmul(constant, gradient, weight.mT)

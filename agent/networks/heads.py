@@ -1,31 +1,28 @@
 """Heads: what a critic's outputs mean, and their loss. Outputs are values, quantiles of the return, or a distribution
 over bins.
 
-A head sets the width of the last layer (`out_dim`), turns outputs into values, and computes targets, the loss and TD
-errors. The equations are in agent/losses.py.
+A head is a module with `out_dim`, the width of the last layer, and the methods `values`, `target`, `loss` and, for
+prioritised replay, `td_error`, as ScalarHead has them. The equations are in agent/losses.py.
 """
 
 from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge
 from torch import nn
 
 from agent import losses
-from settings.types import Bounds, Factory, Interface, NonNegativeInt, PositiveFloat, PositiveInt
-from settings.validated import Validated
-from utils import UserError
-
-HeadFactory = Annotated[Factory, Interface("a head", (), ("values", "target", "loss"))]
+from settings.types import Bounds, NonNegativeInt, PositiveFloat, PositiveInt
 
 
-class ScalarHead(nn.Module, Validated):
+class ScalarHead(nn.Module):
     """One output, the value itself.
 
     Args:
         target_q: the target is the `min` over the critics or their `mean`. The minimum prevents overestimation (arXiv
             1802.09477), but it is pessimistic where critics disagree, which can suppress exploration (BRO, arXiv
             2405.16158).
-        loss_weight: multiplies the loss. It affects Adam's steps only through eps.
+        loss_weight: multiplies the loss.
     """
 
     out_dim = 1
@@ -48,21 +45,16 @@ class ScalarHead(nn.Module, Validated):
         next_outputs: torch.Tensor,
         next_cost: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Computes the target of `loss`.
+        """Computes the target of `loss` (see agent.losses.q_target).
 
         Args:
-            reward, discount, gamma: see agent.losses.q_target.
             next_outputs: the target critics' outputs at the next observation, (N, B, out_dim).
             next_cost: subtracted from the next value, (B, 1): SAC's alpha log pi(a'|o'); None is 0.
         """
         return losses.q_target(reward, discount, _minus(self.reduction(next_outputs), next_cost), gamma)
 
     def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-        """Returns the loss, a scalar: mean over B, sum over the N critics.
-
-        Args:
-            weight: weights of the rows in that mean, (B,); None is 1.
-        """
+        """Returns the loss, a scalar: mean over B, with weights (B,) of its rows, sum over the N critics."""
         return losses.squared_error(outputs, target, self.loss_weight, weight)
 
     def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -84,23 +76,16 @@ class HuberHead(ScalarHead):
         return (target - outputs).abs().amax(0).squeeze(-1)
 
 
-class QuantileHead(nn.Module, Validated):
+class QuantileHead(nn.Module):
     """Quantiles of the return; targets pool all critics' quantiles and drop the largest (TQC, arXiv 2005.04269).
 
     Args:
         num_quantiles: K, of each critic.
-        drop_per_critic: quantiles dropped from the pool, per critic.
-
-    Raises:
-        UserError: if none would be left.
+        drop_per_critic: quantiles dropped from the pool, per critic, fewer than K.
     """
 
     def __init__(self, num_quantiles: PositiveInt = 25, drop_per_critic: NonNegativeInt = 2):
         super().__init__()
-        if drop_per_critic >= num_quantiles:
-            raise UserError(
-                f"agent.critic.head.drop_per_critic={drop_per_critic}: below num_quantiles={num_quantiles} is needed"
-            )
         self.out_dim = num_quantiles
         self.drop_per_critic = drop_per_critic
 
@@ -128,28 +113,27 @@ class QuantileHead(nn.Module, Validated):
         return losses.td_error(self.values(outputs), target.mean(-1, keepdim=True))
 
 
-class CategoricalHead(nn.Module, Validated):
+class CategoricalHead(nn.Module):
     """Probabilities of bins of the return, fitted by cross-entropy (arXiv 1707.06887).
 
     The target comes from the critic with the smallest mean (arXiv 2604.04539).
 
     Args:
-        num_bins: K, 2 or more; the centres are evenly spaced from the first bound to the second.
+        num_bins: K; the centres are evenly spaced from the first bound to the second.
         bounds: the range of returns that the bins cover.
-        loss_weight: multiplies the loss. It affects Adam's steps only through eps.
-
-    Raises:
-        UserError: for one bin.
+        loss_weight: multiplies the loss.
     """
 
     averages_targets = True  # a mean of distributions is their mixture
 
-    def __init__(self, num_bins: PositiveInt = 101, bounds: Bounds = (-5.0, 5.0), loss_weight: PositiveFloat = 1.0):
+    def __init__(
+        self,
+        num_bins: Annotated[int, Ge(2)] = 101,
+        bounds: Bounds = (-5.0, 5.0),
+        loss_weight: PositiveFloat = 1.0,
+    ):
         super().__init__()
-        self.loss_weight = loss_weight
-        if num_bins < 2:
-            raise UserError(f"agent.critic.head.num_bins={num_bins}: 2 or more are needed")
-        self.out_dim = num_bins
+        self.loss_weight, self.out_dim = loss_weight, num_bins
         self.centres: torch.Tensor
         self.register_buffer("centres", torch.linspace(*bounds, num_bins), persistent=False)
         self.bounds = bounds

@@ -11,19 +11,12 @@ from torch import nn
 from agent.networks.mlp import Linear
 from agent.toolkit.hooks import Draws
 from settings.types import PositiveFloat, PositiveInt
-from settings.validated import Validated
 
 Probability = Annotated[float, Ge(0), Lt(1)]
 
 
-class LayerNorm(nn.Module, Validated):
-    """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width).
-
-    Args:
-        width: number of features.
-        num_members: N, for an ensemble; None for one network.
-        eps: added to variances.
-    """
+class LayerNorm(nn.Module):
+    """Normalises each row, then scales and shifts each feature (arXiv 1607.06450): (..., B, width)."""
 
     def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-5):
         super().__init__()
@@ -36,11 +29,8 @@ class LayerNorm(nn.Module, Validated):
         return torch.addcmul(self.shift, F.layer_norm(x, x.shape[-1:], eps=self.eps), self.scale)
 
 
-class RMSNorm(nn.Module, Validated):
-    """Divides each row by its root mean square, then scales each feature (arXiv 1910.07467): (..., B, width).
-
-    Args: see LayerNorm.
-    """
+class RMSNorm(nn.Module):
+    """Divides each row by its root mean square, then scales each feature (arXiv 1910.07467): (..., B, width)."""
 
     def __init__(self, width: PositiveInt, num_members: PositiveInt | None = None, eps: PositiveFloat = 1e-6):
         super().__init__()
@@ -51,11 +41,8 @@ class RMSNorm(nn.Module, Validated):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.scale
 
 
-class Dropout(nn.Module, Draws, Validated):
+class Dropout(nn.Module, Draws):
     """In training, sets features to 0 at random and scales up the others; does nothing in evaluation.
-
-    The masks of all passes in an update are drawn before it, from the agent's generator and into fixed memory, so that
-    a resumed run drops the same features, and a captured update gets new masks.
 
     Args:
         probability: probability of dropping a feature, in each row.
@@ -64,28 +51,11 @@ class Dropout(nn.Module, Draws, Validated):
     def __init__(self, probability: Probability):
         super().__init__()
         self.keep = 1 - probability
-        self._rehearsing = False
-        self._factors: list[torch.Tensor] = []  # the scaled mask of each pass through this layer in an update
-        self._pass = 0
-
-    def rehearse(self) -> None:
-        self._factors, self._pass, self._rehearsing = [], 0, True
-
-    @torch.no_grad()
-    def draw(self, generator: torch.Generator) -> None:
-        self._rehearsing, self._pass = False, 0
-        for factors in self._factors:
-            factors.bernoulli_(self.keep, generator=generator).div_(self.keep)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training:
             return x
-        if self._rehearsing:
-            self._factors.append(torch.ones_like(x, requires_grad=False))
-        if self._pass == len(self._factors):
-            raise RuntimeError("dropout in training mode works in update steps alone: its masks are drawn before them")
-        self._pass += 1
-        return x * self._factors[self._pass - 1]
+        return x * (self.noise.uniform(*x.shape) < self.keep).to(x.dtype).div_(self.keep)
 
 
 @torch.no_grad()

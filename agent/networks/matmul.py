@@ -28,7 +28,6 @@ def fast_matmul(
 
     Args:
         a: (M, K) or (N, M, K); (M, K) is multiplied with each of b's N matrices.
-        b: (K, L) or (N, K, L).
         bias: (L,) or (1, L), or (N, 1, L).
         rows: the M by which the library is chosen, for calls whose own M varies.
         least: number of multiplications at and above which oneDNN is chosen.
@@ -44,19 +43,17 @@ def fast_matmul(
 
 
 def _prefers_onednn(a: torch.Tensor, b: torch.Tensor, rows: int, least: int) -> bool:
-    if not isinstance(rows, int):  # a symbol: the policy is being exported for batches of any size
-        return False
-    large = rows * b.shape[-2] * b.shape[-1] >= least
     is_plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and not torch.compiler.is_compiling()
-    return large and is_plain and mkl_leaves_avx512_alone()
+    # In an export for batches of any size, `rows` is a symbol.
+    is_large = isinstance(rows, int) and rows * b.shape[-2] * b.shape[-1] >= least
+    return is_large and is_plain and mkl_leaves_avx512_alone()
 
 
 @cache
 def mkl_leaves_avx512_alone() -> bool:
     """Returns whether this processor has AVX-512 and is not Intel's."""
-    if not (torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability().startswith("AVX512")):
-        return False
-    return of_processor("vendor_id") not in ("", "GenuineIntel")
+    has_avx512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512") and torch.backends.mkldnn.is_available()
+    return has_avx512 and of_processor("vendor_id") not in ("", "GenuineIntel")
 
 
 def _onednn(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:

@@ -27,9 +27,8 @@ class Linear(nn.Module):
     """Computes x W + b for one layer, (B, in) -> (B, out), or an ensemble, (B, in) or (N, B, in) -> (N, B, out).
 
     Args:
-        in_dim, out_dim: widths.
         num_members: N, with weight (N, in, out) and bias (N, 1, out); None for one layer, (in, out) and (out,).
-        init: initial weights (see `initialise`).
+        init: see `initialise`.
     """
 
     def __init__(self, in_dim: int, out_dim: int, num_members: int | None = None, init: Init | float = "orthogonal"):
@@ -56,7 +55,7 @@ def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.T
 
 
 def fast_affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, relu: bool) -> torch.Tensor:
-    """Returns `affine`, with a ReLU if `relu`, without a gradient."""
+    """Returns x W + b without a gradient, after a ReLU if `relu`."""
     if weight.shape[-1] > 1:
         return fast_matmul(x, weight, bias, relu)
     out = affine(x, weight, bias)
@@ -70,8 +69,7 @@ class MLP(nn.Module):
     dtype. In the forward pass the first and the last layer stay in float32, so that observations and values keep their
     precision.
 
-    Args:
-        layers: named 0, 2, 4, …, as in a torch.nn.Sequential with the ReLUs.
+    The layers are named 0, 2, 4, …, as in a torch.nn.Sequential with the ReLUs.
     """
 
     def __init__(self, *layers: Linear):
@@ -165,11 +163,9 @@ def _backward(
     gradient: torch.Tensor,
     num_rows: int,
 ) -> list[Gradient]:
-    """Returns the gradients of the inputs, the weights and the biases; None where they are not needed.
+    """Returns the gradients of the inputs (of these `widths`), weights and biases; None where they are not needed.
 
-    Args:
-        widths: widths of the inputs, which are concatenated.
-        num_rows: rows of the whole batch; `gradient` may cover only some of them.
+    `gradient` may cover only some of the batch's `num_rows` rows.
     """
     dtype, depth = gradient.dtype, len(weights)
     grad_inputs: list[Gradient] = [None] * len(widths)
@@ -206,7 +202,7 @@ def _grad_inputs_by_member(
     needs_inputs: Sequence[bool],
     gradient: torch.Tensor,
 ) -> list[Gradient]:
-    """Returns the gradients of an ensemble's inputs, computed only for each member's non-zero rows.
+    """Returns the gradients of an ensemble's inputs, computed for each member's non-zero rows alone.
 
     In each row, the gradient of a minimum of two critics is zero for one of them: half of the work would be on zeros.
     """
@@ -248,14 +244,12 @@ def _first_input_gradient(gradient: torch.Tensor, rows: torch.Tensor) -> torch.T
 
 @torch.no_grad()
 def initialise(layer: Linear, init: Init | float) -> None:
-    """Draws the initial weights of a layer, or of each member of an ensemble.
+    """Draws the initial weights of a layer, or of each member of an ensemble; biases are 0 unless said otherwise.
 
-    Args:
-        init: `orthogonal`: orthogonal weights (gain 1) and zero biases; `xavier`: weights uniform within
-            sqrt(6 / (in_dim + out_dim)) and zero biases (Glorot and Bengio 2010); `torch`: both uniform within
-            1/sqrt(in_dim), as torch.nn.Linear does; `lecun`: weights from a normal distribution of variance 1/in_dim,
-            truncated at two standard deviations as in flax, and zero biases; `he_normal`: like `lecun`, with variance
-            2/in_dim (arXiv 1502.01852); a number: both uniform within it.
+    `orthogonal`: orthogonal, gain 1. `xavier`: uniform within sqrt(6 / (in_dim + out_dim)) (Glorot and Bengio 2010).
+    `torch`: weights and biases uniform within 1/sqrt(in_dim), as torch.nn.Linear does. `lecun`: normal, of variance
+    1/in_dim, truncated at two standard deviations as in flax. `he_normal`: as `lecun`, of variance 2/in_dim (arXiv
+    1502.01852). A number: weights and biases uniform within it.
     """
     weight, bias = layer.weight, layer.bias
     if init == "orthogonal":
@@ -286,14 +280,11 @@ def mlp(
     init: Init = "orthogonal",
     last_init_bound: float | None = None,
 ) -> MLP:
-    """Builds an MLP of `hidden_depth` hidden layers.
+    """Builds one network, (B, in) -> (B, out), or with `num_members` an ensemble, (B, in) -> (N, B, out).
 
     Args:
-        in_dim, hidden_dim, out_dim: widths.
-        hidden_depth: 0 or more.
-        num_members: None for one network, (B, in) -> (B, out); N for an ensemble, (B, in) -> (N, B, out).
-        init: initial weights (see `initialise`).
-        last_init_bound: bound of the last layer's initial weights, which are uniform; None leaves them to `init`.
+        init: see `initialise`.
+        last_init_bound: the last layer starts uniform within it; None leaves the layer to `init`.
     """
     widths = [in_dim] + [hidden_dim] * hidden_depth
     hidden = [Linear(fan_in, fan_out, num_members, init) for fan_in, fan_out in pairwise(widths)]

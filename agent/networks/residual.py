@@ -1,11 +1,13 @@
 """Networks beyond the plain MLP, assembled by the YAML: normalised MLPs and residual networks, single or as ensembles.
 
-A network maps (B, in), or several inputs that are concatenated to it, to (B, out) or, as an ensemble, to (N, B, out).
+A network is a module that is built with `shape`, a Shape, and maps (B, in), or several inputs that are concatenated to
+it, to (B, out) or, as an ensemble of N = shape.num_members, to (N, B, out). A norm is built with `width` and
+`num_members`, and a block with `shape`; both keep the shape of their input, (B, width) or (N, B, width).
 """
 
 from abc import abstractmethod
 from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -14,18 +16,13 @@ from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
 from agent.networks.mlp import Init, Linear, affine, mlp
 from agent.toolkit.hooks import AfterStep
-from settings.types import Factory, Interface, PositiveInt
-from settings.validated import Validated
-from utils import UserError, one_line
+from settings.types import Factory, PositiveInt
 
-NetworkFactory = Annotated[Factory, Interface("a network", ("shape",), ("forward",))]
-BlockFactory = Annotated[Factory, Interface("a block of a network", ("shape",), ("forward",))]
-NormFactory = Annotated[Factory, Interface("a norm", ("width", "num_members"), ("forward",))]
 UnitLength = bool | Literal["weights"]
 
 
 class Shape(NamedTuple):
-    """The shape that an actor or a critic requires of its network: the arguments of agent.networks.mlp.mlp."""
+    """What an actor or a critic requires of its network: the arguments of agent.networks.mlp.mlp."""
 
     in_dim: int
     hidden_dim: int
@@ -36,42 +33,12 @@ class Shape(NamedTuple):
     last_init_bound: float | None = None
 
 
-def build_network(network: NetworkFactory | None, *shape: Any, key: str = "network") -> nn.Module:
-    """Builds a network of the Shape `shape`; without a factory, the plain MLP.
-
-    Args:
-        key: the factory's key in the configuration, for error messages.
-
-    Raises:
-        UserError: if the factory builds no network of this shape.
-    """
-    if network is None:
-        return mlp(*shape)
-    required = Shape(*shape)
-    built = network(shape=required)
-    if torch.get_default_device().type != "meta":  # policy_file.py builds networks without memory
-        _require_shape(built, required, key)
-    return built
+def build_network(network: Factory | None, *shape: Any) -> nn.Module:
+    """Builds a network of the Shape `shape`; without a factory, the plain MLP."""
+    return mlp(*shape) if network is None else network(shape=Shape(*shape))
 
 
-def _require_shape(network: nn.Module, shape: Shape, key: str) -> None:
-    """Runs a network on one row: a norm or a block configured in its place would only fail in the first update."""
-    members = () if shape.num_members is None else (shape.num_members,)
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            out_shape = tuple(network.eval()(torch.zeros(1, shape.in_dim)).shape)
-            network.train()
-    except Exception as error:  # a user's network may raise anything
-        reason = f"{type(error).__name__}: {one_line(error)}"
-        raise UserError(f"{key}={type(network).__name__}: a network goes here, and this fails ({reason})") from error
-    if out_shape != (*members, 1, shape.out_dim):
-        raise UserError(
-            f"{key}={type(network).__name__}: a network goes here, from (B, {shape.in_dim}) to "
-            f"({', '.join(map(str, (*members, 'B', shape.out_dim)))}), and this makes {out_shape} of 1 row"
-        )
-
-
-class Network(nn.Sequential, AfterStep, Validated):
+class Network(nn.Sequential, AfterStep):
     """A sequence of layers. Under autocast, the matmuls between hidden layers use autocast's dtype."""
 
     def __init__(self, *layers: nn.Module, unit_length: UnitLength):
@@ -100,8 +67,6 @@ class NormedMLP(Network):
     """An MLP with a norm before or after each ReLU.
 
     Args:
-        shape: passed by the actor or the critic.
-        norm: factory of a norm, called with `width` and `num_members`; None: no norm.
         norm_input: whether the input is normalised too.
         norm_position: `after` the ReLU, or `before` it.
         dropout: probability of dropping a hidden feature, directly after its linear layer.
@@ -112,7 +77,7 @@ class NormedMLP(Network):
     def __init__(
         self,
         shape: Shape,
-        norm: NormFactory | None = None,
+        norm: Factory | None = None,
         norm_input: bool = False,
         norm_position: Literal["after", "before"] = "after",
         dropout: Probability = 0.0,
@@ -120,17 +85,13 @@ class NormedMLP(Network):
     ):
         members = shape.num_members
         widths = [shape.in_dim] + [shape.hidden_dim] * shape.hidden_depth
-        layers: list[nn.Module] = []
-        if norm is not None and norm_input:
-            layers.append(norm(width=shape.in_dim, num_members=members))
+        layers: list[nn.Module] = [norm(width=shape.in_dim, num_members=members)] if norm and norm_input else []
         for fan_in, fan_out in pairwise(widths):
             activation = [nn.ReLU()] if norm is None else [nn.ReLU(), norm(width=fan_out, num_members=members)]
             activation = activation if norm_position == "after" else activation[::-1]
-            layers.append(linear(fan_in, fan_out, shape, bias=not isinstance(activation[0], BatchNorm)))
-            if dropout:
-                layers.append(Dropout(dropout))
-            layers += activation
-        super().__init__(*layers, last_linear(widths[-1], shape), unit_length=unit_length)
+            layers.append(make_linear(fan_in, fan_out, shape, bias=not isinstance(activation[0], BatchNorm)))
+            layers += [Dropout(dropout), *activation] if dropout else activation
+        super().__init__(*layers, make_last_linear(widths[-1], shape), unit_length=unit_length)
 
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
         # Compute BatchNorm, the linear layer after it and a following ReLU in one operation.
@@ -152,13 +113,10 @@ class NormedMLP(Network):
 
 
 class Residual(Network):
-    """A linear layer, residual blocks, and a linear layer.
+    """A linear layer, `hidden_depth` residual blocks, and a linear layer.
 
     Args:
-        shape: passed by the actor or the critic; `hidden_depth` counts the blocks.
-        block: factory of a block, called with `shape`.
-        input_norm, last_norm: factories of norms for the input of the network and of the last layer, called with
-            `width` and `num_members`; None: no norm.
+        input_norm, last_norm: norms of the network's input, and of the last layer's.
         unit_length: see NormedMLP.
         input_bias: whether the first linear layer has a bias.
     """
@@ -166,21 +124,18 @@ class Residual(Network):
     def __init__(
         self,
         shape: Shape,
-        block: BlockFactory,
-        input_norm: NormFactory | None = None,
-        last_norm: NormFactory | None = None,
+        block: Factory,
+        input_norm: Factory | None = None,
+        last_norm: Factory | None = None,
         unit_length: UnitLength = False,
         input_bias: bool = True,
     ):
         width, members = shape.hidden_dim, shape.num_members
-        layers: list[nn.Module] = []
-        if input_norm is not None:
-            layers.append(input_norm(width=shape.in_dim, num_members=members))
-        layers.append(linear(shape.in_dim, width, shape, bias=input_bias))
+        layers: list[nn.Module] = [input_norm(width=shape.in_dim, num_members=members)] if input_norm else []
+        layers.append(make_linear(shape.in_dim, width, shape, bias=input_bias))
         layers += [block(shape=shape) for _ in range(shape.hidden_depth)]
-        if last_norm is not None:
-            layers.append(last_norm(width=width, num_members=members))
-        super().__init__(*layers, last_linear(width, shape), unit_length=unit_length)
+        layers += [last_norm(width=width, num_members=members)] if last_norm else []
+        super().__init__(*layers, make_last_linear(width, shape), unit_length=unit_length)
 
     def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
         for layer in self:
@@ -188,41 +143,35 @@ class Residual(Network):
         return x
 
 
-class PreNormBlock(nn.Module, Validated):
+class PreNormBlock(nn.Module):
     """x + linear(ReLU(linear(norm(x)))), the block of SimBa (arXiv 2410.09754).
 
     Args:
-        shape: passed by the network.
-        norm: factory, called with `width` and `num_members`.
         expansion: inner width, as a multiple of the block's width.
         init: initial weights of the block; None is the network's.
     """
 
-    def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4, init: Init | None = None):
+    def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4, init: Init | None = None):
         super().__init__()
         shape = shape if init is None else shape._replace(init=init)
         width = shape.hidden_dim
         self.norm = norm(width=width, num_members=shape.num_members)
-        self.up = linear(width, expansion * width, shape)
-        self.down = linear(expansion * width, width, shape)
+        self.up = make_linear(width, expansion * width, shape)
+        self.down = make_linear(expansion * width, width, shape)
 
     def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
         return x + apply_linear(self.down, torch.relu(apply_linear(self.up, self.norm(x), dtype)), dtype)
 
 
-class PostNormBlock(nn.Module, Validated):
-    """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), the block of FlashSAC (arXiv 2604.04539).
+class PostNormBlock(nn.Module):
+    """x + ReLU(norm(linear(ReLU(norm(linear(x)))))), the block of FlashSAC (arXiv 2604.04539); see PreNormBlock."""
 
-    Args:
-        shape, norm, expansion: as for PreNormBlock.
-    """
-
-    def __init__(self, shape: Shape, norm: NormFactory, expansion: PositiveInt = 4):
+    def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4):
         super().__init__()
         width, members = shape.hidden_dim, shape.num_members
-        self.up = linear(width, expansion * width, shape, bias=False)
+        self.up = make_linear(width, expansion * width, shape, bias=False)
         self.up_norm = norm(width=expansion * width, num_members=members)
-        self.down = linear(expansion * width, width, shape, bias=False)
+        self.down = make_linear(expansion * width, width, shape, bias=False)
         self.down_norm = norm(width=width, num_members=members)
 
     def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -230,7 +179,7 @@ class PostNormBlock(nn.Module, Validated):
         return x + torch.relu(self.down_norm(apply_linear(self.down, h, dtype)))
 
 
-def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
+def make_linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear:
     """Builds an initialised layer of the shape's members; `bias=False` keeps the bias at 0.
 
     Batch normalisation cancels a bias before it; the bias's gradient would be rounding errors that make Adam drift.
@@ -243,7 +192,7 @@ def linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> Linear
     return layer
 
 
-def last_linear(fan_in: int, shape: Shape) -> Linear:
+def make_last_linear(fan_in: int, shape: Shape) -> Linear:
     last_init = shape.init if shape.last_init_bound is None else shape.last_init_bound
     return Linear(fan_in, shape.out_dim, shape.num_members, last_init)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from agent.toolkit.hooks import FollowsSteps
+from agent.toolkit.hooks import Scheduled
 from settings.types import Schedule
 
 
-class Adam(FollowsSteps):
+class Adam(Scheduled):
     """Adam (arXiv 1412.6980, algorithm 1) with eps 1e-8, computed by torch's fused kernel.
 
     With weight decay it is AdamW (arXiv 1711.05101, algorithm 2 as in torch): before each step, all parameters shrink

@@ -1,13 +1,12 @@
 """Base classes for layers that act around an update. Other objects can use these hooks too.
 
 A class inherits from a hook and writes its abstract methods. The agent finds every instance in its modules and
-attributes (agent/components.py).
+attributes (agent/off_policy.py).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-
-import torch
+from typing import Any
 
 
 class AfterStep(ABC):
@@ -18,15 +17,15 @@ class AfterStep(ABC):
         """Called with gradients disabled."""
 
 
-class FollowsBatches(ABC):
+class TracksBatchStatistics(ABC):
     """Keeps statistics of training batches, updated after the backward pass, which reads the old ones."""
 
     @abstractmethod
-    def follow(self) -> None:
+    def track(self) -> None:
         """Called after every optimizer step, even if no batch has passed since the last call."""
 
 
-class FollowsSteps(ABC):
+class Scheduled(ABC):
     """Has values on a schedule of the environment step."""
 
     @abstractmethod
@@ -42,13 +41,7 @@ class Phased(ABC):
         """Called before each update; returns the phase, which must not change until the next call."""
 
 
-class Draws(ABC):
-    """Draws random numbers before an update, so that a recorded or captured update only reads them."""
+class Draws:
+    """Draws random numbers in updates, from `self.noise.normal(...)` and `self.noise.uniform(...)`."""
 
-    @abstractmethod
-    def rehearse(self) -> None:
-        """Called before the rehearsed update, which shows how many numbers an update needs."""
-
-    @abstractmethod
-    def draw(self, generator: torch.Generator) -> None:
-        """Draws for the next update, into fixed memory."""
+    noise: Any = None  # the update's (agent.toolkit.noise); None elsewhere

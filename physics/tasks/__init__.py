@@ -7,7 +7,7 @@ from envs.names import SUITE_TASKS
 from physics.task import Task
 
 
-def of(name: str) -> type[Task]:
+def get(name: str) -> type[Task]:
     """Returns the class of a task that has one."""
     task = find(name)
     assert task is not None, name
@@ -24,6 +24,6 @@ def find(name: str) -> type[Task] | None:
     return tasks.get(task)
 
 
-def on_device() -> list[str]:
+def list_on_device() -> list[str]:
     """Returns the names of the tasks that mujoco-warp steps as MuJoCo does (tests/physics/test_warp.py)."""
     return [name for name in SUITE_TASKS if (task := find(name)) and task.on_device]

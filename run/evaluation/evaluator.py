@@ -1,7 +1,7 @@
 """Runs evaluation episodes in environments of their own. These are stepped together with batched actions."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,55 +12,45 @@ import torch
 
 from envs.episodes import EPISODE_INFO, EVAL_ACTIONS_STREAM, EVAL_STREAM, episode_seed
 from settings.types import PositiveInt
-from settings.validated import Validated
 from utils import eval_mode, require_finite
 from video import filming, seconds_per_step
 
-MakeEnv = Any  # Callable[[bool], gym.Env]; the argument is whether it will be rendered; may have `together` or `worlds`
+MakeEnv = Any  # Callable[[bool], gym.Env], given whether it will be rendered; may have `make_batch` or `worlds`
 
 
 @dataclass
 class Evaluation:
-    """The result of an evaluation.
-
-    Attributes:
-        returns, lengths: the undiscounted return and the environment steps of each episode.
-        infos: by key of `info_keys`, the values of the episodes that have one (see envs.episodes.EpisodeInfo).
-        preview: small frames of the first episode's video (T, H, W, 3), uint8; None if it was not filmed.
-        preview_fps: frames of the preview per simulated second.
-    """
+    """The result of an evaluation: of each episode the undiscounted return and the environment steps."""
 
     returns: list[float]
     lengths: list[int]
-    infos: dict[str, list[float]] = field(default_factory=dict)
-    preview: np.ndarray | None = None
-    preview_fps: float = 0.0
+    infos: dict[str, list[float]] = field(default_factory=dict)  # by key of `info_keys`, of the episodes that have one
+    preview: np.ndarray | None = None  # small frames of the first episode (T, H, W, 3), uint8; None if not filmed
+    preview_fps: float = 0.0  # frames per simulated second
 
 
 @contextmanager
 def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]:
     """Within its block, an agent acts as in the evaluation at `step`, on one thread.
 
-    Evaluations in this process, in the background and by `evaluate.py` have to return the same numbers, and matmuls
-    round differently with another number of threads. Batches of ten rows would gain nothing from more threads.
+    Matmuls round differently with another number of threads, and the numbers have to be the same in the background and
+    in evaluate.py. Batches of ten rows would gain nothing from more threads.
 
     Args:
-        sample_seed: the run's seed, which determines the sampled actions together with `step`; None if actions are
-            greedy.
+        sample_seed: the run's seed, which with `step` determines the sampled actions; None if actions are greedy.
     """
-    num_threads = torch.get_num_threads()
+    num_threads, sampling = torch.get_num_threads(), nullcontext()
     torch.set_num_threads(1)
+    if sample_seed is not None and hasattr(agent, "sampling"):
+        sampling = agent.sampling(episode_seed(sample_seed, EVAL_ACTIONS_STREAM, step))
     try:
-        with ExitStack() as stack:
-            stack.enter_context(eval_mode(agent))
-            if sample_seed is not None and hasattr(agent, "sampling"):
-                stack.enter_context(agent.sampling(episode_seed(sample_seed, EVAL_ACTIONS_STREAM, step)))
+        with eval_mode(agent), sampling:
             yield
     finally:
         torch.set_num_threads(num_threads)
 
 
-class Apart:
+class SerialEnvs:
     """Steps single environments one by one, with the methods of physics.worlds.Worlds."""
 
     def __init__(self, envs: list[gym.Env]):
@@ -71,11 +61,8 @@ class Apart:
         return self._envs[index].reset(seed=seed)[0]
 
     def outcomes(self, actions: np.ndarray, which: Iterable[int]) -> Iterator[tuple[Any, ...]]:
-        """Takes one action in each of the environments `which`, lazily, one after the other.
-
-        Yields:
-            Observation, reward, terminated, truncated, environment steps, and (key, value) pairs of EPISODE_INFO.
-        """
+        """Takes one action in each of the environments `which`, lazily; yields its observation, reward, terminated,
+        truncated, environment steps, and (key, value) pairs of EPISODE_INFO."""
         for index, action in zip(which, actions, strict=True):
             *outcome, info = self._envs[index].step(action)
             yield *outcome, info["repeats"], info.get(EPISODE_INFO, ())
@@ -85,31 +72,20 @@ class Apart:
             env.close()
 
 
-class EvaluationProgress:
-    """Receives the progress of an evaluation, and ignores it; subclasses may show it."""
-
-    def stepped(self, steps: int) -> None:
-        """Called after this number of further environment steps."""
-
-    def ended(self, episode: int, value: float, length: int) -> None:
-        """Called when an episode, counted from 0, ends with the return `value` after `length` environment steps."""
-
-
-class Evaluator(Validated):
+class Evaluator:
     """Runs evaluation episodes.
 
-    The seed of episode k of the evaluation at step s is a function of (run seed, s, k). So episodes do not depend on
-    anything else that the run does, and training does not depend on them.
+    The seed of episode k of the evaluation at step s is a function of (run seed, s, k), and so independent of training.
 
     Args:
         make_env: builds an environment; only the first one, which is filmed, may be asked to render. A method
-            `together` builds all of them at once (see run.environments.SuiteMaker); a method `worlds` builds a
+            `make_batch` builds all of them at once (see run.environments); a method `worlds` builds a
             simulator (see envs/simulator.py) with one world per episode.
         video_path: returns the path of the video of an evaluation's first episode, given its step; None films nothing.
         action_repeat: environment steps that each action is held for; sets the speed of the video.
         max_envs: with more episodes, each environment runs several of them.
         sample: sample the actions, with random numbers that are a function of (run seed, s); otherwise they are greedy.
-        progress: receives steps and ends of episodes; None ignores them.
+        on_episode: called with number, return and environment steps of each episode as it ends.
     """
 
     def __init__(
@@ -121,21 +97,17 @@ class Evaluator(Validated):
         action_repeat: PositiveInt = 1,
         max_envs: PositiveInt = 10,
         sample: bool = False,
-        progress: EvaluationProgress | None = None,
+        on_episode: Callable[[int, float, int], None] = lambda *_: None,
     ):
-        self._seed = seed
-        self._progress = progress or EvaluationProgress()
-        self._num_episodes = num_episodes
-        self._sample = sample
-        self._video_path = video_path
-        films = video_path is not None
-        self._worlds = make_env.worlds(num_episodes) if hasattr(make_env, "worlds") else None
-        count = min(num_episodes, max_envs)
+        self._seed, self._num_episodes, self._sample = seed, num_episodes, sample
+        self._video_path, self._on_episode = video_path, on_episode
+        films, count = video_path is not None, min(num_episodes, max_envs)
+        self._worlds: Any = make_env.worlds(num_episodes) if hasattr(make_env, "worlds") else None
         self._envs: Any = None
-        if hasattr(make_env, "together"):
-            self._envs = make_env.together(count, films)
+        if hasattr(make_env, "make_batch"):
+            self._envs = make_env.make_batch(count, films)
         elif self._worlds is None:
-            self._envs = Apart([make_env(films and index == 0) for index in range(count)])
+            self._envs = SerialEnvs([make_env(films and index == 0) for index in range(count)])
         self._seconds_per_step = seconds_per_step(self._envs, action_repeat) if self._envs else 0.0
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
@@ -145,87 +117,74 @@ class Evaluator(Validated):
             agent: has `act(obs, sample)` for a batch of observations, and `train(bool)`. To sample from random numbers
                 that training does not use, it also has `sampling(seed)` (see agent.Agent).
         """
-        with evaluating(agent, step, self._seed if self._sample else None):
-            if self._worlds is not None:
-                return self._first_episodes(agent, self._worlds, episode_seed(self._seed, EVAL_STREAM, step, 0))
-            return self._episodes(agent, step)
+        returns, lengths = np.zeros(self._num_episodes), np.zeros(self._num_episodes, int)
+        infos: dict[str, list[float]] = {}
 
-    def _episodes(self, agent: Any, step: int) -> Evaluation:
-        """Runs the episodes; each environment starts another one when its episode has ended."""
-        returns = [0.0] * self._num_episodes
-        lengths = [0] * self._num_episodes
-        infos: list[dict[str, float]] = [{}] * self._num_episodes
-        waiting = list(range(self._num_episodes))
-        running: dict[int, int] = {}  # index of an environment -> its episode
+        def end_episode(episode: int, pairs: Iterable[tuple[str, float]]) -> None:
+            for key, value in pairs:
+                infos.setdefault(key, []).append(value)
+            self._on_episode(episode, float(returns[episode]), int(lengths[episode]))
+
+        run = self._run_envs if self._worlds is None else self._run_worlds
+        with evaluating(agent, step, self._seed if self._sample else None):
+            preview = run(agent, step, returns, lengths, end_episode)
+        require_finite("an evaluation's return", returns)
+        return Evaluation(returns.tolist(), lengths.tolist(), infos, *preview)
+
+    def _act(self, agent: Any, obs: np.ndarray) -> np.ndarray:
+        require_finite("an evaluation's observation", obs)
+        actions = agent.act(obs, sample=self._sample)
+        require_finite("action", actions)
+        return actions
+
+    def _run_envs(self, agent: Any, step: int, returns: np.ndarray, lengths: np.ndarray, end_episode: Any) -> Any:
+        """Runs the episodes; each environment starts another one when its episode has ended. Returns the preview."""
+        waiting, running = list(range(self._num_episodes)), dict[int, int]()  # index of an environment -> its episode
         obs: dict[int, np.ndarray] = {}
-        with ExitStack() as stack:
-            film = None
-            if self._video_path is not None:
-                film = stack.enter_context(filming(self._video_path(step), self._seconds_per_step))
+        with filming(self._video_path and self._video_path(step), self._seconds_per_step) as film:
 
             def start_episode(index: int) -> None:
                 running[index] = episode = waiting.pop(0)
                 obs[index] = self._envs.reset(index, episode_seed(self._seed, EVAL_STREAM, step, episode))
-                if film and episode == 0:
+                if episode == 0:
                     film.record(self._envs)
 
             for index in range(self._envs.count):
                 start_episode(index)
             while running:
-                together = np.stack([obs[index] for index in running])
-                require_finite("an evaluation's observation", together)
-                actions = agent.act(together, sample=self._sample)
-                require_finite("action", actions)
                 which = list(running)
+                actions = self._act(agent, np.stack([obs[index] for index in which]))
                 for index, outcome in zip(which, self._envs.outcomes(actions, which), strict=True):
-                    episode = running[index]
-                    obs[index], reward, terminated, truncated, repeats, info = outcome
-                    returns[episode] += float(reward)
-                    lengths[episode] += repeats
-                    if film and episode == 0:
+                    obs[index], reward, terminated, truncated, repeats, pairs = outcome
+                    returns[running[index]] += reward
+                    lengths[running[index]] += repeats
+                    if running[index] == 0:
                         film.record(self._envs)
-                    self._progress.stepped(repeats)
                     if terminated or truncated:
-                        infos[episode] = dict(info)
-                        self._progress.ended(episode, returns[episode], lengths[episode])
-                        del running[index]
+                        end_episode(running.pop(index), pairs)
                         if waiting:
                             start_episode(index)
-        require_finite("an evaluation's return", returns)
-        if film and not film.renders:
-            self._video_path = None
-        return Evaluation(returns, lengths, _by_key(infos), *(film.preview() if film else ()))
+        if film.has_failed:
+            self._video_path = None  # one line is enough
+        return film.preview()
 
-    def _first_episodes(self, agent: Any, worlds: Any, seed: int) -> Evaluation:
-        """Runs the first episode of every world of a simulator; `seed` seeds all worlds together."""
-        count = self._num_episodes
-        returns, lengths, infos = np.zeros(count), np.zeros(count, int), [dict[str, float]() for _ in range(count)]
-        running, done = np.ones(count, bool), np.ones(count, bool)
-        obs, _ = worlds.reset(seed=seed, options={"reset_mask": done})
+    def _run_worlds(self, agent: Any, step: int, returns: np.ndarray, lengths: np.ndarray, end_episode: Any) -> Any:
+        """Runs the first episode of every world of a simulator; one seed is for all worlds together."""
+        running = done = np.ones(self._num_episodes, bool)
+        seed = episode_seed(self._seed, EVAL_STREAM, step, 0)
+        obs, _ = self._worlds.reset(seed=seed, options={"reset_mask": done})
         while running.any():
-            require_finite("an evaluation's observation", obs)
-            actions = agent.act(obs, sample=self._sample)
-            require_finite("action", actions)
-            _, rewards, terminated, truncated, info = worlds.step(actions)
+            _, rewards, terminated, truncated, info = self._worlds.step(self._act(agent, obs))
             returns += np.where(running, rewards, 0.0)
             lengths += np.where(running, info["repeats"], 0)
             done = terminated | truncated
-            self._progress.stepped(int(info["repeats"][running].sum()))
-            for index in np.flatnonzero(running & done):
-                infos[index] = dict(info[EPISODE_INFO][index])
-                self._progress.ended(int(index), float(returns[index]), int(lengths[index]))
-            running &= ~done
-            obs, _ = worlds.reset(options={"reset_mask": done})
-        require_finite("an evaluation's return", returns)
-        return Evaluation(returns.tolist(), lengths.tolist(), _by_key(infos))
+            for index in np.flatnonzero(running & done).tolist():
+                end_episode(index, info[EPISODE_INFO][index])
+            running = running & ~done
+            obs, _ = self._worlds.reset(options={"reset_mask": done})
+        return ()
 
     def close(self) -> None:
         """Closes the environments."""
         for envs in filter(None, (self._envs, self._worlds)):
             envs.close()
-
-
-def _by_key(infos: list[dict[str, float]]) -> dict[str, list[float]]:
-    """Collects the values of each key over the episodes that have it."""
-    keys = dict.fromkeys(key for values in infos for key in values)
-    return {key: [values[key] for values in infos if key in values] for key in keys}

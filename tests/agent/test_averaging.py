@@ -13,11 +13,10 @@ from runs import assert_same, go_on, run_until
 from same_run import same
 
 from agent.networks.mlp import Linear
-from agent.off_policy import OffPolicyAgent
 from agent.policy_file import load_policy
 from run.execution import set_execution
-from run.saving import run_policy
-from utils import UserError, eval_mode
+from run.run_policy import load_run_policy
+from utils import eval_mode
 
 SHARE = 0.25
 AVERAGED = f"agent.actor_average_share={SHARE}"
@@ -132,29 +131,9 @@ def test_a_run_that_died_goes_on_to_the_same_evaluations_and_policies(tmp_path: 
     assert_same(dying, straight)
     best = [load_policy(folder / "checkpoints/best/policy.pt").weights() for folder in (straight, dying)]
     assert same(*best)
-    played = run_policy.load(dying, "cpu", ["probes"])
+    played = load_run_policy(dying, "cpu", ["probes"])
     env = played.make_env(False)
     obs, _ = env.reset(seed=0)
     env.close()
     assert np.array_equal(played.actor.act(obs), load_policy(played.path / "policy.pt").act(obs))
     assert not np.array_equal(played.actor.act(obs), played.actor.newest_policy.act(obs))
-
-
-class Joined(OffPolicyAgent):
-    """An agent whose actor is part of a module that one optimizer steps as a whole."""
-
-    def __init__(self, **off_policy: Any):
-        super().__init__(**off_policy)
-        self.actor = torch.nn.Linear(self.obs_dim, self.action_dim)
-        self.add_optimizer("all", torch.nn.ModuleList([self.actor]), 1e-3)
-
-    def update_step(self, batch: Any, noise: Any) -> Any:
-        raise NotImplementedError
-
-
-def test_an_actor_without_an_optimizer_of_its_own_is_refused() -> None:
-    agent = Joined(
-        obs_dim=3, action_dim=1, action_range=(-1.0, 1.0), device=torch.device("cpu"), actor_average_share=0.1
-    )
-    with pytest.raises(UserError, match="actor_average_share"):
-        _ = agent.policy

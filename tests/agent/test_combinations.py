@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from agents import SMALL, make_agent
+from hydra.errors import HydraException
 from parts import PAGE, PARTS, overrides, table
 from stand_in_graphs import assert_same, buffer_for, learned, train
 
@@ -36,7 +37,7 @@ OF_AGENTS = [(name, part) for name, part in sorted(table()) if not PARTS[part][0
 @pytest.mark.parametrize(("name", "part"), OF_AGENTS)
 def test_it_trains_eagerly_and_recorded_and_resumes_or_is_refused(name: str, part: str) -> None:
     if not table()[name, part]:
-        with pytest.raises(UserError, match=r"^agent\.[\w.]+[=:] ?"):
+        with pytest.raises((UserError, HydraException)):
             built(name, part)
         return
     eager, recorded, resumed = (built(name, part) for _ in range(3))

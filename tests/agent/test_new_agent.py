@@ -13,7 +13,6 @@ from stand_in_graphs import FROM_IMAGES, assert_same, learned, train
 
 from agent import api
 from run.execution import set_execution
-from settings import compose
 from utils import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +29,7 @@ def overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "my_agent.yaml").write_text(yaml_text[1])
     assert len(yaml_text[1].splitlines()) <= 12
-    return "agent=my_agent", *SMALL, compose.searching([tmp_path])
+    return "agent=my_agent", *SMALL, f"hydra.searchpath=[file://{tmp_path}]"
 
 
 HEAD_AND_DROPOUT = (*PARTS["categorical head"], *PARTS["dropout in the actor"])
@@ -50,11 +49,6 @@ def test_it_refuses_batch_normalisation(overrides: tuple[str, ...]) -> None:
         make_agent(*overrides, *network("critic", norm=norm("BatchNorm")))
     with pytest.raises(UserError, match=r"agent\.critic\.network: batch normalisation"):
         api.refuse_batch_norm(critic=torch.nn.Sequential(torch.nn.BatchNorm1d(3)))
-
-
-def test_a_base_of_agents_is_no_choice() -> None:
-    names = [path.stem for path in compose.choices("agent", [compose.CONFIG_DIR])]
-    assert "sac" in names and not [name for name in names if name.startswith("_")]
 
 
 def test_the_api_says_what_each_name_is_for() -> None:

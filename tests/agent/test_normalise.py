@@ -45,22 +45,25 @@ def test_observations_far_from_zero_against_two_passes_in_extended_precision() -
 
 
 def test_nothing_seen_is_nothing_changed_and_a_constant_is_zero() -> None:
-    normaliser = ObservationNormaliser(2)
-    obs = torch.tensor([[3.0, -7.0]])
+    normaliser, obs = ObservationNormaliser(2), torch.tensor([[3.0, -7.0]])
     assert torch.equal(normaliser(obs), obs)
-    for _ in range(5):
-        normaliser.observe(obs.numpy())
+    normaliser.observe(obs.numpy())
     assert torch.equal(normaliser(obs), torch.zeros(1, 2))
+    rewards = RewardNormaliser(CPU)
+    rewards.observe(np.zeros(2), np.zeros(2, bool), 0.99)
+    assert rewards(torch.ones(1, 1)).item() == 1.0
 
 
 @pytest.mark.parametrize("overrides", [(), ("agent=sac_v",), ("agent=sac_2018", "agent.actor.num_components=3")])
 def test_acting_and_updates_are_those_of_a_plain_agent_on_normalised_observations(
     tmp_path: Path, overrides: tuple[str, ...]
 ) -> None:
-    plain, agent = make_agent(*overrides, *SMALL), make_agent(*overrides, *SMALL, RUNNING)
+    """The target has the normalised reward times reward_scale, and the log the raw one."""
+    plain = make_agent(*overrides, *SMALL, "reward_scale=1")
+    agent = make_agent(*overrides, *SMALL, RUNNING, RETURNS, "reward_scale=3")
     rng = np.random.default_rng(0)
-    for _ in range(50):
-        show(agent, np.zeros(2), (5 + 3 * rng.normal(size=(2, OBS_DIM))).astype(np.float32))
+    for k in range(50):  # returns of 2 and -2, and of 0 from then on
+        show(agent, np.array([2.0, -2.0]) * (k == 0), (5 + 3 * rng.normal(size=(2, OBS_DIM))).astype(np.float32))
     normalised = agent.observation_normaliser
     assert normalised.count == 200  # obs and next_obs of two environments
 
@@ -71,12 +74,14 @@ def test_acting_and_updates_are_those_of_a_plain_agent_on_normalised_observation
     agent.save_policy(tmp_path / "policy.pt")
     np.testing.assert_array_equal(load_policy(tmp_path / "policy.pt").act(obs), agent.act(obs))
 
-    batch = make_batch(32)
-    by_hand_batch = batch._replace(obs=normalised(batch.obs), next_obs=normalised(batch.next_obs))
-    agent.update(Always(batch), Silent(), 0)
+    batch, log = make_batch(32), Silent()
+    reward = 3 * agent.reward_normaliser(batch.reward)
+    by_hand_batch = batch._replace(obs=normalised(batch.obs), next_obs=normalised(batch.next_obs), reward=reward)
+    agent.update(Always(batch), log, 0)
     plain.update(Always(by_hand_batch), Silent(), 0)
     for name in ("actor", "critic"):
         torch.testing.assert_close(getattr(agent, name).state_dict(), getattr(plain, name).state_dict())
+    assert log.values["train/batch_reward"] == pytest.approx(batch.reward.mean().item())
 
 
 def test_an_evaluation_leaves_the_agent_as_it_was(tmp_path: Path) -> None:
@@ -84,7 +89,7 @@ def test_an_evaluation_leaves_the_agent_as_it_was(tmp_path: Path) -> None:
     run = probes.train(tmp_path, "env=Pendulum-v1", *overrides)
     assert run.agent.observation_normaliser.count == 300  # the two final evaluation episodes of 200 steps add nothing
     before = deepcopy(run.agent.state_dict())
-    run.evaluator.evaluate(run.agent, 7)
+    run.evaluations.evaluator.evaluate(run.agent, 7)
     with eval_mode(run.agent):
         run.agent.act(np.zeros((5, 3), np.float32), sample=True)  # with noise of its own, not training's
     after = run.agent.state_dict()
@@ -121,37 +126,11 @@ def test_rewards_against_two_passes(bound: float | None) -> None:
     assert other.state_dict() == normaliser.state_dict()
 
 
-@pytest.mark.parametrize("num_envs", [1, 2, 4])
-def test_returns_begin_anew_if_the_number_of_environments_changes(num_envs: int) -> None:
-    """As in two calls of run.library.train with other environments."""
+def test_returns_begin_anew_if_the_number_of_environments_changes() -> None:
     normaliser = RewardNormaliser(CPU)
-    for count in (3, num_envs):
+    for count in (3, 2, 2):
         normaliser.observe(np.full(count, 2.0), np.zeros(count, bool), 0.9)
-    assert normaliser.state_dict()["running"] == [2.0] * num_envs
-    normaliser.observe(np.ones(num_envs), np.zeros(num_envs, bool), 0.9)
-    assert normaliser.state_dict()["running"] == [1 + 0.9 * 2.0] * num_envs
-
-
-def test_rewards_that_are_zero_so_far_are_left_alone() -> None:
-    normaliser = RewardNormaliser(CPU)
-    for _ in range(3):
-        normaliser.observe(np.zeros(2), np.zeros(2, bool), 0.99)
-    assert normaliser(torch.ones(1, 1)).item() == 1.0
-    normaliser.observe(np.array([0.0, 1e-3]), np.zeros(2, bool), 0.99)
-    assert 0 < normaliser(torch.full((1, 1), 1e-3)).item() <= 5.0 + 1e-5
-
-
-def test_a_target_has_the_normalised_reward_times_reward_scale_and_the_log_the_raw_one() -> None:
-    # Returns of 2 and -2 have a standard deviation of 2, so rewards are divided by 2.
-    plain = make_agent(*SMALL, "reward_scale=1")
-    agent = make_agent(*SMALL, "reward_scale=3", RETURNS)
-    show(agent, np.array([2.0, -2.0]), np.zeros((2, OBS_DIM), np.float32))
-    batch = make_batch(32)
-    log = Silent()
-    agent.update(Always(batch), log, 0)
-    plain.update(Always(batch._replace(reward=batch.reward * 3 / 2)), Silent(), 0)
-    torch.testing.assert_close(agent.critic.state_dict(), plain.critic.state_dict())
-    assert log.values["train/batch_reward"] == pytest.approx(batch.reward.mean().item())
+    assert normaliser.state_dict()["running"] == [2 + 0.9 * 2.0] * 2
 
 
 def test_an_episodes_end_of_either_kind_leaves_its_last_reward_alone() -> None:

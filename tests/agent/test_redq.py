@@ -8,7 +8,6 @@ import torch
 from agents import ACTION_DIM, SMALL, Always, Silent, make_agent, make_batch
 from formulas import Network, SoftActorCritic, batches, clamped, mlp, policy, update
 
-from agent.networks.layers import Dropout
 from agent.toolkit.frozen import evaluation_view
 from replay_buffer import Batch
 
@@ -66,18 +65,19 @@ def test_fifty_updates_are_those_of_its_authors(name: str) -> None:
     assert agent.alpha == 1
     expected = Redq(agent, mlp)
     for batch, eps, more in batches(UPDATES, ROWS):
-        type(agent).draw_noise(agent, batch)  # the pair and the masks of the coming update
-        pair = agent.target_outputs._members.tolist() if name == "redq" else [0, 1]
-        masks = {part: dropout_factors(getattr(agent, part)) for part in ("critic", "critic_target", "frozen_critic")}
-        expected.update(batch, eps, more, pair, masks if name == "droq" else {})
-        update(agent, batch, eps, more)
+        numbers, pair, masks = [eps], [0, 1], {}
+        if name == "redq":
+            numbers += [chances := torch.rand(10)]
+            pair = chances.topk(2).indices.tolist()
+        uniform = {part: list(torch.rand(2, 2, ROWS, 12)) for part in ("critic_target", "critic", "frozen_critic")}
+        if name == "droq":
+            masks = {part: [(u < 0.99) / 0.99 for u in layers] for part, layers in uniform.items()}
+            numbers += [*uniform["critic_target"], *uniform["critic"], more, *uniform["frozen_critic"]]
+        expected.update(batch, eps, more, pair, masks)
+        update(agent, batch, *numbers, *([more] if name == "redq" else []))
     assert len(expected.critic.members()) == {"redq": 10, "droq": 2}[name]
     expected.assert_same(agent)
     assert expected.adams["alpha"].count == 2
-
-
-def dropout_factors(critic: Any) -> Masks:
-    return [layer._factors[0].clone() for layer in critic.modules() if isinstance(layer, Dropout)]
 
 
 def test_a_step_of_the_environment_has_twenty_updates() -> None:
@@ -91,8 +91,8 @@ def test_targets_are_the_minimum_of_a_random_pair() -> None:
     agent, batch = make_agent(*SMALL, "agent=redq", "agent.critic.num_critics=4"), make_batch(32)
     subset, seen = agent.target_outputs, set()
     all_four = agent.critic_target(batch.obs, batch.action)
+    subset.noise = agent.noise
     for _ in range(100):
-        subset.draw(agent.policy.generator)
         pair = subset(batch.obs, batch.action)
         chosen = [
             next(i for i, one in enumerate(all_four) if torch.allclose(one, member, rtol=1e-5, atol=1e-6))
@@ -105,14 +105,9 @@ def test_targets_are_the_minimum_of_a_random_pair() -> None:
 def test_droqs_critics_drop_features_of_their_own_in_updates_and_none_elsewhere() -> None:
     agent, batch = make_agent(*SMALL, "agent=droq", "agent.critic.network.dropout=0.5"), make_batch(32)
     agent.update(Always(batch), Silent(), 0)
-    agent.draw_noise(batch)
-    in_update = [part(batch.obs, batch.action) for part in (agent.critic, agent.critic_target, agent.frozen_critic)]
+    agent.give_noise(agent.noise)
+    in_update = [part(batch.obs, batch.action) for part in (agent.critic, agent.critic, agent.frozen_critic)]
     without = evaluation_view(agent.critic)(batch.obs, batch.action)
     for i, values in enumerate([*in_update, without]):
         for other in [*in_update, without][:i]:
             assert not torch.allclose(values, other, atol=1e-3)
-    dropouts = [part for part in agent.critic.modules() if isinstance(part, Dropout)]
-    before = [[factors.clone() for factors in part._factors] for part in dropouts]
-    assert [len(factors) for factors in before] == [1, 1]  # one pass in each update
-    agent.update(Always(batch), Silent(), 1)
-    assert not any(map(torch.equal, before[0], dropouts[0]._factors))  # drawn anew for each update

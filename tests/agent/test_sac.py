@@ -24,10 +24,9 @@ from agents import (
 )
 
 from agent.crossq import CrossQAgent
-from agent.networks.layers import Dropout
+from agent.sac import SACAgent
 from agent.sac_discrete import SACDiscreteAgent
-from agent.slow_targets import SlowTargetsAgent
-from agent.soft_actor import SoftActorAgent
+from agent.soft_actor import SoftActor
 from replay_buffer import Batch
 from utils import UserError
 
@@ -71,7 +70,7 @@ def test_full_size_critic_update_equals_the_formulas_in_float64() -> None:
     batch = Batch(*(tensor[rows] for tensor in batch))
     obs, action, reward, next_obs, discount = (tensor.double() for tensor in batch)
 
-    metrics, _ = agent._update_critic(batch, eps, agent.alpha)
+    metrics, _ = agent.update_critic(batch, eps, agent.alpha)
 
     with torch.no_grad():
         next_action, next_log_prob, _ = policy64(actor, next_obs, eps.double())
@@ -147,8 +146,8 @@ def test_each_optimizer_has_its_own_numbers() -> None:
 @pytest.mark.parametrize(
     ("agent", "name"),
     [
-        (SoftActorAgent, "sac"),
-        (SlowTargetsAgent, "sac"),
+        (SoftActor, "sac"),
+        (SACAgent, "sac"),
         (CrossQAgent, "crossq"),
         (SACDiscreteAgent, "sac_discrete"),
     ],
@@ -183,7 +182,7 @@ def test_actor_and_targets_follow_their_frequencies() -> None:
 
 def test_the_actors_update_leaves_the_critics_gradients_alone() -> None:
     agent, batch = small_agent(), make_batch(32)
-    agent._update_critic(batch, noise(32), agent.alpha)
+    agent.update_critic(batch, noise(32), agent.alpha)
     before = [p.grad.clone() for p in agent.critic.parameters()]
     agent.update_actor_and_temperature(batch.obs, Given(noise(32)), agent.alpha)
     assert all(torch.equal(p.grad, b) for p, b in zip(agent.critic.parameters(), before, strict=True))
@@ -253,16 +252,6 @@ def test_a_target_entropy_of_ones_own() -> None:
     log = Silent()
     small_agent("agent.target_entropy=-2.5").update(Always(make_batch(32)), log, 0)
     assert log.values["train_actor/target_entropy"] == -2.5
-
-
-def test_an_actor_with_dropout_drops_anew_in_each_of_its_passes() -> None:
-    dropout = "{_target_: agent.networks.NormedMLP, _partial_: true, dropout: 0.5}"
-    agent, batch = small_agent(f"agent.actor.network={dropout}"), make_batch(32)
-    for step in range(2):
-        agent.update(Always(batch), Silent(), step)
-    (first, *_) = [part for part in agent.actor.modules() if isinstance(part, Dropout)]
-    assert len(first._factors) == 2  # one pass at next_obs, one at obs
-    assert not torch.equal(*first._factors)
 
 
 def test_a_target_entropy_for_each_dimension_of_the_action() -> None:

@@ -14,13 +14,9 @@ from formulas import SoftActorCritic, batches, mlp, update
 
 from agent.networks.distributions import Categorical
 from agent.policy_file import load_policy
-from dmc2gym.wrappers import OwnActions
+from dmc2gym.wrappers import ActionMap
 from replay_buffer import Batch
-from run.build import require_fit
-from run.env_spec import EnvSpec
 from run.library import evaluate, shapes, train
-from settings.obs_spec import ObsSpec
-from utils import UserError
 
 
 class SacDiscrete(SoftActorCritic):
@@ -76,7 +72,7 @@ def test_the_target_of_bins_is_the_mixture_of_the_actions() -> None:
     batch = next(iter(batches(1, 8)))[0]
     agent.schedules.add(discount=1.0)
     ones = torch.ones(8, 1)
-    agent._update_critic(batch._replace(reward=0 * ones, discount=ones, action=0 * ones), agent.alpha)
+    agent.update_critic(batch._replace(reward=0 * ones, discount=ones, action=0 * ones), agent.alpha)
     probabilities = agent.actor(batch.next_obs).log_probs.exp().detach()
     torch.testing.assert_close(seen[0][:, 1], probabilities[:, 3:].sum(1), rtol=1e-4, atol=1e-4)
 
@@ -104,19 +100,14 @@ def test_an_action_is_an_integer_from_the_environment_to_the_buffer_and_back(tmp
     run.agent.save_policy(tmp_path / "alone.pt")
     policy = load_policy(tmp_path / "alone.pt")
     assert policy.act(obs).tolist() == [[2], [0]]
-    obs_spec = ObsSpec(vector_dim=2)
-    require_fit(policy, EnvSpec(obs_spec, (1,), 3), "it", "ProbeChoices-v0")
-    for other in (EnvSpec(obs_spec, (1,)), EnvSpec(obs_spec, (1,), 4)):  # one continuous action; one more choice
-        with pytest.raises(UserError, match="saved for an environment of other shapes than another"):
-            require_fit(policy, other, "it", "another")
 
 
 def test_own_actions_are_counted_from_their_start() -> None:
-    own = OwnActions(gym.spaces.Discrete(5, start=-2))
-    assert own.of(np.array([3], np.float32)) == 1 and own.of(np.array([3])).dtype == np.int64
+    own = ActionMap(gym.spaces.Discrete(5, start=-2))
+    assert own.to_env(np.array([3], np.float32)) == 1 and own.to_env(np.array([3])).dtype == np.int64
     np.testing.assert_array_equal(own.inverse(np.array([-2, 2, 0])), np.array([[0], [4], [2]], np.float32))
-    large = OwnActions(gym.spaces.Discrete(2**24))
-    assert large.of(large.inverse(np.array([2**24 - 1]))[0]) == 2**24 - 1
+    large = ActionMap(gym.spaces.Discrete(2**24))
+    assert large.to_env(large.inverse(np.array([2**24 - 1]))[0]) == 2**24 - 1
     assert own.are_within("Discrete", np.asarray(-2.0), np.asarray(2.0))
     for kind, low, high in (("Discrete", -1.0, 3.0), ("Discrete", -2.0, 1.0), ("Box", -2.0, 2.0)):
         assert not own.are_within(kind, np.asarray(low), np.asarray(high))
@@ -140,8 +131,6 @@ def test_as_a_library() -> None:
     agent = probes_agent(env)
     assert train(agent, env, 200, num_seed_steps=50).steps == 200
     assert len(evaluate(agent, env, episodes=2)) == 2
-    with pytest.raises(UserError, match="its actions are continuous, and SACDiscreteAgent is for discrete ones"):
-        train(agent, gym.make("Pendulum-v1"), 9)
 
 
 def probes_agent(env: gym.Env) -> Any:

@@ -76,8 +76,3 @@ def test_blocks_start_he_normal_and_the_other_layers_orthogonal() -> None:
     for layer in (trunk[0], trunk[-1]):
         gram = layer.weight[0].T @ layer.weight[0] if layer is trunk[-1] else layer.weight[0] @ layer.weight[0].T
         torch.testing.assert_close(gram.detach(), torch.eye(len(gram)))
-
-
-def test_there_is_one_critic() -> None:
-    agent = make_agent(*SMALL, *NARROW)
-    assert agent.critic(torch.zeros(3, OBS_DIM), torch.zeros(3, ACTION_DIM)).shape == (1, 3, 1)

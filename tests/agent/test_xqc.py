@@ -96,22 +96,18 @@ def test_rates_end_where_a_third_of_the_steps_ends() -> None:
     assert ends == pytest.approx({"actor": 2.1e-4, "alpha": 2.1e-4, "critic": 3e-5}, rel=1e-12)
 
 
-@pytest.mark.parametrize("agent", ["simba", "xqc"])
 @pytest.mark.parametrize(
     ("overrides", "decisions"),
     [
-        ((), 1000),
         (("action_repeat=2",), 500),
-        (("action_repeat=4",), 250),
-        (("env=Pendulum-v1",), 200),
         (("env=Pendulum",), 200),  # an id without a version means the newest
         (("env=Pendulum-v1", "env_kwargs.max_episode_steps=300", "action_repeat=2"), 150),
         (("env=Pendulum-v1", "action_repeat=4"), 50),
     ],
 )
-def test_the_discount_follows_the_episodes_length(agent: str, overrides: tuple[str, ...], decisions: int) -> None:
+def test_the_discount_follows_the_episodes_length(overrides: tuple[str, ...], decisions: int) -> None:
     expected = min(max((decisions / 5 - 1) / (decisions / 5), 0.95), 0.995)
-    cfg = composed.settings(f"agent={agent}", *overrides)
-    assert cfg.agent["discount"] == pytest.approx(expected, rel=1e-12)
-    assert cfg.updates_per_step == 2 and cfg.num_seed_steps == 5000 * cfg.action_repeat
-    assert composed.settings(f"agent={agent}", *overrides, "agent.discount=0.9").agent["discount"] == 0.9
+    for agent in ("simba", "xqc"):
+        cfg = composed.settings(f"agent={agent}", *overrides)
+        assert cfg.agent["discount"] == pytest.approx(expected, rel=1e-12)
+        assert cfg.updates_per_step == 2 and cfg.num_seed_steps == 5000 * cfg.action_repeat

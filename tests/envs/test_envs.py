@@ -1,74 +1,78 @@
-"""Environments by name, their arguments, and episodes that depend only on their seeds."""
+"""Environments by name, their arguments and wrappers, and episodes that depend only on their seeds."""
 
-import warnings
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
-from gymnasium.envs.registration import EnvSpec
 
-from envs import arguments
 from envs.episodes import SeededEpisodes, episode_seed
 from envs.make import make_env, needs_opengl, reward_threshold
+from envs.names import require_known
 from utils import UserError
 
 
-@pytest.mark.parametrize(
-    "name", ["ball_in_cup_catch", "point_mass_easy", "humanoid_CMU_run", "lqr_lqr_6_2", "Pendulum-v1", "HalfCheetah-v5"]
-)
+@pytest.mark.parametrize("name", ["ball_in_cup_catch", "humanoid_CMU_run", "lqr_lqr_6_2", "Pendulum", "HalfCheetah-v5"])
 def test_names_of_either_family(name: str) -> None:
     env = make_env(name, seed=1, action_repeat=2)
     obs, _ = env.reset(seed=1)
     assert obs.dtype == np.float32 and obs.ndim == 1
     *_, info = env.step(env.action_space.sample())
     assert info["repeats"] == 2
+    require_known(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("cheeta_run", "did you mean cheetah_run"),
-        ("pendulum-v1", "did you mean Pendulum-v1"),
-        ("CartPol-v1", "did you mean CartPole-v1"),
-        ("Pendulum-v99", "no such task"),
-        (
-            "nowhere:Env-v0",
-            "nowhere cannot be imported .No module named .nowhere..; if it is your own, name .*PYTHONPATH",
-        ),
-        ("", "no such task"),
-        ("ProbeTwoChoices-v0", r"actions are MultiDiscrete\(\[2 3\]\), and agents here need a Box or a Discrete"),
-        ("ProbeOneChoice-v0", r"its actions, Discrete\(1\), leave no choice"),
-        ("ProbeCube-v0", r"observations are images \(8, 8, 8\)"),
-        ("ProbeSequences-v0", "cannot be flattened"),
-    ],
-)
-def test_what_cannot_be_trained_on_is_refused_in_one_line(name: str, message: str) -> None:
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "cheeta_run": ({}, "did you mean cheetah_run"),
+    "pendulum-v1": ({}, "did you mean Pendulum-v1"),
+    "Pendulum-v99": ({}, "did you mean Pendulum-v1"),
+    "nowhere:Env-v0": ({}, "nowhere cannot be imported .No module named .nowhere..; if it is your own, .*PYTHONPATH"),
+    "probes:ProbeSolvd-v0": ({}, "ProbeSolved"),
+    "ProbeTwoChoices-v0": ({}, r"actions are MultiDiscrete\(\[2 3\]\), and agents here need a Box or a Discrete"),
+    "ProbeOneChoice-v0": ({}, r"its actions, Discrete\(1\), leave no choice"),
+    "ProbeCube-v0": ({}, r"observations are images \(8, 8, 8\)"),
+    "ProbeSequences-v0": ({}, "cannot be flattened"),
+    "Pendulum-v1": ({"gravity": 9}, "it cannot be made with env_kwargs={'gravity': 9} .*unexpected keyword"),
+    "cheetah_run": ({"friction": 9}, "it cannot be made with env_kwargs={'friction': 9} .*unexpected keyword"),
+    "walker_walk": ({"control_timestep": 1}, "multiple values for keyword argument 'control_timestep'"),
+    "ProbeNeedsSize-v0": ({}, "missing 1 required positional argument: 'size'"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_cannot_be_trained_on_is_refused_in_one_line(name: str) -> None:
+    kwargs, message = MISTAKES[name]
     with pytest.raises(UserError, match=message) as caught:
-        make_env(name, seed=1)
-    assert "\n" not in str(caught.value)
-    assert f"env={name}" in str(caught.value)
+        make_env(name, seed=1, kwargs=kwargs)
+    assert "\n" not in str(caught.value) and f"env={name}" in str(caught.value)
 
 
-@pytest.mark.parametrize(("key", "value"), [("time_limit", 0), ("n_sub_steps", -2), ("control_timestep", 0)])
-def test_time_in_a_task_runs_forwards(key: str, value: int) -> None:
-    with pytest.raises(UserError, match=rf"env_kwargs\.{key}={value}: it should be greater than 0"):
-        make_env("cheetah_run", seed=1, kwargs={key: value})
+def test_an_unknown_task_is_answered_without_making_it() -> None:
+    with pytest.raises(UserError, match="did you mean CartPole-v1"):
+        require_known("CartPol-v1")
+    require_known("my_package:Slide-v0")
 
 
-def test_substeps_are_whole() -> None:
-    with pytest.raises(UserError, match=r"env_kwargs\.n_sub_steps=2\.5: an integer goes here"):
-        make_env("cheetah_run", seed=1, kwargs={"n_sub_steps": 2.5})
+def test_an_exception_of_the_environments_own_code_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        make_env("ProbeUnbuildable-v0", seed=1)
+    env = make_env("ProbeFaulty-v0", seed=1, action_repeat=50)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="lost") as caught:
+        for _ in range(9):
+            env.step(np.zeros(1, np.float32))
+            env.reset(seed=1)
+    assert caught.traceback[-1].name == "step" and caught.traceback[-1].path.name == "probes.py"
 
 
 def test_actions_reach_the_tasks_own_bounds() -> None:
     env = make_env("Pendulum-v1", seed=1)
     env.reset(seed=1)
-    env.step(np.array([1.0], np.float32))
-    assert env.unwrapped.last_u == 2.0
-    env.step(np.array([-0.25], np.float32))
-    assert env.unwrapped.last_u == -0.5
+    for action, torque in ((1.0, 2.0), (-0.25, -0.5)):
+        env.step(np.array([action], np.float32))
+        assert env.unwrapped.last_u == torque  # type: ignore[attr-defined]
 
 
 def test_any_observation_that_flattens_and_any_shape_of_action() -> None:
@@ -76,7 +80,8 @@ def test_any_observation_that_flattens_and_any_shape_of_action() -> None:
     obs, _ = env.reset(seed=1)
     np.testing.assert_allclose(obs, [0, 0, 1, 0.5, -0.5])
     env.step(np.array([-1.0, 1.0], np.float32))
-    np.testing.assert_allclose(env.unwrapped.last_action, [[-2.0], [1.0]])  # an infinite upper bound counts as 1
+    # An infinite upper bound counts as 1.
+    np.testing.assert_allclose(env.unwrapped.last_action, [[-2.0], [1.0]])  # type: ignore[attr-defined]
 
 
 def test_an_environment_without_a_limit_gets_one() -> None:
@@ -86,84 +91,41 @@ def test_an_environment_without_a_limit_gets_one() -> None:
     assert truncated == [False] * 99 + [True]
 
 
+@pytest.mark.parametrize("name", ["reacher_easy", "Pendulum-v1"])
+def test_gymnasiums_wrappers_go_around_either_family(name: str) -> None:
+    wrapper = partial(gym.wrappers.RescaleAction, min_action=-1.0, max_action=1.0)
+    plain, wrapped = (make_env(name, 1, 3, wrappers=wrappers) for wrappers in ((), [wrapper]))
+    starts = [env.reset(seed=3)[0] for env in (plain, wrapped)]
+    np.testing.assert_array_equal(*starts)
+    for action in np.random.default_rng(0).uniform(-1, 1, (20, *plain.action_space.shape)).astype(np.float32):
+        (obs, reward, *_), (obs_too, reward_too, *_, info) = (env.step(action) for env in (plain, wrapped))
+        np.testing.assert_allclose(obs, obs_too, rtol=1e-4, atol=1e-6)
+        assert reward == pytest.approx(reward_too, rel=1e-4) and info["repeats"] == 3
+
+
 def test_seeds_of_episodes_differ_by_everything_that_names_them() -> None:
     seeds = {episode_seed(*parts) for parts in [(1, 0, 0, 1), (2, 0, 0, 1), (1, 1, 0, 1), (1, 0, 1, 1), (1, 0, 0, 2)]}
-    assert len(seeds) == 5
-    assert episode_seed(1, 0, 0, 1) == episode_seed(1, 0, 0, 1)
+    assert len(seeds) == 5 and episode_seed(1, 0, 0, 1) in seeds
     assert all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds)
 
 
 @pytest.mark.parametrize("name", ["cheetah_run", "lqr_lqr_2_1", "reacher_easy", "Pendulum-v1"])
 def test_a_restored_environment_continues_to_the_last_bit(name: str) -> None:
-    def make() -> SeededEpisodes:
-        return SeededEpisodes(make_env(name, seed=3), run_seed=3)
-
-    env, actions = make(), np.random.default_rng(0)
+    env, other = (SeededEpisodes(make_env(name, seed=3), run_seed=3) for _ in range(2))
+    actions = np.random.default_rng(0).uniform(-1, 1, (50, *env.action_space.shape)).astype(np.float32)
     starts = [env.reset()[0] for _ in range(2)]
     assert not np.array_equal(*starts)
-
-    def step(target: SeededEpisodes, action: np.ndarray) -> tuple:
-        obs, reward, *_ = target.step(action)
-        return obs.tobytes(), reward
-
-    shape = env.action_space.shape
-    for _ in range(30):
-        obs = env.step(actions.uniform(-1, 1, shape).astype(np.float32))[0]
-    other = make()
+    for action in actions[:30]:
+        obs = env.step(action)[0]
     np.testing.assert_array_equal(other.load_state_dict(env.state_dict()), obs)
-    rest = actions.uniform(-1, 1, (20, *shape)).astype(np.float32)
-    assert [step(env, action) for action in rest] == [step(other, action) for action in rest]
+    for action in actions[30:]:
+        (obs, reward, *_), (obs_too, reward_too, *_) = env.step(action), other.step(action)
+        np.testing.assert_array_equal(obs, obs_too)
+        assert reward == reward_too
     np.testing.assert_array_equal(env.reset()[0], other.reset()[0])
 
 
-def test_what_gymnasium_says_of_a_packages_environment() -> None:
+def test_what_gymnasium_says_of_an_environment(tmp_path: Path) -> None:
     assert reward_threshold("probes:ProbeSolved-v0") == 5.0
     assert reward_threshold("cheetah_run") is None and reward_threshold("Pendulum-v1") is None
-    assert not needs_opengl("probes:ProbeSolved-v0") and needs_opengl("HalfCheetah-v5")
-
-
-def test_whether_an_environment_of_ones_own_needs_opengl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Cheetah(HalfCheetahEnv): ...
-
-    monkeypatch.setitem(gym.registry, "OwnCheetah-v0", EnvSpec("OwnCheetah-v0", entry_point=Cheetah))
-    assert needs_opengl("OwnCheetah-v0") and not needs_opengl("Pendulum")
-    (tmp_path / "own_broken.py").write_text("1 / 0")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match=r"env=own_broken:A-v0: own_broken cannot be imported .ZeroDivisionError in"):
-        needs_opengl("own_broken:A-v0")
-    (tmp_path / "own_empty.py").write_text("import gymnasium\n")
-    (tmp_path / "own_lacking.py").write_text("import nowhere\n")
-    for name, message in {
-        "Nowhere-v0": "no such task",
-        "own_empty:A-v0": r"own_empty can be imported, but does not register A-v0; it has to call gymnasium.register",
-        "probes:ProbeSolvd-v0": r"does not register ProbeSolvd-v0; did you mean probes:ProbeSolved-v0",
-        "own_lacking:A-v0": r"own_lacking cannot be imported .No module named 'nowhere'.$",
-        "Humanoid-v9": "did you mean Humanoid-v5",
-    }.items():
-        with pytest.raises(UserError, match=message):
-            needs_opengl(name)
-    with pytest.raises(UserError, match=r"it cannot be built .*; choose Humanoid-v5$"), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        make_env("Humanoid-v3", seed=1)
-
-
-class Takes(HalfCheetahEnv):
-    def __init__(self, size: "Unknown" = 1, **kwargs):  # type: ignore[name-defined,no-untyped-def]  # noqa: F821
-        super().__init__(**kwargs)
-
-
-class Anything(gym.Env):
-    def __init__(self, size: int = 1, pair: tuple[float, float] = (0, 1), array: np.ndarray = 0, **more):  # type: ignore
-        self.more = more
-
-
-def test_arguments_are_read_from_signatures_and_those_of_base_classes() -> None:
-    known = arguments.known(HalfCheetahEnv)
-    assert {"forward_reward_weight", "frame_skip", "width"} <= known.keys() and not arguments.takes_more(HalfCheetahEnv)
-    assert arguments.known(Takes).keys() == known.keys() | {"size"}
-    assert arguments.takes_more(Anything) and not arguments.takes_more(Takes)
-    given = {"size": 1e3, "pair": [1, 2], "array": [3], "colour": "red"}
-    fitted = arguments.fitted("A", arguments.known(Anything), given, more=True)
-    assert fitted == {"size": 1000, "pair": (1.0, 2.0), "array": [3], "colour": "red"} and type(fitted["size"]) is int
-    with pytest.raises(UserError, match=r"colour=red: env=A has no such argument; there are array, pair, size$"):
-        arguments.fitted("A", arguments.known(Anything), given)
+    assert not needs_opengl("probes:ProbeSolved-v0") and needs_opengl("HalfCheetah-v5") and needs_opengl("cheetah_run")

@@ -13,53 +13,46 @@ from envs import opengl
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_backend_is_looked_for_unless_wanted_and_a_dead_one_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "envs.make", raising=False)
-    monkeypatch.setenv("MUJOCO_GL", "osmesa")
-    assert not opengl.choose(wanted=False)
-    monkeypatch.setenv("MUJOCO_GL", "nonsense")
-    assert not opengl.choose(wanted=True)
-    assert os.environ["MUJOCO_GL"] == "disabled"
-
-
-def test_an_answer_is_repeated_once_the_environments_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "envs.make" in sys.modules
-    for backend, renders in (("egl", True), ("disabled", False)):
-        monkeypatch.setenv("MUJOCO_GL", backend)
-        assert opengl.choose(wanted=True) == opengl.choose(wanted=False) == renders
-        assert os.environ["MUJOCO_GL"] == backend
-
-
-def loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns the libraries that `load_triton_before_mesa` loads if Triton is installed in `folder`."""
-    names: list[str] = []
-    monkeypatch.setattr(opengl.ctypes, "CDLL", names.append)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "triton", raising=False)
-    opengl.load_triton_before_mesa()
-    return names
-
-
-def test_tritons_library_is_loaded_first_and_only_where_it_matters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("given", "has_egl", "chosen"),
+    [(None, True, "egl"), (None, False, "disabled"), ("osmesa", True, "osmesa"), ("disabled", True, "disabled")],
+)
+def test_a_backend_that_the_user_set_is_kept(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, has_egl: bool, chosen: str
 ) -> None:
-    library = tmp_path / "triton" / "_C" / "libtriton.so"
+    monkeypatch.setenv("MUJOCO_GL", given or "")
+    if given is None:
+        monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setattr(opengl, "_has_egl", lambda: has_egl)
+    opengl.choose()
+    assert os.environ["MUJOCO_GL"] == chosen and opengl.can_render() == (chosen != "disabled")
+
+
+def test_without_the_library_there_is_no_egl(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(opengl.ctypes, "CDLL", fail)
+    assert not opengl._has_egl()
+
+
+def test_tritons_library_is_loaded_before_mesa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "triton/_C/libtriton.so"
     library.parent.mkdir(parents=True)
     library.touch()
-    (tmp_path / "triton" / "__init__.py").write_text(
-        "raise AssertionError('importing the package takes ten times as long')"
-    )
-    monkeypatch.setenv("MUJOCO_GL", "egl")
-    assert loaded(tmp_path, monkeypatch) == []  # too late: Mesa may be there already
+    (tmp_path / "triton/__init__.py").write_text("raise AssertionError('importing the package takes too long')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    loaded: list[str] = []
+    monkeypatch.setattr(opengl.ctypes, "CDLL", loaded.append)
+    opengl._load_triton_before_mesa()
+    assert loaded == []  # too late: dm_control is imported
     monkeypatch.delitem(sys.modules, "dm_control")
-    assert loaded(tmp_path, monkeypatch) == [str(library)]
-    monkeypatch.setenv("MUJOCO_GL", "disabled")
-    assert loaded(tmp_path, monkeypatch) == []
+    opengl._load_triton_before_mesa()
+    assert loaded == [str(library)]
 
 
 DRAW_THEN_COMPILE = """
-from envs import opengl
-assert opengl.choose(wanted=True)
 from envs.make import make_env
 env = make_env("cartpole_swingup", seed=1, render=True)
 env.reset(seed=1)

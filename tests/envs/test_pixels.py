@@ -4,12 +4,10 @@ from typing import Any
 
 import numpy as np
 import probes  # noqa: F401  registers environments with image observations
-import pytest
 from PIL import Image
 
 from envs.episodes import SeededEpisodes
 from envs.make import Pixels, make_env
-from utils import UserError
 
 
 def pictures(name: str, stack: int, steps: int) -> list[np.ndarray]:
@@ -79,14 +77,3 @@ def test_a_suites_task_is_seen_at_one_size_and_filmed_at_another(opengl: None) -
 def test_quadruped_is_seen_by_the_camera_that_follows_it() -> None:
     assert (Pixels().camera_of("quadruped"), Pixels().camera_of("walker")) == (2, 0)
     assert Pixels(camera_id=1).camera_of("quadruped") == 1
-
-
-def test_a_camera_that_there_is_not_is_one_line() -> None:
-    with pytest.raises(UserError, match=r"^camera_id=9: env=cartpole_swingup has 2 cameras, from 0 on"):
-        make_env("cartpole_swingup", 1, pixels=Pixels(True, camera_id=9))
-
-
-def test_what_does_not_draw_is_said_as_its_fault() -> None:
-    env = make_env("ProbeTimeLimit-v0", 1, pixels=Pixels(True))
-    with pytest.raises(Exception, match=r"env=ProbeTimeLimit-v0: its reset raised"):
-        env.reset(seed=1)

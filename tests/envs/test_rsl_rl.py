@@ -92,13 +92,6 @@ def test_groups_are_chosen_by_name() -> None:
     assert obs.shape == (NUM_ENVS, 4)
 
 
-def test_without_a_reset_it_is_refused() -> None:
-    env = VecEnv(False, True)
-    env.reset = None  # type: ignore[method-assign, assignment]
-    with pytest.raises(ValueError, match="VecEnv has no reset"):
-        RslRlEnv(env)
-
-
 def test_groups_without_one_of_the_actors_have_to_be_named() -> None:
     env = VecEnv(False, True)
     env._groups = lambda obs: {"state": obs["steps"]}  # type: ignore[method-assign, assignment]

@@ -64,7 +64,7 @@ def test_a_long_step_gets_a_thread_while_an_update_runs(
 def test_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = ("env=Pendulum-v1", *RUN, "execution=auto", "num_envs=2")
     probes.train(tmp_path / "here", *run)
-    monkeypatch.setattr(stepping, "WORTH_S", 0.0)
+    monkeypatch.setattr(stepping, "MIN_THREADED_STEP_S", 0.0)
     beside = probes.workspace(tmp_path / "beside", *run)
     used: list[str] = []
     step = beside.envs.step

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from replay_buffer import ReplayBuffer
-from run.saving.checkpoint import newest_first
-from run.saving.checkpoint_writer import CheckpointWriter
+from run.checkpoint import Checkpoints, list_checkpoints
 
 MINE = {"agent": "sac", "env": "cheetah_run", "obs_dim": 3}
 
@@ -27,17 +26,13 @@ def state(value: int) -> dict[str, Any]:
     return {"weights": torch.full((4,), float(value)), "rng": np.random.default_rng(value).bit_generator.state}
 
 
-def no_policy(path: Path) -> None:
-    """Writes nothing, as if the agent had no policy."""
-
-
-def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> CheckpointWriter:
-    made = CheckpointWriter(folder, keep, MINE)
+def save(folder: Path, *steps: int, keep: int = 2, buffer: ReplayBuffer | None = None) -> Checkpoints:
+    made = Checkpoints(folder, keep, MINE)
     for step in steps:
         rows = None if buffer is None else filled(buffer, step)
-        made.save(step, {"agent": state(step), "run": {"step": step}}, no_policy, rows)
+        made.save(step, {"agent": state(step), "run": {"step": step}}, rows)
     return made
 
 
 def names(folder: Path) -> list[str]:
-    return [path.name for path in newest_first(folder)]
+    return [path.name for path in list_checkpoints(folder)]

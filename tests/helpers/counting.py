@@ -149,7 +149,3 @@ class NoMode(CountingVec):
     def __init__(self, num_envs: int):
         super().__init__(num_envs)
         self.metadata = {}
-
-
-gym.register("SixCounting-v0", vector_entry_point=lambda num_envs: CountingVec(6))
-gym.register("UncountedCounting-v0", vector_entry_point=lambda num_envs: OneCounting())

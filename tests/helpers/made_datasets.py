@@ -1,36 +1,34 @@
 """Small Minari data sets with known numbers."""
 
-import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import h5py
 import minari
 import numpy as np
 from minari.data_collector import EpisodeBuffer
 
 FREE = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 TO_ONE = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+LENGTHS = {50: 4, 51: 7, 52: 1, 53: 6}  # of episodes, of which 50 and 53 terminate
 
 
-def episode(number: int, length: int, terminated: bool = False) -> EpisodeBuffer:
+def make_episode(number: int, length: int) -> EpisodeBuffer:
     """Observations are the episode's number and its step, as in ProbeNumbered; actions and rewards follow from both."""
     steps = np.arange(length)
-    ends = steps == length - 1
+    ends, terminates = steps == length - 1, number in (50, 53)
     return EpisodeBuffer(
         observations=np.stack([np.full(length + 1, number), np.arange(length + 1)], axis=1).astype(np.float32),
         actions=((number + steps) % 5 / 5).astype(np.float32)[:, None],
         rewards=100.0 * number + steps,
-        terminations=ends & terminated,
-        truncations=ends & (not terminated),
+        terminations=ends & terminates,
+        truncations=ends & (not terminates),
     )
 
 
-EPISODES = (episode(50, 4, terminated=True), episode(51, 7), episode(52, 1), episode(53, 6, terminated=True))
-LENGTHS = {50: 4, 51: 7, 52: 1, 53: 6}
+EPISODES = [make_episode(number, length) for number, length in LENGTHS.items()]
 
 
 def make(
@@ -40,24 +38,10 @@ def make(
     action_space: gym.Space = TO_ONE,
     **about: Any,
 ) -> Path:
-    """Writes a data set with Minari's own package, below MINARI_DATASETS_PATH; returns the folder of its files."""
+    """Writes a data set below MINARI_DATASETS_PATH; returns the folder of its files."""
+    spaces = {"observation_space": observation_space, "action_space": action_space}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = minari.create_dataset_from_buffers(
-            dataset_id, list(episodes), observation_space=observation_space, action_space=action_space
-        )
+        made = minari.create_dataset_from_buffers(dataset_id, list(episodes), **spaces)
     made.storage.update_metadata(about)
     return Path(made.storage.data_path)
-
-
-def change_metadata(folder: Path, **values: Any) -> None:
-    path = folder / "metadata.json"
-    about = json.loads(path.read_text()) | values
-    path.write_text(json.dumps({key: value for key, value in about.items() if value is not ...}))
-
-
-def replace(folder: Path, name: str, new: Any) -> None:
-    """Replaces an array of the first episode by another array, or by a link."""
-    with h5py.File(folder / "main_data.hdf5", "a") as file:
-        del file[f"episode_0/{name}"]
-        file[f"episode_0/{name}"] = new

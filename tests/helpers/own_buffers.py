@@ -109,25 +109,3 @@ class ListBuffer:
         self._rows = deque(state["rows"], self.capacity)
         self.num_added = state["num_added"]
         self._rng.bit_generator.state = state["rng"]
-
-
-class NumpyState(ListBuffer):
-    """Its state contains a value that is not plain: an array."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"first": [np.zeros(3)]}
-
-
-class NumpyScalar(RecentBuffer):
-    """Its state contains a value that is not plain: NumPy's float, which is no `float` when it is read back."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"largest": np.ones(3).max()}
-
-
-class NoSample(ListBuffer):
-    sample = property()  # type: ignore[assignment]  # an attribute that is not there
-
-
-class NoShapes:
-    def __init__(self, seed: int) -> None: ...

@@ -66,6 +66,10 @@ def table() -> dict[tuple[str, str], bool]:
 
 
 def overrides(name: str, *parts: str) -> tuple[str, ...]:
-    """Returns overrides for an agent with some parts."""
-    given = (override for part in parts for override in PARTS[part])
-    return (f"agent={name}", *SIZES.get(name, ()), *given)
+    """Returns overrides for an agent with some parts; choices of files first take away the nodes that these replace."""
+    given = [override for part in parts for override in PARTS[part]]
+    replaced = {"agent/network=mlp": ".network={"}
+    if name not in ("sac_v", "sac_2018"):
+        replaced["agent/head=none"] = ".head={"
+    choices = (choice for choice, sign in replaced.items() if any(sign in override for override in given))
+    return (f"agent={name}", *choices, *SIZES.get(name, ()), *given)

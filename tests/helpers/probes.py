@@ -1,7 +1,5 @@
 """Environments with known values, and helpers to train on them."""
 
-import multiprocessing
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,8 @@ import numpy as np
 
 from agent.sac import SACAgent
 from run.evaluation.evaluator import Evaluation
+from run.workspace import Workspace
 from settings.types import PositiveInt
-from train import Workspace
 
 
 class Probe(gym.Env):
@@ -253,22 +251,6 @@ class Sequences(Probe):
     observation_space = gym.spaces.Sequence(gym.spaces.Box(-1, 1, (2,)))
 
 
-class UnbuildableApart(Endless):
-    """Cannot be built in a child process."""
-
-    def __init__(self) -> None:
-        if multiprocessing.parent_process() is not None:
-            raise ValueError("no room\nhere")
-
-
-class StuckApart(Endless):
-    """Building it in a child process never ends."""
-
-    def __init__(self) -> None:
-        if multiprocessing.parent_process() is not None:
-            threading.Event().wait()
-
-
 class NeedsSize(Probe):
     def __init__(self, size: int):
         self.size = size
@@ -280,38 +262,32 @@ class Unbuildable(Probe):
 
 
 class Faulty(Endless):
-    """Breaks in its 43rd step since it was built, or in the reset after 40 steps; `fault` says how."""
+    """Breaks in its 43rd step since it was built."""
 
-    fault = "step"
     steps_since_built = 0
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.steps_since_built += 1
-        if self.steps_since_built == 43 and self.fault == "step":
+        if self.steps_since_built == 43:
             raise ValueError("lost\nits way")
-        obs, *rest = super().step(action)
-        return (np.zeros(4, np.float32) if self.steps_since_built == 43 and self.fault == "shape" else obs, *rest)
-
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict]:
-        if self.steps_since_built == 40 and self.fault == "reset":
-            raise KeyError("no way back")
-        return super().reset(**kwargs)
+        return super().step(action)
 
     def render(self) -> np.ndarray:
         raise NotImplementedError
 
 
 class FaultyReset(Faulty):
-    fault = "reset"
+    """Breaks in the reset after 40 steps."""
 
-
-class FaultyShape(Faulty):
-    fault = "shape"
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict]:
+        if self.steps_since_built == 40:
+            raise KeyError("no way back")
+        return super().reset(**kwargs)
 
 
 for cls in (NeedsSize, Unbuildable):
     gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
-for faulty in (Faulty, FaultyReset, FaultyShape, UnbuildableApart, StuckApart, Paying):
+for faulty in (Faulty, FaultyReset, Paying):
     gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
 PLAIN = (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences, Choices, TwoChoices, OneChoice, Privileged)
 for cls in PLAIN:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import probes
 import pytest
+from hydra.core.override_parser.types import Quote, QuotedString
 from same_run import result, same
 
-from run.saving import checkpoint, resume
-from settings import compose
-from train import Workspace
+from run.checkpoint import list_checkpoints
+from run.resume import load_settings
+from run.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 # A child process's environment: with such small networks, a second thread only waits.
@@ -33,7 +34,7 @@ class Killed(BaseException):
 
 def quoted(path: Path) -> str:
     """Returns a path as a key's value, quoted for any characters in it."""
-    return compose.quoted(str(path))
+    return QuotedString(str(path), Quote.single).with_quotes()
 
 
 def run_until(folder: Path, step: int, *overrides: str) -> None:
@@ -68,9 +69,9 @@ def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
     run.envs.step = taken  # type: ignore[method-assign]
 
 
-def go_on(folder: Path, *overrides: str, without: tuple[str, ...] = ()) -> Workspace:
-    cfg, trusted = resume.continuation(folder, list(overrides), trusted=("probes", "own_buffers", "goals", "counting"))
-    continued = Workspace(cfg, folder, resume=True, without=without, trusted=trusted)
+def go_on(folder: Path, *overrides: str) -> Workspace:
+    cfg = load_settings(folder, ("probes", "own_buffers", "goals", "counting"), overrides)
+    continued = Workspace(cfg, folder, resume=True)
     continued.run()
     continued.close()
     return continued
@@ -80,7 +81,7 @@ def assert_same(folder: Path, straight: Path) -> None:
     got, expected = result(folder), result(straight)
     different = [what for what in expected if not same(got[what], expected[what])]
     assert not different
-    kept = [[path.name for path in checkpoint.newest_first(run)] for run in (folder, straight)]
+    kept = [[path.name for path in list_checkpoints(run)] for run in (folder, straight)]
     assert kept[0] == kept[1]
 
 

@@ -14,18 +14,21 @@ from meta_device import META, on_device
 from envs.make import make_env
 from envs.names import SUITE_TASKS
 from physics.indices import Indices
-from physics.tasks import find, of
+from physics.tasks import find, get
 from physics.worlds import State, Steps, Worlds
 
 SERVED = [name for name in SUITE_TASKS if find(name)]
+FIRST = {SUITE_TASKS[name][0]: name for name in reversed(SERVED)}.values()  # of each domain
 COUNT = 2
 
 
 def worlds_of(name: str, count: int = COUNT, action_repeat: int = 1, render: bool = False) -> Worlds:
-    return Worlds(make_env(name, 1, action_repeat, render), of(name), name, count)
+    return Worlds(make_env(name, 1, action_repeat, render), get(name), name, count)
 
 
-@pytest.fixture(scope="module", params=SERVED)
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[] if name in FIRST else pytest.mark.thorough) for name in SERVED]
+)
 def worlds(request: pytest.FixtureRequest) -> Iterator[Worlds]:
     made = worlds_of(request.param)
     yield made
@@ -78,17 +81,30 @@ def test_worlds_have_the_numbers_of_dm_control_for_whole_episodes(worlds: Worlds
     env.close()
 
 
-def test_an_action_that_is_held_ends_with_the_episode() -> None:
-    env, worlds = make_env("cartpole_swingup", 1, 64), worlds_of("cartpole_swingup", action_repeat=64)
-    assert differences(worlds, env, 1001) == set()
-    for each in (env, worlds):
+def test_an_action_that_is_held_ends_with_its_worlds_episode() -> None:
+    """Ten steps, in decisions of four; the second world begins anew after its first decision, so they end apart."""
+    name, random, steps = "cartpole_swingup", np.random.default_rng(0), {"time_limit": 0.1}
+    *envs, of_worlds = (make_env(name, 1, 4, kwargs=steps) for _ in range(3))
+    worlds = Worlds(of_worlds, get(name), name, COUNT)
+    for index, env in enumerate(envs):
+        np.testing.assert_array_equal(worlds.reset(index, index), env.reset(seed=index)[0])
+    for repeats in ([4, 4], [4, 4], [2, 4]):
+        actions = random.uniform(-1, 1, (COUNT, 1)).astype(np.float32)
+        together, apart = worlds.step(actions), [env.step(action) for env, action in zip(envs, actions, strict=True)]
+        np.testing.assert_array_equal(together.obs, [obs for obs, *_ in apart])
+        assert together.rewards.tolist() == [reward for _, reward, *_ in apart]
+        assert together.truncated.tolist() == [truncated for *_, truncated, _ in apart]
+        assert together.repeats.tolist() == [info["repeats"] for *_, info in apart] == repeats
+        if worlds._steps == [4, 4]:
+            np.testing.assert_array_equal(worlds.reset(1, 7), envs[1].reset(seed=7)[0])
+    for each in (*envs, worlds):
         each.close()
 
 
 @pytest.mark.parametrize("name", ["manipulator_bring_peg", "stacker_stack_2"])
 def test_an_arm_may_not_see_what_it_moves(name: str) -> None:
     env, blind = make_env(name, 1), {"fully_observable": False}
-    worlds = Worlds(make_env(name, 1, kwargs=blind), of(name), name, COUNT)
+    worlds = Worlds(make_env(name, 1, kwargs=blind), get(name), name, COUNT)
     assert differences(worlds, worlds._env, 3) == set()
     assert worlds.spaces[0].shape < env.observation_space.shape
     for each in (env, worlds):
@@ -178,13 +194,13 @@ def test_on_a_gpu_nothing_is_waited_for(worlds: Worlds) -> None:
 
 
 def test_worlds_may_step_apart_and_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("physics.worlds.CHEAP_S", 0.0)
-    monkeypatch.setattr("physics.worlds.WORTH_S", 1e-9)
+    monkeypatch.setattr("physics.worlds.MIN_THREADED_STEP_S", 0.0)
+    monkeypatch.setattr("physics.worlds.MIN_THREAD_WORK_S", 1e-9)
     monkeypatch.setattr("physics.worlds.TIMED", 1)
     monkeypatch.setattr("physics.worlds.TIMED_EVERY", 2)
     name = "point_mass_hard"  # each reset changes how the model's motors drive its joints
     together, apart = worlds_of(name, 3), worlds_of(name, 3)
-    threaded = Worlds(make_env(name, 1), of(name), name, 3, threads=2)
+    threaded = Worlds(make_env(name, 1), get(name), name, 3, threads=2)
     actions = np.random.default_rng(0).uniform(-1, 1, (5, 3, *together.spaces[1].shape))
     for worlds in (together, apart, threaded):
         for index in range(3):

@@ -141,21 +141,3 @@ def test_a_run_that_was_killed_goes_on_in_mid_episode(tmp_path: Path) -> None:
         go_on(tmp_path / "killed", "physics=batched")
     go_on(tmp_path / "killed")
     assert_same(tmp_path / "killed", tmp_path / "straight")
-
-
-@pytest.mark.parametrize(
-    ("overrides", "why"),
-    [
-        (("env=Pendulum-v1",), "it serves tasks of the Control Suite"),
-        (("env=cheetah_run", "agent=drq"), "from_pixels=true renders every step"),
-        (("env=cheetah_run", "action_repeat=2"), "action_repeat=2 holds actions"),
-        (("env=point_mass_hard",), "of its tasks it serves .*cheetah_run, .*humanoid_run, "),
-        (("env=cheetah_run",), r"mujoco-warp is missing; pip install -e '\.\[warp\]'"),
-    ],
-)
-def test_where_it_cannot_serve_it_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], why: str
-) -> None:
-    monkeypatch.setattr(environments, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=f"^physics=warp: {why}.*; choose auto or suite$"):
-        environments.is_batched(composed.settings(*overrides, "physics=warp"))

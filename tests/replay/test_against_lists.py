@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import MINE, no_policy
+from checkpoints import MINE
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -22,8 +22,7 @@ from same_run import same
 from replay import device, frames
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
-from run.saving.checkpoint import MANIFEST, Checkpoint, newest_first, newest_intact
-from run.saving.checkpoint_writer import CheckpointWriter
+from run.checkpoint import BUFFER, MANIFEST, Checkpoints, list_checkpoints, read_checkpoint
 from utils import UserError
 
 CPU = torch.device("cpu")
@@ -66,7 +65,7 @@ class Runs(RuleBasedStateMachine):
         self.n_step = NStep(self.n, GAMMA)
         num_frames = self.buffer.rings["frames"].capacity if self.stack else 0
         self.lists = ListReplay(self.num_envs, self.n, self.capacity, self.stack, num_frames)
-        self.writer = CheckpointWriter(self.folder, self.keep, MINE)
+        self.writer, self.saved_step = Checkpoints(self.folder, self.keep, MINE), None
 
     def new_buffer(self, storage: str) -> ReplayBuffer:
         if self.stack:
@@ -106,8 +105,7 @@ class Runs(RuleBasedStateMachine):
     def save(self, outcomes: list[int]) -> None:
         self.add(outcomes, 1)
         if self.write_checkpoint():
-            newest = self.writer.path(self.lists.num_steps)
-            self.damaged = {path for path in self.damaged if path.exists() and path != newest}
+            self.damaged = {path for path in self.damaged if path.exists() and path != self.writer.newest}
             self.assert_tidy()
 
     @rule(
@@ -120,7 +118,7 @@ class Runs(RuleBasedStateMachine):
     def die_while_saving(self, outcomes: list[int], operations: int, share: float, to: str, catches_up: bool) -> None:
         """The next process may reach the same step by other transitions and save files of the same names."""
         self.add(outcomes, 1)
-        step, before = self.lists.num_steps, self.writer.last_step
+        step, before = self.lists.num_steps, self.saved_step
         with suppress(Killed), killed_after(operations, self.folder, share):
             self.write_checkpoint()
         self.restore(to, {step, before})
@@ -130,48 +128,48 @@ class Runs(RuleBasedStateMachine):
     def write_checkpoint(self) -> bool:
         """Saves a checkpoint if there are new steps; returns whether it did."""
         step = self.lists.num_steps
-        if step == self.writer.last_step:
+        if step == self.saved_step:
             return False
         run = {"replay_buffer": self.buffer.state_dict(), "n_step": self.n_step.state_dict(), "storage": self.storage}
         self.lists_at[step] = copy.deepcopy(self.lists)
-        self.writer.save(step, {"agent": {"step": step}, "run": run}, no_policy, self.buffer)
+        self.writer.save(step, {"agent": {"step": step}, "run": run}, self.buffer)
+        self.saved_step = step
         return True
 
-    @precondition(lambda self: self.lists.num_steps not in (0, self.writer.last_step))
+    @precondition(lambda self: self.lists.num_steps not in (0, self.saved_step))
     @rule(to=STORAGES)
     def kill(self, to: str) -> None:
-        self.restore(to, {self.writer.last_step})
+        self.restore(to, {self.saved_step})
 
-    @precondition(lambda self: not self.damaged and len(newest_first(self.folder)) > 1)
+    @precondition(lambda self: not self.damaged and len(list_checkpoints(self.folder)) > 1)
     @rule(to=STORAGES)
     def damage(self, to: str) -> None:
         """Damages the newest checkpoint; the run continues from the one before it."""
-        newest, older, *_ = newest_first(self.folder)
+        newest, older, *_ = list_checkpoints(self.folder)
         (newest / MANIFEST).write_text("{}")
         self.damaged = {newest}
-        self.restore(to, {Checkpoint(older).step})
+        self.restore(to, {read_checkpoint(older).step})
 
     def restore(self, storage: str, expected_steps: set[int | None]) -> None:
+        writer = Checkpoints(self.folder, self.keep, MINE)
         try:
-            saved, broken = newest_intact(self.folder, "agent", "run", buffer=True, identity=MINE)
+            saved = writer.load_newest("agent", "run")
         except UserError:
-            assert None in expected_steps and not newest_first(self.folder)
+            assert None in expected_steps and not list_checkpoints(self.folder)
             self.begin_anew(storage)
             return
-        assert saved.step in expected_steps and saved.load("agent") == {"step": saved.step}
-        assert set(broken) <= self.damaged
+        assert saved.step in expected_steps and saved.states["agent"] == {"step": saved.step}
         self.damaged.discard(saved.path)  # a process may have written it again before it was killed
-        for path in set(newest_first(self.folder)) - self.damaged:  # a kill leaves no half file under a final name
-            Checkpoint(path).verify("agent", "run", buffer=True)
-        state, killed = saved.load("run"), self.lists
+        for path in set(list_checkpoints(self.folder)) - self.damaged:  # a kill leaves no half file under a final name
+            read_checkpoint(path, "agent", "run", with_rows=True)
+        state, killed = saved.states["run"], self.lists
         self.begin_anew(storage)
-        if saved.segments:
-            saved.load_rows(self.buffer, state["replay_buffer"])
+        saved.read_rows(BUFFER, self.buffer)
         self.buffer.load_state_dict(state["replay_buffer"])
         self.n_step.load_state_dict(state["n_step"])
         if storage == state["storage"]:
             assert same(self.buffer.state_dict(), state["replay_buffer"])
-        self.writer = CheckpointWriter(self.folder, self.keep, MINE, saved, broken)
+        self.writer, self.saved_step = writer, saved.step
         self.lists = copy.deepcopy(self.lists_at[saved.step])
         self.lists.num_obs = killed.num_obs  # the next obs differ from those before the kill
         assert len(self.buffer) == len(self.lists.stored())
@@ -180,16 +178,14 @@ class Runs(RuleBasedStateMachine):
 
     def assert_tidy(self) -> None:
         """Asserts that the folder has the files of the checkpoints that are kept, and no others."""
-        kept = newest_first(self.folder)
-        checkpoints = [Checkpoint(path) for path in kept if path not in self.damaged]
+        kept = list_checkpoints(self.folder)
         assert len(kept) <= self.keep
-        for checkpoint in checkpoints:
-            checkpoint.verify("agent", "run", buffer=True)
-        names = {segment.name for checkpoint in checkpoints for segment in checkpoint.segments}
-        assert {path.name for path in (self.folder / "checkpoints/buffer").iterdir()} == names
-        assert {path.name for path in (self.folder / "checkpoints").iterdir()} == {"buffer", *(p.name for p in kept)}
+        checkpoints = [read_checkpoint(path, "agent", "run", with_rows=True).manifest[BUFFER] for path in kept]
+        names = {segment["name"] for segments in checkpoints for segment in segments}
+        assert {path.name for path in (self.folder / "checkpoints/buffer").glob("*")} == names
+        assert {path for path in (self.folder / "checkpoints").iterdir() if path.name != "buffer"} == set(kept)
         oldest = len(self.lists.rows) - len(self.lists.stored())
-        assert all(segment.stop > oldest for segment in checkpoints[0].segments if segment.ring == "rows")
+        assert all(segment["stop"] > oldest for segment in checkpoints[0] if segment["ring"] == "rows")
 
 
 @pytest.mark.parametrize("num_examples", [8, pytest.param(150, marks=pytest.mark.thorough)])

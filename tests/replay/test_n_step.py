@@ -1,123 +1,86 @@
-"""n-step rows compared with their definition, in every storage, across episodes, environments and restarts."""
+"""n-step rows compared with their definition, across episodes, environments and restarts."""
 
 from pathlib import Path
 from typing import Any
 
+import composed
 import numpy as np
 import probes
 import pytest
 import torch
-from transitions import take_over
 
-from replay.device import STORAGES
 from replay.n_step import NStep
-from replay_buffer import Batch, ReplayBuffer
-from run.data.buffers import build_n_step
-from settings import compose
-from settings.schema import check
+from replay_buffer import ReplayBuffer
+from run.buffers import make_n_step
 from utils import UserError
 
-CPU = torch.device("cpu")
 GAMMA, NUM_ENVS, STEPS = 0.9, 3, 90
+Step = tuple[np.ndarray, ...]
 
 
-class Episodes:
+def make_steps() -> list[Step]:
     """Steps of three environments: some episodes terminate, a limit ends others, and the last are unfinished."""
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(5)
-        shape = (STEPS, NUM_ENVS)
-        self.obs = rng.normal(size=(*shape, 2)).astype(np.float32)
-        self.next_obs = rng.normal(size=(*shape, 2)).astype(np.float32)
-        self.action = rng.uniform(-1, 1, (*shape, 1)).astype(np.float32)
-        self.reward = rng.normal(size=shape)
-        ends = rng.random(shape) < 0.2
-        self.terminated = ends & (rng.random(shape) < 0.5)
-        self.done = ends
-        self.done[10:12] = True  # so that there are episodes of one step
-        self.terminated[10:12] = [[True, False, True], [False, False, True]]
-        self.steps = list(
-            zip(self.obs, self.action, self.reward, self.next_obs, self.done, self.terminated, strict=True)
-        )
-
-    def expected(self, n: int, stop: int = STEPS) -> dict[bytes, tuple]:
-        """Returns each row by its obs: the action, the n-step reward, next_obs, and the factor of gamma V'."""
-        rows = {}
-        for env in range(NUM_ENVS):
-            for t in range(stop):
-                last = next((i for i in range(t, min(t + n, stop)) if self.done[i, env]), t + n - 1)
-                if last >= stop:
-                    continue  # the row is not complete
-                reward = sum(GAMMA ** (i - t) * self.reward[i, env] for i in range(t, last + 1))
-                factor = 0.0 if self.terminated[last, env] else GAMMA ** (last - t)
-                rows[self.obs[t, env].tobytes()] = self.action[t, env], reward, self.next_obs[last, env], factor
-        return rows
+    rng, shape = np.random.default_rng(5), (STEPS, NUM_ENVS)
+    obs, next_obs = rng.normal(size=(2, *shape, 2)).astype(np.float32)
+    actions = rng.uniform(-1, 1, (*shape, 1)).astype(np.float32)
+    done = rng.random(shape) < 0.2
+    terminated = done & (rng.random(shape) < 0.5)
+    done[10:12] = True  # so that there are episodes of one step
+    terminated[10:12] = [[True, False, True], [False, False, True]]
+    return list(zip(obs, actions, rng.normal(size=shape), next_obs, done, terminated, strict=True))
 
 
-def assert_rows(batch: Batch, expected: dict[bytes, tuple]) -> set[bytes]:
-    drawn = [obs.numpy().tobytes() for obs in batch.obs]
-    actions, rewards, next_obs, factors = zip(*(expected[obs] for obs in drawn), strict=True)
-    np.testing.assert_array_equal(batch.action, actions)
-    np.testing.assert_array_equal(batch.next_obs, next_obs)
-    np.testing.assert_allclose(batch.reward[:, 0], rewards, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(batch.discount[:, 0], factors, rtol=1e-6)
-    return set(drawn)
-
-
-def make(storage: str, capacity: int) -> ReplayBuffer:
-    return STORAGES[storage]((2,), (1,), capacity, CPU)
+def expected_rows(steps: list[Step], n: int) -> dict[bytes, tuple]:
+    """Returns each row by its obs: the action, the n-step reward, next_obs, and the factor of gamma V'."""
+    obs, actions, rewards, next_obs, done, terminated = map(np.array, zip(*steps, strict=True))
+    rows = {}
+    for env in range(NUM_ENVS):
+        for t in range(len(steps)):
+            last = next((i for i in range(t, min(t + n, len(steps))) if done[i, env]), t + n - 1)
+            if last < len(steps):  # otherwise the row is not complete
+                reward = sum(GAMMA ** (i - t) * rewards[i, env] for i in range(t, last + 1))
+                factor = 0.0 if terminated[last, env] else GAMMA ** (last - t)
+                rows[obs[t, env].tobytes()] = actions[t, env], reward, next_obs[last, env], factor
+    return rows
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
-@pytest.mark.parametrize("storage", STORAGES)
-def test_rows_are_the_definitions_whatever_ends_when(storage: str, n: int) -> None:
-    episodes, n_step, buffer = Episodes(), NStep(n, GAMMA), make(storage, 1000)
-    for t, step in enumerate(episodes.steps, start=1):
-        buffer.add_batch(*n_step.rows(*step))
-        assert len(buffer) + n_step.num_pending == t * NUM_ENVS
-        if t in (1, 5, 11, 12, 40, STEPS) and len(buffer):
-            expected = episodes.expected(n, stop=t)
-            assert assert_rows(buffer.sample(3000), expected) == set(expected)  # all rows, and no others
-            assert len(buffer) == len(expected)
-
-
-@pytest.mark.parametrize("storage", STORAGES)
-def test_in_a_ring_the_newest_rows_stay(storage: str) -> None:
-    episodes, n_step, buffer = Episodes(), NStep(4, GAMMA), make(storage, 50)
-    for step in episodes.steps:
-        buffer.add_batch(*n_step.rows(*step))
-        if len(buffer):
-            buffer.sample(1)
-    drawn = assert_rows(buffer.sample(3000), episodes.expected(4))
-    assert len(drawn) == 50
-    assert episodes.obs[STEPS - 4, 0].tobytes() in drawn and episodes.obs[0, 0].tobytes() not in drawn
+def test_rows_are_the_definitions_whatever_ends_when(n: int) -> None:
+    steps, n_step, found = make_steps(), NStep(n, GAMMA), {}
+    for t, step in enumerate(steps, start=1):
+        for obs, action, reward, next_obs, _, terminated, *discount in zip(*n_step.rows(*step), strict=True):
+            factor = 0.0 if terminated else discount[0] if discount else 1.0
+            found[obs.tobytes()] = action, reward, next_obs, factor
+        assert len(found) + n_step.num_pending == t * NUM_ENVS
+        if t in (1, 5, 11, 12, 40, STEPS):
+            expected = expected_rows(steps[:t], n)
+            assert found.keys() == expected.keys()
+            for key, row in found.items():
+                for ours, theirs in zip(row, expected[key], strict=True):
+                    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 def test_what_waits_survives_a_restart_and_a_reused_array() -> None:
-    episodes, straight, first = Episodes(), NStep(5, GAMMA), NStep(5, GAMMA)
-    whole, halves = make("host", 1000), make("host", 1000)
+    straight, first = NStep(5, GAMMA), NStep(5, GAMMA)
     n_step = first
-    for t, step in enumerate(episodes.steps):
+    for t, step in enumerate(make_steps()):
         if t == 47:
-            n_step, before = NStep(5, GAMMA), halves
+            n_step = NStep(5, GAMMA)
             n_step.load_state_dict(first.state_dict())
-            halves = make("device", 1000)
-            take_over(halves, before)
             assert n_step.num_pending == first.num_pending > 0
         reused: tuple[Any, ...] = tuple(np.array(part) for part in step)
         completed = n_step.rows(*reused)
         for part in reused[:3]:  # the new rows may still use the others
             part.fill(0)
         assert completed[0].dtype == completed[1].dtype == np.float32
-        halves.add_batch(*completed)
-        whole.add_batch(*straight.rows(*step))
-    np.testing.assert_array_equal(halves.rows, whole.rows)
+        for ours, theirs in zip(completed, straight.rows(*step), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_what_waits_goes_on_with_a_devices_tensors() -> None:
     """On the meta device any copy to an array fails; on a GPU such a copy would have to be waited for."""
     first, n_step = NStep(2, GAMMA), NStep(2, GAMMA)
-    obs, actions, rewards, next_obs, done, terminated = Episodes().steps[0]
+    obs, actions, rewards, next_obs, done, terminated = make_steps()[0]
     first.rows(obs, actions, rewards, next_obs, done & False, terminated & False)
     n_step.load_state_dict(first.state_dict())
     sent = [torch.from_numpy(column).to("meta") for column in (obs, actions, next_obs)]
@@ -125,30 +88,9 @@ def test_what_waits_goes_on_with_a_devices_tensors() -> None:
     assert [rows[place].device.type for place in (0, 1, 3)] == ["meta"] * 3 and len(rows[0]) == NUM_ENVS
 
 
-def test_without_a_discount_rewards_are_summed() -> None:
-    n_step, (obs, action) = NStep(3), np.zeros((2, 1, 1))
-    steps = [(obs, action, np.array([reward]), obs, np.array([False]), np.array([False])) for reward in (1.0, 2.0, 4.0)]
-    (row,) = [row for step in steps for row in zip(*n_step.rows(*step), strict=True)]
-    assert (row[2], row[6]) == (7.0, 1.0)
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_a_step_with_something_missing_is_refused(n: int) -> None:
-    step = [part[:3] for part in Episodes().steps[0]]
-    with pytest.raises(ValueError, match="environments in a step of 0"):
-        NStep(n).rows(*step[:-1], step[-1][:2])
-
-
-def test_environments_do_not_come_and_go() -> None:
-    n_step, steps = NStep(3), Episodes().steps
-    n_step.rows(*steps[0])
-    with pytest.raises(ValueError, match="environments in a step of 3"):
-        n_step.rows(*(part[:2] for part in steps[1]))
-
-
 def test_one_step_is_what_it_always_was() -> None:
-    episodes, plain, buffer = Episodes(), make("host", 1000), make("host", 1000)
-    for step in episodes.steps:
+    plain, buffer = (ReplayBuffer((2,), (1,), 1000, torch.device("cpu")) for _ in range(2))
+    for step in make_steps():
         for row in zip(*step, strict=True):
             plain.add(*row)
         buffer.add_batch(*NStep(1).rows(*step))
@@ -162,19 +104,10 @@ def test_one_step_is_what_it_always_was() -> None:
 )
 def test_values_that_are_known(tmp_path: Path, env: str, n: int, value: float) -> None:
     """With a discount of 0.5: 1 is paid on the second step; 1 is paid on every step, beyond the time limit as well."""
-    rates = (
-        "agent.critic_lr=1e-2",
-        "agent.init_temperature=0",
-        "agent.temperature.form=direct",
-        "agent.critic_tau=0.2",
-        "num_train_steps=400",
-    )
-    run = probes.train(
-        tmp_path,
-        *(f"env={env}", f"n_step={n}", "agent.discount=0.5", "agent.learnable_temperature=false", *rates),
-    )
-    obs = torch.zeros(20, 1)
-    q = run.agent.critic(obs, torch.linspace(-0.8, 0.8, 20)[:, None]).detach()
+    fixed = "agent.init_temperature=0", "agent.temperature.form=direct", "agent.learnable_temperature=false"
+    rates = "agent.discount=0.5", "agent.critic_lr=1e-2", "agent.critic_tau=0.2", "num_train_steps=400"
+    run = probes.train(tmp_path, f"env={env}", f"n_step={n}", *fixed, *rates)
+    q = run.agent.critic(torch.zeros(20, 1), torch.linspace(-0.8, 0.8, 20)[:, None]).detach()
     np.testing.assert_allclose(q, value, atol=0.05)
 
 
@@ -185,15 +118,13 @@ def test_as_many_updates_whatever_waits(tmp_path: Path) -> None:
         run = probes.train(tmp_path / str(n), "env=probes:ProbeNumbered-v0", *several)
         stored = run.replay_buffer.rows[: run.replay_buffer.num_added]
         assert (stored[:, 0] == stored[:, 5]).all()  # the episode's number, in obs and next_obs
-        assert len(stored) + run.loop.parts.n_step.num_pending == 240
+        assert len(stored) + run.n_step.num_pending == 240
         made.append(run.agent.num_updates)
     assert made[0] == made[1] > 100
 
 
 def test_a_discount_on_a_schedule_is_refused() -> None:
-    linear = "{_target_: agent.schedule.Linear, start: 0.9, final: 0.99, steps: 10}"
-    overrides = ["n_step=3", f"agent.discount={linear}"]
-    cfg = check(compose.plain(compose.compose_config("train", overrides)))
-    with pytest.raises(UserError, match=r"n_step=3: .* agent\.discount has to be a number, not a schedule; choose n_"):
-        build_n_step(cfg)
-    build_n_step(check(compose.plain(compose.compose_config("train", overrides[1:]))))  # n_step=1 allows a schedule
+    linear = "agent.discount={_target_: agent.schedule.Linear, start: 0.9, final: 0.99, steps: 10}"
+    with pytest.raises(UserError, match=r"^n_step=3: agent\.discount must be a number, not a schedule; or choose n_st"):
+        make_n_step(composed.settings("n_step=3", linear))
+    make_n_step(composed.settings(linear))  # n_step=1 allows a schedule

@@ -10,7 +10,7 @@ import torch
 from counting import CountingVec
 
 from envs.simulator import Simulator
-from run.evaluation.evaluator import EvaluationProgress, Evaluator
+from run.evaluation.evaluator import Evaluator
 
 
 class Seeded(gym.Env):
@@ -107,17 +107,6 @@ def test_only_the_first_environment_is_asked_to_render(tmp_path: Path) -> None:
     assert asked == [True, False, False]
 
 
-class Heard(EvaluationProgress):
-    def __init__(self) -> None:
-        self.steps, self.episodes = 0, dict[int, tuple[float, int]]()
-
-    def stepped(self, steps: int) -> None:
-        self.steps += steps
-
-    def ended(self, episode: int, value: float, length: int) -> None:
-        self.episodes[episode] = value, length
-
-
 class Counted:
     """Makes a simulator for evaluations."""
 
@@ -132,8 +121,8 @@ def make_seeded(render: bool) -> gym.Env:
 
 
 @pytest.mark.parametrize("make_env", [make_seeded, Counted()], ids=["single", "simulator"])
-def test_progress_is_told_of_each_episode(make_env: Any) -> None:
-    heard = Heard()
-    result = Evaluator(make_env, 1, 5, None, max_envs=2, progress=heard).evaluate(Still(2), 100)
-    assert heard.episodes == dict(enumerate(zip(result.returns, result.lengths, strict=True)))
-    assert heard.steps == sum(result.lengths)
+def test_each_episode_is_announced_as_it_ends(make_env: Any) -> None:
+    ended: dict[int, tuple[float, int]] = {}
+    note = lambda episode, value, length: ended.update({episode: (value, length)})  # noqa: E731
+    result = Evaluator(make_env, 1, 5, None, max_envs=2, on_episode=note).evaluate(Still(2), 100)
+    assert ended == dict(enumerate(zip(result.returns, result.lengths, strict=True)))

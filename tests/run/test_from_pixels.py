@@ -1,6 +1,5 @@
 """Runs from pixels: their settings, what they need, the images they log, and how they are continued."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ from agents import TINY
 from runs import RUN, assert_same, go_on, rows, run_until
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from envs import opengl
 from replay import frames
 from run import environments
-from run.saving import checkpoint
+from run.checkpoint import read_newest
+from utils import UserError
 
 DRQ = ("agent=drq", *TINY, "frame_stack=2", "action_repeat=1")
 OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
@@ -46,8 +45,7 @@ def test_a_damaged_file_of_frames_means_the_checkpoint_before(tmp_path: Path) ->
     run_until(tmp_path / "killed", 101, *run)
     newest = max((tmp_path / "killed/checkpoints/buffer").glob("*.frames"))
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
-    found, broken = checkpoint.newest_intact(tmp_path / "killed", "agent", buffer=True)
-    assert (found.step, [path.name for path in broken]) == (60, ["step_90"])
+    assert read_newest(tmp_path / "killed", identity={}, with_rows=True).step == 60
     assert go_on(tmp_path / "killed").step == straight.step
     assert (
         rows(tmp_path / "killed/train.csv")[-1]["critic_loss"]
@@ -66,14 +64,15 @@ def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
     )
 
 
-def test_without_opengl_it_is_one_line_before_anything_is_made(
-    command: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_opengl_it_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opengl, "choose", lambda wanted: False)
-    assert command("agent=drq", "env=cartpole_swingup") == 2
-    said = capsys.readouterr().err
-    assert "from_pixels=true: env=cartpole_swingup is rendered with OpenGL, and none was found here" in said
-    assert said.count("\n") == 1 and list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    with pytest.raises(
+        UserError, match=r"^from_pixels=true: env=cartpole_swingup cannot be rendered here; OpenGL needs"
+    ):
+        environments.make_train_envs(composed.settings("agent=drq", "env=cartpole_swingup"))
+    assert environments.can_render(composed.settings("env=Pendulum-v1"))  # draws without OpenGL
 
 
 @pytest.mark.parametrize(
@@ -93,32 +92,17 @@ def test_an_agent_from_images_asks_for_what_drq_does(overrides: tuple[str, ...],
     assert found == expected
 
 
-def test_the_preset_for_two_cores_makes_more_updates_where_a_decision_takes_more_steps() -> None:
-    for task, action_repeat, updates in (("cartpole_swingup", 8, 2), ("reacher_easy", 4, 2), ("finger_spin", 2, 1)):
-        cfg = composed.settings("preset=pixels_cpu", f"env={task}")
-        assert (cfg.action_repeat, cfg.updates_per_step) == (action_repeat, updates)
-
-
-def test_only_a_renderer_that_any_thread_may_use_steps_beside_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    def may(*overrides: str) -> bool:
-        return environments.may_step_elsewhere(composed.settings(*overrides))
-
-    for backend, expected in (("egl", False), ("osmesa", True)):
-        monkeypatch.setenv("MUJOCO_GL", backend)
-        assert may("agent=drq", "env=cartpole_swingup") is expected
-        assert not may("agent=drq", "env=HalfCheetah-v5")
-        assert may("env=cartpole_swingup") and may("agent=drq", "env=cartpole_swingup", "num_envs=2")
-
-
-def test_several_environments_that_are_rendered_get_processes() -> None:
-    several = composed.settings("agent=drq", "env=Pendulum-v1", "num_envs=2")
-    assert environments.in_processes(several)
-    assert not environments.in_processes(composed.settings("agent=drq", "env=Pendulum-v1"))
-    assert not environments.in_processes(composed.settings("num_envs=2"))
+def test_several_environments_that_are_rendered_get_processes_and_one_stays_in_its_thread() -> None:
+    several, one, plain = (
+        composed.settings("env=Pendulum-v1", *overrides)
+        for overrides in (("agent=drq", "num_envs=2"), ("agent=drq",), ("num_envs=2",))
+    )
+    assert [environments.in_processes(cfg) for cfg in (several, one, plain)] == [True, False, False]
+    assert [environments.may_step_elsewhere(cfg) for cfg in (several, one, plain)] == [True, False, True]
 
 
 def test_a_run_by_its_rendering(tmp_path: Path) -> None:
     run = probes.train(tmp_path, "env=Pendulum-v1", *DRQ, "image_size=16", "num_train_steps=60", "num_seed_steps=40",
                        "num_eval_episodes=1", "action_repeat=10", "num_envs=2")  # fmt: skip
     assert run.cfg.from_pixels and run.envs.single_observation_space.shape == (6, 16, 16)
-    assert np.isfinite(run.last_return)
+    assert np.isfinite(run.progress.last_return)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import composed
 import numpy as np
 import probes
 import pytest
@@ -10,11 +9,9 @@ from goals import Goal
 from runs import assert_same, go_on, rows, run_until
 
 from envs.adapter import adapt
-from envs.episodes import EPISODE_INFO, MISSING_INFO
+from envs.episodes import EPISODE_INFO
+from run.best import load_best
 from run.progress import Progress
-from run.saving import best
-from study import figures
-from utils import UserError
 
 KEYS = ("info_keys.moved=sum", "info_keys.taken=last")
 RUN = (
@@ -47,21 +44,15 @@ def test_sums_are_over_every_step_and_last_is_the_last_ones() -> None:
             infos.append(info)
         assert [EPISODE_INFO in info for info in infos] == [False, False, True]
         assert dict(infos[-1][EPISODE_INFO]) == {"moved": 7 * action, "taken": 7.0}
-    assert infos[-1][MISSING_INFO] == (
-        "info_keys.label=last: no such number in the info of the first episode, whose last step has "
-        "is_success, moved, taken"
-    )
 
 
-def test_a_run_logs_them_and_draws_them(straight: Path) -> None:
+def test_a_run_logs_them(straight: Path) -> None:
     train, evaluated = columns(straight / "train.csv"), columns(straight / "eval.csv")
     *ended, cut_short = train
     assert len(ended) == 14 and cut_short == ("", "", ""), "an episode that the end cuts short has no last step"
     assert {row[0] for row in ended} <= {"0.0", "1.0"} and {row[2] for row in ended} == {"7.0"}
     assert len({row[1] for row in ended}) == len(ended)
     assert len(evaluated) == 3 and {float(row[0]) * 3 % 1 for row in evaluated} == {0.0}
-    logs = [figures.read(straight / name) for name in ("train.csv", "eval.csv")]
-    assert figures.info_columns(*logs) == list(COLUMNS)
 
 
 def test_is_success_is_logged_unasked_and_nothing_where_there_is_none(tmp_path: Path) -> None:
@@ -92,7 +83,7 @@ def test_the_best_policy_is_that_with_the_most_success(tmp_path: Path) -> None:
     evaluated = rows(tmp_path / "eval.csv")
     assert len({row["episode_reward"] for row in evaluated}) == 1
     most = max(evaluated, key=lambda row: float(row["info_is_success"]))  # the first of equal ones
-    _, step, _ = best.load(tmp_path, "cpu")
+    _, step, _ = load_best(tmp_path)
     assert step == int(most["step"]) and trained.progress.best_score == float(most["info_is_success"])
 
 
@@ -103,24 +94,3 @@ def test_equal_scores_are_told_apart_by_the_return() -> None:
     progress.best_return, progress.best_score = 3.0, 0.5
     assert progress.is_best(-9.0, 0.6) and progress.is_best(4.0, 0.5)
     assert not progress.is_best(3.0, 0.5) and not progress.is_best(9.0, 0.4) and not progress.is_best(9.0, -np.inf)
-
-
-def test_best_by_a_key_that_no_evaluation_has_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    probes.train(tmp_path, *RUN[1:], "env=ProbeTimeLimit-v0", "best_by=is_success")
-    assert capsys.readouterr().out.count("best_by=is_success: not in the info of this evaluation") == 1
-    assert (tmp_path / "checkpoints/best/policy.pt").exists()
-
-
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("info_keys.x=mean", "info_keys.x=mean: it should be 'last' or 'sum'"),
-        ("info_keys.x=null", "info_keys.x=null: it should be 'last' or 'sum'"),
-        ("info_keys=3", "info_keys=3: "),
-        ("best_by=succes", "best_by=succes: return, or a key of info_keys (is_success)"),
-    ],
-)
-def test_mistakes_are_named(override: str, said: str) -> None:
-    with pytest.raises(UserError) as raised:
-        composed.settings(override)
-    assert said in str(raised.value)

@@ -1,62 +1,56 @@
 """The user's own environments, with arguments and wrappers, are trained, evaluated, resumed, swept and refused."""
 
-import importlib
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import composed
-import gymnasium as gym
 import numpy as np
 import probes
 import pytest
 import yaml
 from own_package import ENV, my_package  # noqa: F401
-from runs import RUN, SILENT, Killed, assert_same, at_step, rows
+from runs import RUN, SILENT, assert_same, rows, run_until
 
 import evaluate
-from envs import opengl
-from run.environments import env_maker
-from run.saving import resume
-from train import Workspace
+from run.environments import describe_slow_wrappers, make_env_factory
+from run.folder import read_finished
+from run.resume import load_settings
+from run.workspace import Workspace
+from utils import UserError
 
 pytestmark = pytest.mark.usefixtures("my_package")
 NOISE = "env_wrappers=[{_target_: my_package.Noise, std: 0.2}]"
 SMALL = (*probes.SMALL, *RUN)
+OWN = (ENV, "env_kwargs.friction=0.5", NOISE)
 
 
-def layers(cfg: Any, place: Any) -> list[str]:
+def list_layers(cfg: Any, place: Any) -> list[str]:
     """The friction of an environment, then its wrappers, innermost first."""
-    env = env_maker(cfg, place)(False)
-    names = [str(env.unwrapped.friction)]  # type: ignore[attr-defined]
+    env = make_env_factory(cfg, place)(False)
+    names = [str(env.unwrapped.friction)]
     while env is not env.unwrapped:
         names.insert(1, type(env).__name__)
-        env = env.env  # type: ignore[attr-defined]
+        env = env.env
     return names
 
 
 @pytest.mark.parametrize("has_opengl", [True, False])
-@pytest.mark.parametrize("films", [True, False])
-def test_it_trains_with_and_without_videos_and_opengl(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, films: bool, has_opengl: bool
+def test_it_trains_and_is_filmed_with_and_without_opengl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_opengl: bool
 ) -> None:
-    monkeypatch.setattr(opengl, "choose", lambda wanted: has_opengl)
-    own = (ENV, "env_kwargs.friction=0.5", NOISE, f"save_video={films}", "num_train_steps=70")
-    run = probes.train(tmp_path / "run", *RUN, *own)
-    assert run.agent.num_updates and run.envs.get_attr("friction") == (0.5,)  # type: ignore[attr-defined]
-    assert (tmp_path / "run/video/70.mp4").exists() == films
+    monkeypatch.setenv("MUJOCO_GL", "egl" if has_opengl else "disabled")
+    run = probes.train(tmp_path / "run", *RUN, *OWN, "save_video=true", "num_train_steps=70")
+    assert run.agent.num_updates and run.envs.get_attr("friction") == (0.5,)
+    assert (tmp_path / "run/video/70.mp4").exists()
 
 
 def test_its_arguments_reach_processes_and_evaluations_beside_the_training(
-    tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, command: Callable[..., int]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["train.py"])
-    own = (ENV, "env_kwargs.friction=0.5", NOISE, "num_envs=2")
     beside = ("async_envs=true", "eval_in_background=true")
-    assert command(*SMALL, *own, *beside, "hydra.run.dir=apart", *SILENT) == 0
-    assert command(*SMALL, *own, "hydra.run.dir=here", *SILENT) == 0
+    assert command(*SMALL, *OWN, "num_envs=2", *beside, "hydra.run.dir=apart", *SILENT) == 0
+    assert command(*SMALL, *OWN, "num_envs=2", "hydra.run.dir=here", *SILENT) == 0
     timed = dict.fromkeys(("duration", "steps_per_second"))
     for log in ("train.csv", "eval.csv"):
         apart, here = ([row | timed for row in rows(tmp_path / name / log)] for name in ("apart", "here"))
@@ -64,49 +58,30 @@ def test_its_arguments_reach_processes_and_evaluations_beside_the_training(
 
 
 def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    own = (ENV, "env_kwargs.friction=0.5", NOISE)
-    probes.train(tmp_path / "straight", *RUN, *own)
-    dying = probes.workspace(tmp_path / "run", *RUN, *own)
-
-    def die() -> None:
-        raise Killed
-
-    at_step(dying, 77, die)
-    with pytest.raises(Killed):
-        dying.run()
-    dying.close()
-    cfg = resume.continuation(tmp_path / "run", [], trusted=["my_package"]).cfg
-    continued = Workspace(cfg, tmp_path / "run", resume=True)
+    probes.train(tmp_path / "straight", *RUN, *OWN)
+    run_until(tmp_path / "run", 77, *RUN, *OWN)
+    with pytest.raises(UserError, match="my_package"):
+        load_settings(tmp_path / "run")
+    continued = Workspace(load_settings(tmp_path / "run", ["my_package"]), tmp_path / "run", resume=True)
     continued.run()
     continued.close()
     assert_same(tmp_path / "run", tmp_path / "straight")
 
 
 def test_resumed_evaluated_and_swept_it_keeps_them(
-    tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = (*SMALL, ENV, NOISE, "num_train_steps=60", *SILENT)
-    assert command("-m", *own, "env_kwargs.friction=0.1,0.5", "hydra.sweep.dir=sweep") == 0
-    folders = [tmp_path / f"sweep/env_kwargs.friction-{friction}" for friction in (0.1, 0.5)]
+    swept = (*SMALL, ENV, NOISE, "num_train_steps=60", *SILENT)
+    assert command("-m", *swept, "env_kwargs.friction=0.1,0.5", "hydra.sweep.dir=sweep") == 0
+    folders = sorted(path.parent for path in tmp_path.glob("sweep/*/config.yaml"))
     saved = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in folders]
     assert [config["env_kwargs"] for config in saved] == [{"friction": 0.1}, {"friction": 0.5}]
-    assert saved[0]["env_wrappers"] == [{"_target_": "my_package.Noise", "_partial_": True, "std": 0.2}]
-    run = str(folders[1])
-    again = (*own[:-3], "env_kwargs.friction=0.5", f"hydra.run.dir={run}", "resume=auto", *SILENT)
-    assert command(*again, "num_train_steps=70") == 0  # names the wrapper itself, so needs no trust=
-    assert json.loads((folders[1] / "finished.json").read_text())["step"] == 70
-    capsys.readouterr()
-    assert command(f"resume={run}", "num_train_steps=80") == 2
-    assert command(f"resume={run}", "num_train_steps=80", "trust=my_package", "env_kwargs.friction=0.6") == 2
-    said = capsys.readouterr().err
-    assert "env_kwargs.friction=0.6 would change the run, which has env_kwargs.friction=0.5" in said
-    other = NOISE.replace("0.2", "0.3")
-    assert command(f"resume={run}", "num_train_steps=80", "trust=my_package", other) == 2
-    assert (
-        "env_wrappers=[{'_partial_': True, '_target_': 'my_package.Noise', 'std': 0.3}] would"
-        in capsys.readouterr().err
-    )
-    assert command(f"resume={run}", "num_train_steps=80", "trust=my_package", NOISE) == 0
+    assert saved[0]["env_wrappers"] == [{"_partial_": True, "_target_": "my_package.Noise", "std": 0.2}]
+    resumed = f"resume={folders[1]}", "num_train_steps=80"
+    assert command(*resumed) == 2
+    assert command(*resumed, "trust=my_package") == 0
+    finished = read_finished(folders[1])
+    assert finished is not None and finished["step"] == 80
     made: list[Any] = []
     monkeypatch.setattr(evaluate, "Evaluator", lambda make_env, *_, **__: made.append(make_env(False)) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -115,23 +90,18 @@ def test_resumed_evaluated_and_swept_it_keeps_them(
 
 
 def test_a_wrapper_may_be_for_one_kind_alone_and_the_first_is_innermost() -> None:
-    first, second = (
-        "{_target_: my_package.Noise}",
-        "{_target_: gymnasium.wrappers.ClipReward, max_reward: 1, only_in: %s}",
-    )
-    cfg = composed.settings(ENV, f"env_wrappers=[{first},{second % 'training'}]", "env_kwargs.friction=1")
-    around = ["EpisodeInfo", "ActionRepeat", "TransformObservation", "RescaledActions", "ReportErrors"]
-    inside = ["1.0", "OrderEnforcing", "TimeLimit"]
-    assert layers(cfg, "training") == [*inside, "Noise", "ClipReward", *around]
-    assert layers(cfg, "evaluation") == [*inside, "Noise", *around]
+    second = "{_target_: gymnasium.wrappers.RescaleAction, min_action: -1.0, max_action: 1.0, only_in: training}"
+    cfg = composed.settings(ENV, f"env_wrappers=[{{_target_: my_package.Noise}},{second}]", "env_kwargs.friction=1")
+    inside, around = ["1", "OrderEnforcing", "TimeLimit", "Noise"], ["EpisodeInfo", "ActionRepeat"]
+    around += ["TransformObservation", "RescaledActions"]
+    assert list_layers(cfg, "training") == [*inside, "RescaleAction", *around]
+    assert list_layers(cfg, "evaluation") == [*inside, *around]
 
 
 def test_around_a_task_of_the_suite_they_see_a_vector_and_every_step() -> None:
-    plain = composed.settings("env=reacher_easy", "action_repeat=3")
-    wrapped = composed.settings(
-        "env=reacher_easy", "action_repeat=3", "env_wrappers=[{_target_: my_package.Noise, std: 0}]"
-    )
-    envs = [env_maker(cfg, "training")(False) for cfg in (plain, wrapped)]
+    task = ("env=reacher_easy", "action_repeat=3")
+    wrapped = composed.settings(*task, "env_wrappers=[{_target_: my_package.Noise, std: 0}]")
+    envs = [make_env_factory(cfg, "training")(False) for cfg in (composed.settings(*task), wrapped)]
     for env in envs:
         env.reset(seed=3)
     for action in np.random.default_rng(0).uniform(-1, 1, (20, 2)).astype(np.float32):
@@ -141,117 +111,25 @@ def test_around_a_task_of_the_suite_they_see_a_vector_and_every_step() -> None:
     assert envs[1].get_wrapper_attr("random")
 
 
-OTHER = "has no such argument; there are"
-MISTAKES = {
-    "env_kwargs.fricton=0.5": f"env_kwargs.fricton=0.5: {ENV} {OTHER} friction, max_episode_steps\n",
-    "env_kwargs.friction=icy": "env_kwargs.friction=icy: a number goes here",
-    "env_kwargs.render_mode=human": "the key for them is save_video",
-    "env_kwargs.max_episode_steps=0": "env_kwargs.max_episode_steps=0: it should be greater than 0",
-    "env_kwargs.friction={_target_: os.system}": "plain values go here, and no node",
-    "env=Pendulum-v1 env_kwargs.gravity=9": f"env_kwargs.gravity=9: env=Pendulum-v1 {OTHER} g, max_episode_steps\n",
-    "env=cheetah_run env_kwargs.friction=1": f"{OTHER} control_timestep, legacy_step, n_sub_steps, time_limit\n",
-    "env=walker_walk env_kwargs.control_timestep=1": "control_timestep: env=walker_walk sets it itself; leave it out",
-    "env=cheetah_run env_kwargs.n_sub_steps=3 env_kwargs.control_timestep=1": "cannot be built with env_kwargs.n_sub_",
-    "camera_id=1": "camera_id=1: env=my_package:Slide-v0 chooses its camera itself; leave this key out",
-    "env=cheetah_run camera_id=9": "camera_id=9: env=cheetah_run has 2 cameras, from 0 on; choose one of them",
-    "env_wrappers=[{_target_: my_package.Noise, st: 1}]": "did you mean env_wrappers.0.std?",
-    "env_wrappers=[{_target_: my_package.Noise, colour: 1}]": "unknown key; my_package.Noise has std\n",
-    "env_wrappers=[{_target_: my_package.Noise, std: loud}]": "env_wrappers.0.std=loud: a number goes here",
-    "env_wrappers=[{_target_: my_package.Noise, only_in: tests}]": "it should be 'training' or 'evaluation'",
-    "env_wrappers=[{_target_: my_package.Slide}]": "a wrapper of an environment goes here, and this does not take env",
-    "env_wrappers=[{_target_: gymnasium.wrappers.TimeLimit, max_episode_steps: -3}]": "TimeLimit cannot be put around",
-    "env_wrappers=[{_target_: gymnasium.wrappers.TimeAwareObservation, only_in: training}]": "differ: in training 3",
-    "env_wrappers=[3]": "env_wrappers.0=3: a node goes here",
-    "evn_kwargs.friction=1": "evn_kwargs: unknown key; did you mean env_kwargs?",
-}
-
-
-@pytest.mark.parametrize("arguments", MISTAKES)
-def test_a_mistake_is_one_line(
-    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: str
+def test_an_argument_that_it_does_not_have_is_one_line(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [arguments] if "{" in arguments else arguments.split()
-    assert command(*probes.SMALL, ENV, *given, "hydra.run.dir=run") == 2
+    assert command(*SMALL, ENV, "env_kwargs.fricton=0.5", "hydra.run.dir=run", *SILENT) == 2
     line = capsys.readouterr().err
-    assert MISTAKES[arguments] in line and line.count("\n") == 1 and not (tmp_path / "run").exists()
+    assert "env_kwargs={'fricton': 0.5}" in line and "unexpected keyword" in line and line.count("\n") == 1
 
 
-def test_a_wrapper_that_breaks_is_told_of_as_the_environments_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from utils import EnvError
-
-    run = probes.workspace(tmp_path, *RUN, "env=cheetah_run", "env_wrappers=[{_target_: my_package.Noise}]")
-    monkeypatch.setattr("my_package.Noise.observation", lambda *_: 1 / 0)
-    with pytest.raises(EnvError, match=r"^env=cheetah_run: its reset raised ZeroDivisionError"):
-        run.run()
-    run.close()
-
-
-@pytest.mark.parametrize("wider", ["observations", "actions"])
-def test_copies_that_differ_are_told_of_before_training(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
-    wider: str,
-) -> None:
-    num_built = 0
-    build = importlib.import_module("my_package").Slide.__init__
-
-    def changed(self: Any, *arguments: Any, **named: Any) -> None:
-        nonlocal num_built
-        build(self, *arguments, **named)
-        num_built += 1
-        if num_built == 2 and wider == "observations":
-            self.observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
-        elif num_built == 2:
-            self.action_space = gym.spaces.Box(-2, 2, (1,), np.float32)
-
-    monkeypatch.setattr("my_package.Slide.__init__", changed)
-    assert command(*probes.SMALL, ENV, "hydra.run.dir=run") == 2
-    said = capsys.readouterr().err
-    assert f"env={ENV[4:]}: its copies differ: in training 2 observations" in said and not (tmp_path / "run").exists()
-
-
-def test_for_an_evaluator_of_ones_own_no_further_environment_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built: list[Any] = []
-    build = importlib.import_module("my_package").Slide.__init__
-
-    def counted(self: Any, *arguments: Any, **named: Any) -> None:
-        built.append(self)
-        build(self, *arguments, **named)
-
-    monkeypatch.setattr("my_package.Slide.__init__", counted)
-    probes.workspace(tmp_path, *RUN, ENV, "evaluator._target_=probes.ConstantEvaluator").close()
-    assert len(built) == 1
-
-
-def test_actions_of_a_class_of_ones_own_are_no_other_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Named(gym.spaces.Discrete): ...
-
-    build = importlib.import_module("my_package").Slide.__init__
-
-    def discrete(self: Any, *arguments: Any, **named: Any) -> None:
-        build(self, *arguments, **named)
-        self.action_space = Named(3)
-
-    monkeypatch.setattr("my_package.Slide.__init__", discrete)
-    probes.workspace(tmp_path, *RUN, ENV, "agent=sac_discrete").close()
-
-
-def test_a_wrapper_with_statistics_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrapper_with_statistics_is_noted() -> None:
     wrapper = "env_wrappers=[{_target_: gymnasium.wrappers.NormalizeObservation}]"
-    probes.workspace(tmp_path, *RUN, wrapper).close()
-    assert "NormalizeObservation has other statistics in each environment" in capsys.readouterr().out
+    (line,) = describe_slow_wrappers(composed.settings(ENV, wrapper))
+    assert "NormalizeObservation has other statistics in each environment" in line and "running" in line
 
 
-def test_no_run_is_called_solved_by_returns_that_a_wrapper_changed(tmp_path: Path) -> None:
-    solved = "env=ProbeSolved-v0"
-    for place, expected in (("training", 5.0), ("evaluation", None)):
-        wrapper = f"env_wrappers=[{{_target_: gymnasium.wrappers.ClipReward, max_reward: 9, only_in: {place}}}]"
-        run = probes.workspace(tmp_path / place, solved, wrapper)
-        assert run.evaluations.solved_from == expected
-        run.close()
+@pytest.mark.parametrize(("place", "expected"), [("training", 5.0), ("evaluation", None)])
+def test_no_run_is_called_solved_by_returns_that_a_wrapper_changed(
+    tmp_path: Path, place: str, expected: float | None
+) -> None:
+    wrapper = f"env_wrappers=[{{_target_: gymnasium.wrappers.ClipReward, max_reward: 9, only_in: {place}}}]"
+    run = probes.workspace(tmp_path, "env=ProbeSolved-v0", wrapper)
+    assert run.evaluations.solved_from == expected
+    run.close()

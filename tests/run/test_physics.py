@@ -1,7 +1,6 @@
 """`physics=batched` gives the bytes of `physics=suite`, also when resumed, and is refused where it cannot serve."""
 
 from pathlib import Path
-from typing import Any
 
 import composed
 import numpy as np
@@ -9,15 +8,15 @@ import probes
 import pytest
 from runs import RUN, assert_same, go_on, run_until
 
-from run.environments import SuiteMaker, env_maker, is_batched, make_train_envs
+from run.environments import is_batched, make_env_factory, make_train_envs
 from utils import UserError
 
 SHORT = ("env=hopper_stand", "env_kwargs.time_limit=0.6", *RUN)  # episodes of 30 steps
 
 
-@pytest.mark.parametrize("more", [(), ("num_envs=3", "action_repeat=4", "stagger_steps=8")])
-def test_it_has_the_bytes_of_the_suite(tmp_path: Path, more: tuple[str, ...]) -> None:
-    run = (*SHORT, *more, "num_eval_episodes=12")  # more episodes than are evaluated at once
+def test_it_has_the_bytes_of_the_suite(tmp_path: Path) -> None:
+    # More episodes than are evaluated at once.
+    run = (*SHORT, "num_envs=3", "action_repeat=4", "stagger_steps=8", "num_eval_episodes=12")
     suite = probes.train(tmp_path / "suite", *run, "physics=suite")
     batched = probes.train(tmp_path / "batched", *run, "physics=batched")
     assert len(suite.envs.envs) == batched.envs._worlds.count  # type: ignore[attr-defined]
@@ -25,20 +24,17 @@ def test_it_has_the_bytes_of_the_suite(tmp_path: Path, more: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("overrides", [["physics=suite"], []])
-def test_a_run_that_was_killed_goes_on_in_mid_episode(tmp_path: Path, overrides: list[str]) -> None:
-    """Either engine goes on with it, batched by default; its config lacks `physics`, as in older versions."""
+def test_a_run_that_was_killed_goes_on_in_mid_episode_in_either_engine(tmp_path: Path, overrides: list[str]) -> None:
     run = (*SHORT, "num_envs=2", "save_video=false")
     probes.train(tmp_path / "straight", *run)
     run_until(tmp_path / "killed", 110, *run)
-    config = tmp_path / "killed/config.yaml"
-    config.write_text(config.read_text(encoding="utf-8").replace("physics: auto\n", ""), encoding="utf-8")
     resumed = go_on(tmp_path / "killed", *overrides)
     assert hasattr(resumed.envs, "_worlds") == (not overrides)
     assert_same(tmp_path / "killed", tmp_path / "straight")
 
 
 def test_worlds_that_are_at_different_steps_are_restored() -> None:
-    run, again = (composed_envs(), composed_envs())
+    run, again = (make_train_envs(composed.settings("env=hopper_hop", "num_envs=2")) for _ in range(2))
     actions = np.random.default_rng(0).uniform(-1, 1, (9, 2, 4)).astype(np.float32)
     run.reset(options={"reset_mask": np.ones(2, bool)})
     for number, action in enumerate(actions):
@@ -52,43 +48,46 @@ def test_worlds_that_are_at_different_steps_are_restored() -> None:
     assert again.call("state_dict") == states
     for envs in (run, again):
         envs.step(actions[0])
-    assert run.call("state_dict") == again.call("state_dict")
     np.testing.assert_array_equal(run._obs, again._obs)
-    run.close()
-    again.close()
-
-
-def composed_envs() -> Any:
-    return make_train_envs(composed.settings("env=hopper_hop", "num_envs=2"))
+    for envs in (run, again):
+        envs.close()
 
 
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [
-        (("env=Pendulum-v1",), "it serves tasks of the Control Suite"),
-        (("env=lqr_lqr_2_1",), "it does not serve this task"),
-        (("env=cheetah_run", "async_envs=true"), "async_envs=true wants a process for each environment"),
-        (("env=cheetah_run", "agent=drq"), "from_pixels=true renders every step"),
-        (("env=cheetah_run", "frame_stack=2"), "frame_stack is of one environment's observations"),
-        (
-            ("env=cheetah_run", "obs_groups={actor: [position], critic: [velocity]}"),
-            "obs_groups are of one environment",
-        ),
-        (("env=cheetah_run", "info_keys.discount=last"), "info_keys are of one environment's info"),
-        (("env=cheetah_run", "info_keys.is_success=sum"), "info_keys are of one environment's info"),
-        (("env=cheetah_run", "env_kwargs.legacy_step=false"), "env_kwargs.legacy_step=false"),
-        (
-            ("env=cheetah_run", "env_wrappers=[{_target_: gymnasium.wrappers.ClipReward, min_reward: 0}]"),
-            "env_wrappers go around one environment",
-        ),
+        ("env=Pendulum-v1", "has no env=Pendulum-v1"),
+        ("env=lqr_lqr_2_1", "has no env=lqr_lqr_2_1"),
+        ("async_envs=true", "does not support async_envs=True"),
+        ("agent=drq", "does not support from_pixels=True"),
+        ("frame_stack=2", "does not support frame_stack=2"),
+        ("obs_groups={actor: [position], critic: [velocity]}", "does not support obs_groups="),
+        ("info_keys.discount=last", "does not support info_keys="),
+        ("info_keys.is_success=sum", "does not support info_keys="),
+        ("env_kwargs.legacy_step=false", "does not support env_kwargs.legacy_step"),
+        ("env_wrappers=[{_target_: gymnasium.wrappers.ClipReward, min_reward: 0}]", "does not support env_wrappers="),
     ],
 )
-def test_where_it_cannot_serve_auto_chooses_the_suite(overrides: tuple[str, ...], why: str) -> None:
-    assert not is_batched(composed.settings(*overrides))
-    with pytest.raises(UserError, match=f"^physics=batched: {why}.*; choose auto or suite$"):
-        is_batched(composed.settings(*overrides, "physics=batched"))
+def test_where_it_cannot_serve_auto_chooses_the_suite(overrides: str, why: str) -> None:
+    assert not is_batched(composed.settings("env=cheetah_run", overrides))
+    with pytest.raises(UserError, match=f"^physics=batched: it {why}.*; choose auto or suite$"):
+        is_batched(composed.settings("env=cheetah_run", overrides, "physics=batched"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "serves"),
+    [("env=cheetah_run", True), ("env=point_mass_hard", False), ("action_repeat=2", False), ("agent=drq", False)],
+)
+def test_warp_serves_some_tasks_in_single_steps(overrides: str, serves: bool) -> None:
+    cfg = composed.settings("env=cheetah_run", overrides, "physics=warp")
+    if serves:
+        assert is_batched(cfg)
+    else:
+        with pytest.raises(UserError, match=r"^physics=warp: it "):
+            is_batched(cfg)
 
 
 def test_auto_chooses_worlds_side_by_side_where_they_serve() -> None:
-    assert isinstance(env_maker(composed.settings("env=cheetah_run"), "training"), SuiteMaker)
-    assert not isinstance(env_maker(composed.settings("env=cheetah_run", "physics=suite"), "training"), SuiteMaker)
+    assert hasattr(make_env_factory(composed.settings("env=cheetah_run"), "training"), "make_batch")
+    suite = make_env_factory(composed.settings("env=cheetah_run", "physics=suite"), "training")
+    assert not hasattr(suite, "make_batch")

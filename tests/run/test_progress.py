@@ -3,17 +3,11 @@
 import math
 from typing import Any
 
-import composed
 import numpy as np
 import pytest
+from composed import settings
 
-from run.progress import Plan, Progress
-from settings import compose
-from settings.schema import Settings, check
-
-
-def settings(*overrides: str) -> Settings:
-    return check(compose.plain(compose.compose_config("train", list(overrides))))
+from run.progress import Progress, describe_lack_of_updates
 
 
 def updates(num_envs: int, every: int, per_step: float, transitions: int) -> list[int]:
@@ -102,9 +96,7 @@ def test_an_ignored_step_brings_no_update_also_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize(("while_seeding", "lines"), [(False, 1), (True, 0)])
-def test_a_run_of_seed_steps_alone_says_so_unless_it_updates_meanwhile(
-    while_seeding: bool, lines: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_seed_steps_alone_says_so_unless_it_updates_meanwhile(while_seeding: bool, lines: int) -> None:
     keys = ("num_train_steps=250", "num_seed_steps=250", f"updates_while_seeding={str(while_seeding).lower()}")
-    Plan.of(composed.settings("env=Pendulum-v1", *keys)).note_if_no_update(1)
-    assert capsys.readouterr().out.count("No update is to be expected") == lines
+    note = describe_lack_of_updates(settings("env=Pendulum-v1", *keys), 1)
+    assert (note or "").count("No update is to be expected") == lines

@@ -2,10 +2,8 @@
 
 import json
 import math
-import re
 from pathlib import Path
 
-import numpy as np
 import probes
 import pytest
 from runs import rows
@@ -31,21 +29,6 @@ def test_evaluation_fires_whatever_the_episodes_length(tmp_path: Path) -> None:
     assert [int(row["step"]) for row in rows(tmp_path / "eval.csv")] == [42, 81, 121, 151]
     train = rows(tmp_path / "train.csv")
     assert [int(row["step"]) for row in train] == [100, 151]  # environment steps, not decisions
-
-
-def test_an_interrupt_leaves_whole_logs_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupted = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0")
-    step = interrupted.envs.step
-
-    def stop_at_13(action: np.ndarray) -> tuple:
-        if interrupted.step == 13:
-            raise KeyboardInterrupt
-        return step(action)
-
-    monkeypatch.setattr(interrupted.envs, "step", stop_at_13)
-    with pytest.raises(KeyboardInterrupt, match=f"step 13.*{re.escape(str(tmp_path))}"):
-        interrupted.run()
-    assert [row["step"] for row in rows(tmp_path / "train.csv")] == ["5", "10", "13"]
 
 
 def test_columns_and_tags_keep_their_names(tmp_path: Path) -> None:

@@ -1,28 +1,24 @@
 """On a signal the run is saved, says so, and can be resumed."""
 
-import errno
+import itertools
+import math
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import probes
-import psutil
 import pytest
-from runs import ONE_THREAD, ROOT, RUN, SILENT, assert_same, at_step, go_on, run_until
+from runs import ROOT, RUN, SILENT, assert_same, at_step, go_on, run_until
 
-import plot
-from launch import job
 from run import stopping
-from run.saving import folder as run_folder
-from run.stopping import EXIT_SAVED, Stopped, Stopping
+from run.folder import read_finished
+from run.stopping import Stopped, Stopping
 
 PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 
@@ -33,16 +29,16 @@ PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 def test_a_signal_saves_the_step_and_ends_with_its_code(tmp_path: Path, number: int, code: int) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also if these tests run under nohup
     probes.train(tmp_path / "straight", *PROBE)
-    run = probes.workspace(tmp_path / "run", *PROBE)
+    run = probes.workspace(tmp_path / "a run", *PROBE)
     at_step(run, 42, lambda: os.kill(os.getpid(), number))
-    again = re.escape(shlex.quote(f"resume={tmp_path / 'run'}"))
-    with pytest.raises(Stopped, match=f"at step 43.*continue with: python train.py {again}") as ended:
+    again = re.escape(shlex.quote(f"resume={tmp_path / 'a run'}"))
+    with pytest.raises(Stopped, match=f"at step 43; continue with: python train.py {again}") as ended:
         run.run()
     run.close()
     assert ended.value.exit_code == code
-    assert (tmp_path / "run/train.csv").read_text().splitlines()[-1].startswith("9,43,3.0")  # the cut episode's row
-    assert go_on(tmp_path / "run").step == 160
-    assert_same(tmp_path / "run", tmp_path / "straight")
+    assert (tmp_path / "a run/train.csv").read_text().splitlines()[-1].startswith("9,43,3.0")  # the cut episode's row
+    assert go_on(tmp_path / "a run").step == 160
+    assert_same(tmp_path / "a run", tmp_path / "straight")
 
 
 def test_a_second_sigterm_does_not_end_the_process_before_it_has_said_that_it_saved(tmp_path: Path) -> None:
@@ -74,58 +70,7 @@ def test_a_signal_after_the_last_step_does_not_keep_the_run_from_being_finished(
     with pytest.raises(Stopped, match="SIGTERM at step 160"):
         run.run()
     run.close()
-    assert run_folder.finished(tmp_path, 160) is not None
-
-
-def test_the_grace_period_ends_a_run_whose_messages_nobody_reads() -> None:
-    code = "from settings.operating_system import begin_command; begin_command()\n"
-    code += "from run.stopping import Stopping; Stopping(1)._give_up()"
-    reads, writes = os.pipe()
-    os.close(reads)
-    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ONE_THREAD, stderr=writes, check=False)
-    os.close(writes)
-    assert ended.returncode == EXIT_SAVED
-
-
-HUNG = """
-import os, signal
-from functools import partial
-import gymnasium as gym
-from envs.processes import make_train_envs
-from run.stopping import Stopping
-
-if __name__ == "__main__":
-    envs = make_train_envs(partial(gym.make, "Pendulum-v1"), 1, num_envs=2, asynchronous=True)
-    print(*(process.pid for process in envs.processes), flush=True)
-    os.kill(envs.processes[0].pid, signal.SIGSTOP)
-    Stopping(1)._give_up()
-"""
-
-
-def test_a_process_that_exits_at_once_takes_hung_environments_with_it(tmp_path: Path) -> None:
-    (tmp_path / "hung.py").write_text(HUNG)
-    environment = {**ONE_THREAD, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(
-        [sys.executable, tmp_path / "hung.py"], env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
-    assert ended.returncode == EXIT_SAVED
-    for process in map(int, ended.stdout.split()):
-        while psutil.pid_exists(process) and psutil.Process(process).status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.01)  # polls another process
-
-
-def test_ctrl_c_while_the_curves_are_drawn_is_reported_as_what_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(folder: Path) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(plot, "draw_run", interrupted)
-    run = probes.workspace(tmp_path, *PROBE, "save_figure=true")
-    with pytest.raises(KeyboardInterrupt, match="interrupted after step 160"):
-        run.run()
-    run.close()
-    assert run_folder.finished(tmp_path, 160) is not None
+    assert read_finished(tmp_path) is not None
 
 
 def test_a_finished_run_restores_what_signals_do(tmp_path: Path) -> None:
@@ -135,25 +80,12 @@ def test_a_finished_run_restores_what_signals_do(tmp_path: Path) -> None:
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-def test_a_log_that_cannot_be_written_changes_no_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    run = probes.workspace(tmp_path, *PROBE)
-    monkeypatch.setattr(run.loop, "end_unfinished_episodes", refuse)
-    at_step(run, 42, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(Stopped, match="SIGTERM at step 43") as ended:
-        run.run()
-    run.close()
-    assert ended.value.exit_code == 75
-
-
 @pytest.mark.parametrize("step", [70, 160])
 def test_an_evaluation_is_cut_short_and_made_again(tmp_path: Path, step: int) -> None:
     run = (*PROBE, "num_eval_episodes=3")
     probes.train(tmp_path / "straight", *run)
     stopped = probes.workspace(tmp_path / "run", *run)
-    evaluate, finished = stopped.evaluator.evaluate, []
+    evaluate, finished = stopped.evaluations.evaluator.evaluate, []
 
     def signalled(agent: Any, at: int) -> Any:
         if at == step:
@@ -161,7 +93,7 @@ def test_an_evaluation_is_cut_short_and_made_again(tmp_path: Path, step: int) ->
         finished.append(at)
         return evaluate(agent, at)
 
-    stopped.evaluator.evaluate = signalled  # type: ignore[method-assign]
+    stopped.evaluations.evaluator.evaluate = signalled  # type: ignore[method-assign]
     with pytest.raises(Stopped, match=f"SIGTERM at step {step}"):
         stopped.run()
     stopped.close()
@@ -179,32 +111,41 @@ def test_under_nohup_a_closed_terminal_changes_nothing(tmp_path: Path) -> None:
     assert run.step == 160
 
 
-class Instantly(threading.Timer):
-    """A timer of the grace period that fires at once."""
-
-    def start(self) -> None:
-        self.function()
-
-
-def test_the_grace_period_ends_a_step_that_does_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(threading, "Timer", Instantly)
-    monkeypatch.setattr(stopping, "_exit", exits := [].append)
-    with Stopping(grace_s=7):
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert exits.__self__ == [75]
-    assert capsys.readouterr().err == "not saved within grace_s=7; the last checkpoint stays\n"
-
-
 def test_a_second_ctrl_c_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
-    monkeypatch.setattr(stopping, "_exit", codes.append)
-    with Stopping(grace_s=7) as stop:
+    monkeypatch.setattr(stopping.os, "_exit", codes.append)
+    with Stopping(grace_s=math.inf) as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.signal_number == signal.SIGINT and not codes
         os.kill(os.getpid(), signal.SIGINT)
     assert codes == [stopping.EXIT_INTERRUPTED]
+
+
+HANGS = """
+import collections, itertools
+from run.stopping import Stopping
+with Stopping(grace_s=0.1):
+    print("hangs", flush=True)
+    collections.deque(itertools.count(), maxlen=0)  # in C, where no handler of Python's is called
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_step_that_hangs_in_c(number: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", HANGS], cwd=ROOT, stdout=subprocess.PIPE) as hung:
+        assert hung.stdout is not None and hung.stdout.readline() == b"hangs\n"
+        hung.send_signal(number)
+        assert hung.wait() == -signal.SIGKILL
+
+
+def test_only_signals_that_stop_a_run_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[Any] = []
+    numbers = iter([signal.SIGALRM, signal.SIGTERM])  # an environment may have an alarm of its own
+    monkeypatch.setattr(os, "read", lambda *_: bytes(itertools.islice(numbers, 1)))
+    monkeypatch.setattr(os, "kill", lambda *given: happened.append(given))
+    monkeypatch.setattr(stopping.time, "sleep", happened.append)
+    stopping.watch(123, 7.0, [signal.SIGTERM])
+    assert happened == [7.0, (123, signal.SIGKILL)]
 
 
 def test_under_submitit_its_own_handler_queues_the_job_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,19 +187,3 @@ def test_a_sweep_runs_what_is_missing_and_goes_on_with_what_was_cut_off(
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     for seed in (2, 3):
         assert_same(tmp_path / f"sweep/seed-{seed}", tmp_path / f"straight-{seed}")
-
-
-def test_a_sweep_that_is_stopped_says_how_it_goes_on(
-    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stops(*args: Any, **kwargs: Any) -> float:
-        raise Stopped("SIGTERM at step 20", EXIT_SAVED)
-
-    monkeypatch.setattr(job, "train", stops)
-    sweep = ("-m", f"hydra.sweep.dir={tmp_path / 'sweep'}", "seed=1,2", "env=Pendulum-v1")
-    assert command(*sweep, *probes.SMALL, *SILENT) == EXIT_SAVED
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert lines[-2:] == [
-        "SIGTERM at step 20",
-        f"to continue the sweep, repeat the same command with resume=auto {shlex.quote(sweep[1])}",
-    ]

@@ -30,7 +30,7 @@ from transitions import transition
 from agent.execution.audit import FIRST
 from agent.execution.captured import WARM_UPS
 from logger import Logger
-from replay.device import MIRRORED_ROWS, STORAGES, DeviceReplayBuffer
+from replay.device import STORAGES, DeviceReplayBuffer
 from run.execution import choose_execution, set_execution
 from utils import UserError, leaves
 
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 GPU = torch.device("cuda")
 CLOSE, CLOSE_TO_ZERO = 0.1, 1e-3  # frozen numbers, other batches or other noise would differ by more
-ON_GPU = ["pinned", "device"]
+ON_GPU = ["host", "device"]
 
 
 def assert_near(ours: Any, theirs: Any) -> None:
@@ -113,7 +113,7 @@ def updates(agent: Any, buffer: Any, logger: Any, count: int) -> None:
 
 def test_an_agent_that_is_changed_is_captured_anew() -> None:
     eager, captured = (agent_that_is(how, *AGENTS["crossq"]) for how in ("eager", "captured"))
-    buffers = [make_buffer("pinned", GPU) for _ in range(2)]
+    buffers = [make_buffer("host", GPU) for _ in range(2)]
     for change in CHANGES:
         for agent in (eager, captured):
             agent.train(change.get("training", True))
@@ -205,16 +205,16 @@ def test_batches_on_the_gpu_are_what_was_added(storage: str) -> None:
 
 
 def test_the_mirror_holds_every_row_though_nobody_waits() -> None:
-    buffer = DeviceReplayBuffer((3,), (2,), 3 * MIRRORED_ROWS + 7, GPU)
+    buffer = DeviceReplayBuffer((3,), (2,), 3079, GPU)
     work = torch.randn(4096, 4096, device=GPU)
-    for i in range(5 * MIRRORED_ROWS):
+    for i in range(5000):
         buffer.add(*transition(i))
         if i % 3 == 0:
             if i % 300 == 0:
                 work = work @ work  # delays the copies
             buffer.stage(1)
     buffer.stage(1)
-    assert np.array_equal(buffer._mirror.cpu().numpy(), buffer.rows)
+    assert np.array_equal(buffer.on_device.cpu().numpy(), buffer.rows)
 
 
 @pytest.mark.parametrize("storage", ON_GPU)

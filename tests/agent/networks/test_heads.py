@@ -1,11 +1,9 @@
 """Critic heads: their values, targets and losses, against formulas and numbers worked out by hand."""
 
-import pytest
 import torch
 
 from agent import losses
 from agent.networks.heads import CategoricalHead, QuantileHead, ScalarHead
-from utils import UserError
 
 
 def column(*values: float) -> torch.Tensor:
@@ -31,11 +29,8 @@ def test_a_quantile_target_is_of_what_is_left_of_the_pool() -> None:
     head = QuantileHead(num_quantiles=3, drop_per_critic=1)
     target = head.target(column(1), column(1), 0.5, pool, column(-1))
     torch.testing.assert_close(target, 1 + 0.5 * (torch.tensor([[0.0, 1.0, 2.0, 5.0]]) + 1))
-    ended = head.target(column(1), column(0), 0.5, pool, column(-1))
-    torch.testing.assert_close(ended, torch.ones(1, 4))
+    torch.testing.assert_close(head.target(column(1), column(0), 0.5, pool, column(-1)), torch.ones(1, 4))
     torch.testing.assert_close(head.values(pool), torch.tensor([[[5.0]], [[10 / 3]]]))
-    with pytest.raises(UserError, match=r"drop_per_critic=3: below num_quantiles=3"):
-        QuantileHead(3, 3)
 
 
 def test_the_categorical_target_is_the_careful_critics_shifted() -> None:
@@ -48,7 +43,3 @@ def test_the_categorical_target_is_the_careful_critics_shifted() -> None:
     torch.testing.assert_close(target, torch.tensor([[0, 0, 0, 0.75, 0.25], [0, 0, 0.75, 0.25, 0]]))
     without = head.target(column(1, 0.5), column(1, 1), 0.5, next_outputs)  # 1 + 0.5 * 0 and 0.5 + 0.5 * -1
     torch.testing.assert_close(without, torch.tensor([[0.0, 0, 0, 1, 0], [0, 0, 1, 0, 0]]))
-    ended = head.target(column(1, 1), column(0, 0), 0.5, next_outputs, column(-0.5, -0.5))
-    torch.testing.assert_close(ended, torch.tensor([[0.0, 0, 0, 1, 0]] * 2))
-    with pytest.raises(UserError, match="num_bins=1"):
-        CategoricalHead(1)

@@ -1,6 +1,7 @@
 """Networks built from layers: ensembles against their members alone, the order of layers, dropout, unit lengths."""
 
 import math
+import types
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, LayerNorm, RMSNorm
 from agent.networks.mlp import Linear
 from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual, Shape
+from agent.toolkit.noise import Noise
 
 NETWORKS: dict[str, Any] = {
     "crossq": partial(NormedMLP, norm=partial(BatchNorm, renorm_after=0), norm_input=True),
@@ -46,9 +48,8 @@ def test_an_ensemble_is_as_many_networks(name: str, training: bool) -> None:
     randomise(together)
     obs, action = torch.randn(20, 3).double().requires_grad_(), torch.randn(20, 2).double()
     out = together(obs, action)
-    assert out.shape == (3, 20, 3)
     weights = torch.randn_like(out)
-    of_obs = torch.autograd.grad((out * weights).sum(), [obs, *together.parameters()])
+    of_obs, *of_weights = torch.autograd.grad((out * weights).sum(), [obs, *together.parameters()])
     total = torch.zeros_like(obs)
     for member in range(3):
         alone = NETWORKS[name](shape=SHAPE).double().train(training)
@@ -58,11 +59,12 @@ def test_an_ensemble_is_as_many_networks(name: str, training: bool) -> None:
         )
         expected = alone(torch.cat([obs, action], 1))
         torch.testing.assert_close(out[member], expected)
-        of_alone = torch.autograd.grad((expected * weights[member]).sum(), [obs, *alone.parameters()])
-        total = total + of_alone[0]
-        for a, b in zip(of_obs[1:], of_alone[1:], strict=True):
-            torch.testing.assert_close(a[member].reshape(b.shape), b)
-    torch.testing.assert_close(of_obs[0], total)
+        of_alone, *others = torch.autograd.grad((expected * weights[member]).sum(), [obs, *alone.parameters()])
+        total = total + of_alone
+        torch.testing.assert_close(
+            [a[member].reshape(b.shape) for a, b in zip(of_weights, others, strict=True)], others
+        )
+    torch.testing.assert_close(of_obs, total)
 
 
 def norm64(x: torch.Tensor, norm: Any) -> torch.Tensor:
@@ -97,9 +99,13 @@ def test_layers_come_in_their_order_and_compute_what_they_say(name: str) -> None
     torch.testing.assert_close(network(x), expected)
 
 
-def test_the_orders_that_the_methods_name() -> None:
+def test_the_orders_that_the_methods_name_and_no_bias_in_front_of_batch_statistics() -> None:
     def order(network: Any) -> list[str]:
         return [type(layer).__name__ for layer in network]
+
+    def biases(norm: type, position: str) -> int:
+        network = NormedMLP(SHAPE, norm, norm_position=position)  # type: ignore[arg-type]
+        return sum(name.endswith("bias") for name, _ in network.named_parameters())
 
     after = ["BatchNorm", "Linear", "ReLU", "BatchNorm", "Linear", "ReLU", "BatchNorm", "Linear"]
     assert order(NETWORKS["crossq"](shape=SHAPE)) == after
@@ -108,69 +114,36 @@ def test_the_orders_that_the_methods_name() -> None:
     assert order(NETWORKS["simba"](shape=SHAPE)) == ["Linear", "PreNormBlock", "PreNormBlock", "LayerNorm", "Linear"]
     expected = ["BatchNorm", "Linear", "PostNormBlock", "PostNormBlock", "RMSNorm", "Linear"]
     assert order(NETWORKS["flash"](shape=SHAPE)) == expected
-
-
-def test_unit_lengths_whatever_moved_the_weights() -> None:
-    network = NETWORKS["flash"](shape=SHAPE._replace(num_members=2))
-    for _ in range(2):
-        lengths = [
-            torch.linalg.vector_norm(layer.weight[member, :, unit]).item()
-            for layer in network.modules()
-            if isinstance(layer, Linear)
-            for member in range(2)
-            for unit in range(layer.weight.shape[-1])
-        ]
-        assert lengths == pytest.approx([1.0] * len(lengths))
-        for norm in (part for part in network.modules() if isinstance(part, BatchNorm | RMSNorm)):
-            both = [norm.scale] if isinstance(norm, RMSNorm) else [norm.scale, norm.shift]
-            for member in range(2):
-                length = math.sqrt(sum((part[member] ** 2).sum().item() for part in both))
-                assert length == pytest.approx(math.sqrt(norm.scale.shape[-1]))
-        randomise(network)
-        network.after_step()
-
-
-def test_unit_lengths_of_weights_alone() -> None:
-    network = NormedMLP(SHAPE._replace(num_members=2), BatchNorm, unit_length="weights")
-    randomise(network)
-    norms = [part for part in network.modules() if isinstance(part, BatchNorm)]
-    before = [(norm.scale.clone(), norm.shift.clone()) for norm in norms]
-    network.after_step()
-    for layer in (part for part in network.modules() if isinstance(part, Linear)):
-        torch.testing.assert_close(layer.weight.norm(dim=-2), torch.ones_like(layer.weight[:, 0]))
-    for norm, (scale, shift) in zip(norms, before, strict=True):
-        assert torch.equal(norm.scale, scale)
-        assert torch.equal(norm.shift, shift)
-
-
-def test_in_front_of_batch_statistics_no_bias_is_learned() -> None:
-    def biases(norm: type, position: str) -> int:
-        network = NormedMLP(SHAPE._replace(hidden_depth=2), norm, norm_position=position)  # type: ignore[arg-type]
-        return sum(name.endswith("bias") for name, _ in network.named_parameters())
-
     assert biases(BatchNorm, "before") == 1  # the last layer's
     assert biases(BatchNorm, "after") == biases(LayerNorm, "before") == 3
 
 
+@pytest.mark.parametrize("norms", [True, False])
+def test_unit_lengths_whatever_moved_the_weights(norms: bool) -> None:
+    network = NormedMLP(SHAPE._replace(num_members=2), BatchNorm, unit_length=norms or "weights")
+    layers = [part for part in network.modules() if isinstance(part, BatchNorm)]
+    randomise(network)
+    before = [torch.cat([norm.scale, norm.shift], -1) for norm in layers]
+    network.after_step()
+    for layer in (part for part in network.modules() if isinstance(part, Linear)):
+        torch.testing.assert_close(layer.weight.norm(dim=-2), torch.ones_like(layer.weight[:, 0]))
+    for norm, old in zip(layers, before, strict=True):
+        length = math.sqrt(norm.scale.shape[-1]) if norms else old.norm(dim=-1, keepdim=True)
+        torch.testing.assert_close(
+            torch.cat([norm.scale, norm.shift], -1), old / old.norm(dim=-1, keepdim=True) * length
+        )
+
+
 def test_dropout_drops_its_share_keeps_the_mean_and_draws_the_same_again() -> None:
     dropout, generator, x = Dropout(0.25), torch.Generator().manual_seed(3), torch.ones(2, 400, 50)
-    dropout.rehearse()
-    for _ in range(2):
-        assert torch.equal(dropout(x), x)
+    dropout.noise = Noise(types.SimpleNamespace(device=torch.device("cpu"), generator=generator))
     state = generator.get_state()
-    dropout.draw(generator)
-    first, memory = dropout(x), [factors.data_ptr() for factors in dropout._factors]
-    assert not torch.equal(dropout(x), first)  # each pass of an update drops other features
-    with pytest.raises(RuntimeError, match="its masks are drawn before"):
-        dropout(x)
+    first = dropout(x)
+    assert not torch.equal(dropout(x), first)
     values = first.unique()
     torch.testing.assert_close(values, torch.tensor([0.0, 1 / 0.75]))
     assert (first == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
-    dropout.draw(generator)
-    assert not torch.equal(dropout(x), first)
-    assert [factors.data_ptr() for factors in dropout._factors] == memory
     generator.set_state(state)
-    dropout.draw(generator)
     assert torch.equal(dropout(x), first)
     assert torch.equal(dropout.eval()(x), x)
 
@@ -183,11 +156,10 @@ def test_under_autocast_the_first_and_the_last_product_keep_their_digits(name: s
     exact = network(x)
     with torch.autocast("cpu", torch.bfloat16):
         rounded = network(x)
-        gradients = torch.autograd.grad(rounded.square().mean(), list(network.parameters()))
+        found = torch.autograd.grad(rounded.square().mean(), list(network.parameters()))
     assert rounded.dtype is torch.float32 and not torch.equal(rounded, exact)
     assert not torch.equal(rounded, rounded.bfloat16().float())
     torch.testing.assert_close(rounded, exact, rtol=0.1, atol=0.1)
     expected = torch.autograd.grad(exact.square().mean(), list(network.parameters()))
-    for a, b in zip(gradients, expected, strict=True):
-        assert a.dtype is torch.float32
-        assert (a - b).norm() < 0.1 * max(b.norm().item(), 0.05)
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype is torch.float32 and (a - b).norm() < 0.1 * max(b.norm().item(), 0.05)

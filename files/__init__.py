@@ -1,1 +1,0 @@
-"""File access: everything that opens, writes, renames or loads a file is here."""

@@ -1,0 +1,230 @@
+"""Checkpoints: what a killed run continues from, to the same bytes.
+
+    checkpoints/step_20000/agent.pt          networks, targets, optimizers, generators
+                           run.pt            counters, environments, random generators, where each log ends
+                           policy.pt         the policy alone
+                           replay_buffer.pt  a replay buffer that is no ReplayBuffer
+                           manifest.json     step, identity, SHA-256 of these files and of the segments
+    checkpoints/buffer/<first>-<end>.rows    rows of the replay buffer (and .frames), shared by all checkpoints
+    checkpoints/preloaded/                   rows that `preload_share` draws from, also shared
+
+A segment holds the rows that were added between two checkpoints, so it is written once, and saving costs as much as
+there is new. Files are loaded with `weights_only=True`: they hold tensors and plain values, and no code is run.
+"""
+
+import contextlib
+import errno
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from utils import UserError, not_plain, sha256_of, sync
+
+FOLDER, MANIFEST = "checkpoints", "manifest.json"
+BUFFER, PRELOADED = "buffer", "preloaded"  # keys of the manifest, and folders of their segments
+DAMAGE = (OSError, ValueError, LookupError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError)  # of a reader
+Segments = list[dict[str, Any]]  # name, ring, sha256, and rows [start, stop), counted from the first ever added
+
+
+class Saved(NamedTuple):
+    """An intact checkpoint: its folder, its manifest and the states that were asked for."""
+
+    path: Path
+    manifest: dict[str, Any]
+    states: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        return int(self.manifest["step"])
+
+    def require_identity(self, identity: dict[str, Any]) -> None:
+        """Raises UserError, naming the first difference, unless a run with this identity saved the checkpoint."""
+        for key, expected in identity.items():
+            if (found := self.manifest["identity"].get(key)) != expected:
+                raise UserError(f"{self.path}: a checkpoint of {key}={found}, not of {key}={expected}")
+
+    def count_rows(self, kind: str) -> int:
+        """Returns how many rows had ever been added to BUFFER or PRELOADED; 0 if the checkpoint has none of them."""
+        return max((segment["stop"] for segment in self.manifest[kind] if segment["ring"] == "rows"), default=0)
+
+    def read_rows(self, kind: str, buffer: Any) -> None:
+        """Fills the rings of a ReplayBuffer; its `load_state_dict` restores the counters afterwards."""
+        for segment in self.manifest[kind]:
+            ring, folder = buffer.rings[segment["ring"]], self.path.parent / kind
+            rows = np.memmap(folder / segment["name"], np.float32, "r").reshape(-1, ring.row_width)[-ring.capacity :]
+            ring.put_chunk(segment["stop"] - len(rows), rows)
+
+
+def list_checkpoints(run_folder: Path) -> list[Path]:
+    """Returns the folders of a run's checkpoints, damaged ones included, the newest first."""
+    paths = [path for path in (run_folder / FOLDER).glob("step_*") if path.name.removeprefix("step_").isdecimal()]
+    return sorted(paths, key=_step, reverse=True)
+
+
+def read_checkpoint(path: Path, *names: str, with_rows: bool = False) -> Saved:
+    """Reads those of the files `<name>.pt` that the checkpoint has; raises one of DAMAGE if one of them has changed, or
+    with `with_rows` a segment."""
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    names = tuple(name for name in names if f"{name}.pt" in manifest["files"])
+    sums = {path / f"{name}.pt": manifest["files"][f"{name}.pt"] for name in names}
+    for kind in (BUFFER, PRELOADED) if with_rows else ():
+        sums |= {path.parent / kind / segment["name"]: segment["sha256"] for segment in manifest[kind]}
+    for file, expected in sums.items():
+        if sha256_of(file) != expected:
+            raise ValueError(f"{file.name} has changed since it was written")
+    states = {name: torch.load(path / f"{name}.pt", map_location="cpu", weights_only=True) for name in names}
+    return Saved(path, manifest, states)
+
+
+def read_newest(run_folder: Path, *names: str, identity: dict[str, Any], with_rows: bool = False) -> Saved:
+    """Reads the newest checkpoint that is intact; prints a line about each that it passes over.
+
+    Raises:
+        UserError: if there is none, or it has another identity (see Checkpoints).
+    """
+    for path in list_checkpoints(run_folder):
+        try:
+            saved = read_checkpoint(path, *names, with_rows=with_rows)
+        except DAMAGE as error:
+            print(f"{path} is damaged ({type(error).__name__}: {error}); using the one before it", flush=True)
+            continue
+        saved.require_identity(identity)
+        return saved
+    raise UserError(f"{run_folder}: there is no checkpoint in it that can be read")
+
+
+class Checkpoints:
+    """Writes and reads the checkpoints of one run, and keeps the newest ones.
+
+    Args:
+        folder: the run's folder.
+        keep: how many checkpoints stay.
+        identity: agent, task and shapes, which a loaded checkpoint has to share.
+
+    Attributes:
+        newest: the folder of the newest checkpoint that can be loaded; None before the first.
+    """
+
+    def __init__(self, folder: Path, keep: int, identity: dict[str, Any]):
+        self._run_folder, self._folder = folder, folder / FOLDER
+        self._keep, self._identity = keep, identity
+        self._segments: dict[str, Segments] = {BUFFER: [], PRELOADED: []}
+        self._damaged: set[Path] = set()
+        self.newest: Path | None = None
+
+    def load_newest(self, *names: str) -> Saved:
+        """Reads the newest intact checkpoint (see `read_newest`), with which the next ones share segments."""
+        saved = read_newest(self._run_folder, *names, identity=self._identity, with_rows=True)
+        self._segments = {kind: saved.manifest[kind] for kind in self._segments}
+        self._damaged = {path for path in list_checkpoints(self._run_folder) if _step(path) > saved.step}
+        self.newest = saved.path
+        return saved
+
+    def save(
+        self,
+        step: int,
+        states: dict[str, Any],
+        buffer: Any = None,
+        preloaded: Any = None,
+        save_policy: Callable[[Path], object] = lambda path: None,
+    ) -> None:
+        """Writes a checkpoint, and then deletes what is too old.
+
+        If the process is killed or the machine switched off before the rename is on the disk, new segments and a folder
+        `.step_N` are left, which nobody reads and the next checkpoint deletes; the older checkpoints are untouched
+        until then. After it, the checkpoint is whole, as its files, its folder's names and the segments were synced
+        before.
+
+        Args:
+            states: tensors and plain values, by the name of their file.
+            buffer, preloaded: ReplayBuffers whose new rows are saved; None saves none.
+            save_policy: writes the policy alone, or raises UserError if it cannot be saved alone.
+
+        Raises:
+            OSError: if it cannot be written; then nothing of it is left on the disk.
+            UserError: for a state that could not be loaded again.
+        """
+        if leaf := not_plain(states, "state"):
+            raise UserError(f"{leaf}: a state_dict holds tensors, numbers, strings, lists and dictionaries of these")
+        partial, target = self._folder / f".step_{step}", self._folder / f"step_{step}"
+        try:
+            self._folder.mkdir(exist_ok=True)  # without parents: a run's folder that the user deleted stays deleted
+            segments = {BUFFER: self._write_rows(BUFFER, buffer), PRELOADED: self._write_rows(PRELOADED, preloaded)}
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            for name, state in states.items():
+                torch.save(state, partial / f"{name}.pt")
+            with contextlib.suppress(UserError):
+                save_policy(partial / "policy.pt")
+            sums = {path.name: sha256_of(path) for path in sorted(partial.iterdir())}
+            manifest = {"step": step, "identity": self._identity, "files": sums, **segments}
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            for path in (*partial.iterdir(), partial):
+                sync(path)
+            _remove(target)  # a damaged one of this step
+            partial.rename(target)
+            sync(self._folder)
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+            shutil.rmtree(partial, ignore_errors=True)
+            self._remove_unused_rows()
+            raise error if isinstance(error, OSError) else OSError(errno.EIO, str(error).splitlines()[0]) from error
+        self._segments, self.newest = segments, target
+        paths = list_checkpoints(self._run_folder)
+        self._damaged.discard(target)
+        kept = [path for path in paths if path not in self._damaged][: self._keep]
+        for path in set(paths) - set(kept):
+            _remove(path)
+        for path in self._folder.glob(".step_*"):  # of processes that were killed
+            shutil.rmtree(path, ignore_errors=True)
+        self._remove_unused_rows()
+
+    def _write_rows(self, kind: str, buffer: Any) -> Segments:
+        """Writes a segment for each ring with new rows; returns all segments with rows of these rings."""
+        segments: Segments = []
+        for name, ring in buffer.rings.items() if buffer is not None else ():
+            oldest = ring.num_added - len(ring)
+            kept = [old for old in self._segments[kind] if old["ring"] == name and old["stop"] > oldest]
+            start, stop = max(kept[-1]["stop"] if kept else 0, oldest), ring.num_added
+            segments += kept
+            if start < stop:
+                path = self._folder / kind / f"{start:012d}-{stop:012d}.{name}"
+                path.parent.mkdir(exist_ok=True)
+                with path.open("wb") as file:
+                    for rows in ring.chunks(start, stop):
+                        file.write(rows.data)
+                sync(path)
+                sync(path.parent)
+                segments.append(
+                    {"name": path.name, "ring": name, "start": start, "stop": stop, "sha256": sha256_of(path)}
+                )
+        return segments
+
+    def _remove_unused_rows(self) -> None:
+        """Deletes the segments that no checkpoint lists."""
+        used = {(kind, segment["name"]) for kind in self._segments for segment in self._segments[kind]}
+        for path in list_checkpoints(self._run_folder):
+            with contextlib.suppress(*DAMAGE):
+                manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+                used |= {(kind, segment["name"]) for kind in self._segments for segment in manifest[kind]}
+        for path in self._folder.glob("*/*-*"):
+            if path.parent.name in self._segments and (path.parent.name, path.name) not in used:
+                path.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Deletes a checkpoint, which loses its name before its files."""
+    if path.exists():
+        hidden = path.with_name(f".{path.name}.gone")
+        shutil.rmtree(hidden, ignore_errors=True)
+        path.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step_"))

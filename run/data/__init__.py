@@ -1,1 +1,0 @@
-"""The transitions that a run learns from."""

@@ -1,0 +1,113 @@
+"""Checks whether this checkout trains to the same bytes as a commit, even if its modules have moved.
+
+    python tests/same_bytes.py <commit> [--agents sac,crossq] [--steps 1500] [--jobs 2]
+
+Runs `train.py` for every agent in a worktree of the commit and in this checkout, eager and recorded, with one
+environment and with three. Compares train.csv and eval.csv without the columns that measure time, and the networks'
+weights in the newest checkpoint's policy. Imports nothing from the project.
+"""
+
+import argparse
+import csv
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+CLOCKS = ("duration", "steps_per_second")
+SETTINGS = tuple(itertools.product(("eager", "recorded"), (1, 3)))  # execution, num_envs
+SMALL = [
+    *("env=cheetah_run", "action_repeat=2", "device=cpu", "num_threads=1", "num_eval_episodes=2"),
+    *("save_video=false", "save_figure=false", "log_save_tb=false"),
+    *("agent.batch_size=32", "agent.critic.hidden_dim=32", "agent.actor.hidden_dim=32"),
+]
+PIXELS = ["image_size=40", "agent.encoder.channels=8", "agent.encoder.feature_dim=16", "updates_per_step=0.5"]
+MORE = {
+    "sac_v": ["agent.value.hidden_dim=32"],
+    "sac_2018": ["agent.value.hidden_dim=32"],
+    "redq": ["updates_per_step=2"],
+    "droq": ["updates_per_step=2"],
+    "sac_discrete": ["env=CartPole-v1", "action_repeat=1"],
+    "drq": PIXELS,
+    "drq_norm": PIXELS,
+    "crossq": ["agent.critic.network.norm.renorm_after=200", "agent.actor.network.norm.renorm_after=200"],
+}
+
+
+def train(agent: str, execution: str, num_envs: int, steps: int, checkout: Path, folder: Path) -> Path | str:
+    """Runs a training to its end; returns its folder, or the last line of its output if it failed."""
+    run = folder / f"{agent}_{execution}_{num_envs}"
+    lengths = [f"num_train_steps={steps}", f"num_seed_steps={steps // 6}", f"eval_frequency={steps // 2}"]
+    setting = [f"agent={agent}", f"execution={execution}", f"num_envs={num_envs}", f"checkpoint_frequency={steps}"]
+    command = [sys.executable, "train.py", *setting, *SMALL, *MORE.get(agent, []), *lengths, f"hydra.run.dir={run}"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    if MORE.get(agent) is not PIXELS:
+        environment["MUJOCO_GL"] = "disabled"
+    ended = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    print(f"{run.name} in {checkout.name}: {ended.returncode}", file=sys.stderr, flush=True)
+    return run if ended.returncode == 0 else f"{checkout.name}: {(ended.stderr or ended.stdout).strip()[-300:]}"
+
+
+def read(run: Path) -> dict[str, Any]:
+    """Returns the bytes of everything that is compared, by name."""
+    newest = max((run / "checkpoints").glob("step_*"), key=lambda path: int(path.name.removeprefix("step_")))
+    policy = torch.load(newest / "policy.pt", weights_only=True)
+    found: dict[str, Any] = {"step": newest.name, "action_range": policy["action_range"]}
+    for network, part in policy["networks"].items():
+        found |= {
+            f"{network}.{name}": torch.as_tensor(weight).numpy().tobytes() for name, weight in part["weights"].items()
+        }
+    for log in ("train.csv", "eval.csv"):
+        with (run / log).open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        found |= {f"{log} {i} {key}": row[key] for i, row in enumerate(rows) for key in row if key not in CLOCKS}
+    return found
+
+
+def compare(a: Path | str, b: Path | str) -> str:
+    """Returns `same`, the name of the first difference, or why a run failed."""
+    if isinstance(a, str) or isinstance(b, str):
+        return a if isinstance(a, str) else str(b)
+    there, here = read(a), read(b)
+    return next((name for name in there | here if there.get(name) != here.get(name)), "same")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit")
+    parser.add_argument("--agents", type=lambda names: names.split(","))
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    arguments = parser.parse_args()
+    agents = arguments.agents or sorted(path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml"))
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(arguments.jobs) as pool:
+        git, there = ["git", "-C", str(ROOT), "worktree"], Path(temporary, "commit")
+        subprocess.run([*git, "add", "--quiet", "--detach", str(there), arguments.commit], check=True)
+        ended: dict[tuple[Any, ...], Future[Path | str]] = {}
+        for case in itertools.product(agents, SETTINGS, (there, ROOT)):
+            name, setting, checkout = case
+            folder = Path(temporary, "there" if checkout is there else "here")
+            ended[case] = pool.submit(train, name, *setting, arguments.steps, checkout, folder)
+        cells = []
+        for name in agents:
+            row = [compare(*(ended[name, setting, side].result() for side in (there, ROOT))) for setting in SETTINGS]
+            row += [
+                compare(*(ended[name, (execution, n), ROOT].result() for execution in ("eager", "recorded")))
+                for n in (1, 3)
+            ]
+            print(f"| {name} | {' | '.join(row)} |", flush=True)
+            cells += row
+        subprocess.run([*git, "remove", "--force", str(there)], check=True)
+    print(f"{cells.count('same')} of {len(cells)} are the same")
+    sys.exit(cells.count("same") < len(cells))
+
+
+if __name__ == "__main__":
+    main()
