@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from study import figures, report, runs, summary, tables
-from study.figures import MINUTES, draw_run
+from study.figures import draw_run
 from utils import OneLineParser, UserError, print_error, write_atomic
 
 __all__ = ["draw_run"]
@@ -37,20 +37,15 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
     folders = [run.folder for run in study.runs]
     folder = out or (folders[0] if len(folders) == 1 else Path(os.path.commonpath(folders)) / "study")
     folder.mkdir(parents=True, exist_ok=True)
-    texts: dict[str, str] = {}
+    texts = {}
     if len(folders) == 1:
         written = draw_run(folders[0], study.references[study.runs[0].task], folder / "curves")
     else:
-        handles = figures.make_handles(study)
-        drawn = {"curves": figures.make_figure(figures.make_task_panels(study), handles)}
-        if study.has_minutes:
-            drawn["minutes"] = figures.make_figure(figures.make_task_panels(study, MINUTES), handles)
-        if study.overall:
-            drawn["overall"] = figures.make_figure([figures.make_overall_panel(study)], handles[: len(study.labels)])
-        if study.profiles:
-            drawn["profiles"] = figures.make_figure([figures.make_profile_panel(study)], handles[: len(study.labels)])
-        written = [path for name, figure in drawn.items() for path in figures.save(figure, folder / name)]
-        texts |= {"curves.csv": tables.write_points(study), "table.md": tables.write_markdown(study)}
+        handles, written = figures.make_handles(study), []
+        for name, panels in figures.make_panels(study).items():
+            shown = handles[: len(study.labels)] if name in ("overall", "profiles") else handles
+            written += figures.save(figures.make_figure(panels, shown), folder / name)
+        texts = {"curves.csv": tables.write_points(study), "table.md": tables.write_markdown(study)}
     if with_report:
         texts["report.html"] = report.write_html(study, shlex.join(["python", *sys.argv]))
     for name, text in texts.items():

@@ -1,7 +1,7 @@
 """Writes the logs as CSV files. When a run is resumed, `train.csv` and `eval.csv` are cut back."""
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,10 +38,11 @@ class CsvSink(Sink):
             columns = self._columns[group] = [*columns, *new_columns]
             blanks = [""] * len(new_columns)
             with replacing(path) as partial:
-                _append(partial, [columns, *([*cells, *blanks] for cells in islice(_read(path), 1, None))])
+                _write(partial, "w", columns, *([*cells, *blanks] for cells in islice(_read(path), 1, None)))
+        elif not path.exists() or not path.stat().st_size:
+            _write(path, "w", columns)
         # The file is opened for each row, so that nothing is lost if the process is killed.
-        cells = [str(values.get(name, "")) for name in columns]
-        _append(path, [cells] if path.exists() and path.stat().st_size else [columns, cells])
+        _write(path, "a", [str(values.get(name, "")) for name in columns])
 
     def state_dict(self) -> dict[str, Any]:
         """Returns each file's number of lines."""
@@ -65,6 +66,6 @@ def _read(path: Path) -> Iterator[list[str]]:
             yield from csv.reader(file)
 
 
-def _append(path: Path, rows: Iterable[list[str]]) -> None:
-    with path.open("a", encoding="utf-8", newline="") as file:
+def _write(path: Path, mode: str, *rows: list[str]) -> None:
+    with path.open(mode, encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)

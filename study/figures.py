@@ -93,12 +93,22 @@ def _label_axes(panel: Axes, title: str, unit: str = "", over: str = STEPS) -> N
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def make_task_panels(study: Study, over: str = STEPS) -> list[Panel]:
-    """Makes a panel per task: each group's mean with its interval and, over steps, unfinished runs and references."""
-    return [partial(_draw_task, study=study, task=task, over=over) for task in study.tasks]
+def make_panels(study: Study) -> dict[str, list[Panel]]:
+    """Makes the panels of each figure, by the figure's name: a panel per task, over steps and minutes, and those over
+    tasks."""
+    panels: dict[str, list[Panel]] = {}
+    for name, over in (("curves", STEPS), ("minutes", MINUTES)):
+        if over == STEPS or any(run.returns_by_minute[0] for run in study.runs):
+            panels[name] = [partial(_draw_task, study=study, task=task, over=over) for task in study.tasks]
+    if study.overall:
+        panels["overall"] = [partial(_draw_overall, study=study)]
+    if study.profiles:
+        panels["profiles"] = [partial(_draw_profiles, study=study)]
+    return panels
 
 
 def _draw_task(panel: Axes, study: Study, task: str, over: str) -> None:
+    """Draws each group's mean with its interval, unfinished runs and, over steps, references."""
     for reference in study.references[task] if over == STEPS else ():
         _draw_reference(panel, reference, study.styles[reference.label])
     for group in study.tasks[task]:
@@ -117,29 +127,19 @@ def _draw_task(panel: Axes, study: Study, task: str, over: str) -> None:
         panel.text(0.5, 0.5, "no evaluation yet", transform=panel.transAxes, ha="center")
 
 
-def make_overall_panel(study: Study) -> Panel:
-    """Makes the panel of the interquartile mean over tasks, one curve per label."""
-
-    def draw(panel: Axes) -> None:
-        for overall in study.overall:
-            _draw_average(panel, overall.average, study.styles[overall.label])
-        _label_axes(panel, "interquartile mean over tasks", "return")
-
-    return draw
+def _draw_overall(panel: Axes, study: Study) -> None:
+    for overall in study.overall:
+        _draw_average(panel, overall.average, study.styles[overall.label])
+    _label_axes(panel, "interquartile mean over tasks", "return")
 
 
-def make_profile_panel(study: Study) -> Panel:
-    """Makes the panel of the share of runs whose final return is above a share of 1000, one curve per label."""
-
-    def draw(panel: Axes) -> None:
-        for profile in study.profiles:
-            line_style = study.styles[profile.label]
-            panel.fill_between(TAUS, profile.low, profile.high, color=line_style["color"], alpha=0.18, linewidth=0)
-            panel.plot(TAUS, profile.value, linewidth=1.6, **line_style)
-        panel.set(title="performance profile over tasks", xlim=(0, 1), ylim=(0, 1.03))
-        panel.set(xlabel="tau, a share of the highest return (1000)", ylabel="share of runs above tau")
-
-    return draw
+def _draw_profiles(panel: Axes, study: Study) -> None:
+    for profile in study.profiles:
+        line_style = study.styles[profile.label]
+        panel.fill_between(TAUS, profile.low, profile.high, color=line_style["color"], alpha=0.18, linewidth=0)
+        panel.plot(TAUS, profile.value, linewidth=1.6, **line_style)
+    panel.set(title="performance profile over tasks", xlim=(0, 1), ylim=(0, 1.03))
+    panel.set(xlabel="tau, a share of the highest return (1000)", ylabel="share of runs above tau")
 
 
 def make_handles(study: Study) -> list[Line2D]:

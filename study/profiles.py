@@ -14,9 +14,8 @@ import numpy as np
 from study.groups import Group
 from study.statistics import has_interval, resample
 
-HIGHEST_RETURN = 1000.0  # of a suite task
 THRESHOLDS = np.arange(0.0, 1001.0, 10.0)  # returns, (T,)
-TAUS = THRESHOLDS / HIGHEST_RETURN
+TAUS = THRESHOLDS / 1000  # the highest return of a suite task
 MIN_RUNS = 2  # of a group on a task
 FinalReturns = dict[str, np.ndarray]  # task -> final returns of a group's runs, (N,)
 

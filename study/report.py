@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from study import figures, tables
-from study.figures import MINUTES, PAGE_COLOURS, Panel
+from study.figures import PAGE_COLOURS
 from study.groups import differences
 from study.summary import Study
 
@@ -35,10 +35,10 @@ def write_html(study: Study, command: str = "") -> str:
         f"<h1>{escape(title)}</h1>",
         *(f"<p>{escape(note)}</p>" for note in study.notes),
         _make_legend(study) if len(study.runs) > 1 else "",
-        _draw(_choose_panels(study)),
-        f"<h2>Returns</h2>{_make_table(*returns)}<p>{escape(tables.LEGEND)}</p>",
+        _draw(study),
+        f"<h2>Returns</h2>{_make_table(*returns)}",
         f"<h2>Probability of improvement</h2>{_make_table(*pairs)}" if pairs else "",
-        *(f"<p>{escape(text)}</p>" for text in tables.comparison_legends(study)),
+        *(f"<p>{escape(text)}</p>" for text in tables.choose_legends(study)),
         *(f"<h2>{name}</h2>{content}" for name, content in sections.items() if content),
         f"<footer>Written {datetime.now():%Y-%m-%d %H:%M} by <code>{escape(command)}</code></footer>",
         "</body></html>",
@@ -46,17 +46,11 @@ def write_html(study: Study, command: str = "") -> str:
     return "\n".join(page) + "\n"
 
 
-def _choose_panels(study: Study) -> list[Panel]:
-    if len(study.runs) == 1:
-        return figures.make_run_panels(study.runs[0], study.references[study.runs[0].task])
-    panels = [figures.make_overall_panel(study)] if study.overall else []
-    panels += figures.make_task_panels(study)
-    panels += figures.make_task_panels(study, over=MINUTES) if study.has_minutes else []
-    return panels + ([figures.make_profile_panel(study)] if study.profiles else [])
-
-
-def _draw(panels: Sequence[Panel]) -> str:
+def _draw(study: Study) -> str:
     """Draws each panel as a figure of its own, so that the page can place them in as many columns as fit."""
+    panels = [panel for of_figure in figures.make_panels(study).values() for panel in of_figure]
+    if len(study.runs) == 1:
+        panels = figures.make_run_panels(study.runs[0], study.references[study.runs[0].task])
     drawn = [figures.to_svg(figures.make_figure([panel]), number) for number, panel in enumerate(panels)]
     return f'<div class="panels">{"".join(f"<figure>{svg}</figure>" for svg in drawn)}</div>'
 

@@ -43,10 +43,6 @@ class Study:
     def labels(self) -> list[str]:
         return list(dict.fromkeys(group.label for group in self.groups))
 
-    @property
-    def has_minutes(self) -> bool:
-        return any(run.returns_by_minute[0] for run in self.runs)
-
     @cached_property
     def styles(self) -> dict[str, LineStyle]:
         """The style of each label's curve; the references come last."""

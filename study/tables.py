@@ -58,9 +58,9 @@ def tabulate_improvements(study: Study) -> Table:
     return rows
 
 
-def comparison_legends(study: Study) -> list[str]:
-    """Returns the legends of the probabilities of improvement and of the profiles, if the study has any."""
-    legends = ((study.improvements, IMPROVEMENT_LEGEND), (study.profiles, PROFILE_LEGEND))
+def choose_legends(study: Study) -> list[str]:
+    """Returns the legends of what the study has."""
+    legends = ((True, LEGEND), (study.improvements, IMPROVEMENT_LEGEND), (study.profiles, PROFILE_LEGEND))
     return [legend for shown, legend in legends if shown]
 
 
@@ -70,8 +70,7 @@ def write_markdown(study: Study) -> str:
     for table in filter(None, (tabulate(study), tabulate_improvements(study))):
         header, *rows = [f"| {' | '.join(row)} |" for row in table]
         lines += [header, "| --- " * len(table[0]) + "|", *rows, ""]
-    notes = (LEGEND, *comparison_legends(study), *study.notes)
-    return "\n".join([*lines, *(f"{note}<br>" for note in notes)]) + "\n"
+    return "\n".join([*lines, *(f"{note}<br>" for note in (*choose_legends(study), *study.notes))]) + "\n"
 
 
 def write_points(study: Study) -> str:

@@ -135,5 +135,5 @@ def test_it_is_off_by_default_and_one_key_away(tmp_path: Path) -> None:
     (group,) = {record.run.run_group for record in found if record.WhichOneof("record_type") == "run"}
     assert re.fullmatch(r"sac_ProbeTimeLimit-v0_[0-9a-f]{6}", group)
     rows = history(found)
-    assert [row["eval/episode_reward"] for row in rows if "eval/episode_reward" in row][-1] == on.last_return
+    assert [row["eval/episode_reward"] for row in rows if "eval/episode_reward" in row][-1] == on.progress.last_return
     assert any("train_critic/loss" in row for row in rows)

@@ -78,7 +78,7 @@ def test_a_study_has_a_profile_per_group_and_a_probability_per_pair(tmp_path: Pa
     assert row[2].startswith(f"{by_hand:.2f} [")
     assert f"| {' | '.join(row)} |" in tables.write_markdown(found)
     assert tables.PROFILE_LEGEND in tables.write_markdown(found)
-    curves = figures.make_figure([figures.make_profile_panel(found)]).axes[0].lines
+    curves = figures.make_figure(figures.make_panels(found)["profiles"]).axes[0].lines
     np.testing.assert_array_equal(curves[1].get_ydata(), found.profiles[1].value)
     assert curves[1].get_xdata(orig=True)[[0, -1]].tolist() == [0, 1]  # type: ignore[index, union-attr, call-overload]
 
