@@ -41,10 +41,9 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
     if len(folders) == 1:
         written = draw_run(folders[0], study.references[study.runs[0].task], folder / "curves")
     else:
-        handles, written = figures.make_handles(study), []
+        written = []
         for name, panels in figures.make_panels(study).items():
-            shown = handles[: len(study.labels)] if name in ("overall", "profiles") else handles
-            written += figures.save(figures.make_figure(panels, shown), folder / name)
+            written += figures.save(figures.make_figure(panels, figures.make_handles(study, name)), folder / name)
         texts = {"curves.csv": tables.write_points(study), "table.md": tables.write_markdown(study)}
     if with_report:
         texts["report.html"] = report.write_html(study, shlex.join(["python", *sys.argv]))

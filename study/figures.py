@@ -49,7 +49,8 @@ def make_figure(panels: Sequence[Panel], handles: Sequence[Line2D] = ()) -> Figu
     num_columns = max(1, min(COLUMNS, len(panels)))
     num_rows = -(-len(panels) // num_columns)
     size = (3.4, 2.7) if len(panels) > 1 or not handles else (5.2, 3.6)
-    figure = Figure(figsize=(size[0] * num_columns, size[1] * num_rows), layout="constrained")
+    height = size[1] * num_rows + 0.25 * -(-len(handles) // 3)  # with room for the legend
+    figure = Figure(figsize=(size[0] * num_columns, height), layout="constrained")
     axes = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     for draw, panel in zip(panels, axes, strict=False):
         draw(panel)
@@ -142,10 +143,13 @@ def _draw_profiles(panel: Axes, study: Study) -> None:
     panel.set(xlabel="tau, a share of the highest return (1000)", ylabel="share of runs above tau")
 
 
-def make_handles(study: Study) -> list[Line2D]:
-    """Makes the legend's entries: the labels, then what else the panels of tasks show."""
+def make_handles(study: Study, name: str) -> list[Line2D]:
+    """Makes the legend's entries of the figure `name`: the labels, then what else the panels of tasks show."""
     handles = [Line2D([], [], label=label, **line_style) for label, line_style in study.styles.items()]
-    if any(group.average.fewer.any() for group in study.groups):
+    if name not in ("curves", "minutes"):
+        return handles[: len(study.labels)]
+    averages = [group.average if name == "curves" else group.average_by_minute for group in study.groups]
+    if any(average.fewer.any() for average in averages):
         handles.append(Line2D([], [], color="black", linestyle=FEWER_RUNS, label="not all runs got there"))
     if any(not run.finished and run.last_step for run in study.runs):
         handles.append(Line2D([], [], color="black", marker="x", linestyle="", label="an unfinished run's end"))
@@ -154,10 +158,8 @@ def make_handles(study: Study) -> list[Line2D]:
 
 def _draw_reference(panel: Axes, reference: Reference, line_style: LineStyle) -> None:
     marker = "" if len(reference.steps) > 1 else "D"  # a single point would be invisible
-    label = reference.label
-    panel.plot(
-        reference.steps, reference.returns, linewidth=1.1, marker=marker, markersize=4, label=label, **line_style
-    )
+    options: dict[str, Any] = {"linewidth": 1.1, "marker": marker, "markersize": 4, "label": reference.label}
+    panel.plot(reference.steps, reference.returns, **options, **line_style)
 
 
 def _draw_average(panel: Axes, average: Average, line_style: LineStyle) -> None:

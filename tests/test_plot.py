@@ -81,7 +81,7 @@ def test_means_unfinished_runs_and_published_curves_are_drawn(tmp_path: Path) ->
     make_run(tmp_path / "c", [(10, -1300.0)], env="Pendulum-v1")
     make_run(tmp_path / "d", [], env="walker_walk")
     study = summary.summarise(runs.find([str(tmp_path)]), with_references=True)
-    figure = figures.make_figure(figures.make_panels(study)["curves"], figures.make_handles(study))
+    figure = figures.make_figure(figures.make_panels(study)["curves"], figures.make_handles(study, "curves"))
     pendulum, cheetah, walker = figure.axes[:3]
     theirs, simba, whole, fewer, unfinished, end = curves(figure, 1)
     assert max(x for x, _ in theirs + simba) == 120_000
