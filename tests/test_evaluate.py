@@ -83,7 +83,7 @@ def test_the_policy_alone(trained: Path) -> None:
         (["--episodes", "many"], "argument --episodes: invalid int value: 'many'"),
         (["--video", "out.gif"], "--video out.gif: its name has to end in .mp4"),
         (["--device", "tpu"], "device=tpu: no such device"),
-        ([], "no config.yaml in it"),
+        ([], "no run's folder (config.yaml:"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(

@@ -109,7 +109,7 @@ def test_sac_on_one_page_trains_to_the_bytes_of_the_framework(
         for weight, parameter in zip(weights, module.parameters(), strict=True):
             assert torch.equal(weight.flatten(), parameter.flatten())
     torch.set_num_threads(1)  # as in the framework's evaluation
-    assert page["evaluate"](networks[0], make_env(env, 3), 3, num_steps, episodes=1) == theirs.last_return
+    assert page["evaluate"](networks[0], make_env(env, 3), 3, num_steps, episodes=1) == theirs.progress.last_return
 
 
 def test_sac_on_one_page_imports_the_environments_alone() -> None:
