@@ -18,18 +18,16 @@ import numpy as np
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from torch import nn
 
-import settings.resolvers  # noqa: F401  functions in the YAML
 from agent.execution.recorded import Recorded
 from agent.toolkit.dispatch import DispatchMode
 from replay_buffer import Batch, WeightedBatch
-from settings.schema import check
+from settings.compose import CONFIG_DIR
+from settings.schema import check, get_values
 from utils import leaves
 
 ROWS, OBS_DIM, ACTION_DIM, IMAGE = 13, 17, 6, (9, 84, 84)
-CONFIG = Path(__file__).resolve().parents[1] / "config"
 
 
 def draw_batch(agent: Any, generator: torch.Generator, weights: np.ndarray | None) -> Any:
@@ -42,7 +40,7 @@ def draw_batch(agent: Any, generator: torch.Generator, weights: np.ndarray | Non
     batch = Batch(obs, action, reward, next_obs, (discount > -1).float())
     if weights is None:
         return batch
-    return WeightedBatch(*batch, torch.as_tensor(weights)[:, None], torch.arange(ROWS))
+    return WeightedBatch(*batch, torch.as_tensor(weights), torch.arange(ROWS))
 
 
 def train(agent: Any, updates: int, seed: int = 0, weights: np.ndarray | None = None) -> list[Any]:
@@ -166,9 +164,9 @@ def read_node(name: str) -> dict[str, Any]:
     """Returns the agent's node, checked as a run checks it."""
     path = Path(name)
     search = [f"hydra.searchpath=[file://{path.resolve().parents[1]}]"] if path.suffix else []
-    with initialize_config_dir(str(CONFIG), version_base=None):
-        cfg: Any = OmegaConf.to_container(compose("train", [f"agent={path.stem}", *search]), resolve=True)
-    return {key: value for key, value in check(cfg).agent.items() if key != "name"}
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        cfg = check(get_values(compose("train", [f"agent={path.stem}", *search])))
+    return {key: value for key, value in cfg.agent.items() if key != "name"}
 
 
 def build(node: dict[str, Any], seed: int) -> Any:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # The modules whose classes a node may name, by the configuration's top-level key.
 PLACES: dict[str, tuple[str, ...]] = {
     "agent": ("agent",),
-    "reward_scale": ("agent",),
+    "reward_scale": ("agent.schedule",),
     "replay_buffer": ("replay_buffer", "replay"),
     "logger": ("logger", "sinks"),
     "evaluator": ("run.evaluation.evaluator",),

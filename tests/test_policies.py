@@ -80,6 +80,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "a package": ({"env": "evil_module:Thing-v0"}, "trust=evil_module"),
     "an agent": ({"agent": {"_target_": "os.mkdir", "name": "x"}}, "os.mkdir"),
     "an interpolation": ({"env_kwargs": {"a": "${oc.create:{_target_:os.mkdir}}"}}, "env_kwargs.a"),
+    "no schedule": ({"reward_scale": {"_target_": "agent.networks.heads.CategoricalHead"}}, "reward_scale"),
 }
 
 

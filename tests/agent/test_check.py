@@ -1,0 +1,78 @@
+"""`python -m agent.check`: it finds nothing in this project's agents, and names an author's mistakes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from agent import check
+from agent.sac import SACAgent
+from settings.compose import CONFIG_DIR
+
+AGENTS = sorted(path.stem for path in (CONFIG_DIR / "agent").glob("[!_]*.yaml"))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_no_mistake_is_found_in_our_agents(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(name) == 0, capsys.readouterr().out
+
+
+def find(agent_class: type[SACAgent]) -> str:
+    node = check.read_node("sac")
+    node["critic"] |= {"hidden_dim": 8}
+    node["actor"] |= {"hidden_dim": 8}
+
+    def make(seed: int) -> Any:
+        agent = check.build(node, seed)
+        agent.__class__ = agent_class
+        if hasattr(agent, "begin"):
+            agent.begin()
+        return agent
+
+    return "\n".join(check.find_mistakes(make))
+
+
+class Untrained(SACAgent):
+    def begin(self) -> None:
+        self.extra = nn.Linear(3, 3)
+
+
+class Global(SACAgent):
+    def update_step(self, batch: Any, noise: Any) -> Any:
+        torch.randn(3)
+        return super().update_step(batch, noise)
+
+
+class InPlace(SACAgent):
+    def update_step(self, batch: Any, noise: Any) -> Any:
+        batch.reward.add_(1.0)
+        return super().update_step(batch, noise)
+
+
+class Frozen(SACAgent):
+    counted = 0
+
+    def update_step(self, batch: Any, noise: Any) -> Any:
+        self.counted += 1
+        return super().update_step(batch._replace(reward=batch.reward * self.counted), noise)
+
+
+@pytest.mark.parametrize(
+    ("agent_class", "words"),
+    [
+        (Untrained, "extra"),
+        (Global, "draws from a global generator"),
+        (InPlace, "batch"),
+        (Frozen, "a recording freezes"),
+    ],
+)
+def test_a_mistake_is_one_line(agent_class: type[SACAgent], words: str) -> None:
+    assert words in find(agent_class)
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent/mine.yaml").write_text("defaults: [sac, _self_]\nname: mine\n")
+    assert check.read_node(str(tmp_path / "agent/mine.yaml"))["_target_"] == "agent.sac.SACAgent"
