@@ -1,5 +1,6 @@
 """Update steps under torch.compile, which knows no generators: random numbers are drawn before each step."""
 
+import copy
 from functools import cache
 from typing import Any
 
@@ -11,19 +12,21 @@ from agent.toolkit.noise import Noise
 
 
 class _NotedNoise(Noise):
-    """Draws, and notes what was asked for."""
+    """Notes what is asked for, and returns numbers of no meaning."""
 
-    def __init__(self, noise: Noise):
-        self._noise = noise
+    def __init__(self, device: torch.device):
+        self._device = device
         self.requests: list[tuple[str, tuple[int, ...]]] = []
 
     def normal(self, *shape: int) -> torch.Tensor:
-        self.requests.append(("normal", shape))
-        return self._noise.normal(*shape)
+        return self._note("normal", shape)
 
     def uniform(self, *shape: int) -> torch.Tensor:
-        self.requests.append(("uniform", shape))
-        return self._noise.uniform(*shape)
+        return self._note("uniform", shape)
+
+    def _note(self, kind: str, shape: tuple[int, ...]) -> torch.Tensor:
+        self.requests.append((kind, shape))
+        return torch.full(shape, 0.5, device=self._device)
 
 
 class _DrawnNoise(Noise):
@@ -41,7 +44,8 @@ class _DrawnNoise(Noise):
 class CompiledStep:
     """An agent's update step, gradients included, compiled once for each variant.
 
-    The first step of a variant runs in Python and notes which random numbers it asks for; later ones draw the same.
+    The first step of a variant is made in Python first, and undone, to note which random numbers it asks for. So all
+    steps that count are compiled, also in a resumed run.
     """
 
     def __init__(self, agent: Any, backend: str):
@@ -53,15 +57,25 @@ class CompiledStep:
 
     def __call__(self, batch: Any, noise: Noise) -> Result:
         requests = self._requests.get(self._key(batch))
-        if requests is not None:
-            drawn = _DrawnNoise([getattr(noise, kind)(*shape) for kind, shape in requests])
-            self._agent.give_noise(drawn)
-            return self._compiled(batch, drawn)
-        noted = _NotedNoise(noise)
-        self._agent.give_noise(noted)
-        result = self._agent.update_step(batch, noted)
-        self._requests[self._key(batch)] = noted.requests  # the step may have asked more of `due`
-        return result
+        if requests is None:
+            requests = self._note_requests(batch)
+            self._requests[self._key(batch)] = requests  # the step may have asked more of `due`
+        drawn = _DrawnNoise([getattr(noise, kind)(*shape) for kind, shape in requests])
+        self._agent.give_noise(drawn)
+        return self._compiled(batch, drawn)
+
+    def _note_requests(self, batch: Any) -> list[tuple[str, tuple[int, ...]]]:
+        agent, noted = self._agent, _NotedNoise(self._agent.device)
+        state = copy.deepcopy(agent.state_dict())
+        gradients = [
+            (parameter, parameter.grad) for module in agent.modules.values() for parameter in module.parameters()
+        ]
+        agent.give_noise(noted)
+        agent.update_step(batch, noted)
+        agent.load_state_dict(state)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        return noted.requests
 
     def _key(self, batch: Any) -> Any:
         return type(batch), len(batch.obs), variant(self._agent)

@@ -118,8 +118,6 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, row: Row, monke
     shutil.rmtree(cut / f"checkpoints/step_{straight.step}")  # as if the run had been killed on its last step
     (cut / "finished.json").unlink()
     go_on(cut)
-    if "compiled" in (tmp_path / "straight/config.yaml").read_text():
-        return  # a resumed run makes its first update eagerly: the same numbers only up to rounding
     assert_same(cut, tmp_path / "straight")
     if row["execution"] != "eager":
         probes.train(tmp_path / "eager", *command_of(row | {"execution": "eager"}))
