@@ -155,10 +155,13 @@ class Logger:
 
 
 def _averages(sums: Sums) -> Row:
-    """Averages sums by key; copies each tensor to the host once. A single int stays an int."""
+    """Averages sums by key; waits for the device once. A single int stays an int."""
+    tensors = [total for total, _ in sums.values() if isinstance(total, torch.Tensor)]
+    fetched = iter(torch.cat([each.to(tensors[-1].device) for each in tensors]).tolist() if tensors else ())
     totals: dict[str, tuple[Any, int]] = {}
     for keys, (total, count) in sums.items():
-        for key, value in zip(keys, total.tolist() if isinstance(total, torch.Tensor) else [total], strict=True):
+        values = [next(fetched) for _ in keys] if isinstance(total, torch.Tensor) else [total]
+        for key, value in zip(keys, values, strict=True):
             earlier, earlier_count = totals.get(key, (0, 0))
             totals[key] = earlier + value, earlier_count + count
     return {key: total if count == 1 else total / count for key, (total, count) in totals.items()}
