@@ -79,7 +79,8 @@ def _continue_run(arguments: list[str]) -> None:
         values.get(key, overrides).append(value if key in values else text)
     from run.resume import continue_run
 
-    continue_run(Path(values["resume"][-1]), overrides, ",".join(values["trust"]).split(","))
+    trusted = [name for text in values["trust"] for name in text.split(",")]
+    continue_run(Path(values["resume"][-1]), overrides, trusted)
 
 
 def _report(error: BaseException | None) -> int:

@@ -11,7 +11,6 @@ import os
 import random
 import shlex
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -38,17 +37,12 @@ def one_line(message: BaseException | str) -> str:
 def print_error(error: Exception, command: str = "") -> int:
     """Prints how a command ends: one line on standard error, which begins with the command's name.
 
-    A RunError of a sweep has more lines, one for each run that failed. The traceback of an environment's own exception
-    follows, for the author of the environment.
-
     Returns:
         The exit code: 2 for a mistake of the user, 3 for a fault.
     """
     message = one_line(error) if isinstance(error, UserError) else error
     lines = [f"{command or Path(sys.argv[0]).name}: {message}", *getattr(error, "__notes__", ())]
     print("\n".join(lines), file=sys.stderr)
-    if isinstance(error, EnvError):
-        print(error.trace, end="", file=sys.stderr)
     return 2 if isinstance(error, UserError) else 3
 
 
@@ -59,45 +53,14 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
-def resolved(path: Path) -> Path:
-    """Returns a path without links, as `Path.resolve` does, but without its RuntimeError for circular links."""
-    return Path(os.path.realpath(path))
-
-
 def command_line(script: str, *arguments: str) -> str:
     """Returns a shell command that runs one of this project's scripts, from whatever folder is the current one."""
-    path = resolved(Path(__file__)).with_name(script)
-    return shlex.join(["python", script if path.parent == resolved(Path()) else str(path), *arguments])
-
-
-def import_failure(module: str, error: Exception) -> str:
-    """Returns why a module cannot be imported; if it was not found, also how to put the user's module on the path."""
-    is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
-    hint = f"; if it is your own, name the folder that holds it: PYTHONPATH=/path/to/folder python {sys.argv[0]} ..."
-    return f"cannot be imported ({one_line(error)}){hint if is_missing else ''}"
+    path = Path(__file__).resolve().with_name(script)
+    return shlex.join(["python", script if path.parent == Path.cwd() else str(path), *arguments])
 
 
 class RunError(Exception):
     """A fault that ends a run without losing saved data. The message is one line."""
-
-
-class EnvError(RunError):
-    """An exception raised in an environment's code; its traceback is printed too.
-
-    Args:
-        trace: the traceback, if the code ran in another process; otherwise the `__cause__` has it.
-    """
-
-    def __init__(self, message: str, trace: str = ""):
-        super().__init__(message)
-        self._trace = trace
-
-    @property
-    def trace(self) -> str:
-        """The traceback as Python prints it; "" if the environment raised no exception."""
-        if self._trace or self.__cause__ is None:
-            return self._trace
-        return "".join(traceback.format_exception(self.__cause__))
 
 
 @contextmanager
@@ -271,17 +234,6 @@ def soft_update_params(net: "torch.nn.Module", target_net: "torch.nn.Module", ta
     SoftUpdate(net, target_net)(tau)
 
 
-def require_count(value: Any, what: str) -> int:
-    """Returns a counter of a saved state, which may be damaged or forged.
-
-    Raises:
-        ValueError: unless the value is an int from 0 to 2**62.
-    """
-    if type(value) is not int or not 0 <= value < 2**62:
-        raise ValueError(f"{what} is {one_line(repr(value))[:40]}, not a count")
-    return value
-
-
 class Every:
     """Returns whether a multiple of `frequency` was crossed since the last call; never for a frequency of 0 or less."""
 
@@ -298,4 +250,4 @@ class Every:
         return {"last_step": self.last_step}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.last_step = require_count(state["last_step"], "last_step")
+        self.last_step = state["last_step"]

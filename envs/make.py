@@ -15,7 +15,7 @@ from envs.episodes import AUTO_INFO_KEYS
 from envs.names import SUITE_TASKS, require_known
 from envs.observations import NO_PIXELS, Pixels
 from settings.env_ids import newest_id
-from utils import UserError, import_failure, one_line
+from utils import UserError, one_line
 
 try:
     from envs import suite
@@ -150,7 +150,7 @@ def find_spec(name: str) -> EnvSpec:
             import_module(module)
         return gym.spec(newest_id(env_id))
     except ModuleNotFoundError as error:
-        raise UserError(f"env={name}: {module} {import_failure(module, error)}") from error
+        raise UserError(f"env={name}: {module} cannot be imported ({error}); is its folder in PYTHONPATH?") from error
     except (gym.error.Error, ValueError) as error:
         require_known(name)
         raise UserError(f"env={name}: {one_line(error)}") from error

@@ -100,6 +100,5 @@ def _require_free(config: DictConfig, key: str, pattern: str) -> None:
 
 def _describe_failure(run: Path) -> str:
     path = run / "failed.json"
-    return (
-        f"{run.name}: {json.loads(path.read_text(encoding='utf-8'))['reason'] if path.exists() else 'it was stopped'}"
-    )
+    reason = json.loads(path.read_text(encoding="utf-8"))["reason"] if path.exists() else "it was stopped"
+    return f"{run.name}: {reason}"

@@ -46,7 +46,7 @@ def run_one(config: DictConfig, hydra_config: Any, folder: Path) -> float:
     from run.stopping import Requeued, Stopped
 
     try:
-        last_return = begin_or_continue(config, folder, True, _make_prune(hydra_config, folder))
+        last_return = begin_or_continue(config, folder, True, _make_prune(hydra_config))
         print(f"{_count(folder)}, {last_return:.0f}", flush=True)
         return last_return
     except Requeued:
@@ -66,7 +66,7 @@ def run_one(config: DictConfig, hydra_config: Any, folder: Path) -> float:
     return math.nan
 
 
-def _make_prune(hydra_config: Any, folder: Path) -> Any:
+def _make_prune(hydra_config: Any) -> Any:
     if hydra_config.sweeper.get("pruner") is None:
         return None
     from launch.tuning import make_prune  # not before: Optuna is optional

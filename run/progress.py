@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from utils import Every, require_count
+from utils import Every
 
 COUNTS = ("step", "episode", "bursts", "updates_made", "updates_from", "last_eval_step")
 RESULTS = ("evaluation_due", "last_return", "best_return", "best_score", "solved_step")
@@ -148,7 +148,7 @@ class Progress:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state. Raises ValueError if it is not one that `state_dict` returned."""
         for name in COUNTS:
-            setattr(self, name, require_count(state[name], name))
+            setattr(self, name, int(state[name]))
         self.episode_reward = self._of_each(state, "episode_reward", float)
         self.episode_length = self._of_each(state, "episode_length", int)
         self._episode_started_s = time.perf_counter() - self._of_each(state, "episode_age_s", float)
@@ -158,9 +158,9 @@ class Progress:
         best_return, solved_step = state["best_return"], state["solved_step"]
         self.best_return = None if best_return is None else float(best_return)
         self.best_score = float(state.get("best_score", 0.0))  # checkpoints before `best_by` have none
-        self.solved_step = None if solved_step is None else require_count(solved_step, "solved_step")
+        self.solved_step = None if solved_step is None else int(solved_step)
         self._checkpoints.load_state_dict(state["checkpoints"])
-        self.num_taken = require_count(state.get("num_taken", self.cfg.num_envs), "num_taken")
+        self.num_taken = int(state.get("num_taken", self.cfg.num_envs))
 
     def _of_each(self, state: dict[str, Any], name: str, kind: type) -> np.ndarray:
         values = state[name]

@@ -1,6 +1,5 @@
 import gc
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -73,30 +72,6 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
         return train.main()
 
     return call
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A headless Chromium, driven by Selenium. Skips tests where it is missing; in CI, fails them."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((path for path in map(shutil.which, names) if path), None)
-    driver = shutil.which("chromedriver")
-    if not (program and driver):
-        assert not os.environ.get("CI"), "no Chromium in CI: .ci/run has to install it"
-        pytest.skip("no Chromium here: apt install chromium chromium-driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for switch in ("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"):
-        options.add_argument(f"--{switch}")
-    for switch in ("disable-background-networking", "disable-component-update", "disable-dev-shm-usage"):
-        options.add_argument(f"--{switch}")
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield opened
-    opened.quit()
 
 
 def pytest_collection_finish() -> None:

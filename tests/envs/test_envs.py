@@ -28,7 +28,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "cheeta_run": ({}, "did you mean cheetah_run"),
     "pendulum-v1": ({}, "did you mean Pendulum-v1"),
     "Pendulum-v99": ({}, "did you mean Pendulum-v1"),
-    "nowhere:Env-v0": ({}, "nowhere cannot be imported .No module named .nowhere..; if it is your own, .*PYTHONPATH"),
+    "nowhere:Env-v0": ({}, "nowhere cannot be imported .No module named .nowhere..; is its folder in PYTHONPATH"),
     "probes:ProbeSolvd-v0": ({}, "ProbeSolved"),
     "ProbeTwoChoices-v0": ({}, r"actions are MultiDiscrete\(\[2 3\]\), and agents here need a Box or a Discrete"),
     "ProbeOneChoice-v0": ({}, r"its actions, Discrete\(1\), leave no choice"),

@@ -1,6 +1,7 @@
 """Background evaluations give the same results as foreground ones, whatever happens to their process."""
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -109,7 +110,8 @@ def test_if_the_process_dies_or_hangs_the_run_evaluates_itself(
     run.run()
     run.close()
     assert_same(tmp_path / "run", straight)
-    assert f"From step 100 on, training waits for evaluations ({reason}" in capsys.readouterr().out
+    # That of step 100 may have answered before it died.
+    assert re.search(rf"From step 1[05]0 on, training waits for evaluations \({reason}", capsys.readouterr().out)
     assert not psutil.pid_exists(pids[0])
 
 
