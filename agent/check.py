@@ -172,9 +172,12 @@ def read_node(name: str) -> dict[str, Any]:
 def build(node: dict[str, Any], seed: int) -> Any:
     """Builds the agent for random observations: images if it has an encoder, otherwise vectors."""
     torch.manual_seed(seed)
-    seen = {"obs_dim": math.prod(IMAGE), "obs_shape": list(IMAGE)} if node.get("encoder") else {"obs_dim": OBS_DIM}
-    kept = {"action_dim": ACTION_DIM, "action_range": (-1.0, 1.0), "device": torch.device("cpu")}
-    agent = instantiate(node, _convert_="all")(**seen, **kept)
+    vector = {"obs_dim": OBS_DIM}
+    image = {"obs_dim": math.prod(IMAGE), "obs_shape": list(IMAGE)}
+    actions = {"action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
+    agent = instantiate(node, _convert_="all")(
+        **(image if node.get("encoder") else vector), **actions, device=torch.device("cpu")
+    )
     agent.batch_size = ROWS
     return agent
 

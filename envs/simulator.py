@@ -169,8 +169,8 @@ class Simulator:
         columns = _list_columns(self.env.single_observation_space, obs)
         self._device = columns[0].device if isinstance(columns[0], torch.Tensor) else None
         flat = torch.cat([_to_tensor(column).reshape(self.num_envs, -1).float() for column in columns], dim=1)
-        wanted = None if self.tensors_on is None else torch.empty(0, device=self.tensors_on).device
-        self._stays = self._device is not None and self._device == wanted
+        device = None if self.tensors_on is None else torch.empty(0, device=self.tensors_on).device
+        self._stays = self._device is not None and self._device == device
         return flat if self._stays else flat.cpu()
 
     def _give(self, obs: torch.Tensor) -> Any:

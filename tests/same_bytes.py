@@ -75,8 +75,8 @@ def compare(a: Path | str, b: Path | str) -> str:
     """Returns `same`, the name of the first difference, or why a run failed."""
     if isinstance(a, str) or isinstance(b, str):
         return a if isinstance(a, str) else str(b)
-    there, here = read(a), read(b)
-    return next((name for name in there | here if there.get(name) != here.get(name)), "same")
+    state_a, state_b = read(a), read(b)
+    return next((name for name in state_a | state_b if state_a.get(name) != state_b.get(name)), "same")
 
 
 def main() -> None:
@@ -88,23 +88,23 @@ def main() -> None:
     arguments = parser.parse_args()
     agents = arguments.agents or sorted(path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml"))
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(arguments.jobs) as pool:
-        git, there = ["git", "-C", str(ROOT), "worktree"], Path(temporary, "commit")
-        subprocess.run([*git, "add", "--quiet", "--detach", str(there), arguments.commit], check=True)
+        git, before = ["git", "-C", str(ROOT), "worktree"], Path(temporary, "commit")
+        subprocess.run([*git, "add", "--quiet", "--detach", str(before), arguments.commit], check=True)
         ended: dict[tuple[Any, ...], Future[Path | str]] = {}
-        for case in itertools.product(agents, SETTINGS, (there, ROOT)):
+        for case in itertools.product(agents, SETTINGS, (before, ROOT)):
             name, setting, checkout = case
-            folder = Path(temporary, "there" if checkout is there else "here")
+            folder = Path(temporary, "before" if checkout is before else "now")
             ended[case] = pool.submit(train, name, *setting, arguments.steps, checkout, folder)
         cells = []
         for name in agents:
-            row = [compare(*(ended[name, setting, side].result() for side in (there, ROOT))) for setting in SETTINGS]
+            row = [compare(*(ended[name, setting, side].result() for side in (before, ROOT))) for setting in SETTINGS]
             row += [
                 compare(*(ended[name, (execution, n), ROOT].result() for execution in ("eager", "recorded")))
                 for n in (1, 3)
             ]
             print(f"| {name} | {' | '.join(row)} |", flush=True)
             cells += row
-        subprocess.run([*git, "remove", "--force", str(there)], check=True)
+        subprocess.run([*git, "remove", "--force", str(before)], check=True)
     print(f"{cells.count('same')} of {len(cells)} are the same")
     sys.exit(cells.count("same") < len(cells))
 

@@ -60,9 +60,9 @@ def test_joblibs_runs_save_before_a_signal_ends_the_sweep_which_then_goes_on(
     for seed in (1, 2):
         wait_for_checkpoint(tmp_path / f"sw/seed-{seed}", running)
     running.send_signal(number)
-    said, _ = running.communicate()
-    assert running.returncode == code, said
-    assert "the runs are saving" in said and "resume=auto goes on" in said
+    printed, _ = running.communicate()
+    assert running.returncode == code, printed
+    assert "the runs are saving" in printed and "resume=auto goes on" in printed
     assert not list(tmp_path.glob("sw/*/failed.json")) and not (tmp_path / "sw/seed-3/train.csv").exists()
     again = run_command(tmp_path, "-m", *sweep, "hydra.sweep.dir=sw", "resume=auto")
     assert again.returncode == 0, again.stdout + again.stderr
@@ -74,8 +74,8 @@ def test_joblibs_runs_save_before_a_signal_ends_the_sweep_which_then_goes_on(
 def test_submitit_a_preempted_run_is_queued_again_and_goes_on(tmp_path: Path, straight: Callable[[int], Path]) -> None:
     running = start(tmp_path, "hydra/launcher=slurm_local", *RUN, "seed=1,2")
     wait_for_checkpoint(tmp_path / "sw/seed-1", running).send_signal(signal.SIGUSR2)
-    said, _ = running.communicate()
-    assert running.returncode == 0, said
+    printed, _ = running.communicate()
+    assert running.returncode == 0, printed
     out = "".join(path.read_text() for path in tmp_path.glob("sw/.submitit/*/*.out"))
     assert re.search(r"SIGUSR2 at step (\d+); continue with", out) and "Continuing from" in out
     for seed in (1, 2):
@@ -86,7 +86,7 @@ def test_submitit_a_preempted_run_is_queued_again_and_goes_on(tmp_path: Path, st
 def test_ray_trains_the_runs_of_a_sweep(tmp_path: Path, straight: Callable[[int], Path]) -> None:
     sweep = ("hydra/launcher=cluster", "hydra.launcher.ray.init.address=local", *RUN, "seed=1,2")
     running = start(tmp_path, *sweep)
-    said, _ = running.communicate()
-    assert running.returncode == 0, said
+    printed, _ = running.communicate()
+    assert running.returncode == 0, printed
     for seed in (1, 2):
         assert_same(tmp_path / f"sw/seed-{seed}", straight(seed))

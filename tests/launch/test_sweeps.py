@@ -50,8 +50,8 @@ def test_an_environments_exception_keeps_its_traceback(
     command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command("env=ProbeFaulty-v0", *TINY[1:], "num_train_steps=200") == 3
-    said = capsys.readouterr().err
-    assert "Traceback" in said and "lost" in said and "the newest checkpoint" in said.splitlines()[-1]
+    printed = capsys.readouterr().err
+    assert "Traceback" in printed and "lost" in printed and "the newest checkpoint" in printed.splitlines()[-1]
 
 
 def test_the_benchmarks_preset_is_a_sweep_over_28_tasks() -> None:

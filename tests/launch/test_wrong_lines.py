@@ -60,8 +60,8 @@ def test_a_mistake_is_one_line(
     arguments = [line] if "{" in line else line.split()
     named = () if "env=" in line or "resume=" in line else ("env=Pendulum-v1",)
     assert command(*arguments, *named, *SILENT) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("train.py: ") and said.count("\n") == 1 and words in said
+    printed = capsys.readouterr().err
+    assert printed.startswith("train.py: ") and printed.count("\n") == 1 and words in printed
     assert list(tmp_path.iterdir()) == []
 
 
@@ -76,8 +76,8 @@ def test_types_of_other_packages_are_not_enforced(command: Callable[..., int]) -
 
 def test_help_and_tasks(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command("--help") == 0
-    said = capsys.readouterr().out
-    assert "preset= cartpole, cpu," in said and "num_train_steps: 1_000_000" in said
+    printed = capsys.readouterr().out
+    assert "preset= cartpole, cpu," in printed and "num_train_steps: 1_000_000" in printed
     assert command("--tasks") == 0
-    said = capsys.readouterr().out
-    assert "cheetah_run" in said and "Pendulum-v1" in said
+    printed = capsys.readouterr().out
+    assert "cheetah_run" in printed and "Pendulum-v1" in printed
