@@ -24,7 +24,7 @@ def test_a_run_with_logs_is_never_overwritten_and_a_finished_one_says_so(tmp_pat
     (tmp_path / "checkpoints/.step_0").mkdir(parents=True)  # of a run that was killed in its first checkpoint
     run_folder.refuse_used(tmp_path)
     (tmp_path / "train.csv").touch()
-    with pytest.raises(UserError, match="a run is there already; .* or continue it with .*resume="):
+    with pytest.raises(UserError, match=r"a run is there already; .* or continue it with .*resume="):
         run_folder.refuse_used(tmp_path)
     assert run_folder.read_finished(tmp_path) is None
     run_folder.mark_finished(tmp_path, step=5, last_return=1.5)
