@@ -16,6 +16,7 @@ the rename has reached the disk they are still there. A segment of rows is synce
 """
 
 import argparse
+import glob
 import os
 import random
 import runpy
@@ -101,13 +102,13 @@ class Scenario:
         """Returns whether the run ended without a fault."""
         span_s = 0.2 * self._whole_s  # kills fall within this time; it grows while no new checkpoint is reached
         while True:
-            before = set(path.rglob("step_*"))
+            before = find(path, "step_*")
             is_late = time.perf_counter() >= until_s
             process = self._start(path, fresh=chance.random() < 0.1)
             code = wait(process, 600 if is_late else chance.uniform(0, span_s))
             if code is None and chance.random() < 0.5:
-                wait_until(lambda: not any(path.rglob(".step_*")))  # what an earlier kill has left
-                wait_until(lambda: any(path.rglob(".step_*")) or (path / "finished.json").exists())
+                wait_until(lambda: not find(path, ".step_*"))  # what an earlier kill has left
+                wait_until(lambda: bool(find(path, ".step_*")) or (path / "finished.json").exists())
                 code = wait(process, chance.uniform(0, 0.008))
             if code is None:
                 number = signal.SIGTERM if chance.random() < 0.2 and not self._is_sweep else signal.SIGKILL
@@ -115,8 +116,8 @@ class Scenario:
                 with suppress(ProcessLookupError):
                     os.kill(process, number) if number == signal.SIGTERM else os.killpg(process, number)
                 code = wait(process, 60)
-                self.counts["during a write"] += any(path.rglob(".step_*"))
-                span_s *= 1.3 if set(path.rglob("step_*")) == before else 0.9
+                self.counts["during a write"] += bool(find(path, ".step_*"))
+                span_s *= 1.3 if find(path, "step_*") == before else 0.9
                 if code in (-number, 75):
                     continue
             if code != 0:
@@ -160,6 +161,12 @@ def results(folder: Path) -> dict[str, Any]:
 
 def different(got: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     return [name for name in expected | got if not same(got.get(name), expected.get(name))]
+
+
+def find(folder: Path, name: str) -> set[str]:
+    """Returns the paths below `folder`."""
+    pattern = f"{glob.escape(str(folder))}/**/{name}"
+    return set(glob.glob(pattern, recursive=True))  # noqa: PTH207 - a folder renamed meanwhile stops Path.rglob
 
 
 def wait(process: int, seconds: float) -> int | None:
