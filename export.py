@@ -23,8 +23,7 @@ import numpy as np
 
 from agent.exported import OUTPUT, Greedy, Inputs, inputs_of, onnx_bytes
 from agent.off_policy import OffPolicyAgent
-from agent.policy import Policy
-from agent.policy_file import load_policy, save_policy
+from agent.policy import Policy, load_policy, save_policy
 from envs.episodes import EVAL_STREAM, episode_seed
 from envs.observations import ObsSpace
 from run.best import BEST

@@ -21,7 +21,7 @@ from hydra.utils import instantiate
 from torch import nn
 
 from agent.execution.recorded import Recorded
-from agent.toolkit.dispatch import DispatchMode
+from agent.execution.tracing import DispatchMode
 from replay_buffer import Batch, WeightedBatch
 from settings.compose import CONFIG_DIR
 from settings.schema import check, get_values

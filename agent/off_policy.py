@@ -13,11 +13,10 @@ from torch import nn
 
 from agent import Agent
 from agent.averaging import ActorAverage
-from agent.execution.eager import Eager, Result
+from agent.execution import Eager, Result
 from agent.networks.encoder import ImageShape
 from agent.observations import observations
-from agent.policy import Policy
-from agent.policy_file import recipe, save_policy
+from agent.policy import Policy, recipe, save_policy
 from agent.schedule import Schedules
 from agent.toolkit.adam import Adam
 from agent.toolkit.frozen import evaluation_view, is_view

@@ -1,8 +1,14 @@
-"""Policies that choose actions: an actor's, without what training needs, and a uniform one."""
+"""Policies that choose actions: an actor's, without what training needs, and a uniform one.
+
+A policy's file holds weights and the names and arguments of the networks' classes. Loading it runs none of its code.
+"""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +17,13 @@ from torch import nn
 
 from agent.execution.tracing import Tensors, TracedByShape
 from agent.exploration import HeldNoise
-from utils import restore_generator
+from settings.trust import is_within
+from utils import UserError, replacing, restore_generator, unwrapped
+
+FORMAT = "policy-2"
+HERE = Path(__file__).resolve().parent
+
+Recipe = dict[str, Any]  # {"target": dotted name of a network's class, "kwargs": plain values and recipes}
 
 
 class Policy:
@@ -49,7 +61,7 @@ class Policy:
         """Does nothing: a policy is always in evaluation mode."""
 
     @property
-    def networks(self) -> dict[str, nn.Module]:
+    def networks(self) -> dict[str, Any]:
         """The networks, by the names of the constructor's arguments."""
         named = {"actor": self.actor, "critic": self.critic, "normaliser": self.normaliser}
         return {name: network for name, network in named.items() if network is not None}
@@ -59,11 +71,7 @@ class Policy:
         return {name: copy.deepcopy(network.state_dict()) for name, network in self.networks.items()}
 
     def with_weights(self, weights: dict[str, Any]) -> "Policy":
-        """Returns a copy of this policy with other weights, as returned by `weights`.
-
-        Raises:
-            RuntimeError, KeyError: if the weights belong to different networks.
-        """
+        """Returns a copy of this policy with other weights, as returned by `weights`."""
         networks = copy.deepcopy(self.networks)
         for name, network in networks.items():
             network.load_state_dict(weights[name])
@@ -95,8 +103,8 @@ class Policy:
         """
         is_batch = obs.ndim in (2, 4)
         is_bytes = obs.ndim > 2 or obs.dtype == np.uint8  # images, alone or with vectors
-        obs_tensor = self._to_device(torch.as_tensor(obs, dtype=torch.uint8 if is_bytes else torch.float32))
-        batch = obs_tensor if is_batch else obs_tensor.unsqueeze(0)
+        batch = self._to_device(torch.as_tensor(obs, dtype=torch.uint8 if is_bytes else torch.float32))
+        batch = batch if is_batch else batch.unsqueeze(0)
         inputs = [batch]
         if sample:
             inputs.append(self.noise(len(batch)) if held is None else held(self.noise, len(batch)))
@@ -168,3 +176,78 @@ class UniformPolicy:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._rng.bit_generator.state = state["rng"]
+
+
+def recipe(factory: Any, **shapes: Any) -> Recipe:
+    """Returns how to rebuild a factory's network: its class's name and its arguments, with factories as recipes."""
+    factory, keywords = unwrapped(factory)
+    kwargs = {name: recipe(value) if callable(value) else value for name, value in keywords.items()}
+    return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
+
+
+def plain_policy(policy: Policy) -> dict[str, Any]:
+    """Returns what a policy's file holds: weights, shapes and the action range, as tensors and plain values.
+
+    Raises:
+        UserError: for a network that the agent's `build` did not make, which keeps its recipe.
+    """
+    networks = {}
+    for name, network in policy.networks.items():
+        if not hasattr(network, "recipe"):
+            raise UserError(f"{name}: {type(network).__name__} was not made by the agent's `build`, which keeps how")
+        key = "observation_normaliser" if name == "normaliser" else name
+        networks[key] = network.recipe | {"weights": network.state_dict()}
+    return {"format": FORMAT, "networks": networks, "action_range": list(policy.action_range)}
+
+
+def save_policy(policy: Policy, path: str | Path) -> None:
+    """Writes a policy into a file; see `plain_policy`."""
+    state = plain_policy(policy)
+    with replacing(Path(path)) as partial_path:
+        torch.save(state, partial_path)
+
+
+def load_policy(path: str | Path, device: str = "cpu", seed: int = 0, trusted: Sequence[str] = ()) -> Policy:
+    """Rebuilds a saved policy, without a configuration.
+
+    Args:
+        trusted: the user's packages, whose networks the file may name beside this project's.
+
+    Raises:
+        UserError: if the file is no policy of this format, or names another network.
+    """
+    try:
+        saved = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # a damaged file, or one that holds more than weights, can make torch raise anything
+        raise UserError(f"{path}: not a policy that can be read ({type(error).__name__})") from None
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+        raise UserError(f"{path}: not a policy of format {FORMAT}")
+
+    def factory_of(part: Recipe) -> Any:
+        kwargs = {name: factory_of(arg) if isinstance(arg, dict) else arg for name, arg in part["kwargs"].items()}
+        return partial(_network_class(part["target"], path, trusted), **kwargs)
+
+    networks: dict[str, Any] = {}
+    for name, part in saved["networks"].items():
+        network = networks[name] = factory_of(part)().to(device).eval()
+        network.load_state_dict(part["weights"])
+        network.recipe = {key: part[key] for key in ("target", "kwargs")}  # so that it can be saved again
+    low, high = saved["action_range"]
+    generator = torch.Generator(device).manual_seed(seed)
+    critic, normaliser = networks.get("critic"), networks.get("observation_normaliser")
+    return Policy(networks["actor"], (low, high), torch.device(device), generator, critic, normaliser)
+
+
+def _network_class(target: str, path: str | Path, trusted: Sequence[str]) -> Any:
+    """Returns the network of this name if a file of the agent package, or a trusted package, defines it."""
+    module, _, name = target.rpartition(".")
+    if is_within(module, trusted):
+        return getattr(import_module(module), name)
+    package, *names = module.split(".")
+    is_ours = package == "agent" and all(part.isidentifier() for part in names)
+    is_ours = is_ours and HERE.joinpath(*names).with_suffix(".py").is_file()  # nothing else is imported
+    network_class = getattr(import_module(module), name, None) if is_ours else None
+    is_network = isinstance(network_class, type) and issubclass(network_class, nn.Module)
+    if not is_network or network_class.__module__ != module:
+        raise UserError(f"{path}: it needs {target}, not one of this project's networks or of a package in trust=")
+    return network_class

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from hydra.utils import get_object, instantiate
 
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from run.env_spec import EnvSpec
 from settings.schema import Settings, get_parameters
 from utils import UserError

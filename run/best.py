@@ -2,13 +2,13 @@
 
 import copy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from agent.policy import Policy
-from agent.policy_file import load_policy, plain_policy
+from agent.policy import Policy, load_policy, plain_policy
 from utils import UserError, replacing
 
 BEST = "checkpoints/best"
@@ -22,7 +22,7 @@ class BestPolicy:
         self._saved: dict[str, Any] | None = None
 
     def keep(self, policy: Policy, step: int, mean_return: float) -> None:
-        """Replaces the best policy, unless it has networks that no file can name. A full disk is one printed line."""
+        """Replaces the best policy, unless the agent's `build` made none of it. A full disk is one printed line."""
         try:
             self._saved = copy.deepcopy(plain_policy(policy)) | {"step": step, "return": mean_return}
             self._write()
@@ -46,14 +46,14 @@ class BestPolicy:
         self._path.unlink(missing_ok=True) if self._saved is None else self._write()
 
 
-def load_best(run_folder: Path, device: str = "cpu") -> tuple[Policy, int, float]:
+def load_best(run_folder: Path, device: str = "cpu", trusted: Sequence[str] = ()) -> tuple[Policy, int, float]:
     """Returns a run's best policy, and the step and mean return of its evaluation; raises UserError without one."""
     path = run_folder / BEST / "policy.pt"
     if not path.exists():
         raise UserError(
-            f"{path}: missing; it is written after the first evaluation, unless a network is your own class"
+            f"{path}: missing; it is written after the first evaluation, if the agent's `build` made its networks"
         )
-    return load_policy(path, device), *read_result(run_folder)
+    return load_policy(path, device, trusted=trusted), *read_result(run_folder)
 
 
 def read_result(run_folder: Path) -> tuple[int, float]:

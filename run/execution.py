@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from agent import Agent
+from agent.execution import Eager
 from agent.execution.captured import Captured, CudaGraphs
 from agent.execution.compiled import CompiledStep
-from agent.execution.eager import Eager
 from agent.execution.recorded import Recorded
 from agent.off_policy import OffPolicyAgent
 from settings.types import Execution

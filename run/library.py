@@ -170,7 +170,7 @@ def evaluate(
     """Runs evaluation episodes; training afterwards is the same as without them.
 
     Args:
-        agent: an agent, or a policy alone (agent.policy_file.load_policy).
+        agent: an agent, or a policy alone (agent.policy.load_policy).
         env: as for `train`; it stays open.
         sample: sample the actions; otherwise they are greedy.
         seed: seed of the episodes, and of the sampled actions.

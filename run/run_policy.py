@@ -1,6 +1,6 @@
 """Loads a trained policy: from a checkpoint, its best policy, or an exported policy, to evaluate or export it.
 
-policies/cheetah_run.pt        an exported policy: its networks (see agent.policy_file)
+policies/cheetah_run.pt        an exported policy: its networks (see agent.policy)
          cheetah_run.pt.json   where it comes from, and in `settings` the run's whole configuration
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from run import machine
 from run.agents import build_agent, identity_of
 from run.best import BEST, load_best
@@ -78,10 +78,11 @@ def load_run_policy(path: Path, device: str = "auto", trusted: Sequence[str] = (
     folder, torch_device = run_folder_of(path), machine.resolve_device(device)
     if path.suffix == ".pt":
         cfg, about = _read_description(path, trusted)
-        return RunPolicy(folder, path, cfg, load_policy(path, str(torch_device)), about["step"], about["return"])
+        policy = load_policy(path, str(torch_device), trusted=trusted)
+        return RunPolicy(folder, path, cfg, policy, about["step"], about["return"])
     cfg = load_settings(folder, trusted)
     if path == folder / BEST:
-        policy, step, mean_return = load_best(folder, str(torch_device))
+        policy, step, mean_return = load_best(folder, str(torch_device), trusted)
         print(f"The best evaluation was that of step {step}: {mean_return:.4f}")
         return RunPolicy(folder, path, cfg, policy, step)
     env: gym.Env = make_env_factory(cfg, "evaluation")(False)

@@ -34,7 +34,7 @@ def require_trusted(config: dict[str, Any], trusted: Sequence[str], where: str) 
         UserError: for any other name, and for Hydra's keys that change what is called.
     """
     package, colon, _ = str(config.get("env", "")).partition(":")
-    if colon and not _is_within(package, trusted):
+    if colon and not is_within(package, trusted):
         raise UserError(
             f"{where}: env={config['env']} would run code of {package}; if you trust it, add trust={package}"
         )
@@ -44,19 +44,19 @@ def require_trusted(config: dict[str, Any], trusted: Sequence[str], where: str) 
             raise UserError(f"{where}: {key}: no run writes such a key")
         if "${" in str(value):  # Hydra would resolve it when it builds the node, and a resolver can make a node
             raise UserError(f"{where}: {key}={value}: an interpolation; a run's settings are saved without")
-        if name != "_target_" or _is_within(str(value), trusted):
+        if name != "_target_" or is_within(str(value), trusted):
             continue
         module, _, class_name = str(value).rpartition(".")
-        if not _is_within(module, PLACES.get(parents[0] if parents else "", ())):
+        if not is_within(module, PLACES.get(parents[0] if parents else "", ())):
             hint = f"if you trust it, add trust={module.partition('.')[0]}"
             raise UserError(f"{where}: {key}={value}: not a class of this project that belongs there; {hint}")
         try:
             target = getattr(importlib.import_module(module), class_name, None)
         except ImportError:
             target = None
-        if not isinstance(target, type) or not _is_within(target.__module__, PLACES[parents[0]]):
+        if not isinstance(target, type) or not is_within(target.__module__, PLACES[parents[0]]):
             raise UserError(f"{where}: {key}={value}: not a class that is defined there")
 
 
-def _is_within(name: str, packages: Sequence[str]) -> bool:
+def is_within(name: str, packages: Sequence[str]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)

@@ -11,7 +11,7 @@ import torch
 from runs import ROOT, RUN, rows
 
 import evaluate
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from utils import UserError
 
 SHORT = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=20", *RUN, "num_train_steps=120", "num_eval_episodes=3")

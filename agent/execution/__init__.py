@@ -1,1 +1,19 @@
 """How updates run; nothing here knows an algorithm."""
+
+from typing import Any
+
+import torch
+
+Result = tuple[dict[str, torch.Tensor], Any]  # metrics and histogram inputs, as OffPolicyAgent.update_step returns them
+
+
+def variant(agent: Any) -> tuple[Any, ...]:
+    """Returns the Python values that an update branches on; each combination needs a separate recording or graph."""
+    return agent.autocast_dtype, agent.training, agent.phase, *sorted(agent.pattern.items())
+
+
+class Eager:
+    """Runs every update in Python."""
+
+    def __call__(self, agent: Any, replay_buffer: Any) -> Result:
+        return agent.compute_update(replay_buffer.sample(agent.batch_size), agent.noise)

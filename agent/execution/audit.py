@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from agent.execution.eager import Result
+from agent.execution import Result
 from utils import leaves
 
 SHARE = 0.5  # how far a replay may end from the eager update, as a share of how far the update moves

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from agent.execution import Result, variant
 from agent.execution.audit import Audit, difference_message
-from agent.execution.eager import Result, variant
 from utils import UserError
 
 Update = Callable[[], Result]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from agent.execution.eager import Result, variant
+from agent.execution import Result, variant
 from agent.toolkit.adam import Adam
 from agent.toolkit.noise import Noise
 

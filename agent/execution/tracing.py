@@ -6,22 +6,27 @@ traced program has none of this. It runs the same operations in the same order, 
 """
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
-
-from agent.toolkit.dispatch import DispatchMode
 
 Tensors = list[torch.Tensor]
 
 
 class CannotTraceError(Exception):
     """An operation that a traced program cannot hold; the message names it."""
+
+
+class DispatchMode(TorchDispatchMode):
+    """A TorchDispatchMode, which sees every operation, whose first one does not import torch._dynamo for a second."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
 
 def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tensors, Callable[[Tensors], Tensors]]:
@@ -47,9 +52,7 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
     try:
         program = torch.jit.CompilationUnit(writer.source(result)).program
     except RuntimeError as error:
-        raise CannotTraceError(_reason(str(error))) from error
-    _require_all_writes(program, writer)
-
+        raise CannotTraceError(str(error).strip().partition("\n")[0]) from error
     constants, lists, draws = writer.constants, writer.lists, writer.draws
     owner = _Owner(constants, lists)  # so that a program does not wait for the GIL beside a busy thread
 
@@ -60,27 +63,6 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
             return program([*new_inputs, *(draw() for draw in draws)], constants, lists)[0]
 
     return result, replay
-
-
-def _reason(message: str) -> str:
-    """Shortens a message of TorchScript's compiler: its first line, and the line of source that it marks."""
-    lines = [line.strip() for line in message.strip().split("\n")]
-    marked = [before for before, line in pairwise(lines) if line.startswith("~")]
-    return ": ".join([lines[0].rstrip("."), *marked[:1]])
-
-
-def _require_all_writes(program: Any, writer: "_SourceWriter") -> None:
-    """Raises CannotTraceError if TorchScript has removed an operation that changes a tensor from outside."""
-    nodes = list(program.graph.nodes())
-    result_names = {value.debugName().partition(".")[0] for node in nodes for value in node.outputs()}
-    counts = Counter(node.kind() for node in nodes)
-    for operation, result_name in writer.writes:
-        if result_name:
-            is_lost = result_name not in result_names
-        else:  # an operation without a result has no name to look for: compare counts
-            is_lost = counts[operation] < writer.without_result[operation]
-        if is_lost:
-            raise CannotTraceError(operation)
 
 
 class TracedByShape:
@@ -146,22 +128,14 @@ class _SourceWriter(DispatchMode):
         self.constants: Tensors = []
         self.lists: list[Tensors] = []
         self.draws: list[Callable[[], torch.Tensor]] = []  # of random numbers, the inputs after the function's own
-        self.writes: list[tuple[str, str]] = []  # operations that change a tensor from outside, and their result's name
-        self.without_result: Counter[str] = Counter()  # calls of operations that return nothing
         self._obstacle = ""  # why the function cannot be traced
         self._lines: list[str] = []
         self._names: Any = WeakTensorKeyDictionary()  # tensor -> its name in the source
-        self._outside: Any = WeakTensorKeyDictionary()  # tensors from outside, and views of them
         self._views: dict[str, str] = {}  # the call that makes a view -> the view's name
         self._numbers: dict[float, str] = {}  # number -> the name of the constant that holds it
-        self._num_inputs = 0
-        for tensor in inputs:
-            self._add_input(tensor)
-
-    def _add_input(self, tensor: torch.Tensor) -> None:
-        self._names[tensor] = f"inputs[{self._num_inputs}]"
-        self._outside[tensor] = True
-        self._num_inputs += 1
+        self._num_inputs = len(inputs)
+        for i, tensor in enumerate(inputs):
+            self._names[tensor] = f"inputs[{i}]"
 
     def source(self, result: Tensors) -> str:
         """Returns the source of the program that returns `result`.
@@ -181,7 +155,7 @@ class _SourceWriter(DispatchMode):
         if kwargs.get("generator") is not None and not any(isinstance(value, torch.Tensor) for value in args):
             self.draws.append(partial(function, *args, **kwargs))
             result = self.draws[-1]()
-            self._add_input(result)
+            self._names[result] = f"inputs[{self._num_inputs + len(self.draws) - 1}]"
             return result
         if _depends_on_data(function, args):
             self._obstacle = function.name()
@@ -194,13 +168,17 @@ class _SourceWriter(DispatchMode):
             self._obstacle, call = str(error), ""
         result = function(*args, **kwargs)
         if call:
-            self._add(function, args, kwargs, result, call)
+            self._add(function, args, result, call)
         return result
 
     def _call(self, function: Any, args: Any, kwargs: Any) -> str:
         schema = function._schema
         types = {argument.name: argument.type for argument in schema.arguments}
         arguments = [self._argument(value, kind) for value, kind in zip(args, types.values(), strict=False)]
+        # A list that the program builds, of tensors from outside: see the class.
+        for argument, text in zip(schema.arguments, arguments, strict=False):
+            if argument.alias_info and argument.alias_info.is_write and text.startswith("[") and "constants[" in text:
+                raise CannotTraceError(schema.name)
         arguments += [f"{key}={self._argument(value, types[key])}" for key, value in kwargs.items()]
         if function in _TAKES_A_NUMBER:
             arguments[1] = self._number(args, arguments[1])
@@ -209,51 +187,29 @@ class _SourceWriter(DispatchMode):
             name, arguments[1] = "aten.view_copy", f"dtype={arguments[1]}"
         return f"torch.ops.{name}({', '.join(arguments)})"
 
-    def _add(self, function: Any, args: Any, kwargs: Any, result: Any, call: str) -> None:
+    def _add(self, function: Any, args: Any, result: Any, call: str) -> None:
         """Adds the line of a call and names its results."""
         # Three kinds of calls need no line: their result gets the name of an existing tensor.
         if function is _aten.detach.default:  # without gradients, detaching changes nothing
-            self._alias(args[0], result, self._name(args[0]))
+            self._names[result] = self._name(args[0])
             return
         if function in _TO_SIZES | _VIEWS:
             unchanged = function in _TO_SIZES and _layout(args[0]) == _layout(result)
             name_of_equal = self._name(args[0]) if unchanged else self._views.get(call)
             if name_of_equal is not None:
-                self._alias(args[0], result, name_of_equal)
+                self._names[result] = name_of_equal
                 return
-        schema = function._schema
         name = f"v{len(self._lines)}"
         self._views[call] = name
-        self._lines.append(f"{name} = {call}" if schema.returns else call)
+        self._lines.append(f"{name} = {call}" if function._schema.returns else call)
         is_tuple = isinstance(result, list | tuple)
-        results = list(enumerate(result)) if is_tuple else [(0, result)]
-        for i, tensor in results:
+        for i, tensor in enumerate(result if is_tuple else [result]):
             if isinstance(tensor, torch.Tensor):
                 self._names[tensor] = f"{name}[{i}]" if is_tuple else name
-        self._follow_outside(schema, args, kwargs, [tensor for _, tensor in results], name)
-
-    def _alias(self, tensor: torch.Tensor, view: torch.Tensor, name: str) -> None:
-        self._names[view] = name
-        if tensor in self._outside:
-            self._outside[view] = True
-
-    def _follow_outside(self, schema: Any, args: Any, kwargs: Any, results: list[Any], name: str) -> None:
-        """Notes which results share memory with tensors from outside, and which calls write to such memory."""
-        self.without_result[schema.name] += not schema.returns
-        for i, argument in enumerate(schema.arguments):
-            value = args[i] if i < len(args) else kwargs.get(argument.name)
-            values = value if isinstance(value, list | tuple) else [value]
-            if argument.alias_info and any(isinstance(v, torch.Tensor) and v in self._outside for v in values):
-                for tensor in results:
-                    if isinstance(tensor, torch.Tensor):
-                        self._outside[tensor] = True
-                if argument.alias_info.is_write:
-                    self.writes.append((schema.name, name if schema.returns else ""))
 
     def _name(self, tensor: torch.Tensor) -> str:
         if tensor not in self._names:
             self._names[tensor] = self._constant(tensor.detach())
-            self._outside[tensor] = True
         return self._names[tensor]
 
     def _constant(self, tensor: torch.Tensor) -> str:

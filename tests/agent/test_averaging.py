@@ -13,7 +13,7 @@ from runs import assert_same, go_on, run_until
 from same_run import same
 
 from agent.networks.mlp import Linear
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from run.execution import set_execution
 from run.run_policy import load_run_policy
 from utils import eval_mode

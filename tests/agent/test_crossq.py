@@ -13,7 +13,7 @@ from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Given, Silent, double, ma
 from formulas import Network, assert_same, batches, clamped, policy, update
 
 from agent.networks.mlp import Linear
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from replay_buffer import Batch
 from utils import UserError, eval_mode
 

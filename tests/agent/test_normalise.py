@@ -13,7 +13,7 @@ from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Silent, make_agent, make_
 from same_run import same
 
 from agent.normalise import ObservationNormaliser, RewardNormaliser
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from utils import eval_mode
 
 CPU = torch.device("cpu")

@@ -11,8 +11,7 @@ import pytest
 import torch
 from agents import FROM_IMAGES, IMAGE, OBS_DIM, SMALL, make_agent
 
-from agent.policy import UniformPolicy
-from agent.policy_file import load_policy
+from agent.policy import UniformPolicy, load_policy
 from run.execution import set_execution
 from utils import UserError, eval_mode
 
@@ -73,17 +72,10 @@ def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("agent.actor.Imported", torch.nn.Linear, raising=False)
     for target in (
         *("stranger.Network", "torch.nn.modules.linear.Linear", "os.system"),  # not of this project
-        *("agent.policy.Policy", "agent.policy_file.import_module", "agent.policy_file.load_policy"),  # not networks
-        *(
-            "agent.actor.Imported",
-            "agent.actor.nn.Linear",
-            "agent.actor.torch",
-            "agent.critic.RandomSubset",
-            "agent.actor.nothing",
-            "nowhere",
-        ),
+        *("agent.policy.Policy", "agent.policy.import_module", "agent.policy.load_policy"),  # not networks
+        *("agent.actor.Imported", "agent.actor.nn.Linear", "agent.actor.torch", "agent.actor.nothing", "nowhere"),
     ):
-        refused(of_class(target), f"it needs {target}, which is not one of this project's networks")
+        refused(of_class(target), f"it needs {target}, not one of this project's networks")
     refused(lambda saved: saved.update(networks=Trap(str(trace))), "not a policy that can be read")
     refused(lambda saved: saved.update(format="other"), "not a policy of format")
     path.write_bytes(whole[:100])
@@ -92,6 +84,25 @@ def test_a_strangers_file_runs_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             load_policy(tmp_path / f"{name}.pt")
     path.write_bytes(whole)
     load_policy(path)
+
+
+OWN = """
+from torch import nn
+class OneLayer(nn.Sequential):
+    def __init__(self, shape):
+        super().__init__(nn.Linear(shape.in_dim, shape.out_dim))
+"""
+
+
+def test_a_network_of_a_trusted_package_is_saved_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_nets.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    agent = make_agent(*SMALL, "+agent.actor.network={_target_: my_nets.OneLayer, _partial_: true}")
+    agent.save_policy(tmp_path / "policy.pt")
+    with pytest.raises(UserError, match=r"it needs my_nets\.OneLayer, .*trust="):
+        load_policy(tmp_path / "policy.pt")
+    obs = np.ones(OBS_DIM, np.float32)
+    np.testing.assert_array_equal(load_policy(tmp_path / "policy.pt", trusted=["my_nets"]).act(obs), agent.act(obs))
 
 
 def test_uniform_actions_fill_the_range_and_continue_after_a_restart() -> None:

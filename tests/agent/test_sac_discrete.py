@@ -13,7 +13,7 @@ from agents import ACTION_DIM, OBS_DIM, SMALL, Silent, make_agent
 from formulas import SoftActorCritic, batches, mlp, update
 
 from agent.networks.distributions import Categorical
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from dmc2gym.wrappers import ActionMap
 from replay_buffer import Batch
 from run.library import evaluate, shapes, train

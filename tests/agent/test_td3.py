@@ -11,7 +11,7 @@ import torch
 from agents import OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
 from formulas import Network, assert_same, batches, mlp, update
 
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from replay_buffer import Batch
 from utils import UserError
 

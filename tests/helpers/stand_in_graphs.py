@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Silent
 
+from agent.execution import Result
 from agent.execution.captured import Update
-from agent.execution.eager import Result
 from replay import frames
 from replay.device import STORAGES
 from replay.frames import FrameBuffer

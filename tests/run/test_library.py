@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 
 from agent.actor import DiagGaussianActor
 from agent.critic import CriticEnsemble
-from agent.execution.eager import Eager
+from agent.execution import Eager
 from agent.sac import SACAgent
 from agent.temperature import LearnedTemperature
 from logger import Logger

@@ -17,7 +17,7 @@ from runs import RUN, assert_same, go_on, run_until
 import evaluate
 import export
 from agent.exported import inputs_of
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from envs.make import Pixels, make_env
 from replay import frames
 from run import environments

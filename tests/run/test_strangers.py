@@ -10,7 +10,7 @@ import torch
 import yaml
 from strangers import Evil
 
-from agent.policy_file import load_policy
+from agent.policy import load_policy
 from run.checkpoint import read_newest
 from run.resume import load_settings
 from run.run_policy import load_run_policy
@@ -21,7 +21,7 @@ CONFIGURATIONS: dict[str, tuple[str, Any]] = {  # a key of config.yaml, and a st
     "a function": ("agent/critic/_target_", "os.system"),
     "a function of this project": ("agent/reward_scale", {"_target_": "utils.write_atomic", "path": "x", "data": "x"}),
     "a class of this project elsewhere": ("agent/reward_scale", {"_target_": "run.folder.Lock", "folder": "x"}),
-    "what a module imported": ("agent/reward_scale", {"_target_": "agent.policy_file.torch.load", "f": "evil.pkl"}),
+    "what a module imported": ("agent/reward_scale", {"_target_": "agent.policy.torch.load", "f": "evil.pkl"}),
     "a class of the folder's": ("agent/reward_scale", {"_target_": "evil_module.Thing"}),
     "an argument in a list": ("agent/reward_scale", {"_target_": "agent.schedule.Piecewise", "points": [[0, EVIL]]}),
     "positional arguments": ("agent/reward_scale", {"_target_": "agent.schedule.Linear", "_args_": [EVIL]}),

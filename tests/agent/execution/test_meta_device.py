@@ -17,8 +17,8 @@ from meta_device import META, Operations, RefusedError, on_device, stand_in
 from parts import PAGE, overrides, table
 from stand_in_graphs import buffer_for, delayed, fill, make_buffer
 
+from agent.execution import Result
 from agent.execution.captured import Captured, Update
-from agent.execution.eager import Result
 from logger import Logger
 from replay import frames
 from replay.n_step import NStep

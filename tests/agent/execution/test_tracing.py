@@ -99,25 +99,3 @@ def test_bytes_are_read_as_numbers() -> None:
     numbers = torch.tensor([[9.0, 1.5], [9.0, -2.0]]).view(torch.uint8)
     _, again = trace(function, [numbers])
     assert again([numbers.flip(0)])[0].tolist() == [[-1.0], [2.5]]
-
-
-REFUSED = """
-Arguments for call are not valid.
-The following variants are available:
-  aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)
-The original call is:
-  File "<string>", line 2
-    v3 = torch.ops.aten.view(x, dtype=torch.float32)
-         ~~~~~~~~~~~~~~~~~~~ <--- HERE
-"""
-
-
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        (REFUSED, "Arguments for call are not valid: v3 = torch.ops.aten.view(x, dtype=torch.float32)"),
-        ("expected ) but found", "expected ) but found"),
-    ],
-)
-def test_what_torchscript_refuses_is_one_line(message: str, reason: str) -> None:
-    assert tracing._reason(message) == reason
