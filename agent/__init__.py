@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from utils import UserError
+
 
 class Agent(ABC):
     """A policy that learns from a replay buffer. Most algorithms inherit from agent.off_policy.OffPolicyAgent.
 
-    The constructor gets `obs_dim`, `action_dim`, `action_range` and `device`, where observations are images `obs_shape`
-    too (run/env_spec.py), and the other keys of `config/agent/<name>.yaml`.
+    The constructor gets `obs_dim`, `action_dim`, `action_range` and `device`, for images `obs_shape` too
+    (run/env_spec.py), and the other keys of `config/agent/<name>.yaml`.
     """
 
     training = True
@@ -58,6 +60,16 @@ class Agent(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         raise RuntimeError(f"{type(self).__name__} has no load_state_dict")
+
+
+def require_support(agent: Any, replay_buffer: Any) -> None:
+    """Raises UserError, before training, if the buffer draws by priority and the agent returns no priorities."""
+    if hasattr(replay_buffer, "update_priorities") and not getattr(agent, "supports_prioritised_replay", False):
+        name = type(agent).__name__
+        raise UserError(
+            f"replay_buffer: it draws by priority, and {name} returns no priorities; choose an agent that does, such "
+            f"as sac, or replay_buffer=uniform ({name}.supports_prioritised_replay is false)"
+        )
 
 
 @contextmanager

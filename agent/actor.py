@@ -3,7 +3,7 @@
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.networks.distributions import Categorical, SquashedMixture, SquashedNormal
 from agent.networks.mlp import Init
@@ -13,7 +13,7 @@ from settings.types import Bounds, Depth, Factory, PositiveFloat, PositiveInt
 LogStdLimit = Literal["tanh", "clamp"]
 
 
-def limit_log_std(s: torch.Tensor, bounds: tuple[float, float], limit: LogStdLimit) -> torch.Tensor:
+def limit_log_std(s: Tensor, bounds: tuple[float, float], limit: LogStdLimit) -> Tensor:
     """Limits a network's output to the bounds of log_std, smoothly by tanh or by clamping."""
     lo, hi = bounds
     return 0.5 * (lo + hi) + 0.5 * (hi - lo) * torch.tanh(s) if limit == "tanh" else s.clamp(lo, hi)
@@ -50,7 +50,7 @@ class DiagGaussianActor(nn.Module):
         out_dim = 2 * action_dim
         self.trunk = build_network(network, obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
 
-    def forward(self, obs: torch.Tensor) -> SquashedNormal:
+    def forward(self, obs: Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)
         log_std = limit_log_std(s, self.log_std_bounds, self.log_std_limit)
         return SquashedNormal(torch.tanh(mu) if self.tanh_mu else mu, log_std=log_std)
@@ -80,7 +80,7 @@ class GaussianMixtureActor(nn.Module):
         out_dim = num_components * (2 * action_dim + 1)
         self.trunk = build_network(network, obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
 
-    def forward(self, obs: torch.Tensor) -> SquashedMixture | SquashedNormal:
+    def forward(self, obs: Tensor) -> SquashedMixture | SquashedNormal:
         head = self.trunk(obs).unflatten(-1, self.shape)  # (B, K, 2|A| + 1)
         mu, s = head[..., 1:].chunk(2, dim=-1)
         log_std = limit_log_std(s, self.log_std_bounds, self.log_std_limit)
@@ -106,5 +106,5 @@ class CategoricalActor(nn.Module):
         self.acts_alone, self.noise_dim = True, 1
         self.trunk = build_network(network, obs_dim, hidden_dim, action_dim, hidden_depth, None, init, last_init_bound)
 
-    def forward(self, obs: torch.Tensor) -> Categorical:
+    def forward(self, obs: Tensor) -> Categorical:
         return Categorical(self.trunk(obs))

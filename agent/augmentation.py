@@ -1,6 +1,7 @@
 """Augmentation of images. A batch gets several randomly changed views of each image."""
 
 import torch
+from torch import Tensor
 
 from settings.types import NonNegativeInt, PositiveInt
 
@@ -20,7 +21,7 @@ class RandomShift:
         self.pad = pad
         self.num_views = num_views
 
-    def __call__(self, images: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    def __call__(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Returns shifted images, view after view, (num_views * B, C, H, W), channels last in memory.
 
         Args:

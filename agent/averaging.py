@@ -8,7 +8,7 @@ import copy
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.policy import Policy
 from agent.toolkit.hooks import AfterStep
@@ -60,5 +60,5 @@ class ActorAverage:
         self._num_updates.copy_(state["num_updates"])
 
 
-def _tensors(module: nn.Module) -> list[torch.Tensor]:
+def _tensors(module: nn.Module) -> list[Tensor]:
     return [*module.parameters(), *module.buffers()]

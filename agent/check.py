@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from torch import nn
+from torch import Tensor, nn
 
 from agent.execution.recorded import Recorded
 from agent.execution.tracing import DispatchMode
@@ -56,7 +56,7 @@ def train(agent: Any, updates: int, seed: int = 0, weights: np.ndarray | None = 
 def difference(ours: Any, theirs: Any) -> str:
     """Returns the name of the first leaf that is not the same; "" if all are."""
     for (name, a), (other, b) in zip(leaves(ours), leaves(theirs), strict=False):
-        if name != other or not (torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b):
+        if name != other or not (torch.equal(a, b) if isinstance(a, Tensor) else a == b):
             return name.partition(".")[2]
     return ""
 
@@ -70,8 +70,8 @@ class FindMatrices(DispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result, count = function(*args, **(kwargs or {})), self._count
-        if isinstance(result, torch.Tensor) and result.shape[-2:] == (count, count) and result.is_floating_point():
-            shapes = [tuple(value.shape) for value in args if isinstance(value, torch.Tensor)]
+        if isinstance(result, Tensor) and result.shape[-2:] == (count, count) and result.is_floating_point():
+            shapes = [tuple(value.shape) for value in args if isinstance(value, Tensor)]
             if (count,) in shapes and any(shape[-2:] == (count, 1) for shape in shapes):
                 caller = [frame for frame in traceback.extract_stack()[:-1] if "/torch/" not in frame.filename][-1]
                 self._found.append(f"{caller.filename}:{caller.lineno}: (B,) beside (B, 1) becomes a matrix (B, B)")
@@ -81,12 +81,12 @@ class FindMatrices(DispatchMode):
 def find_forgotten(agent: Any) -> Iterator[str]:
     """Yields weights that would not learn, or that no checkpoint would hold."""
     learned = {id(parameter) for adam in agent.optimizers.values() for parameter in adam.parameters}
-    held = {value.data_ptr() for _, value in leaves(agent.state_dict()) if isinstance(value, torch.Tensor)}
+    held = {value.data_ptr() for _, value in leaves(agent.state_dict()) if isinstance(value, Tensor)}
     for name, value in vars(agent).items():
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
         if name not in ("optimizers", "optimized") and any(hasattr(item, "load_state_dict") for item in items):
             yield f"self.{name} holds parts that no checkpoint holds: use attributes, or a torch.nn.ModuleList"
-        if isinstance(value, torch.Tensor) and value.requires_grad:
+        if isinstance(value, Tensor) and value.requires_grad:
             yield f"self.{name} is a tensor that should learn: put it into a torch.nn.Module with an optimizer"
     for name, adam in agent.optimizers.items():
         if any(parameter.data_ptr() not in held for parameter in adam.parameters):
@@ -109,7 +109,7 @@ def watch_update(agent: Any) -> list[str]:
             found.append("the step changes its batch in place, which later updates read: make a new tensor")
         return result
 
-    def watch_losses(**losses: torch.Tensor) -> None:
+    def watch_losses(**losses: Tensor) -> None:
         stepped.update(losses)
         for name, other in permutations(losses if agent._collected is None else (), 2):
             others = agent.optimizers[other].parameters
@@ -118,7 +118,7 @@ def watch_update(agent: Any) -> list[str]:
                 found.append(f"the loss {name!r} moves the weights of {other!r}: use a frozen_view of them")
         step_optimizers(**losses)
 
-    def watch_target(outputs: torch.Tensor, target: torch.Tensor, *weight: Any) -> torch.Tensor:
+    def watch_target(outputs: Tensor, target: Tensor, *weight: Any) -> Tensor:
         if target.requires_grad:
             found.append("the critic's target has a gradient: compute it under torch.no_grad()")
         return critic_loss(outputs, target, *weight)
@@ -131,7 +131,7 @@ def watch_update(agent: Any) -> list[str]:
         found.append("the step draws from a global generator: take random numbers from its argument `noise`")
     found += [f"the optimizer {name!r} never steps" for name in agent.optimizers.keys() - stepped]
     for key, value in metrics.items():
-        if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.requires_grad:
+        if not isinstance(value, Tensor) or value.numel() != 1 or value.requires_grad:
             found.append(f"the metric {key!r} is no detached tensor of one element")
     return list(dict.fromkeys(found))
 

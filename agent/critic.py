@@ -2,8 +2,7 @@
 
 from functools import partial
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from agent.networks.encoder import FromNumbers
@@ -45,11 +44,11 @@ class CriticEnsemble(nn.Module):
     def _widths(self, obs_dim: int, action_dim: int) -> tuple[int, int]:
         return obs_dim + action_dim, self.head.out_dim
 
-    def forward(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Returns the members' Q values, (N, B, 1)."""
         return self.head.values(self.trunk(obs, action))
 
-    def outputs(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    def outputs(self, obs: Tensor, action: Tensor) -> Tensor:
         """Returns the raw outputs, (N, B, head.out_dim), which the head turns into values, targets and losses."""
         return self.trunk(obs, action)
 
@@ -60,11 +59,11 @@ class DiscreteCriticEnsemble(CriticEnsemble):
     def _widths(self, obs_dim: int, action_dim: int) -> tuple[int, int]:
         return obs_dim, action_dim * self.head.out_dim
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def forward(self, obs: Tensor) -> Tensor:  # type: ignore[override]
         """Returns the members' Q values, (N, B, |A|)."""
         return self.head.values(self.trunk(obs).unflatten(-1, (-1, self.head.out_dim))).squeeze(-1)
 
-    def outputs(self, obs: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def outputs(self, obs: Tensor) -> Tensor:  # type: ignore[override]
         """Returns the raw outputs, (N, B, |A| * head.out_dim)."""
         return self.trunk(obs)
 
@@ -85,7 +84,7 @@ class RandomSubset(Draws):
         self._trunk = critic.network.trunk if isinstance(critic, FromNumbers) else critic.trunk
         self._count, self._num_critics = count, len(next(self._trunk.parameters()))
 
-    def __call__(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
+    def __call__(self, obs: Tensor, *action: Tensor) -> Tensor:
         """Returns the subset's outputs, (count, B, …)."""
         # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
         members = self.noise.uniform(self._num_critics).topk(self._count).indices
@@ -108,5 +107,5 @@ class ValueNetwork(nn.Module):
         super().__init__()
         self.trunk = mlp(obs_dim, hidden_dim, 1, hidden_depth, None, init, last_init_bound)
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+    def forward(self, obs: Tensor) -> Tensor:
         return self.trunk(obs)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from agent.api import (
     Batch,
@@ -88,20 +89,20 @@ class CrossQAgent(SoftActor):
             self.update_targets()
         return metrics, outputs
 
-    def _actor_obs(self, batch: Batch, joint_obs: torch.Tensor) -> torch.Tensor:
+    def _actor_obs(self, batch: Batch, joint_obs: Tensor) -> Tensor:
         """Returns the actor's batch, (B, obs_dim), or (2B, obs_dim) with the rows of obs first."""
         if self.actor_sees_both:
             return self.observations.first_view(joint_obs, ends=2)
         return self.observations.first_view(batch.obs)
 
     def update_actor(
-        self, batch: Batch, joint_obs: torch.Tensor, noise: Noise, alpha: torch.Tensor
+        self, batch: Batch, joint_obs: Tensor, noise: Noise, alpha: Tensor
     ) -> tuple[Metrics, HistogramInputs]:
         obs = self._actor_obs(batch, joint_obs)
         return self.update_actor_and_temperature(obs, noise, alpha, len(obs) // 2 if self.actor_sees_both else None)
 
     def update_critic(
-        self, batch: Batch, joint_obs: torch.Tensor, next_noise: torch.Tensor, alpha: torch.Tensor
+        self, batch: Batch, joint_obs: Tensor, next_noise: Tensor, alpha: Tensor
     ) -> tuple[Metrics, HistogramInputs]:
         with torch.no_grad():
             next_action, next_log_prob = self.evaluated_actor(batch.next_obs).rsample_with_log_prob(next_noise)

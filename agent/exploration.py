@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from agent.schedule import Schedules
 from agent.toolkit.hooks import Scheduled
@@ -48,7 +49,7 @@ class HeldNoise(Scheduled):
             self._schedules.set_step(step)
             self._set_cdf()
 
-    def __call__(self, draw: Callable[[int], torch.Tensor], num_envs: int) -> torch.Tensor:
+    def __call__(self, draw: Callable[[int], Tensor], num_envs: int) -> Tensor:
         """Returns this step's noise, (num_envs, noise_dim); redraws all of it if the number of environments changes.
 
         `draw` draws standard normal noise (rows, noise_dim) for a number of rows.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.policy import Policy
 from settings.obs_spec import ObsSpec
@@ -38,15 +38,15 @@ class Greedy(nn.Module):
     def __init__(self, policy: Policy, own_actions: Any):
         super().__init__()
         self.networks = nn.ModuleDict(policy.networks)  # registers their weights
-        self.lowest: torch.Tensor
-        self.halves: torch.Tensor
+        self.lowest: Tensor
+        self.halves: Tensor
         dtype = torch.int64 if own_actions.is_discrete else torch.float32
         self.register_buffer("lowest", torch.tensor(own_actions.low, dtype=dtype))
         self.register_buffer("halves", torch.tensor(own_actions.half, dtype=dtype))
         self._shift = 0 if own_actions.is_discrete else own_actions.shift
         self._policy = policy
 
-    def forward(self, obs: torch.Tensor, vector: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, obs: Tensor, vector: Tensor | None = None) -> Tensor:
         """Maps (B, obs_dim), or images and vectors (B, …), to (B, *action_shape), float32, or int64 if discrete."""
         actor = self._policy.actor
         if getattr(actor, "numbers", None) is not None and obs.dim() > 2:

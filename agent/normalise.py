@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from settings.types import PositiveFloat, PositiveInt
 
@@ -26,23 +26,23 @@ class ObservationNormaliser(nn.Module):
 
     def __init__(self, obs_dim: PositiveInt):
         super().__init__()
-        self.mean: torch.Tensor
-        self.variance: torch.Tensor
-        self.shift: torch.Tensor
-        self.scale: torch.Tensor
+        self.mean: Tensor
+        self.variance: Tensor
+        self.shift: Tensor
+        self.scale: Tensor
         self.count = 0
         self.register_buffer("mean", torch.zeros(obs_dim, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(obs_dim, dtype=torch.float64))
         self.register_buffer("shift", torch.zeros(obs_dim))  # normalised = (obs - shift) * scale
         self.register_buffer("scale", torch.ones(obs_dim))
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+    def forward(self, obs: Tensor) -> Tensor:
         """Normalises (..., obs_dim), float32, or only the first elements of it, as in the actor's observation group."""
         width = obs.shape[-1]
         return (obs - self.shift[:width]).mul_(self.scale[:width])
 
     @torch.no_grad()
-    def observe(self, obs: np.ndarray | torch.Tensor) -> None:
+    def observe(self, obs: np.ndarray | Tensor) -> None:
         """Includes observations (B, obs_dim) in the statistics."""
         rows = torch.as_tensor(obs)
         if self.mean.is_cuda and not rows.is_cuda:  # torch keeps pinned memory until the copy is done; nothing waits
@@ -83,7 +83,7 @@ class RewardNormaliser:
         self._count = 0
         self._mean = self._variance = self._largest = 0.0
 
-    def __call__(self, reward: torch.Tensor) -> torch.Tensor:
+    def __call__(self, reward: Tensor) -> Tensor:
         """Normalises rewards, or discounted sums of them, (B, 1)."""
         return reward * self._scale
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from agent.networks.encoder import FromImages, FromNumbers
 from agent.toolkit.frozen import frozen_view
@@ -46,19 +47,19 @@ class Vectors:
         """Returns the batch with num_views * B rows: the augmented views of each transition."""
         return batch
 
-    def features(self, obs: torch.Tensor) -> torch.Tensor:
+    def features(self, obs: Tensor) -> Tensor:
         """Returns detached features, which networks accept instead of observations, so that convolutions run once."""
         return obs
 
-    def first_view(self, obs: torch.Tensor, ends: int = 1) -> torch.Tensor:
+    def first_view(self, obs: Tensor, ends: int = 1) -> Tensor:
         """Returns the `features` of the first view of each observation, (ends * B, ...)."""
         return obs
 
-    def mean_of_views(self, target: torch.Tensor) -> torch.Tensor:
+    def mean_of_views(self, target: Tensor) -> Tensor:
         """Replaces targets (num_views * B, ...) by their means over the views of each transition."""
         return target
 
-    def shown(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
+    def shown(self, obs: Tensor) -> dict[str, Tensor]:
         """Returns histogram inputs from an update's observations (num_views * B, ...)."""
         return {}
 
@@ -95,7 +96,7 @@ class Images(Vectors):
         views = batch._replace(obs=obs, action=action, reward=reward, next_obs=next_obs, discount=discount)
         return views._replace(weight=views.weight.repeat(count)) if isinstance(views, WeightedBatch) else views
 
-    def _views(self, obs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    def _views(self, obs: Tensor, uniform: Tensor) -> Tensor:
         assert self._augment is not None
         if not self.spec.is_mixed:
             return self._augment(obs, uniform)
@@ -103,34 +104,30 @@ class Images(Vectors):
         views = self._augment(images, uniform).flatten(1)
         return torch.cat([views, obs[:, self.spec.image_bytes :].repeat(self.num_views, 1)], dim=1)
 
-    def features(self, obs: torch.Tensor) -> torch.Tensor:
+    def features(self, obs: Tensor) -> Tensor:
         with torch.no_grad():
             if not self.spec.is_mixed:
                 return self._constant(obs)
             images, vectors = self.spec.unpack(obs, torch.float32)
             return torch.cat([self._constant(images), vectors], dim=1)
 
-    def first_view(self, obs: torch.Tensor, ends: int = 1) -> torch.Tensor:
+    def first_view(self, obs: Tensor, ends: int = 1) -> Tensor:
         return self.features(obs.unflatten(0, (ends, self.num_views, -1))[:, 0].flatten(0, 1))
 
-    def mean_of_views(self, target: torch.Tensor) -> torch.Tensor:
+    def mean_of_views(self, target: Tensor) -> Tensor:
         if self.num_views == 1:
             return target
         mean = target.unflatten(0, (self.num_views, -1)).mean(0)
         return mean.repeat(self.num_views, 1)
 
-    def shown(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
+    def shown(self, obs: Tensor) -> dict[str, Tensor]:
         """Returns `images`, (SHOWN, num_views, C, H, W), uint8."""
         obs = self.spec.unpack(obs, torch.float32)[0] if self.spec.is_mixed else obs
         return {"images": obs.unflatten(0, (self.num_views, -1))[:, :SHOWN].transpose(0, 1)}
 
 
 def observations(
-    spec: ObsSpec,
-    device: torch.device,
-    encoder: Factory | None,
-    augmentation: Factory | None,
-    normalised: bool,
+    spec: ObsSpec, device: torch.device, encoder: Factory | None, augmentation: Factory | None, normalised: bool
 ) -> Vectors:
     """Chooses between Vectors and Images; `normalised` says whether the agent has an observation normaliser."""
     if spec.image is None:

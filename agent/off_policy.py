@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent import Agent
 from agent.averaging import ActorAverage
@@ -30,7 +30,7 @@ from utils import UserError
 
 LearningRate = NonNegativeFloat | Schedule
 UpdateAt = Literal["first", "last"]
-Metrics = dict[str, torch.Tensor]  # log key -> a scalar on the device, detached
+Metrics = dict[str, Tensor]  # log key -> a scalar on the device, detached
 
 
 class OffPolicyAgent(Agent):
@@ -97,7 +97,7 @@ class OffPolicyAgent(Agent):
         self.pattern: dict[tuple[int, UpdateAt], bool] = {}  # arguments of `due` -> whether it is due now
         self.num_updates = 0  # not for update_step, whose recording would freeze it
         self._histograms_due = False
-        self._collected: dict[str, torch.Tensor] | None = None  # losses in `steps_together`
+        self._collected: dict[str, Tensor] | None = None  # losses in `steps_together`
         self._actor_average_share = actor_average_share
         self.actor_average: ActorAverage | None = None
         self.observation_normaliser: Any = None
@@ -159,7 +159,7 @@ class OffPolicyAgent(Agent):
         if self._actor_average_share and module is getattr(self, "actor", None):
             self.actor_average = ActorAverage(module, self._actor_average_share)
 
-    def step_optimizers(self, **losses: torch.Tensor) -> None:
+    def step_optimizers(self, **losses: Tensor) -> None:
         """Steps each named optimizer on its loss; computes all gradients before any step.
 
         Only the gradients of the named modules are computed, in one backward pass: no loss may depend on the parameters
@@ -207,22 +207,20 @@ class OffPolicyAgent(Agent):
     def _is_due(self, frequency: int, at: UpdateAt) -> bool:
         return (self.num_updates + (at == "last")) % frequency == 0
 
-    def step_critic(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def step_critic(self, batch: Batch, outputs: Tensor, target: Tensor) -> tuple[Metrics, HistogramInputs]:
         """Steps the optimizer "critic" on `critic_loss`; returns the loss, Q values and priorities."""
         loss = self.critic_loss(outputs, target, batch.weight)
         self.step_optimizers(critic=loss)
         q = self.critic.head.values(outputs.detach())
         return {"train_critic/loss": loss.detach()}, {"q": q, **self.priorities(batch, outputs, target)}
 
-    def critic_loss(
-        self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def critic_loss(self, outputs: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Returns the critic head's loss, with row weights (B,), summed over image views with their mean target."""
         weights = () if weight is None else (weight,)
         loss = self.critic.head.loss(outputs, self.observations.mean_of_views(target), *weights)
         return loss if self.observations.num_views == 1 else self.observations.num_views * loss
 
-    def priorities(self, batch: Batch, outputs: torch.Tensor, target: torch.Tensor) -> HistogramInputs:
+    def priorities(self, batch: Batch, outputs: Tensor, target: Tensor) -> HistogramInputs:
         """Returns each row's TD error for a prioritised replay buffer; {} for a uniform one."""
         if batch.index is None:
             return {}
@@ -276,7 +274,7 @@ class OffPolicyAgent(Agent):
     ) -> None:
         done = terminated | truncated
         if self.observation_normaliser is not None:  # counts an observation once per copy in the replay buffer
-            join: Any = torch.cat if isinstance(obs, torch.Tensor) else np.concatenate
+            join: Any = torch.cat if isinstance(obs, Tensor) else np.concatenate
             self.observation_normaliser.observe(join([obs, next_obs]))
         if self.reward_normaliser is not None:
             self.reward_normaliser.observe(reward, done, self.schedules.discount)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.execution.tracing import Tensors, TracedByShape
 from agent.exploration import HeldNoise
@@ -87,7 +87,7 @@ class Policy:
         finally:
             self.generator = original
 
-    def noise(self, batch_size: int) -> torch.Tensor:
+    def noise(self, batch_size: int) -> Tensor:
         """Draws the standard normal numbers of one sample per row, (B, noise_dim)."""
         return torch.randn(batch_size, self.actor.noise_dim, device=self.device, generator=self.generator)
 
@@ -109,7 +109,7 @@ class Policy:
         if sample:
             inputs.append(self.noise(len(batch)) if held is None else held(self.noise, len(batch)))
         action: Any = self.choose(inputs)[0]
-        if not isinstance(obs, torch.Tensor):
+        if not isinstance(obs, Tensor):
             action = action.cpu().numpy()
         return action if is_batch else action[0]
 
@@ -126,14 +126,14 @@ class Policy:
         """Returns log pi(a|o) of every discrete action, (B, |A|)."""
         return self.actor(self._normalised(self._to_device(torch.from_numpy(obs)))).log_probs.cpu().numpy()
 
-    def _normalised(self, obs: torch.Tensor) -> torch.Tensor:
+    def _normalised(self, obs: Tensor) -> Tensor:
         return obs if self.normaliser is None else self.normaliser(obs)
 
     def trace(self) -> None:
         """Makes `act` run a traced program of `actions`, one per batch size, with bit-identical results."""
         self.choose = TracedByShape(self.actions)
 
-    def _to_device(self, obs: torch.Tensor) -> torch.Tensor:
+    def _to_device(self, obs: Tensor) -> Tensor:
         """Sends observations without waiting for the GPU; copying the actions back is the only wait of a step."""
         if self.device.type == "cuda" and not obs.is_cuda:
             if self._pinned.shape != obs.shape:
@@ -147,7 +147,7 @@ class Policy:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         restore_generator(self.generator, state["generator"])
 
-    def _q1(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+    def _q1(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Returns the first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""
         assert self.critic is not None
         num_actions = actions.shape[1]

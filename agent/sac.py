@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from agent.api import Batch, HistogramInputs, Metrics, Noise, PositiveInt, SoftActor, UpdateOrder
 
@@ -35,9 +36,7 @@ class SACAgent(SoftActor):
         self.update_targets()
         return metrics, outputs
 
-    def update_critic(
-        self, batch: Batch, next_noise: torch.Tensor, alpha: torch.Tensor
-    ) -> tuple[Metrics, HistogramInputs]:
+    def update_critic(self, batch: Batch, next_noise: Tensor, alpha: Tensor) -> tuple[Metrics, HistogramInputs]:
         with torch.no_grad():
             next_action, next_log_prob = self.actor(batch.next_obs).rsample_with_log_prob(next_noise)
             next_q = self.target_outputs(batch.next_obs, next_action)
@@ -45,6 +44,6 @@ class SACAgent(SoftActor):
             target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_q, cost)
         return self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)
 
-    def update_actor(self, batch: Batch, noise: Noise, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_actor(self, batch: Batch, noise: Noise, alpha: Tensor) -> tuple[Metrics, HistogramInputs]:
         obs = self.observations.first_view(batch.obs)  # not before: the critics' step moves the convolutions
         return self.update_actor_and_temperature(obs, noise, alpha)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from agent.api import (
     Batch,
@@ -69,7 +70,7 @@ class SACDiscreteAgent(SoftActor):
         self.update_targets()
         return metrics, outputs
 
-    def update_critic(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_critic(self, batch: Batch, alpha: Tensor) -> tuple[Metrics, HistogramInputs]:
         head, rows, num_actions = self.critic.head, len(batch.reward), self.action_dim
         with torch.no_grad():
             log_probs = self.actor(batch.next_obs).log_probs
@@ -83,7 +84,7 @@ class SACDiscreteAgent(SoftActor):
         index = batch.action.long().unsqueeze(-1).expand(len(outputs), -1, -1, outputs.shape[-1])
         return self.step_critic(batch, outputs.gather(2, index).squeeze(2), target)
 
-    def update_actor(self, batch: Batch, alpha: torch.Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_actor(self, batch: Batch, alpha: Tensor) -> tuple[Metrics, HistogramInputs]:
         obs = self.observations.first_view(batch.obs)
         log_probs = self.actor(obs).log_probs
         with torch.no_grad():

@@ -7,6 +7,7 @@ later form with a learned temperature and delayed policy updates.
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from agent.api import (
     Batch,
@@ -127,7 +128,7 @@ class SACVAgent(SoftActor):
         self.update_targets()
         return metrics, {"q": q.detach(), "mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
 
-    def _sample(self, obs: torch.Tensor, noise: Noise) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    def _sample(self, obs: Tensor, noise: Noise) -> tuple[Any, Tensor, Tensor]:
         """Returns a distribution, an action (B, |A|) and its log-density (B, 1), with the policy gradient's graph."""
         dist, numbers = self.actor(obs), noise.normal(len(obs), self.actor.noise_dim)
         if self.policy_gradient == "reparameterised":
@@ -135,7 +136,7 @@ class SACVAgent(SoftActor):
         u = dist.sample_u(numbers)
         return dist, torch.tanh(u), dist.log_prob_u(u)
 
-    def _diagnostics(self, q: torch.Tensor, v: torch.Tensor, target: torch.Tensor) -> Metrics:
+    def _diagnostics(self, q: Tensor, v: Tensor, target: Tensor) -> Metrics:
         errors = self.squared_error_weight * (q - target).square().mean(dim=(1, 2))
         metrics: Metrics = {"train/vf-avg": v.mean(), "train/vf-std": v.std(correction=0)}
         for i, member in enumerate(q, start=1):

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent import losses
 from agent.critic import RandomSubset
@@ -19,7 +19,7 @@ from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedu
 from utils import SoftUpdate, UserError
 
 UpdateOrder = Literal["critic_first", "actor_first", "together"]
-PartOfUpdate = Callable[[torch.Tensor], tuple[Metrics, HistogramInputs]]  # called with the temperature
+PartOfUpdate = Callable[[Tensor], tuple[Metrics, HistogramInputs]]  # called with the temperature
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
 
@@ -72,7 +72,7 @@ class SoftActor(OffPolicyAgent):
             self.add_optimizer("alpha", self.temperature, alpha_lr, alpha_betas)
 
     @property
-    def alpha(self) -> torch.Tensor:
+    def alpha(self) -> Tensor:
         """The current temperature: a detached scalar, copied so that a later temperature step does not change it."""
         return self.temperature().detach().clone()
 
@@ -132,7 +132,7 @@ class SoftActor(OffPolicyAgent):
         return metrics | actor_metrics, outputs | actor_outputs
 
     def update_actor_and_temperature(
-        self, obs: torch.Tensor, noise: Noise, alpha: torch.Tensor, num_rows: int | None = None
+        self, obs: Tensor, noise: Noise, alpha: Tensor, num_rows: int | None = None
     ) -> tuple[Metrics, HistogramInputs]:
         """Steps actor and temperature once, both on losses of the old values.  arXiv 1812.05905 (7), (18)
 
@@ -149,7 +149,7 @@ class SoftActor(OffPolicyAgent):
         metrics = self.step_actor_and_temperature(loss, -log_prob.detach().mean(), alpha)
         return metrics, {"mu": dist.mu.detach(), "log_std": dist.log_std.detach()}
 
-    def step_actor_and_temperature(self, loss: torch.Tensor, entropy: torch.Tensor, alpha: torch.Tensor) -> Metrics:
+    def step_actor_and_temperature(self, loss: Tensor, entropy: Tensor, alpha: Tensor) -> Metrics:
         """Steps both, given the actor's loss, its detached mean entropy, and the temperature before its step."""
         metrics: Metrics = {"train_actor/loss": loss.detach(), **self.entropy_metrics(entropy, alpha)}
         step_losses = {"actor": loss}
@@ -159,11 +159,11 @@ class SoftActor(OffPolicyAgent):
         self.step_optimizers(**step_losses)
         return metrics
 
-    def temperature_loss(self, entropy: torch.Tensor) -> torch.Tensor:
+    def temperature_loss(self, entropy: Tensor) -> Tensor:
         """Returns the temperature's loss, given the policy's mean entropy, detached."""
         return losses.temperature_loss(self.temperature.multiplier(), entropy, self.schedules.target_entropy)
 
-    def entropy_metrics(self, entropy: torch.Tensor, alpha: torch.Tensor) -> Metrics:
+    def entropy_metrics(self, entropy: Tensor, alpha: Tensor) -> Metrics:
         """Returns the metrics of the policy's entropy and its temperature."""
         return {
             "train_actor/target_entropy": torch.full_like(entropy, self.schedules.target_entropy),

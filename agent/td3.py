@@ -5,7 +5,7 @@ import copy
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.api import (
     Batch,
@@ -33,13 +33,13 @@ from agent.api import (
 class NoisyAction(NamedTuple):
     """An action (B, |A|), and the standard deviation of the noise that is added to it in training."""
 
-    action: torch.Tensor
+    action: Tensor
     std: float
 
-    def greedy(self, rate: Any) -> torch.Tensor:
+    def greedy(self, rate: Any) -> Tensor:
         return self.action
 
-    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+    def sample(self, noise: Tensor) -> Tensor:
         return self.action + self.std * noise  # acting clamps it to the action range
 
 
@@ -68,7 +68,7 @@ class DeterministicActor(nn.Module):
         shape = obs_dim, hidden_dim, action_dim, hidden_depth, None, init, None
         self.trunk = build_network(network, *shape)
 
-    def forward(self, obs: torch.Tensor) -> NoisyAction:
+    def forward(self, obs: Tensor) -> NoisyAction:
         return NoisyAction(torch.tanh(self.trunk(obs)), self.exploration_std)
 
 

@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.schedule import Exponential
 from agent.toolkit.hooks import AfterStep, Scheduled
@@ -28,11 +28,11 @@ class LearnedTemperature(nn.Module, AfterStep):
         start = init_temperature if form == "direct" else math.log(init_temperature)
         self.parameter = nn.Parameter(torch.tensor(float(start)))
 
-    def forward(self) -> torch.Tensor:
+    def forward(self) -> Tensor:
         """alpha, a scalar tensor."""
         return self.parameter if self.form == "direct" else self.parameter.exp()
 
-    def multiplier(self) -> torch.Tensor:
+    def multiplier(self) -> Tensor:
         """Returns the factor that multiplies the entropy error in the temperature's loss."""
         return self.parameter.exp() if self.form == "exp" else self.parameter
 
@@ -47,12 +47,12 @@ class FixedTemperature(nn.Module, Scheduled):
 
     def __init__(self, init_temperature: NonNegativeFloat | Schedule):
         super().__init__()
-        self.alpha: torch.Tensor
+        self.alpha: Tensor
         self.schedule = init_temperature if callable(init_temperature) else None
         self.register_buffer("alpha", torch.tensor(0.0 if callable(init_temperature) else float(init_temperature)))
         self.set_step(0)
 
-    def forward(self) -> torch.Tensor:
+    def forward(self) -> Tensor:
         """alpha, a scalar tensor."""
         return self.alpha
 

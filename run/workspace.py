@@ -14,8 +14,8 @@ import torch
 from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
+from agent import require_support
 from agent.off_policy import OffPolicyAgent, takes_tensors
-from agent.toolkit.priorities import require_support
 from envs.make import reward_threshold
 from envs.opengl import NO_VIDEOS
 from envs.simulator import Simulator

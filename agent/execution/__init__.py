@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import torch
+from torch import Tensor
 
-Result = tuple[dict[str, torch.Tensor], Any]  # metrics and histogram inputs, as OffPolicyAgent.update_step returns them
+Result = tuple[dict[str, Tensor], Any]  # metrics and histogram inputs, as OffPolicyAgent.update_step returns them
 
 
 def variant(agent: Any) -> tuple[Any, ...]:

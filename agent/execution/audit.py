@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from agent.execution import Result
 from utils import leaves
@@ -57,7 +58,7 @@ class Audit:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    if not isinstance(a, torch.Tensor):
+    if not isinstance(a, Tensor):
         return bool(a == b)
     return torch.equal(a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(), b.nan_to_num())
 
@@ -72,7 +73,7 @@ def _beyond_rounding(before: dict[str, Any], replayed: dict[str, Any], eager: di
     moved: defaultdict[str, float] = defaultdict(float)
     for full_name, value in eager.items():
         name, other = full_name.partition(".")[2], replayed[full_name]
-        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        if not isinstance(value, Tensor) or not value.is_floating_point():
             if not _equal(other, value):
                 return name
         elif value.numel() == 1 or (old := before.get(name)) is None:

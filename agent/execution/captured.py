@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from agent.execution import Result, variant
 from agent.execution.audit import Audit, difference_message
@@ -51,7 +52,7 @@ class CudaGraphs:
 class _Graph(NamedTuple):
     run: Callable[[], None]
     result: Result
-    gradients: list[tuple[torch.nn.Parameter, torch.Tensor]]  # the tensors that replays write gradients to
+    gradients: list[tuple[torch.nn.Parameter, Tensor]]  # the tensors that replays write gradients to
 
     def replay(self) -> Result:
         for parameter, gradient in self.gradients:

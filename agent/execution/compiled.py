@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from agent.execution import Result, variant
 from agent.toolkit.adam import Adam
@@ -18,13 +19,13 @@ class _NotedNoise(Noise):
         self._device = device
         self.requests: list[tuple[str, tuple[int, ...]]] = []
 
-    def normal(self, *shape: int) -> torch.Tensor:
+    def normal(self, *shape: int) -> Tensor:
         return self._note("normal", shape)
 
-    def uniform(self, *shape: int) -> torch.Tensor:
+    def uniform(self, *shape: int) -> Tensor:
         return self._note("uniform", shape)
 
-    def _note(self, kind: str, shape: tuple[int, ...]) -> torch.Tensor:
+    def _note(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         self.requests.append((kind, shape))
         return torch.full(shape, 0.5, device=self._device)
 
@@ -32,10 +33,10 @@ class _NotedNoise(Noise):
 class _DrawnNoise(Noise):
     """Returns numbers that were drawn before, in order."""
 
-    def __init__(self, numbers: list[torch.Tensor]):
+    def __init__(self, numbers: list[Tensor]):
         self._numbers = numbers
 
-    def normal(self, *shape: int) -> torch.Tensor:
+    def normal(self, *shape: int) -> Tensor:
         return self._numbers.pop(0)
 
     uniform = normal

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from agent.execution import Result, variant
 from agent.execution.audit import Audit, difference_message
@@ -13,12 +14,12 @@ from agent.execution.tracing import CannotTraceError, trace
 class _Recording(NamedTuple):
     """A traced update. Its results are the metrics, the histogram inputs and the gradients, in this order."""
 
-    program: Callable[[list[torch.Tensor]], list[torch.Tensor]]
+    program: Callable[[list[Tensor]], list[Tensor]]
     metric_keys: list[str]
     output_keys: list[str]
     parameters: list[torch.nn.Parameter]  # those whose gradients the update writes
 
-    def replay(self, inputs: list[torch.Tensor]) -> Result:
+    def replay(self, inputs: list[Tensor]) -> Result:
         results = iter(self.program(inputs))
         metrics = {key: next(results) for key in self.metric_keys}
         outputs = {key: next(results) for key in self.output_keys}
@@ -70,7 +71,7 @@ class Recorded:
         results: list[Result] = []
         written: list[torch.nn.Parameter] = []
 
-        def update(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        def update(inputs: list[Tensor]) -> list[Tensor]:
             metrics, outputs = agent.compute_update(type(batch)(*inputs), agent.noise)
             results.append((metrics, outputs))
             written.extend(p for p, before in zip(parameters, gradients_before, strict=True) if p.grad is not before)

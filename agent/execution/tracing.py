@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-Tensors = list[torch.Tensor]
+Tensors = list[Tensor]
 
 
 class CannotTraceError(Exception):
@@ -100,7 +101,7 @@ class _Owner(torch.jit.ScriptModule):
 
     def __init__(self, tensors: Tensors, lists: list[Tensors]):
         super().__init__()
-        self.tensors = torch.jit.Attribute(tensors, list[torch.Tensor])
+        self.tensors = torch.jit.Attribute(tensors, list[Tensor])
         self.lists = torch.jit.Attribute(lists, list[Tensors])
 
 
@@ -127,7 +128,7 @@ class _SourceWriter(DispatchMode):
         super().__init__()
         self.constants: Tensors = []
         self.lists: list[Tensors] = []
-        self.draws: list[Callable[[], torch.Tensor]] = []  # of random numbers, the inputs after the function's own
+        self.draws: list[Callable[[], Tensor]] = []  # of random numbers, the inputs after the function's own
         self._obstacle = ""  # why the function cannot be traced
         self._lines: list[str] = []
         self._names: Any = WeakTensorKeyDictionary()  # tensor -> its name in the source
@@ -152,7 +153,7 @@ class _SourceWriter(DispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if kwargs.get("generator") is not None and not any(isinstance(value, torch.Tensor) for value in args):
+        if kwargs.get("generator") is not None and not any(isinstance(value, Tensor) for value in args):
             self.draws.append(partial(function, *args, **kwargs))
             result = self.draws[-1]()
             self._names[result] = f"inputs[{self._num_inputs + len(self.draws) - 1}]"
@@ -204,15 +205,15 @@ class _SourceWriter(DispatchMode):
         self._lines.append(f"{name} = {call}" if function._schema.returns else call)
         is_tuple = isinstance(result, list | tuple)
         for i, tensor in enumerate(result if is_tuple else [result]):
-            if isinstance(tensor, torch.Tensor):
+            if isinstance(tensor, Tensor):
                 self._names[tensor] = f"{name}[{i}]" if is_tuple else name
 
-    def _name(self, tensor: torch.Tensor) -> str:
+    def _name(self, tensor: Tensor) -> str:
         if tensor not in self._names:
             self._names[tensor] = self._constant(tensor.detach())
         return self._names[tensor]
 
-    def _constant(self, tensor: torch.Tensor) -> str:
+    def _constant(self, tensor: Tensor) -> str:
         self.constants.append(tensor)
         return f"constants[{len(self.constants) - 1}]"
 
@@ -226,7 +227,7 @@ class _SourceWriter(DispatchMode):
         return self._numbers[value]
 
     def _argument(self, value: Any, kind: Any = None) -> str:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             return self._name(value)
         if isinstance(value, list | tuple):
             return self._list(value, kind)
@@ -246,7 +247,7 @@ class _SourceWriter(DispatchMode):
         return f"[{', '.join(names)}]"
 
 
-def _layout(tensor: torch.Tensor) -> tuple[Any, Any, torch.dtype]:
+def _layout(tensor: Tensor) -> tuple[Any, Any, torch.dtype]:
     return tensor.shape, tensor.stride(), tensor.dtype
 
 

@@ -1,7 +1,7 @@
 """Batch normalisation and renormalisation (arXiv 1702.03275). Both work for one network or an ensemble."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.networks.fused_norm import Normalised, NormalisedLinear, Statistics
 from agent.networks.mlp import Linear
@@ -48,20 +48,20 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         shape = (1, width) if num_members is None else (num_members, 1, width)
         self.scale = nn.Parameter(torch.ones(shape))
         self.shift = nn.Parameter(torch.zeros(shape))
-        self.running_mean: torch.Tensor
-        self.running_var: torch.Tensor
-        self.num_steps: torch.Tensor
+        self.running_mean: Tensor
+        self.running_var: Tensor
+        self.num_steps: Tensor
         self.register_buffer("running_mean", torch.zeros(shape))
         self.register_buffer("running_var", torch.ones(shape))
         self.register_buffer("num_steps", torch.zeros(()))
-        self._pending: tuple[torch.Tensor, torch.Tensor] | None = None  # the newest batch's mean and variance
+        self._pending: tuple[Tensor, Tensor] | None = None  # the newest batch's mean and variance
         # None: decided by tensors, without Python.
         self._renormalises: bool | None = False if renorm_after is None else None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return Normalised.apply(x, self.scale, self.shift, *self.statistics(x))
 
-    def into(self, linear: Linear, x: torch.Tensor, relu: bool, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def into(self, linear: Linear, x: Tensor, relu: bool, dtype: torch.dtype | None = None) -> Tensor:
         """Computes linear(self(x)), with a ReLU if `relu`: (B, in) or (N, B, in) -> (B, out) or (N, B, out).
 
         With a ReLU, the backward pass overwrites the incoming gradient, so exactly one layer must use the output.
@@ -73,7 +73,7 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         return NormalisedLinear.apply(x, self.scale, self.shift, linear.weight, linear.bias, relu, dtype, *statistics)
 
     @torch.no_grad()
-    def statistics(self, x: torch.Tensor) -> Statistics:
+    def statistics(self, x: Tensor) -> Statistics:
         """Returns the statistics to normalise by: the batch's in training, the running ones in evaluation."""
         if not self.training:
             return Statistics(False, self.running_mean, torch.rsqrt(self.running_var + self.eps))
@@ -121,12 +121,12 @@ def refuse_batch_norm(**networks: nn.Module) -> None:
             )
 
 
-def _mean_and_variance(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance, (..., B, width) -> (..., 1, width); torch.var_mean takes 20 times as long."""
     return _moments_on_cpu(x) if x.device.type == "cpu" else _moments_on_gpu(x)
 
 
-def _moments_on_cpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _moments_on_cpu(x: Tensor) -> tuple[Tensor, Tensor]:
     """Computes the moments in one kernel per member, without a temporary as large as x."""
     if x.dim() == 2:
         mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
@@ -136,7 +136,7 @@ def _moments_on_cpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return mean, var
 
 
-def _moments_on_gpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _moments_on_gpu(x: Tensor) -> tuple[Tensor, Tensor]:
     """Computes the moments in as many kernels for several members as for one."""
     mean = x.mean(-2, keepdim=True)
     return mean, (x - mean).square_().mean(-2, keepdim=True)

@@ -11,29 +11,30 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-Rate = Callable[[torch.Tensor], torch.Tensor]  # actions (B, K, |A|) -> their values (B, K)
+Rate = Callable[[Tensor], Tensor]  # actions (B, K, |A|) -> their values (B, K)
 
 
-def tanh_log_det(u: torch.Tensor) -> torch.Tensor:
+def tanh_log_det(u: Tensor) -> Tensor:
     """log |d tanh(u)/du| = log(1 - tanh(u)^2), in a form that does not round to log 0 for large |u|."""
     return 2 * (math.log(2) - u - F.softplus(-2 * u))
 
 
-def normal_log_prob(u: torch.Tensor, mu: torch.Tensor, log_std: torch.Tensor) -> torch.Tensor:
+def normal_log_prob(u: Tensor, mu: Tensor, log_std: Tensor) -> Tensor:
     """log N(u; mu, exp(log_std)^2), elementwise."""
     return -0.5 * ((u - mu) * torch.exp(-log_std)).square() - log_std - LOG_SQRT_2PI
 
 
-def inverse_tanh(action: torch.Tensor) -> torch.Tensor:
+def inverse_tanh(action: Tensor) -> Tensor:
     """Returns u of an action in [-1, 1]; moves -1 and 1 to the nearest number inside."""
     inside = 1 - torch.finfo(action.dtype).eps / 2
     return torch.atanh(action.clamp(-inside, inside))
 
 
-def choose(log_probs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+def choose(log_probs: Tensor, noise: Tensor) -> Tensor:
     """Draws one of K choices by their log-probabilities (B, K), from standard normal noise (B, 1): (B, 1), int64."""
     uniform = torch.special.ndtr(noise)
     return (log_probs.exp().cumsum(-1) < uniform).sum(-1, keepdim=True).clamp(max=log_probs.shape[-1] - 1)
@@ -42,26 +43,26 @@ def choose(log_probs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
 class _Squashed(ABC):
     """A distribution of tanh(u); `log_std` is the log standard deviation of u, or of its components."""
 
-    log_std: torch.Tensor
+    log_std: Tensor
 
     @property
-    def std(self) -> torch.Tensor:
+    def std(self) -> Tensor:
         """The standard deviation of u, in the shape of log_std."""
         return self.log_std.exp()
 
     @abstractmethod
-    def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
+    def sample_u(self, noise: Tensor) -> Tensor:
         """Returns a sample of u, (B, |A|), detached, computed from noise (B, noise_dim)."""
 
-    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+    def sample(self, noise: Tensor) -> Tensor:
         """Returns a sampled action, (B, |A|), detached."""
         return torch.tanh(self.sample_u(noise))
 
     @abstractmethod
-    def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
+    def log_prob_u(self, u: Tensor) -> Tensor:
         """Returns the log-density (B, 1) of the action tanh(u), u (B, |A|)."""
 
-    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+    def log_prob(self, action: Tensor) -> Tensor:
         """Returns the log-density (B, 1) of actions (B, |A|) in [-1, 1]."""
         return self.log_prob_u(inverse_tanh(action))
 
@@ -73,16 +74,16 @@ class SquashedNormal(_Squashed):
         mu, log_std: (B, |A|). log_std is keyword-only, so that no standard deviation is passed by mistake.
     """
 
-    def __init__(self, mu: torch.Tensor, *, log_std: torch.Tensor):
+    def __init__(self, mu: Tensor, *, log_std: Tensor):
         self.mu = mu
         self.log_std = log_std
 
     @property
-    def mean(self) -> torch.Tensor:
+    def mean(self) -> Tensor:
         """tanh(mu), (B, |A|)."""
         return torch.tanh(self.mu)
 
-    def greedy(self, rate: Rate) -> torch.Tensor:
+    def greedy(self, rate: Rate) -> Tensor:
         """The greedy action, tanh(mu), (B, |A|); `rate` is not needed."""
         return self.mean
 
@@ -90,17 +91,17 @@ class SquashedNormal(_Squashed):
         """Returns the distribution of the first rows only."""
         return SquashedNormal(self.mu[:num_rows], log_std=self.log_std[:num_rows])
 
-    def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
+    def sample_u(self, noise: Tensor) -> Tensor:
         return (self.mu + self.std * noise).detach()
 
-    def rsample_with_log_prob(self, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def rsample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Returns a sampled action (B, |A|) and its log-density (B, 1), both differentiable in mu and log_std.
 
         Faster and more accurate than `log_prob(sample(noise))`, which has to invert tanh.
         """
         return _SampleWithLogProb.apply(self.mu, self.log_std, noise)
 
-    def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
+    def log_prob_u(self, u: Tensor) -> Tensor:
         return (normal_log_prob(u, self.mu, self.log_std) - tanh_log_det(u)).sum(-1, keepdim=True)
 
 
@@ -113,9 +114,7 @@ class _SampleWithLogProb(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, mu: torch.Tensor, log_std: torch.Tensor, noise: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(ctx: Any, mu: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         scaled_noise = torch.exp(log_std) * noise
         u = mu + scaled_noise
         action = torch.tanh(u)
@@ -128,9 +127,7 @@ class _SampleWithLogProb(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, grad_action: torch.Tensor, grad_log_prob: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, None]:
+    def backward(ctx: Any, grad_action: Tensor, grad_log_prob: Tensor) -> tuple[Tensor, Tensor, None]:
         action, scaled_noise = ctx.saved_tensors
         grad_u = torch.ops.aten.tanh_backward(grad_action, action).addcmul_(grad_log_prob, action, value=2)
         return grad_u, grad_u * scaled_noise - grad_log_prob, None
@@ -144,25 +141,25 @@ class SquashedMixture(_Squashed):
         mu, log_std: (B, K, |A|).
     """
 
-    def __init__(self, logits: torch.Tensor, mu: torch.Tensor, log_std: torch.Tensor):
+    def __init__(self, logits: Tensor, mu: Tensor, log_std: Tensor):
         self.log_weight = torch.log_softmax(logits, dim=-1)
         self.mu = mu
         self.log_std = log_std
 
-    def greedy(self, rate: Rate) -> torch.Tensor:
+    def greedy(self, rate: Rate) -> Tensor:
         """Returns tanh(mu_k), (B, |A|), of the component k whose action `rate` rates highest."""
         actions = torch.tanh(self.mu)
         best = rate(actions).argmax(dim=1).view(-1, 1, 1)
         return actions.gather(1, best.expand(-1, -1, actions.shape[-1])).squeeze(1)
 
-    def sample_u(self, noise: torch.Tensor) -> torch.Tensor:
+    def sample_u(self, noise: Tensor) -> Tensor:
         # The last column of noise (B, |A| + 1) chooses the component.
         with torch.no_grad():
             component = choose(self.log_weight, noise[:, -1:]).squeeze(-1)  # (B,)
             rows = torch.arange(len(component), device=component.device)
             return self.mu[rows, component] + self.std[rows, component] * noise[:, :-1]
 
-    def log_prob_u(self, u: torch.Tensor) -> torch.Tensor:
+    def log_prob_u(self, u: Tensor) -> Tensor:
         components = normal_log_prob(u.unsqueeze(1), self.mu, self.log_std).sum(-1)  # (B, K)
         mixture = torch.logsumexp(self.log_weight + components, dim=-1, keepdim=True)
         return mixture - tanh_log_det(u).sum(-1, keepdim=True)
@@ -171,13 +168,13 @@ class SquashedMixture(_Squashed):
 class Categorical:
     """The distribution of discrete actions, which are integers from 0; `log_probs` are log pi(a|o), (B, |A|)."""
 
-    def __init__(self, logits: torch.Tensor):
+    def __init__(self, logits: Tensor):
         self.log_probs = torch.log_softmax(logits, dim=-1)
 
-    def greedy(self, rate: Rate) -> torch.Tensor:
+    def greedy(self, rate: Rate) -> Tensor:
         """The most probable action, (B, 1), int64; `rate` is not needed."""
         return self.log_probs.argmax(-1, keepdim=True)
 
-    def sample(self, noise: torch.Tensor) -> torch.Tensor:
+    def sample(self, noise: Tensor) -> Tensor:
         """Returns a sampled action, (B, 1), int64, computed from noise (B, 1)."""
         return choose(self.log_probs, noise)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from agent.networks.layers import LayerNorm
 from agent.networks.mlp import Linear
@@ -46,7 +46,7 @@ class Convolutions(nn.Sequential):
                 nn.init.zeros_(parameter)
         self.feature_dim = channels * height * width
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         first, *others = cast(list[nn.Conv2d], list(self))
         # Pixels are bytes / 255. Dividing the weights instead saves a pass over all images.
         x = F.conv2d(images.float(), first.weight * (1 / 255), first.bias, first.stride).relu_()
@@ -79,7 +79,7 @@ class Encoder(nn.Module):
         self.linear = Linear(self.convolutions.feature_dim, feature_dim)
         self.norm = LayerNorm(feature_dim)
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+    def forward(self, obs: Tensor) -> Tensor:
         features = self.convolutions(obs) if obs.dim() > 2 else obs
         return torch.tanh(self.norm(self.linear(features)))
 
@@ -97,14 +97,14 @@ class FromNumbers(nn.Module):
         self.numbers: slice | None = slice(start, start + obs_dim)
         self.network = network(obs_dim=obs_dim, **shapes)
 
-    def inputs(self, obs: torch.Tensor) -> torch.Tensor:
+    def inputs(self, obs: Tensor) -> Tensor:
         """Returns the slice of observations that the network sees, (B, obs_dim)."""
         return obs[:, self.numbers]
 
-    def forward(self, obs: torch.Tensor, *action: torch.Tensor) -> Any:
+    def forward(self, obs: Tensor, *action: Tensor) -> Any:
         return self.network(self.inputs(obs), *action)
 
-    def outputs(self, obs: torch.Tensor, *action: torch.Tensor) -> torch.Tensor:
+    def outputs(self, obs: Tensor, *action: Tensor) -> Tensor:
         """See agent.critic.CriticEnsemble."""
         return self.network.outputs(self.inputs(obs), *action)
 
@@ -147,7 +147,7 @@ class FromImages(FromNumbers):
         self.encoder = encoder(obs_shape=tuple(obs_shape))
         self.network = network(obs_dim=self.encoder.feature_dim + (num_numbers or 0), **shapes)
 
-    def inputs(self, obs: torch.Tensor) -> torch.Tensor:
+    def inputs(self, obs: Tensor) -> Tensor:
         """Returns the encoder's output and the vector elements, (B, obs_dim of the network)."""
         if self.numbers is None:
             return self.encoder(obs)

@@ -11,6 +11,7 @@ Notation: s = scale * inv_std and t = shift - centre * s; grad_v is the gradient
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from agent.networks.matmul import fast_matmul
@@ -26,26 +27,26 @@ class Statistics(NamedTuple):
     """
 
     from_batch: bool
-    mean: torch.Tensor
-    inv_std: torch.Tensor
-    offset: torch.Tensor | None = None
-    slope: torch.Tensor | None = None
-    shrink: torch.Tensor | None = None
+    mean: Tensor
+    inv_std: Tensor
+    offset: Tensor | None = None
+    slope: Tensor | None = None
+    shrink: Tensor | None = None
 
     @property
-    def centre(self) -> torch.Tensor:
+    def centre(self) -> Tensor:
         return self.mean if self.offset is None else self.mean - self.offset
 
 
-def _affine_map(scale: torch.Tensor, shift: torch.Tensor, stats: Statistics) -> tuple[torch.Tensor, torch.Tensor]:
+def _affine_map(scale: Tensor, shift: Tensor, stats: Statistics) -> tuple[Tensor, Tensor]:
     """Returns s and t of y = x s + t."""
     s = scale * stats.inv_std
     return s, torch.addcmul(shift, stats.centre, s, value=-1)
 
 
 def _gradients(
-    grad_s: torch.Tensor, grad_t: torch.Tensor, s: torch.Tensor, stats: Statistics, batch_size: int
-) -> tuple[torch.Tensor, torch.Tensor, Gradient, Gradient]:
+    grad_s: Tensor, grad_t: Tensor, s: Tensor, stats: Statistics, batch_size: int
+) -> tuple[Tensor, Tensor, Gradient, Gradient]:
     """Turns the gradients of s and t into grad_scale and grad_shift, and c1 and c2.
 
     x's gradient through the statistics is c1 + c2 x; None if the statistics are constants.
@@ -70,7 +71,7 @@ class Normalised(torch.autograd.Function):
     """y = x s + t."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, *stats: Any) -> torch.Tensor:
+    def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, *stats: Any) -> Tensor:
         s, t = _affine_map(scale, shift, Statistics(*stats))
         ctx.from_batch, *tensors = stats
         ctx.save_for_backward(x, s, *tensors)
@@ -79,7 +80,7 @@ class Normalised(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
         x, s, *tensors = ctx.saved_tensors
         grad_t = gradient.sum(-2, keepdim=True)
         grad_s = (gradient * x).sum(-2, keepdim=True)
@@ -100,15 +101,15 @@ class NormalisedLinear(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: torch.Tensor,
-        scale: torch.Tensor,
-        shift: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
+        x: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        weight: Tensor,
+        bias: Tensor,
         relu: bool,
         dtype: torch.dtype | None,
         *stats: Any,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         s, t = _affine_map(scale, shift, Statistics(*stats))
         folded, constant = weight * s.mT, _constant(t, weight, bias)
         out = _affine(x, folded, constant, dtype, relu)
@@ -120,7 +121,7 @@ class NormalisedLinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
         x, out, folded, weight, s, t, *tensors = ctx.saved_tensors
         stats = Statistics(ctx.from_batch, *tensors)
         if ctx.relu:  # in place
@@ -146,24 +147,24 @@ class NormalisedLinear(torch.autograd.Function):
         return grad_x, grad_scale, grad_shift, grad_weight, grad_bias, None, None, *(None for _ in stats)
 
 
-def _cast(dtype: torch.dtype | None, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _cast(dtype: torch.dtype | None, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tensors if dtype is None else tuple(tensor.to(dtype) for tensor in tensors)
 
 
-def _constant(t: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def _constant(t: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Returns t W + b, for one row or for one row per member."""
     if weight.dim() == 2:
         return torch.addmm(bias, t, weight)
     return torch.baddbmm(bias, t.expand(weight.shape[0], 1, -1), weight)
 
 
-def _affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: Any, relu: bool = False) -> torch.Tensor:
+def _affine(x: Tensor, weight: Tensor, bias: Tensor, dtype: Any, relu: bool = False) -> Tensor:
     out_dtype = x.dtype
     x, weight, bias = _cast(dtype, x, weight, bias)
     return fast_affine(x, weight, bias, relu).to(out_dtype)
 
 
-def _input_gradient(gradient: torch.Tensor, weight: torch.Tensor, constant: Gradient, dtype: Any) -> torch.Tensor:
+def _input_gradient(gradient: Tensor, weight: Tensor, constant: Gradient, dtype: Any) -> Tensor:
     """Returns gradient W^T, plus a constant (..., 1, in) in each row."""
     if weight.shape[-1] == 1:
         return gradient * weight.mT if constant is None else torch.addcmul(constant, gradient, weight.mT)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge
-from torch import nn
+from torch import Tensor, nn
 
 from agent import losses
 from settings.types import Bounds, NonNegativeInt, PositiveFloat, PositiveInt
@@ -33,31 +33,26 @@ class ScalarHead(nn.Module):
         self.loss_weight = loss_weight
         self.reduction = {"min": losses.minimum, "mean": losses.mean}[target_q]
 
-    def values(self, outputs: torch.Tensor) -> torch.Tensor:
+    def values(self, outputs: Tensor) -> Tensor:
         """(N, B, out_dim) -> (N, B, 1)."""
         return outputs
 
     def target(
-        self,
-        reward: torch.Tensor,
-        discount: torch.Tensor,
-        gamma: float,
-        next_outputs: torch.Tensor,
-        next_cost: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        self, reward: Tensor, discount: Tensor, gamma: float, next_outputs: Tensor, next_cost: Tensor | float = 0.0
+    ) -> Tensor:
         """Computes the target of `loss` (see agent.losses.q_target).
 
         Args:
             next_outputs: the target critics' outputs at the next observation, (N, B, out_dim).
-            next_cost: subtracted from the next value, (B, 1): SAC's alpha log pi(a'|o'); None is 0.
+            next_cost: subtracted from the next value, (B, 1): SAC's alpha log pi(a'|o').
         """
-        return losses.q_target(reward, discount, _minus(self.reduction(next_outputs), next_cost), gamma)
+        return losses.q_target(reward, discount, self.reduction(next_outputs) - next_cost, gamma)
 
-    def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+    def loss(self, outputs: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Returns the loss, a scalar: mean over B, with weights (B,) of its rows, sum over the N critics."""
         return losses.squared_error(outputs, target, self.loss_weight, weight)
 
-    def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def td_error(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Returns the absolute TD error, (B,), as a mean over the critics."""
         return losses.td_error(outputs, target)
 
@@ -68,10 +63,10 @@ class HuberHead(ScalarHead):
     The loss is linear beyond an error of 1, where LAP samples in proportion to the error.
     """
 
-    def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+    def loss(self, outputs: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         return self.loss_weight * losses.huber(outputs, target, weight)
 
-    def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def td_error(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Returns the largest absolute TD error of the critics, (B,)."""
         return (target - outputs).abs().amax(0).squeeze(-1)
 
@@ -89,27 +84,22 @@ class QuantileHead(nn.Module):
         self.out_dim = num_quantiles
         self.drop_per_critic = drop_per_critic
 
-    def values(self, outputs: torch.Tensor) -> torch.Tensor:
+    def values(self, outputs: Tensor) -> Tensor:
         """The means, (N, B, K) -> (N, B, 1)."""
         return outputs.mean(-1, keepdim=True)
 
     def target(
-        self,
-        reward: torch.Tensor,
-        discount: torch.Tensor,
-        gamma: float,
-        next_outputs: torch.Tensor,
-        next_cost: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        self, reward: Tensor, discount: Tensor, gamma: float, next_outputs: Tensor, next_cost: Tensor | float = 0.0
+    ) -> Tensor:
         """Returns (B, N (K - drop_per_critic)); see ScalarHead.target."""
         pool = losses.truncated_pool(next_outputs, self.drop_per_critic)
-        return losses.q_target(reward, discount, _minus(pool, next_cost), gamma)
+        return losses.q_target(reward, discount, pool - next_cost, gamma)
 
-    def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+    def loss(self, outputs: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Returns the mean over B and the N critics; see ScalarHead.loss."""
         return losses.quantile_huber(outputs, target, weight)
 
-    def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def td_error(self, outputs: Tensor, target: Tensor) -> Tensor:
         return losses.td_error(self.values(outputs), target.mean(-1, keepdim=True))
 
 
@@ -127,43 +117,30 @@ class CategoricalHead(nn.Module):
     averages_targets = True  # a mean of distributions is their mixture
 
     def __init__(
-        self,
-        num_bins: Annotated[int, Ge(2)] = 101,
-        bounds: Bounds = (-5.0, 5.0),
-        loss_weight: PositiveFloat = 1.0,
+        self, num_bins: Annotated[int, Ge(2)] = 101, bounds: Bounds = (-5.0, 5.0), loss_weight: PositiveFloat = 1.0
     ):
         super().__init__()
-        self.loss_weight, self.out_dim = loss_weight, num_bins
-        self.centres: torch.Tensor
+        self.loss_weight, self.out_dim, self.bounds = loss_weight, num_bins, bounds
+        self.centres: Tensor
         self.register_buffer("centres", torch.linspace(*bounds, num_bins), persistent=False)
-        self.bounds = bounds
 
-    def values(self, outputs: torch.Tensor) -> torch.Tensor:
+    def values(self, outputs: Tensor) -> Tensor:
         """The means, (N, B, K) -> (N, B, 1)."""
         return torch.softmax(outputs, -1) @ self.centres.unsqueeze(-1)
 
     def target(
-        self,
-        reward: torch.Tensor,
-        discount: torch.Tensor,
-        gamma: float,
-        next_outputs: torch.Tensor,
-        next_cost: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        self, reward: Tensor, discount: Tensor, gamma: float, next_outputs: Tensor, next_cost: Tensor | float = 0.0
+    ) -> Tensor:
         """Returns probabilities, (B, K); see ScalarHead.target."""
         probabilities = torch.softmax(next_outputs, -1)  # (N, B, K)
         smallest = (probabilities @ self.centres.unsqueeze(-1)).argmin(0, keepdim=True)  # (1, B, 1)
         chosen = probabilities.gather(0, smallest.expand(1, *probabilities.shape[1:]))[0]
         centres = self.centres.expand(len(reward), -1)
-        returns = losses.q_target(reward, discount, _minus(centres, next_cost), gamma)
+        returns = losses.q_target(reward, discount, centres - next_cost, gamma)
         return losses.project_to_bins(chosen, returns, self.bounds)
 
-    def loss(self, outputs: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+    def loss(self, outputs: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         return self.loss_weight * losses.cross_entropy(outputs, target, weight)
 
-    def td_error(self, outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def td_error(self, outputs: Tensor, target: Tensor) -> Tensor:
         return losses.td_error(self.values(outputs), target @ self.centres.unsqueeze(-1))
-
-
-def _minus(values: torch.Tensor, cost: torch.Tensor | None) -> torch.Tensor:
-    return values if cost is None else values - cost

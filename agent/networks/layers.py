@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge, Lt
-from torch import nn
+from torch import Tensor, nn
 
 from agent.networks.mlp import Linear
 from agent.toolkit.hooks import Draws
@@ -25,7 +25,7 @@ class LayerNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(shape))
         self.shift = nn.Parameter(torch.zeros(shape))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return torch.addcmul(self.shift, F.layer_norm(x, x.shape[-1:], eps=self.eps), self.scale)
 
 
@@ -37,7 +37,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
         self.scale = nn.Parameter(torch.ones((1, width) if num_members is None else (num_members, 1, width)))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.scale
 
 
@@ -52,7 +52,7 @@ class Dropout(nn.Module, Draws):
         super().__init__()
         self.keep = 1 - probability
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return x
         return x * (self.noise.uniform(*x.shape) < self.keep).to(x.dtype).div_(self.keep)

@@ -9,6 +9,7 @@ fused_norm.py have hand-written backward passes.
 from functools import cache
 
 import torch
+from torch import Tensor
 
 from settings.operating_system import of_processor
 
@@ -17,13 +18,8 @@ LARGE_OF_COLUMNS = 2**22  # the same if both matrices are read by columns, as fo
 
 
 def fast_matmul(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    relu: bool = False,
-    rows: int | None = None,
-    least: int = LARGE,
-) -> torch.Tensor:
+    a: Tensor, b: Tensor, bias: Tensor | None = None, relu: bool = False, rows: int | None = None, least: int = LARGE
+) -> Tensor:
     """Returns a b, optionally with a bias and a ReLU: (M, K) (K, L) -> (M, L), or a batch of N such matmuls.
 
     Args:
@@ -42,7 +38,7 @@ def fast_matmul(
     return out.relu_() if relu else out
 
 
-def _prefers_onednn(a: torch.Tensor, b: torch.Tensor, rows: int, least: int) -> bool:
+def _prefers_onednn(a: Tensor, b: Tensor, rows: int, least: int) -> bool:
     is_plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and not torch.compiler.is_compiling()
     # In an export for batches of any size, `rows` is a symbol.
     is_large = isinstance(rows, int) and rows * b.shape[-2] * b.shape[-1] >= least
@@ -56,7 +52,7 @@ def mkl_leaves_avx512_alone() -> bool:
     return has_avx512 and of_processor("vendor_id") not in ("", "GenuineIntel")
 
 
-def _onednn(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str) -> torch.Tensor:
+def _onednn(a: Tensor, b: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     linear = torch.ops.mkldnn._linear_pointwise
     if b.dim() == 2:
         return linear(a, b.t(), None if bias is None else bias.view(-1), activation, [], "")

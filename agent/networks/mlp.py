@@ -12,15 +12,15 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from agent.networks.matmul import LARGE_OF_COLUMNS, fast_matmul
 
 Init = Literal["orthogonal", "xavier", "torch", "lecun", "he_normal"]
 VARIANCES = {"lecun": 1.0, "he_normal": 2.0}  # of weights from a truncated normal distribution, times in_dim
-Gradient = torch.Tensor | None
-Backward = Callable[[Any, torch.Tensor], tuple[Gradient, ...]]
+Gradient = Tensor | None
+Backward = Callable[[Any, Tensor], tuple[Gradient, ...]]
 
 
 class Linear(nn.Module):
@@ -39,11 +39,11 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.empty(*members, *(1 for _ in members), out_dim))
         initialise(self, init)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return affine(x, self.weight, self.bias)
 
 
-def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Returns x W + b, for the shapes of Linear."""
     if weight.dim() == 2:
         return torch.addmm(bias, x, weight)
@@ -54,7 +54,7 @@ def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.T
     return torch.baddbmm(bias, x, weight)
 
 
-def fast_affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, relu: bool) -> torch.Tensor:
+def fast_affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
     """Returns x W + b without a gradient, after a ReLU if `relu`."""
     if weight.shape[-1] > 1:
         return fast_matmul(x, weight, bias, relu)
@@ -78,7 +78,7 @@ class MLP(nn.Module):
         for i, layer in enumerate(layers):
             self.add_module(str(2 * i), layer)
 
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
         """Applies the layers to one input (B, in), or to several that are concatenated to that width."""
         device = inputs[0].device.type
         if torch.is_autocast_enabled(device):
@@ -86,7 +86,7 @@ class MLP(nn.Module):
                 return self._compute(inputs, torch.get_autocast_dtype(device))
         return self._compute(inputs, None)
 
-    def _compute(self, inputs: tuple[torch.Tensor, ...], hidden_dtype: torch.dtype | None) -> torch.Tensor:
+    def _compute(self, inputs: tuple[Tensor, ...], hidden_dtype: torch.dtype | None) -> Tensor:
         weights, biases = [layer.weight for layer in self.layers], [layer.bias for layer in self.layers]
         if torch.is_grad_enabled():
             return _ReLUStack.apply(hidden_dtype, len(inputs), *inputs, *weights, *biases)
@@ -94,11 +94,8 @@ class MLP(nn.Module):
 
 
 def _forward(
-    hidden_dtype: torch.dtype | None,
-    inputs: tuple[torch.Tensor, ...],
-    weights: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
-) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    hidden_dtype: torch.dtype | None, inputs: tuple[Tensor, ...], weights: Sequence[Tensor], biases: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """Returns the output and, for the backward pass, the inputs and weights of all layers."""
     h = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
     last, dtype = len(weights) - 1, h.dtype
@@ -117,7 +114,7 @@ def without_autocast(backward: Backward) -> Backward:
     """Disables autocast, which would round every matmul of a backward pass."""
 
     @wraps(backward)
-    def exact(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+    def exact(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
         if not torch.is_autocast_enabled(gradient.device.type):
             return backward(ctx, gradient)
         with torch.autocast(gradient.device.type, enabled=False):
@@ -130,7 +127,7 @@ class _ReLUStack(torch.autograd.Function):
     """An MLP as one node of autograd's graph, with the gradients of the inputs and parameters that need one."""
 
     @staticmethod
-    def forward(ctx: Any, hidden_dtype: torch.dtype | None, num_inputs: int, *tensors: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, hidden_dtype: torch.dtype | None, num_inputs: int, *tensors: Tensor) -> Tensor:
         inputs, parameters = tensors[:num_inputs], tensors[num_inputs:]
         depth = len(parameters) // 2
         out, layer_inputs, layer_weights = _forward(hidden_dtype, inputs, parameters[:depth], parameters[depth:])
@@ -141,7 +138,7 @@ class _ReLUStack(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Gradient, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
         needs_inputs, needs_parameters = ctx.needs_input_grad[2 : 2 + len(ctx.widths)], ctx.needs_input_grad[-1]
         depth = len(ctx.saved_tensors) // 2
         layer_inputs, weights = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
@@ -155,12 +152,12 @@ class _ReLUStack(torch.autograd.Function):
 
 
 def _backward(
-    layer_inputs: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
+    layer_inputs: Sequence[Tensor],
+    weights: Sequence[Tensor],
     widths: list[int],
     needs_inputs: Sequence[bool],
     needs_parameters: bool,
-    gradient: torch.Tensor,
+    gradient: Tensor,
     num_rows: int,
 ) -> list[Gradient]:
     """Returns the gradients of the inputs (of these `widths`), weights and biases; None where they are not needed.
@@ -196,11 +193,11 @@ def _backward(
 
 
 def _grad_inputs_by_member(
-    layer_inputs: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
+    layer_inputs: Sequence[Tensor],
+    weights: Sequence[Tensor],
     widths: list[int],
     needs_inputs: Sequence[bool],
-    gradient: torch.Tensor,
+    gradient: Tensor,
 ) -> list[Gradient]:
     """Returns the gradients of an ensemble's inputs, computed for each member's non-zero rows alone.
 
@@ -222,12 +219,12 @@ def _grad_inputs_by_member(
     return totals
 
 
-def _mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def _mm(a: Tensor, b: Tensor) -> Tensor:
     """Returns a b. Avoids `a @ b`, which changes the strides of batches, and with them the rounding."""
     return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
 
 
-def weight_gradient(h: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+def weight_gradient(h: Tensor, gradient: Tensor) -> Tensor:
     """Returns the gradient of W in h W, given the gradient of the product, for the shapes of Linear."""
     if gradient.shape[-1] > 1:
         return fast_matmul(h.mT, gradient, least=LARGE_OF_COLUMNS)
@@ -236,7 +233,7 @@ def weight_gradient(h: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     return _mm(gradient.mT, h).mT
 
 
-def _first_input_gradient(gradient: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def _first_input_gradient(gradient: Tensor, rows: Tensor) -> Tensor:
     """Returns an input's gradient (B, width), summed over members; `rows` (..., width, H) are from the first weight."""
     transposed = _mm(rows, gradient.mT)
     return (transposed.sum(0) if transposed.dim() == 3 else transposed).mT

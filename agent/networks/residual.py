@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, Probability, to_unit_lengths
@@ -46,7 +46,7 @@ class Network(nn.Sequential, AfterStep):
         self.unit_length = unit_length
         self.after_step()
 
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
         x = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
         device = x.device.type
         if torch.is_autocast_enabled(device):
@@ -55,7 +55,7 @@ class Network(nn.Sequential, AfterStep):
         return self._compute(x, None)
 
     @abstractmethod
-    def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
+    def _compute(self, x: Tensor, hidden_dtype: torch.dtype | None) -> Tensor:
         """(…, in) -> (…, out), with matmuls between hidden layers in `hidden_dtype` (None: the parameters' dtype)."""
 
     def after_step(self) -> None:
@@ -93,7 +93,7 @@ class NormedMLP(Network):
             layers += [Dropout(dropout), *activation] if dropout else activation
         super().__init__(*layers, make_last_linear(widths[-1], shape), unit_length=unit_length)
 
-    def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
+    def _compute(self, x: Tensor, hidden_dtype: torch.dtype | None) -> Tensor:
         # Compute BatchNorm, the linear layer after it and a following ReLU in one operation.
         layers, at, num_linear = list(self), 0, 0
         while at < len(layers):
@@ -137,7 +137,7 @@ class Residual(Network):
         layers += [last_norm(width=width, num_members=members)] if last_norm else []
         super().__init__(*layers, make_last_linear(width, shape), unit_length=unit_length)
 
-    def _compute(self, x: torch.Tensor, hidden_dtype: torch.dtype | None) -> torch.Tensor:
+    def _compute(self, x: Tensor, hidden_dtype: torch.dtype | None) -> Tensor:
         for layer in self:
             x = layer(x, hidden_dtype) if isinstance(layer, PreNormBlock | PostNormBlock) else layer(x)
         return x
@@ -159,7 +159,7 @@ class PreNormBlock(nn.Module):
         self.up = make_linear(width, expansion * width, shape)
         self.down = make_linear(expansion * width, width, shape)
 
-    def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         return x + apply_linear(self.down, torch.relu(apply_linear(self.up, self.norm(x), dtype)), dtype)
 
 
@@ -174,7 +174,7 @@ class PostNormBlock(nn.Module):
         self.down = make_linear(expansion * width, width, shape, bias=False)
         self.down_norm = norm(width=width, num_members=members)
 
-    def forward(self, x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def forward(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         h = torch.relu(self.up_norm(apply_linear(self.up, x, dtype)))
         return x + torch.relu(self.down_norm(apply_linear(self.down, h, dtype)))
 
@@ -197,7 +197,7 @@ def make_last_linear(fan_in: int, shape: Shape) -> Linear:
     return Linear(fan_in, shape.out_dim, shape.num_members, last_init)
 
 
-def apply_linear(layer: Linear, x: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
+def apply_linear(layer: Linear, x: Tensor, dtype: torch.dtype | None) -> Tensor:
     """Returns layer(x), with the matmul in `dtype`; None is the parameters' dtype."""
     if dtype is None:
         return layer(x)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from agent.toolkit.hooks import Scheduled
 from settings.types import Schedule
@@ -30,7 +31,7 @@ class Adam(Scheduled):
         betas: tuple[float, float],
         weight_decay: float = 0.0,
     ):
-        self.parameters: list[torch.Tensor] = list(parameters)
+        self.parameters: list[Tensor] = list(parameters)
         self._betas = betas
         self._weight_decay = weight_decay
         self._kernel = torch._fused_adamw_ if weight_decay else torch._fused_adam_
@@ -88,7 +89,7 @@ class Adam(Scheduled):
             tensor.copy_(value)
 
 
-def _in_layout_of(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+def _in_layout_of(parameter: Tensor, gradient: Tensor) -> Tensor:
     """Returns the gradient in the parameter's memory layout, which the kernel assumes.
 
     torch.autograd.grad leaves it in the last operation's layout: for convolutions on images, channels last.

@@ -2,8 +2,7 @@
 
 from typing import Any, TypedDict
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agent.networks.mlp import Linear
 
@@ -11,13 +10,13 @@ from agent.networks.mlp import Linear
 class HistogramInputs(TypedDict, total=False):
     """Tensors that an update step returns for histograms and, the last two, for prioritised replay; all optional."""
 
-    q: torch.Tensor  # Q values, (N, B, 1)
-    mu: torch.Tensor  # mean of the policy before squashing, (B, ..., |A|)
-    log_std: torch.Tensor
-    log_probs: torch.Tensor  # of discrete actions, (B, |A|)
-    images: torch.Tensor  # (rows, views, C, H, W), uint8, after augmentation
-    priorities: torch.Tensor  # (B,), float32
-    index: torch.Tensor  # (B,), int64: the row numbers of `priorities`
+    q: Tensor  # Q values, (N, B, 1)
+    mu: Tensor  # mean of the policy before squashing, (B, ..., |A|)
+    log_std: Tensor
+    log_probs: Tensor  # of discrete actions, (B, |A|)
+    images: Tensor  # (rows, views, C, H, W), uint8, after augmentation
+    priorities: Tensor  # (B,), float32
+    index: Tensor  # (B,), int64: the row numbers of `priorities`
 
 
 def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
@@ -50,7 +49,7 @@ def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logg
         logger.log_image("train/images", strip(inputs["images"]), step)
 
 
-def strip(images: torch.Tensor) -> torch.Tensor:
+def strip(images: Tensor) -> Tensor:
     """Arranges images (rows, views, C, H, W) in one picture (height, width, 3): in each row, the frames of all views.
 
     A frame has three channels, or one if C is no multiple of three.

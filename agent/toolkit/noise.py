@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 class Noise:
@@ -15,10 +16,10 @@ class Noise:
     def __init__(self, policy: Any):
         self._policy = policy
 
-    def normal(self, *shape: int) -> torch.Tensor:
+    def normal(self, *shape: int) -> Tensor:
         """Returns standard normal numbers."""
         return torch.randn(shape, device=self._policy.device, generator=self._policy.generator)
 
-    def uniform(self, *shape: int) -> torch.Tensor:
+    def uniform(self, *shape: int) -> Tensor:
         """Returns uniform numbers from [0, 1)."""
         return torch.rand(shape, device=self._policy.device, generator=self._policy.generator)

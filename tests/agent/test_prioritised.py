@@ -23,9 +23,9 @@ from stand_in_graphs import (
     train,
 )
 
+from agent import require_support
 from agent.execution.captured import Captured
 from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
-from agent.toolkit.priorities import require_support
 from replay.frames import FrameBuffer
 from replay.sampling import Prioritised
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
