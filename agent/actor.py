@@ -24,7 +24,6 @@ class DiagGaussianActor(nn.Module):
 
     Args:
         log_std_bounds: (lo, hi) of log_std.
-        log_std_limit: `tanh` maps a network's output s to lo + (hi - lo) / 2 * (tanh(s) + 1); `clamp` clamps s.
         tanh_mu: squash mu before sampling too; the greedy action then stays below tanh(1) = 0.76.
         init, last_init_bound: see agent.networks.mlp.mlp.
         network: factory of a network (agent.networks.residual); None is the plain MLP.
@@ -47,8 +46,8 @@ class DiagGaussianActor(nn.Module):
         self.acts_alone = True  # the greedy action needs no critic, and samples carry a gradient
         self.noise_dim, self.tanh_mu = action_dim, tanh_mu
         self.log_std_bounds, self.log_std_limit = log_std_bounds, log_std_limit
-        out_dim = 2 * action_dim
-        self.trunk = build_network(network, obs_dim, hidden_dim, out_dim, hidden_depth, None, init, last_init_bound)
+        shape = obs_dim, hidden_dim, 2 * action_dim, hidden_depth, None, init, last_init_bound
+        self.trunk = build_network(network, *shape)
 
     def forward(self, obs: Tensor) -> SquashedNormal:
         mu, s = self.trunk(obs).chunk(2, dim=-1)

@@ -1,14 +1,14 @@
-"""A running average of the actor's weights, evaluated and saved.
+"""A running average of the actor's weights, evaluated and saved; acting in training and updates use the newest.
 
 Noisy gradient steps scatter the weights around a good actor, and their mean is closer to it (Polyak and Juditsky 1992;
-for networks arXiv 1803.05407). Training does not use the average: acting and updates use the newest weights.
+for networks arXiv 1803.05407).
 """
 
 import copy
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from agent.policy import Policy
 from agent.toolkit.hooks import AfterStep
@@ -20,21 +20,14 @@ class ActorAverage:
     In the first 1 / share updates, it is the plain mean of the weights after each update, so the initial weights do not
     dominate it. Running statistics of batch normalisation are averaged like weights. Layers that change their weights
     after a step (AfterStep: unit lengths) do the same to the average.
-
-    Args:
-        actor: its tensors are updated in place.
-        share: step size of the average, in (0, 1].
-
-    Attributes:
-        network: the average, a module in evaluation mode.
-        newest: the policy of the newest weights, built when it is first needed.
     """
 
     def __init__(self, actor: nn.Module, share: float):
         self.network: Any = copy.deepcopy(actor).requires_grad_(False).eval()
-        self.newest: Policy | None = None
+        self.newest: Policy | None = None  # of the newest weights, built when it is first needed
         self._share = share
-        pairs = list(zip(_tensors(self.network), _tensors(actor), strict=True))
+        tensors = ([*module.parameters(), *module.buffers()] for module in (self.network, actor))
+        pairs = list(zip(*tensors, strict=True))
         self._averaged = [(average, newest) for average, newest in pairs if newest.is_floating_point()]
         self._copied = [(copied, newest) for copied, newest in pairs if not newest.is_floating_point()]
         self._after_step = [layer for layer in self.network.modules() if isinstance(layer, AfterStep)]
@@ -58,7 +51,3 @@ class ActorAverage:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.network.load_state_dict(state["network"])
         self._num_updates.copy_(state["num_updates"])
-
-
-def _tensors(module: nn.Module) -> list[Tensor]:
-    return [*module.parameters(), *module.buffers()]

@@ -17,7 +17,6 @@ class CriticEnsemble(nn.Module):
     """`num_critics` independent Q networks, computed in batched matmuls.
 
     Args:
-        num_critics: N, the number of members.
         init, last_init_bound: see agent.networks.mlp.mlp.
         network: factory of a network (agent.networks.residual); None is the plain MLP.
         head: factory of the head, which defines the outputs and their loss (agent.networks.heads); None is ScalarHead.
@@ -72,12 +71,7 @@ DoubleQCritic = partial(CriticEnsemble, num_critics=2)
 
 
 class RandomSubset(Draws):
-    """Computes the outputs of a random subset of an ensemble, drawn anew in each call (REDQ, arXiv 2101.05982).
-
-    Args:
-        critic: the ensemble.
-        count: number of members in the subset.
-    """
+    """Computes the outputs of `count` random members of an ensemble, drawn anew in each call (arXiv 2101.05982)."""
 
     def __init__(self, critic: CriticEnsemble | FromNumbers, count: int):
         self._inputs = critic.inputs if isinstance(critic, FromNumbers) else None
@@ -85,7 +79,6 @@ class RandomSubset(Draws):
         self._count, self._num_critics = count, len(next(self._trunk.parameters()))
 
     def __call__(self, obs: Tensor, *action: Tensor) -> Tensor:
-        """Returns the subset's outputs, (count, B, …)."""
         # Not torch.multinomial, which may read its weights on the host and so wait for a GPU.
         members = self.noise.uniform(self._num_critics).topk(self._count).indices
         tensors = (*self._trunk.named_parameters(), *self._trunk.named_buffers())

@@ -31,20 +31,9 @@ class CrossQAgent(SoftActor):
     """Critics on joined batches, a squashed Gaussian actor and a temperature; with or without target critics.
 
     The critics' loss uses the critics in training mode, and the actor's loss the actor. The actions at o', and the
-    values that the actor maximises, come from networks in evaluation mode, with their running statistics.
-
-    Args:
-        actor_batch: the observations in the actor's batch, and so in its normalisation: `obs`, or `both` ends of the
-            transitions. The actor's loss uses `obs` only.
-        critic_tau: step size of the target critics towards the critics, per target update; None: no targets.
-        critic_target_update_frequency: updates between two target updates.
-        actor_statistics: the updates in which the actor's running statistics move: those that step it (`own_updates`),
-            or `all_updates`, which costs an extra forward pass in the other updates.
-        update_order: see SoftActor.update_in_order.
-        soft_actor: arguments of agent.soft_actor.SoftActor.
-
-    Raises:
-        UserError: for a mixture policy, whose samples have no gradient.
+    values that the actor maximises, come from networks in evaluation mode, with their running statistics. With
+    `actor_statistics="all_updates"`, updates that do not step the actor have an extra forward pass for its statistics.
+    config/agent/crossq.yaml explains the keys.
     """
 
     supports_prioritised_replay = True
@@ -72,8 +61,7 @@ class CrossQAgent(SoftActor):
         self.critic_target = None if critic_tau is None else self.slow_copy(self.critic)
 
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets, if there are
-        any."""
+        """Steps critics, actor and temperature in the order of `update_order`, then moves the targets, if any."""
         joint_obs = torch.cat([batch.obs, batch.next_obs])  # (2B, obs_dim)
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(

@@ -1,4 +1,4 @@
-"""Exploration noise that is held for several decisions. With it a policy explores in longer moves."""
+"""Exploration noise that is held for several decisions, so that a policy explores in longer moves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +18,7 @@ class HeldNoise(Scheduled):
     P(n) is proportional to n^-exponent for n from 1 to max_steps (arXiv 2604.04539). The mean and the standard
     deviation of the action still follow the observation in every step.
 
-    Args:
-        exponent: of the distribution; on a schedule, noise can be held until rewards are found, and less afterwards.
-        through_episodes: whether noise is held across the end of an episode, as in FlashSAC.
+    With `through_episodes` noise is held across the end of an episode, as in FlashSAC.
     """
 
     def __init__(

@@ -1,5 +1,4 @@
-"""Running normalisation of observations and rewards. Observations are scaled by mean and standard deviation, rewards by
-the spread of returns.
+"""Running normalisation of observations, by mean and standard deviation, and of rewards, by the spread of returns.
 
 Both see each training transition before an update can draw it, but no evaluation transitions. Their scales are tensors
 that change in place, so a captured CUDA graph reads the newest ones.
@@ -71,9 +70,6 @@ class RewardNormaliser:
     standard deviation is used (arXiv 2509.25174). Each environment's return runs forward, G <- r + gamma (1 - ended) G.
     As in both papers' code, the last step of an episode is not added to its return: G becomes the last reward alone,
     and the next episode's return continues from it. Rewards stay unchanged until one of them differs from 0.
-
-    Args:
-        bound: upper bound of |G| after normalising; None: unbounded.
     """
 
     def __init__(self, device: torch.device, bound: PositiveFloat | None = 5.0):
@@ -90,9 +86,7 @@ class RewardNormaliser:
     def observe(self, reward: np.ndarray, ended: np.ndarray, discount: float) -> None:
         """Includes one step of every environment in the statistics; a new number of them begins new returns.
 
-        Args:
-            reward: (num_envs,), raw.
-            ended: (num_envs,), bool: whether the episode terminated or was truncated.
+        `reward` (num_envs,) is raw; `ended` (num_envs,), bool, says whether the episode terminated or was truncated.
         """
         before = self._running if len(self._running) == len(reward) else np.zeros(len(reward))
         returns = reward + discount * np.where(ended, 0.0, before)

@@ -40,22 +40,11 @@ class OffPolicyAgent(Agent):
     module that learns (`add_optimizer`). All modules, and all other attributes with `state_dict` and `load_state_dict`,
     are found, saved and restored. An update goes `update` -> `execution` -> `compute_update` -> `update_step`.
 
-    Args:
-        obs_dim, action_dim: widths of observation and action.
+    Args, besides the keys that config/agent/sac.yaml explains:
         action_range: (low, high) that actions are clamped to.
-        device: holds the networks and batches.
         obs_shape: (C, H, W) if observations are, or contain, images, uint8; None if they are vectors.
         vector_dim: number of vector elements beside the images.
         obs_groups: which observation elements actor and critics see (see ObsSpec.groups); None: all.
-        discount: gamma.
-        reward_scale: multiplies the rewards in the losses.
-        batch_size: B, transitions per update.
-        observation_normaliser, reward_normaliser: factories of normalisers (agent.normalise); None: no normaliser.
-        exploration: factory of the exploration noise (agent.exploration); None draws new noise in every step.
-        actor_weight_decay, critic_weight_decay: weight decay, as in AdamW.
-        actor_average_share: step size of the moving average of the actor's weights, which is evaluated and saved
-            (agent.averaging); 0 evaluates and saves the newest weights.
-        encoder, augmentation: factories for images (agent.observations); None: not used.
     """
 
     actor: Any
@@ -111,15 +100,11 @@ class OffPolicyAgent(Agent):
 
     @abstractmethod
     def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
-        """Computes losses and steps optimizers, using only the given tensors.
+        """Computes losses and steps optimizers on a batch, normalised and scaled (replay_buffer.Batch, WeightedBatch).
 
         Its Python code runs only in the first updates, until the operations are recorded or captured (agent/execution).
         So anything that changes over time must be a tensor, be on a schedule (`self.schedules`) or depend on
         `self.due`. With `execution=eager`, for debugging, every line always runs.
-
-        Args:
-            batch: normalised and scaled (see replay_buffer.Batch and WeightedBatch).
-            noise: random numbers in the shapes that the step asks for.
 
         Returns:
             Metrics by log key, and the inputs of histograms and priorities; all detached.

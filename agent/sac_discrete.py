@@ -26,15 +26,7 @@ class SACDiscreteAgent(SoftActor):
     """Critics that return a value for each action, and an actor that returns a probability for each.
 
     Expectations over actions are sums, so that an update needs no noise, and the temperature follows the exact entropy.
-
-    Args:
-        action_dim: the number of actions.
-        target_entropy: as in SoftActor; `auto` is `target_entropy_share` * log |A|, a share of the maximum.
-        target_entropy_share: 0.98 in the paper.
-        soft_actor: arguments of agent.soft_actor.SoftActor. `target_entropy_per_dim` has no effect.
-
-    Raises:
-        UserError: for a head whose targets cannot be averaged over actions, and for held noise.
+    `action_dim` is the number of actions; config/agent/sac_discrete.yaml has the keys.
     """
 
     discrete_actions = True

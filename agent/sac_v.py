@@ -29,21 +29,7 @@ from agent.networks.heads import ScalarHead
 
 
 class SACVAgent(SoftActor):
-    """Critics, a value network with a slow copy, any actor, and a temperature.
-
-    Args:
-        value: factory of the value network, called with `obs_dim`.
-        value_lr, value_betas: for the value network's optimizer, which uses the critics' weight decay.
-        squared_error_weight: factor on the Q and V losses; the original has 1/2.
-        policy_gradient: `reparameterised`, or `likelihood_ratio`, which works for any policy.
-        action_prior: p(a), `uniform` or a unit `normal`.
-        output_regularisation: weight on the actor's squared outputs.
-        soft_actor: arguments of agent.soft_actor.SoftActor.
-
-    Raises:
-        UserError: for a reparameterised mixture, whose choice of a component has no gradient; for critics whose head is
-            not a ScalarHead, or has a `loss_weight`; for batch normalisation.
-    """
+    """Critics, a value network with a slow copy, any actor, and a temperature; config/agent/sac_v.yaml has the keys."""
 
     def __init__(
         self,
@@ -62,21 +48,15 @@ class SACVAgent(SoftActor):
                 "agent.policy_gradient=reparameterised: a mixture's choice of a component has no such gradient; "
                 "choose likelihood_ratio, or agent.actor.num_components=1"
             )
-        if type(self.critic.head) is not ScalarHead:  # nor a subclass, whose loss would not be used
+        head = self.critic.head
+        if type(head) is not ScalarHead or head.loss_weight != 1:  # whose loss would not be used
             raise UserError(
-                f"agent.critic.head={type(self.critic.head).__name__}: with a value network the critics give values; "
-                "leave the head null, or choose agent=sac"
-            )
-        if self.critic.head.loss_weight != 1:
-            raise UserError(
-                f"agent.critic.head.loss_weight={self.critic.head.loss_weight:g}: with a value network this factor is "
-                "agent.squared_error_weight; leave it at 1"
+                f"agent.critic.head={type(head).__name__}: with a value network the critics give values, and "
+                "agent.squared_error_weight is their loss's factor; leave the head null, or choose agent=sac"
             )
         refuse_batch_norm(actor=self.actor, critic=self.critic)
-        self.squared_error_weight = squared_error_weight
-        self.policy_gradient = policy_gradient
-        self.action_prior = action_prior
-        self.output_regularisation = output_regularisation
+        self.squared_error_weight, self.output_regularisation = squared_error_weight, output_regularisation
+        self.policy_gradient, self.action_prior = policy_gradient, action_prior
         self.value = self.build(value, takes_action=False)
         self.value_target = self.slow_copy(self.value)
         self.frozen_critic = frozen_view(self.critic)

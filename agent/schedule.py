@@ -1,5 +1,4 @@
-"""Schedules of values over environment steps. A value is a pure function of the step, so that resuming at a step
-resumes it."""
+"""Schedules of values over environment steps: pure functions of the step, so that resuming at a step resumes them."""
 
 import math
 from bisect import bisect

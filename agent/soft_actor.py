@@ -26,8 +26,7 @@ Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.firs
 class SoftActor(OffPolicyAgent):
     """The networks, optimizers and actor update of a soft actor-critic; a subclass computes the critics' targets.
 
-    Arguments of type Schedule may be on a schedule of the environment step (agent.schedule). config/agent/sac.yaml
-    explains all of them, and the defaults are its values, but for the batch size.
+    config/agent/sac.yaml explains the keys, and the defaults are its values, but for the batch size.
     """
 
     frozen_critic: Any  # the view of the critic that the actor maximises; a subclass builds it
@@ -83,11 +82,7 @@ class SoftActor(OffPolicyAgent):
         return target
 
     def add_slow_critics(self, num_target_critics: int | None = None) -> None:
-        """Adds `critic_target`, its `target_outputs`, and `frozen_critic`, for batches of one end of a transition.
-
-        Args:
-            num_target_critics: number of target critics in a target, redrawn for every update; None: all.
-        """
+        """Adds `critic_target`, its `target_outputs`, and `frozen_critic`, for batches of one end of a transition."""
         refuse_batch_norm(actor=self.actor, critic=self.critic)
         self.critic_target = self.slow_copy(self.critic)
         self.frozen_critic = frozen_view(self.critic)
@@ -137,9 +132,8 @@ class SoftActor(OffPolicyAgent):
         """Steps actor and temperature once, both on losses of the old values.  arXiv 1812.05905 (7), (18)
 
         Args:
-            obs: (B, obs_dim), the actor's batch.
+            obs: (B, obs_dim), the actor's batch; the losses use only its first `num_rows` rows, if given.
             alpha: the temperature before its step, scalar.
-            num_rows: the losses use only this many first rows; None: all.
         """
         dist = self.actor(obs)
         if num_rows is not None:

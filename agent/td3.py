@@ -1,5 +1,4 @@
-"""TD3 (arXiv 1802.09477). It has a deterministic actor, the smaller of two critics, smoothed targets, delayed
-updates."""
+"""TD3 (arXiv 1802.09477): a deterministic actor, the smaller of two critics, smoothed targets, delayed updates."""
 
 import copy
 from typing import Any, NamedTuple
@@ -73,17 +72,7 @@ class DeterministicActor(nn.Module):
 
 
 class TD3Agent(OffPolicyAgent):
-    """A deterministic actor, an ensemble of critics, and slow targets of both.
-
-    Args:
-        critic, actor: factories of networks, called with `obs_dim` and `action_dim`.
-        actor_lr, actor_betas, critic_lr, critic_betas: for the two Adam optimizers.
-        actor_update_frequency: updates between two updates of the actor and of all targets.
-        actor_update_at: whether they step in the `first` or the `last` of every `actor_update_frequency` updates.
-        critic_tau: step size of the targets towards their networks, per target update.
-        target_noise_std, target_noise_clip: standard deviation and limit of the noise on the target's actions.
-        off_policy: arguments of agent.off_policy.OffPolicyAgent.
-    """
+    """A deterministic actor, an ensemble of critics, and slow targets of both; config/agent/td3.yaml has the keys."""
 
     supports_prioritised_replay = True
 

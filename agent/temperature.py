@@ -15,7 +15,6 @@ class LearnedTemperature(nn.Module, AfterStep):
     """A parameter that the agent adjusts towards its target entropy (arXiv 1812.05905, section 5).
 
     Args:
-        init_temperature: alpha at the start.
         form: the parameter, and the factor that multiplies the entropy error in the loss.
             `exp`: the parameter is log alpha, the factor alpha, as in (18).
             `log`: parameter and factor are log alpha, so steps do not shrink with alpha.
@@ -33,7 +32,6 @@ class LearnedTemperature(nn.Module, AfterStep):
         return self.parameter if self.form == "direct" else self.parameter.exp()
 
     def multiplier(self) -> Tensor:
-        """Returns the factor that multiplies the entropy error in the temperature's loss."""
         return self.parameter.exp() if self.form == "exp" else self.parameter
 
     @torch.no_grad()
@@ -53,7 +51,6 @@ class FixedTemperature(nn.Module, Scheduled):
         self.set_step(0)
 
     def forward(self) -> Tensor:
-        """alpha, a scalar tensor."""
         return self.alpha
 
     def set_step(self, step: int) -> None:

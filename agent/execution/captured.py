@@ -32,11 +32,7 @@ class CudaGraphs:
         return result
 
     def capture(self, update: Update, generators: list[torch.Generator]) -> tuple[Result, Callable[[], None]]:
-        """Captures an update without running it.
-
-        Args:
-            update: runs device operations only.
-            generators: the generators that the update draws from; each replay advances them.
+        """Captures an update, of device operations only, without running it. Each replay advances the generators.
 
         Returns:
             The tensors that every replay writes its result to, and the replay.
@@ -67,9 +63,6 @@ class Captured:
     A graph holds the device's work: drawing a batch, the noise, and the update step with its metrics. The host's work
     before it (sending new rows or a batch) stays outside. Warm-up updates are real updates, and capturing runs
     nothing, so eager and captured training make the same updates.
-
-    Args:
-        graphs: the backend that warms up and captures updates, such as CudaGraphs.
     """
 
     def __init__(self, graphs: Any):
@@ -81,9 +74,7 @@ class Captured:
         self._enabled = True
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
-        # The host's part.
-        replay_buffer.stage(agent.batch_size)
-        noise = agent.noise
+        replay_buffer.stage(agent.batch_size)  # the host's part
         # Graphs hold the memory of the batch, which a new batch size replaces.
         if agent.batch_size != self._batch_size:
             self._graphs.clear()
@@ -91,7 +82,7 @@ class Captured:
             self._batch_size = agent.batch_size
 
         def update() -> Result:  # the device's part
-            return agent.compute_update(replay_buffer.staged(), noise)
+            return agent.compute_update(replay_buffer.staged(), agent.noise)
 
         # Warm up, then capture.
         key = replay_buffer, variant(agent)

@@ -29,14 +29,10 @@ class _Recording(NamedTuple):
 
 
 class Recorded:
-    """Replays updates from recordings, one per variant; each is made while the first update of its variant runs.
-
-    Attributes:
-        meanwhile: called once, before the next replay, which leaves the GIL to other threads.
-    """
+    """Replays updates from recordings, one per variant; each is made while the first update of its variant runs."""
 
     def __init__(self) -> None:
-        self.meanwhile: Callable[[], None] | None = None
+        self.meanwhile: Callable[[], None] | None = None  # called once, before a replay, which leaves the GIL to others
         self._recordings: dict[Any, _Recording] = {}
         self._audit = Audit(exact=True)
         self._enabled = True

@@ -23,7 +23,6 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
 
     Args:
         momentum: share of the old running statistics that each step keeps.
-        eps: added to variances.
         renorm_after: steps before batches are renormalised; None: never.
         unbiased: whether the running variance follows the batch's unbiased variance, B / (B - 1) times the biased one.
         r_max, d_max: limits of r, the ratio of standard deviations, and of d, the difference of means in units of the
@@ -42,9 +41,8 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
         unbiased: bool = False,
     ):
         super().__init__()
-        self.momentum, self.eps = momentum, eps
+        self.momentum, self.eps, self.unbiased = momentum, eps, unbiased
         self.renorm_after, self.r_max, self.d_max = renorm_after, r_max, d_max
-        self.unbiased = unbiased
         shape = (1, width) if num_members is None else (num_members, 1, width)
         self.scale = nn.Parameter(torch.ones(shape))
         self.shift = nn.Parameter(torch.zeros(shape))
@@ -64,10 +62,8 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
     def into(self, linear: Linear, x: Tensor, relu: bool, dtype: torch.dtype | None = None) -> Tensor:
         """Computes linear(self(x)), with a ReLU if `relu`: (B, in) or (N, B, in) -> (B, out) or (N, B, out).
 
-        With a ReLU, the backward pass overwrites the incoming gradient, so exactly one layer must use the output.
-
-        Args:
-            dtype: dtype of the matmul; None is the parameters' dtype.
+        With a ReLU, the backward pass overwrites the incoming gradient, so exactly one layer must use the output. The
+        matmul is in `dtype`; None is the parameters' dtype.
         """
         statistics = self.statistics(x)
         return NormalisedLinear.apply(x, self.scale, self.shift, linear.weight, linear.bias, relu, dtype, *statistics)
@@ -123,20 +119,13 @@ def refuse_batch_norm(**networks: nn.Module) -> None:
 
 def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance, (..., B, width) -> (..., 1, width); torch.var_mean takes 20 times as long."""
-    return _moments_on_cpu(x) if x.device.type == "cpu" else _moments_on_gpu(x)
-
-
-def _moments_on_cpu(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes the moments in one kernel per member, without a temporary as large as x."""
+    if x.device.type != "cpu":  # in as many kernels for several members as for one
+        mean = x.mean(-2, keepdim=True)
+        return mean, (x - mean).square_().mean(-2, keepdim=True)
+    # In one kernel per member, without a temporary as large as x.
     if x.dim() == 2:
         mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
         return mean.unsqueeze(0), var.unsqueeze(0)
     stats = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in x]
     mean, var = (torch.stack(values).unsqueeze(-2) for values in zip(*stats, strict=True))
     return mean, var
-
-
-def _moments_on_gpu(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes the moments in as many kernels for several members as for one."""
-    mean = x.mean(-2, keepdim=True)
-    return mean, (x - mean).square_().mean(-2, keepdim=True)

@@ -1,15 +1,11 @@
 """Convolutional encoders that an agent's networks share (DrQ, arXiv 2004.13649).
 
-An encoder is a module that is built with `obs_shape`, (C, H, W), has a `feature_dim`, and maps images (B, C, H, W),
-uint8, to (B, feature_dim). Its part `convolutions`, which has a `feature_dim` of its own, is what networks share; its
-output (B, convolutions.feature_dim) is an input of the encoder too, in place of images.
-
-The critic's loss trains the critic's whole encoder. The actor's encoder has the same convolutions as constants, and its
-own head. A target critic has a copy of the whole encoder.
+An encoder is built with `obs_shape`, (C, H, W), and maps images (B, C, H, W), uint8, to (B, feature_dim). Networks
+share its part `convolutions`, whose output (B, convolutions.feature_dim) is an input of the encoder too. The critic's
+loss trains them; the actor's encoder has them as constants, and its own head. A target critic has a copy of all.
 """
 
 import math
-from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -35,15 +31,10 @@ class Convolutions(nn.Sequential):
             height, width = (height - KERNEL) // stride + 1, (width - KERNEL) // stride + 1
         if min(height, width) < 1:
             raise UserError(f"agent.encoder.strides={strides}: images of {obs_shape[1:]} pixels are too small for them")
-        depths = [obs_shape[0], *[channels] * len(strides)]
-        super().__init__(
-            *(nn.Conv2d(a, b, KERNEL, stride) for (a, b), stride in zip(pairwise(depths), strides, strict=True))
-        )
+        in_channels = [obs_shape[0], *[channels] * (len(strides) - 1)]
+        super().__init__(*(nn.Conv2d(n, channels, KERNEL, s) for n, s in zip(in_channels, strides, strict=True)))
         for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.orthogonal_(parameter, math.sqrt(2))
-            else:
-                nn.init.zeros_(parameter)
+            nn.init.orthogonal_(parameter, math.sqrt(2)) if parameter.dim() > 1 else nn.init.zeros_(parameter)
         self.feature_dim = channels * height * width
 
     def forward(self, images: Tensor) -> Tensor:
@@ -59,11 +50,7 @@ class Encoder(nn.Module):
     """Convolutions and a head of linear layer, LayerNorm and tanh: (B, C, H, W) -> (B, feature_dim), in [-1, 1].
 
     The defaults are DrQ's. The strides 2, 2, 2, 1 of MR.Q (arXiv 2501.16142) take a sixth of the time; 3, 2, 1, 1 half
-    of that.
-
-    Args:
-        channels: filters of each convolution.
-        strides: stride of each convolution; the list's length is the number of convolutions.
+    of that. There are as many convolutions, of `channels` filters each, as strides.
     """
 
     def __init__(
@@ -85,11 +72,11 @@ class Encoder(nn.Module):
 
 
 class FromNumbers(nn.Module):
-    """Wraps a network for vectors so that it sees a slice of the observation (ObsSpec.groups).
+    """Wraps an actor, a critic or a value network so that it sees a slice of the observation (ObsSpec.groups).
 
     Args:
         obs_dim, start: width and first index of the slice.
-        network: factory of an actor, a critic or a value network; `shapes` are its other arguments.
+        network: factory of the network; `shapes` are its other arguments.
     """
 
     def __init__(self, obs_dim: int, start: int, network: Factory, **shapes: int):
@@ -98,14 +85,13 @@ class FromNumbers(nn.Module):
         self.network = network(obs_dim=obs_dim, **shapes)
 
     def inputs(self, obs: Tensor) -> Tensor:
-        """Returns the slice of observations that the network sees, (B, obs_dim)."""
+        """Returns what the network sees, (B, its obs_dim)."""
         return obs[:, self.numbers]
 
     def forward(self, obs: Tensor, *action: Tensor) -> Any:
         return self.network(self.inputs(obs), *action)
 
     def outputs(self, obs: Tensor, *action: Tensor) -> Tensor:
-        """See agent.critic.CriticEnsemble."""
         return self.network.outputs(self.inputs(obs), *action)
 
     @property
@@ -148,7 +134,6 @@ class FromImages(FromNumbers):
         self.network = network(obs_dim=self.encoder.feature_dim + (num_numbers or 0), **shapes)
 
     def inputs(self, obs: Tensor) -> Tensor:
-        """Returns the encoder's output and the vector elements, (B, obs_dim of the network)."""
         if self.numbers is None:
             return self.encoder(obs)
         if obs.dtype == torch.uint8:

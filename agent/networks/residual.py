@@ -22,7 +22,7 @@ UnitLength = bool | Literal["weights"]
 
 
 class Shape(NamedTuple):
-    """What an actor or a critic requires of its network: the arguments of agent.networks.mlp.mlp."""
+    """What an actor or a critic requires of its network; see agent.networks.mlp.mlp."""
 
     in_dim: int
     hidden_dim: int
@@ -68,7 +68,6 @@ class NormedMLP(Network):
 
     Args:
         norm_input: whether the input is normalised too.
-        norm_position: `after` the ReLU, or `before` it.
         dropout: probability of dropping a hidden feature, directly after its linear layer.
         unit_length: keeps `weights` at unit length, or weights and norms (`true`), or nothing (`false`); see
             agent.networks.layers.to_unit_lengths.
@@ -118,7 +117,6 @@ class Residual(Network):
     Args:
         input_norm, last_norm: norms of the network's input, and of the last layer's.
         unit_length: see NormedMLP.
-        input_bias: whether the first linear layer has a bias.
     """
 
     def __init__(

@@ -13,15 +13,9 @@ from settings.types import Schedule
 class Adam(Scheduled):
     """Adam (arXiv 1412.6980, algorithm 1) with eps 1e-8, computed by torch's fused kernel.
 
-    With weight decay it is AdamW (arXiv 1711.05101, algorithm 2 as in torch): before each step, all parameters shrink
-    by lr * weight_decay. torch.optim.Adam spends three times the kernel's time around it, at 256 units. The learning
-    rate is a tensor, so that a captured CUDA graph reads the newest one.
-
-    Args:
-        parameters: of one module, float32, on one device.
-        lr: learning rate, or a schedule of it.
-        betas: decay of the first and the second moment.
-        weight_decay: applied to every parameter, biases included.
+    With weight decay it is AdamW (arXiv 1711.05101, algorithm 2 as in torch): before each step, all parameters, biases
+    included, shrink by lr * weight_decay. torch.optim.Adam spends three times the kernel's time around it, at 256
+    units. The learning rate is a tensor, so that a captured CUDA graph reads the newest one.
     """
 
     def __init__(
@@ -32,9 +26,9 @@ class Adam(Scheduled):
         weight_decay: float = 0.0,
     ):
         self.parameters: list[Tensor] = list(parameters)
-        self._betas = betas
-        self._weight_decay = weight_decay
-        self._kernel = torch._fused_adamw_ if weight_decay else torch._fused_adam_
+        self._constants = {"beta1": betas[0], "beta2": betas[1], "weight_decay": weight_decay, "eps": 1e-8}
+        self._constants |= {"amsgrad": False, "maximize": False}
+        self._kernel: Any = torch._fused_adamw_ if weight_decay else torch._fused_adam_
         self._moments = [[torch.zeros_like(p, requires_grad=False) for p in self.parameters] for _ in range(2)]
         device = self.parameters[0].device
         self.num_steps = torch.zeros((), device=device)  # float32: the kernel requires it
@@ -56,30 +50,12 @@ class Adam(Scheduled):
     def step(self) -> None:
         gradients = [_in_layout_of(p, p.grad) for p in self.parameters]  # type: ignore[arg-type]  # each has one
         self.num_steps += 1
-        self._kernel(
-            self.parameters,
-            gradients,
-            self._moments[0],
-            self._moments[1],
-            [],
-            [self.num_steps] * len(self.parameters),
-            lr=self.lr,
-            beta1=self._betas[0],
-            beta2=self._betas[1],
-            weight_decay=self._weight_decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+        tensors = self.parameters, gradients, *self._moments, [], [self.num_steps] * len(self.parameters)
+        self._kernel(*tensors, lr=self.lr, **self._constants)
 
     def state_dict(self) -> dict[str, Any]:
         first, second = self._moments
-        return {
-            "num_steps": self.num_steps,
-            "lr": self._known_lr,
-            "first_moments": first,
-            "second_moments": second,
-        }
+        return {"num_steps": self.num_steps, "lr": self._known_lr, "first_moments": first, "second_moments": second}
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -20,12 +20,7 @@ class HistogramInputs(TypedDict, total=False):
 
 
 def log_histograms(inputs: HistogramInputs, networks: dict[str, nn.Module], logger: Any, step: int) -> None:
-    """Logs histograms of the inputs and of each layer of the networks.
-
-    Args:
-        networks: networks by optimizer name; each member of an ensemble is logged separately.
-        logger: has `log_histogram`, `log_param` and, for images, `log_image` (see logger.Logger).
-    """
+    """Logs histograms of the inputs and of each layer of the networks, which are given by optimizer name."""
     values = {f"train_critic/q{i}_hist": member for i, member in enumerate(inputs.get("q", ()), start=1)}
     if "mu" in inputs:
         values["train_actor/mu_hist"] = inputs["mu"]

@@ -1,8 +1,5 @@
-"""Base classes for layers that act around an update. Other objects can use these hooks too.
-
-A class inherits from a hook and writes its abstract methods. The agent finds every instance in its modules and
-attributes (agent/off_policy.py).
-"""
+"""Base classes for layers and other objects that act around an update. The agent finds every instance in its modules
+and attributes (agent/off_policy.py)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable

@@ -7,11 +7,7 @@ from torch import Tensor
 
 
 class Noise:
-    """The source of an update's random numbers, in torch's default dtype, on the agent's device.
-
-    Args:
-        policy: its generator draws them.
-    """
+    """The source of an update's random numbers, from a policy's generator, on its device."""
 
     def __init__(self, policy: Any):
         self._policy = policy

@@ -59,7 +59,7 @@ def test_gradients_of_a_sample_and_its_log_density_are_autograds() -> None:
     assert torch.autograd.gradcheck(lambda m, s: SquashedNormal(m, log_std=s).rsample_with_log_prob(noise), inputs)
     dist = SquashedNormal(inputs[0], log_std=inputs[1])
     action, log_prob = dist.rsample_with_log_prob(noise)
-    u = dist.mu + dist.std * noise
+    u = dist.mu + dist.log_std.exp() * noise
     torch.testing.assert_close(action, torch.tanh(u))
     torch.testing.assert_close(log_prob, dist.log_prob_u(u))
     mild = SquashedNormal(mu, log_std=log_std.clamp(-2, 0.5))

@@ -81,7 +81,7 @@ def test_an_agents_action_is_its_policys_with_the_noise_that_is_held_in_training
     noise = agent.exploration.state_dict()["noise"].clone()
     assert noise.shape == (3, ACTION_DIM)
     dist = agent.actor(torch.from_numpy(obs + 1))
-    expected = torch.tanh(dist.mu + dist.std * noise).detach()
+    expected = torch.tanh(dist.mu + dist.log_std.exp() * noise).detach()
     np.testing.assert_allclose(agent.act(obs + 1, sample=True), expected, atol=1e-6)  # the same noise, another obs
     np.testing.assert_allclose(agent.act(obs + 1), torch.tanh(dist.mu).detach(), atol=1e-6)
     agent.train(False)

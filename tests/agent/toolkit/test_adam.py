@@ -43,7 +43,7 @@ def test_a_gradient_may_lie_in_memory_in_another_order_than_its_parameter() -> N
 def test_each_network_decays_by_its_own_key(agent: str) -> None:
     overrides = [f"agent={agent}", *SMALL, "agent.actor_weight_decay=0.5", "agent.critic_weight_decay=0.25"]
     built = make_agent(*overrides, *["agent.value.hidden_dim=16"] * (agent == "sac_v"))
-    found = {name: optimizer._weight_decay for name, optimizer in built.optimizers.items()}
+    found = {name: optimizer._constants["weight_decay"] for name, optimizer in built.optimizers.items()}
     expected = {"actor": 0.5, "critic": 0.25, "alpha": 0.0} | ({"value": 0.25} if agent == "sac_v" else {})
     assert found == expected
     before = [weight.detach().clone() for weight in built.actor.parameters()]
