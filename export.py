@@ -69,7 +69,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     with replacing(output) as new:
         if kind == "policy":
             save_policy(policy, new)
-            saved = load_policy(new)
+            saved = load_policy(new, trusted=trusted)
             difference = worst_difference(lambda obs: own_actions.to_env(saved.act(obs)), policy, obs, own_actions)
         else:
             new.write_bytes(onnx_bytes(Greedy(policy, own_actions), to_inputs(obs[:8])))

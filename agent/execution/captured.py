@@ -74,7 +74,9 @@ class Captured:
         self._enabled = True
 
     def __call__(self, agent: Any, replay_buffer: Any) -> Result:
-        replay_buffer.stage(agent.batch_size)  # the host's part
+        # The host's part.
+        replay_buffer.stage(agent.batch_size)
+        noise = agent.noise
         # Graphs hold the memory of the batch, which a new batch size replaces.
         if agent.batch_size != self._batch_size:
             self._graphs.clear()
@@ -82,7 +84,7 @@ class Captured:
             self._batch_size = agent.batch_size
 
         def update() -> Result:  # the device's part
-            return agent.compute_update(replay_buffer.staged(), agent.noise)
+            return agent.compute_update(replay_buffer.staged(), noise)
 
         # Warm up, then capture.
         key = replay_buffer, variant(agent)

@@ -119,10 +119,17 @@ def refuse_batch_norm(**networks: nn.Module) -> None:
 
 def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance, (..., B, width) -> (..., 1, width); torch.var_mean takes 20 times as long."""
-    if x.device.type != "cpu":  # in as many kernels for several members as for one
-        mean = x.mean(-2, keepdim=True)
-        return mean, (x - mean).square_().mean(-2, keepdim=True)
-    # In one kernel per member, without a temporary as large as x.
+    return _moments_on_cpu(x) if x.device.type == "cpu" else _moments_on_gpu(x)
+
+
+def _moments_on_gpu(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes the moments in as many kernels for several members as for one."""
+    mean = x.mean(-2, keepdim=True)
+    return mean, (x - mean).square_().mean(-2, keepdim=True)
+
+
+def _moments_on_cpu(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes the moments in one kernel per member, without a temporary as large as x."""
     if x.dim() == 2:
         mean, var = torch.batch_norm_update_stats(x, None, None, 0.0)
         return mean.unsqueeze(0), var.unsqueeze(0)
