@@ -26,14 +26,8 @@ def inputs_of(spec: ObsSpec, obs: np.ndarray) -> Inputs:
 
 
 class Greedy(nn.Module):
-    """Maps an environment's observations to greedy actions within the environment's bounds.
-
-    It includes the observation normaliser and the critic, if the policy has them. Images and vectors are two inputs.
-
-    Args:
-        policy: its actions are in [-1, 1], or integers from 0.
-        own_actions: the map to the environment's actions (see dmc2gym.wrappers.ActionMap).
-    """
+    """Maps an environment's observations to greedy actions, which `own_actions` (dmc2gym.wrappers.ActionMap) scales to
+    the environment's bounds. Images and vectors are two inputs."""
 
     def __init__(self, policy: Policy, own_actions: Any):
         super().__init__()
@@ -57,27 +51,12 @@ class Greedy(nn.Module):
 
 
 def onnx_bytes(greedy: Greedy, example: Inputs) -> bytes:
-    """Returns the contents of an ONNX file that includes the weights, for batches of any size.
-
-    Args:
-        example: inputs to export with, B rows of each.
-    """
-    batch = torch.export.Dim("batch")
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # hides torch's messages about its own exporter and about optional packages
-    try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-            program = torch.onnx.export(
-                greedy.eval(),
-                tuple(map(torch.from_numpy, example.values())),
-                input_names=list(example),
-                output_names=[OUTPUT],
-                dynamic_shapes=tuple({0: batch} for _ in example),
-                external_data=False,
-                dynamo=True,
-                verbose=False,
-            )
-    finally:
-        logger.setLevel(level)
-    return program.model_proto.SerializeToString()  # type: ignore[union-attr]
+    """Returns the contents of an ONNX file that includes the weights, for batches of any size like the example."""
+    # Hides torch's messages about its own exporter and about optional packages.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    options: dict[str, Any] = {"input_names": list(example), "output_names": [OUTPUT], "external_data": False}
+    options["dynamic_shapes"] = ({0: torch.export.Dim("batch")},) * len(example)
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        inputs = tuple(map(torch.from_numpy, example.values()))
+        program: Any = torch.onnx.export(greedy.eval(), inputs, dynamo=True, verbose=False, **options)
+    return program.model_proto.SerializeToString()

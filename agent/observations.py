@@ -1,7 +1,4 @@
-"""Observations as networks take them: vectors, or images with an encoder and augmented views, alone or with vectors.
-
-An algorithm calls the same methods for every kind of observation; for vectors, most return their arguments.
-"""
+"""Observations as networks take them: vectors, or images with an encoder and augmented views, alone or with vectors."""
 
 from functools import partial
 from typing import Any
@@ -21,7 +18,7 @@ SHOWN = 4  # rows of a batch that are logged as images
 
 
 class Vectors:
-    """Observations that are vectors."""
+    """Observations that are vectors, for which most methods return their arguments."""
 
     num_views = 1
     learned: Any = None  # the convolutions that a loss has to train
@@ -30,10 +27,10 @@ class Vectors:
         self.spec = spec
 
     def factory(self, network: Factory, of_actor: bool) -> tuple[Factory, dict[str, Any]]:
-        """Turns the factory of a network for vectors into one for these observations, and the shapes to call it with.
+        """Turns the factory of a network for vectors into one for the observation group of the actor or the critics.
 
-        Args:
-            of_actor: whether the network sees the actor's observation group; otherwise it sees the critics'.
+        Returns:
+            The factory, and the shapes to call it with.
         """
         start, stop = self.spec.seen(of_actor)
         if self.spec.groups:
@@ -65,17 +62,13 @@ class Vectors:
 
 
 class Images(Vectors):
-    """Observations with images, uint8, and convolutions that the agent's networks share.
-
-    Args:
-        augmentation: factory of the augmentation (agent.augmentation); None: the image itself is the only view.
-    """
+    """Observations with images, uint8, and convolutions that the agent's networks share."""
 
     def __init__(self, encoder: Factory, augmentation: Factory | None, spec: ObsSpec, device: torch.device):
         super().__init__(spec)
         self._encoder = encoder
-        self._augment = None if augmentation is None else augmentation()
-        self.num_views = 1 if self._augment is None else self._augment.num_views
+        self._augment: Any = augmentation and augmentation()
+        self.num_views = self._augment.num_views if self._augment else 1
         self.learned = encoder(obs_shape=spec.image).to(device).convolutions
         self._constant = frozen_view(self.learned)
 
@@ -97,7 +90,6 @@ class Images(Vectors):
         return views._replace(weight=views.weight.repeat(count)) if isinstance(views, WeightedBatch) else views
 
     def _views(self, obs: Tensor, uniform: Tensor) -> Tensor:
-        assert self._augment is not None
         if not self.spec.is_mixed:
             return self._augment(obs, uniform)
         images, _ = self.spec.unpack(obs, torch.float32)

@@ -179,7 +179,7 @@ class OffPolicyAgent(Agent):
 
     def track_batch_statistics(self) -> None:
         """Moves the statistics of all layers that have seen a batch since the last call."""
-        for layer in self._trackers:
+        for layer in self._hooks[TracksBatchStatistics]:
             layer.track()
 
     def due(self, frequency: int, at: UpdateAt = "first") -> bool:
@@ -248,15 +248,7 @@ class OffPolicyAgent(Agent):
         """Writes the policy alone, with the critic if greedy actions need it (see agent.policy.load_policy)."""
         save_policy(self.policy, path)
 
-    def observe(
-        self,
-        obs: np.ndarray,
-        action: np.ndarray,
-        reward: np.ndarray,
-        next_obs: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-    ) -> None:
+    def observe(self, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> None:
         done = terminated | truncated
         if self.observation_normaliser is not None:  # counts an observation once per copy in the replay buffer
             join: Any = torch.cat if isinstance(obs, Tensor) else np.concatenate
@@ -275,9 +267,9 @@ class OffPolicyAgent(Agent):
 
     def update(self, replay_buffer: Any, logger: Any, step: int) -> None:
         # Schedules and phases are computed in Python, so set them before the update, which may run without Python.
-        for scheduled in self._scheduled:
+        for scheduled in self._hooks[Scheduled]:
             scheduled.set_step(step)
-        self.phase = tuple(layer.enter_phase() for layer in self._phased)
+        self.phase = tuple(layer.enter_phase() for layer in self._hooks[Phased])
         # Histograms wait for an update in which every optimizer steps.
         self._histograms_due |= logger.histograms_due(step)
         parameters = [p for adam in self.optimizers.values() for p in adam.parameters] if self._histograms_due else []
@@ -300,7 +292,7 @@ class OffPolicyAgent(Agent):
 
     def give_noise(self, noise: Noise | None) -> None:
         """Gives all layers that draw random numbers in updates their source."""
-        for layer in self._drawing:
+        for layer in self._hooks[Draws]:
             layer.noise = noise
 
     def compute_update(self, batch: Batch, noise: Noise) -> Result:
@@ -349,21 +341,15 @@ class OffPolicyAgent(Agent):
         return {name: _instances(AfterStep, [module]) for name, module in self.optimized.items()}
 
     @cached_property
-    def _trackers(self) -> list[Any]:
-        return _instances(TracksBatchStatistics, self.modules.values())
-
-    @cached_property
-    def _scheduled(self) -> list[Any]:
-        others = [value for value in vars(self).values() if not isinstance(value, nn.Module)]
-        return _instances(Scheduled, [*others, *self.optimizers.values(), *self.modules.values()])
-
-    @cached_property
-    def _phased(self) -> list[Any]:
-        return _instances(Phased, self.modules.values())
-
-    @cached_property
-    def _drawing(self) -> list[Any]:
-        return _instances(Draws, vars(self).values())
+    def _hooks(self) -> dict[type, list[Any]]:
+        attributes, modules = vars(self).values(), self.modules.values()
+        others = [value for value in attributes if not isinstance(value, nn.Module)]
+        return {
+            Draws: _instances(Draws, attributes),  # views too, which have own layers
+            Phased: _instances(Phased, modules),
+            Scheduled: _instances(Scheduled, [*others, *self.optimizers.values(), *modules]),
+            TracksBatchStatistics: _instances(TracksBatchStatistics, modules),
+        }
 
     # State.
 

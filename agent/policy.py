@@ -27,15 +27,13 @@ Recipe = dict[str, Any]  # {"target": dotted name of a network's class, "kwargs"
 
 
 class Policy:
-    """Chooses actions with an actor. The greedy action of a mixture also needs a critic.
+    """Chooses actions with an actor, which maps observations (B, obs_dim), or images (B, C, H, W), to a distribution.
 
     Args:
-        actor: maps observations (B, obs_dim), or images (B, C, H, W), to a distribution.
         action_range: (low, high) that actions are clamped to.
-        device: holds the networks.
         generator: draws the noise of samples.
         critic: its first member rates a mixture's components; None if the actor needs none.
-        normaliser: applied to observations first (agent.normalise); None: not used.
+        normaliser: applied to observations first (agent.normalise).
     """
 
     def __init__(
@@ -48,11 +46,9 @@ class Policy:
         normaliser: nn.Module | None = None,
     ):
         self.actor: Any = actor
+        self.critic: Any = critic
         self.normaliser = normaliser
-        self.critic = critic
-        self.action_range = action_range
-        self.device = device
-        self.generator = generator
+        self.action_range, self.device, self.generator = action_range, device, generator
         self.choose: Callable[[Tensors], Tensors] = self.actions  # or `actions`, traced
         self.training = False
         self._pinned = torch.empty(0)  # pinned memory from which observations are sent to a GPU
@@ -93,13 +89,9 @@ class Policy:
 
     @torch.no_grad()
     def act(self, obs: Any, sample: bool = False, held: HeldNoise | None = None) -> Any:
-        """Chooses actions, as Agent.act: (obs_dim,) or (B, obs_dim) -> (|A|,) or (B, |A|), float32.
+        """Chooses actions, as Agent.act; for a tensor, returns a tensor on the policy's device.
 
-        Discrete actions are integers from 0, (1,) or (B, 1), int64.
-
-        Args:
-            obs: images are uint8, (C, H, W) or (B, C, H, W). For a tensor, returns a tensor on the policy's device.
-            held: holds the noise of samples for several steps; None draws new noise in every step.
+        `held` holds the noise of samples for several steps; None draws new noise in every step.
         """
         is_batch = obs.ndim in (2, 4)
         is_bytes = obs.ndim > 2 or obs.dtype == np.uint8  # images, alone or with vectors
@@ -149,7 +141,6 @@ class Policy:
 
     def _q1(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Returns the first critic's values of K actions for each observation, (B, K, |A|) -> (B, K)."""
-        assert self.critic is not None
         num_actions = actions.shape[1]
         repeated = obs.repeat_interleave(num_actions, 0)
         return self.critic(repeated, actions.reshape(-1, actions.shape[2]))[0].view(-1, num_actions)
@@ -159,13 +150,10 @@ class UniformPolicy:
     """Draws uniform actions, whatever the observation: the policy of the seed steps."""
 
     def __init__(self, action_dim: int, action_range: tuple[float, float], seed: int, discrete: bool = False):
-        self._action_dim = action_dim
-        self._action_range = action_range
-        self._discrete = discrete
+        self._action_dim, self._action_range, self._discrete = action_dim, action_range, discrete
         self._rng = np.random.default_rng(seed)
 
     def act(self, obs: np.ndarray, sample: bool = True) -> np.ndarray:
-        """Returns actions in Policy.act's shapes: (|A|,) for (obs_dim,) or (C, H, W), (B, |A|) for a batch."""
         batch = obs.shape[:1] if obs.ndim in (2, 4) else ()
         if self._discrete:
             return self._rng.integers(self._action_dim, size=(*batch, 1))

@@ -68,14 +68,9 @@ class CompiledStep:
     def _note_requests(self, batch: Any) -> list[tuple[str, tuple[int, ...]]]:
         agent, noted = self._agent, _NotedNoise(self._agent.device)
         state = copy.deepcopy(agent.state_dict())
-        gradients = [
-            (parameter, parameter.grad) for module in agent.modules.values() for parameter in module.parameters()
-        ]
         agent.give_noise(noted)
         agent.update_step(batch, noted)
         agent.load_state_dict(state)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
         return noted.requests
 
     def _key(self, batch: Any) -> Any:

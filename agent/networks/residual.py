@@ -32,6 +32,10 @@ class Shape(NamedTuple):
     init: Init = "orthogonal"
     last_init_bound: float | None = None
 
+    def make_last_linear(self, fan_in: int) -> Linear:
+        last_init = self.init if self.last_init_bound is None else self.last_init_bound
+        return Linear(fan_in, self.out_dim, self.num_members, last_init)
+
 
 def build_network(network: Factory | None, *shape: Any) -> nn.Module:
     """Builds a network of the Shape `shape`; without a factory, the plain MLP."""
@@ -90,7 +94,7 @@ class NormedMLP(Network):
             activation = activation if norm_position == "after" else activation[::-1]
             layers.append(make_linear(fan_in, fan_out, shape, bias=not isinstance(activation[0], BatchNorm)))
             layers += [Dropout(dropout), *activation] if dropout else activation
-        super().__init__(*layers, make_last_linear(widths[-1], shape), unit_length=unit_length)
+        super().__init__(*layers, shape.make_last_linear(widths[-1]), unit_length=unit_length)
 
     def _compute(self, x: Tensor, hidden_dtype: torch.dtype | None) -> Tensor:
         # Compute BatchNorm, the linear layer after it and a following ReLU in one operation.
@@ -133,7 +137,7 @@ class Residual(Network):
         layers.append(make_linear(shape.in_dim, width, shape, bias=input_bias))
         layers += [block(shape=shape) for _ in range(shape.hidden_depth)]
         layers += [last_norm(width=width, num_members=members)] if last_norm else []
-        super().__init__(*layers, make_last_linear(width, shape), unit_length=unit_length)
+        super().__init__(*layers, shape.make_last_linear(width), unit_length=unit_length)
 
     def _compute(self, x: Tensor, hidden_dtype: torch.dtype | None) -> Tensor:
         for layer in self:
@@ -188,11 +192,6 @@ def make_linear(fan_in: int, fan_out: int, shape: Shape, bias: bool = True) -> L
         del layer.bias
         layer.register_buffer("bias", zeros, persistent=False)
     return layer
-
-
-def make_last_linear(fan_in: int, shape: Shape) -> Linear:
-    last_init = shape.init if shape.last_init_bound is None else shape.last_init_bound
-    return Linear(fan_in, shape.out_dim, shape.num_members, last_init)
 
 
 def apply_linear(layer: Linear, x: Tensor, dtype: torch.dtype | None) -> Tensor:

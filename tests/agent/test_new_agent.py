@@ -52,6 +52,5 @@ def test_it_refuses_batch_normalisation(overrides: tuple[str, ...]) -> None:
 
 
 def test_the_api_says_what_each_name_is_for() -> None:
-    assert api.__doc__
-    names = [name for name in vars(api) if not name.startswith("_")]
-    assert "losses" in names and not set(names) - set(re.findall(r"\w+", api.__doc__))
+    imports = [line for line in Path(api.__file__).read_text().splitlines() if line.startswith("from ")]
+    assert len(imports) > 10 and all("  # " in line for line in imports)
