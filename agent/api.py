@@ -8,7 +8,7 @@ from agent import Agent, losses  # the interface alone; the equations
 from agent.networks.batch_norm import refuse_batch_norm  # for agents whose batches hold one end of the transitions
 from agent.networks.mlp import Init  # how weights start
 from agent.networks.residual import build_network  # an actor's or a critic's MLP or other network
-from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, UpdateAt  # the base class, and types of its methods
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt  # the base class, its types
 from agent.schedule import Schedules  # numbers on a schedule (`self.schedules`)
 from agent.soft_actor import SoftActor, UpdateOrder  # with critics, slow targets, a soft actor and a temperature
 from agent.toolkit.frozen import evaluation_view, frozen_view  # a module in evaluation mode, or with constant weights

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from agent.api import (
     Batch,
-    HistogramInputs,
-    Metrics,
     Noise,
     PositiveInt,
     Schedule,
     SoftActor,
+    StepResult,
     UnitInterval,
     UpdateOrder,
     evaluation_view,
@@ -60,7 +59,7 @@ class CrossQAgent(SoftActor):
         self.frozen_critic = frozen_view(self.critic).eval()  # the actor does not move its running statistics either
         self.critic_target = None if critic_tau is None else self.slow_copy(self.critic)
 
-    def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
+    def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets, if any."""
         joint_obs = torch.cat([batch.obs, batch.next_obs])  # (2B, obs_dim)
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
@@ -83,15 +82,11 @@ class CrossQAgent(SoftActor):
             return self.observations.first_view(joint_obs, ends=2)
         return self.observations.first_view(batch.obs)
 
-    def update_actor(
-        self, batch: Batch, joint_obs: Tensor, noise: Noise, alpha: Tensor
-    ) -> tuple[Metrics, HistogramInputs]:
+    def update_actor(self, batch: Batch, joint_obs: Tensor, noise: Noise, alpha: Tensor) -> StepResult:
         obs = self._actor_obs(batch, joint_obs)
         return self.update_actor_and_temperature(obs, noise, alpha, len(obs) // 2 if self.actor_sees_both else None)
 
-    def update_critic(
-        self, batch: Batch, joint_obs: Tensor, next_noise: Tensor, alpha: Tensor
-    ) -> tuple[Metrics, HistogramInputs]:
+    def update_critic(self, batch: Batch, joint_obs: Tensor, next_noise: Tensor, alpha: Tensor) -> StepResult:
         with torch.no_grad():
             next_action, next_log_prob = self.evaluated_actor(batch.next_obs).rsample_with_log_prob(next_noise)
             joint_action = torch.cat([batch.action, next_action])

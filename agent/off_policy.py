@@ -31,6 +31,7 @@ from utils import UserError
 LearningRate = NonNegativeFloat | Schedule
 UpdateAt = Literal["first", "last"]
 Metrics = dict[str, Tensor]  # log key -> a scalar on the device, detached
+StepResult = tuple[Metrics, HistogramInputs]
 
 
 class OffPolicyAgent(Agent):
@@ -99,7 +100,7 @@ class OffPolicyAgent(Agent):
     # For the author of an agent.
 
     @abstractmethod
-    def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
+    def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Computes losses and steps optimizers on a batch, normalised and scaled (replay_buffer.Batch, WeightedBatch).
 
         Its Python code runs only in the first updates, until the operations are recorded or captured (agent/execution).
@@ -192,7 +193,7 @@ class OffPolicyAgent(Agent):
     def _is_due(self, frequency: int, at: UpdateAt) -> bool:
         return (self.num_updates + (at == "last")) % frequency == 0
 
-    def step_critic(self, batch: Batch, outputs: Tensor, target: Tensor) -> tuple[Metrics, HistogramInputs]:
+    def step_critic(self, batch: Batch, outputs: Tensor, target: Tensor) -> StepResult:
         """Steps the optimizer "critic" on `critic_loss`; returns the loss, Q values and priorities."""
         loss = self.critic_loss(outputs, target, batch.weight)
         self.step_optimizers(critic=loss)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agent.api import Batch, HistogramInputs, Metrics, Noise, PositiveInt, SoftActor, UpdateOrder
+from agent.api import Batch, Noise, PositiveInt, SoftActor, StepResult, UpdateOrder
 
 
 class SACAgent(SoftActor):
@@ -25,7 +25,7 @@ class SACAgent(SoftActor):
         self.add_slow_critics(num_target_critics)
         self.require_reparameterised("agent.actor: agent=sac")
 
-    def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
+    def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
@@ -36,7 +36,7 @@ class SACAgent(SoftActor):
         self.update_targets()
         return metrics, outputs
 
-    def update_critic(self, batch: Batch, next_noise: Tensor, alpha: Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_critic(self, batch: Batch, next_noise: Tensor, alpha: Tensor) -> StepResult:
         with torch.no_grad():
             next_action, next_log_prob = self.actor(batch.next_obs).rsample_with_log_prob(next_noise)
             next_q = self.target_outputs(batch.next_obs, next_action)
@@ -44,6 +44,6 @@ class SACAgent(SoftActor):
             target = self.critic.head.target(batch.reward, batch.discount, self.schedules.discount, next_q, cost)
         return self.step_critic(batch, self.critic.outputs(batch.obs, batch.action), target)
 
-    def update_actor(self, batch: Batch, noise: Noise, alpha: Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_actor(self, batch: Batch, noise: Noise, alpha: Tensor) -> StepResult:
         obs = self.observations.first_view(batch.obs)  # not before: the critics' step moves the convolutions
         return self.update_actor_and_temperature(obs, noise, alpha)

@@ -7,19 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from agent.api import (
-    Batch,
-    HistogramInputs,
-    Metrics,
-    Noise,
-    PositiveInt,
-    Schedule,
-    SoftActor,
-    UnitInterval,
-    UpdateOrder,
-    UserError,
-    losses,
-)
+from agent import losses
+from agent.api import Batch, Noise, PositiveInt, Schedule, SoftActor, StepResult, UnitInterval, UpdateOrder, UserError
 
 
 class SACDiscreteAgent(SoftActor):
@@ -54,7 +43,7 @@ class SACDiscreteAgent(SoftActor):
         if self.exploration is not None:
             raise UserError("agent.exploration: held noise is for continuous actions; choose none")
 
-    def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
+    def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
         metrics, outputs = self.update_in_order(
             self.update_order, partial(self.update_critic, batch), partial(self.update_actor, batch)
@@ -62,7 +51,7 @@ class SACDiscreteAgent(SoftActor):
         self.update_targets()
         return metrics, outputs
 
-    def update_critic(self, batch: Batch, alpha: Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_critic(self, batch: Batch, alpha: Tensor) -> StepResult:
         head, rows, num_actions = self.critic.head, len(batch.reward), self.action_dim
         with torch.no_grad():
             log_probs = self.actor(batch.next_obs).log_probs
@@ -76,7 +65,7 @@ class SACDiscreteAgent(SoftActor):
         index = batch.action.long().unsqueeze(-1).expand(len(outputs), -1, -1, outputs.shape[-1])
         return self.step_critic(batch, outputs.gather(2, index).squeeze(2), target)
 
-    def update_actor(self, batch: Batch, alpha: Tensor) -> tuple[Metrics, HistogramInputs]:
+    def update_actor(self, batch: Batch, alpha: Tensor) -> StepResult:
         obs = self.observations.first_view(batch.obs)
         log_probs = self.actor(obs).log_probs
         with torch.no_grad():

@@ -13,13 +13,13 @@ from agent.api import (
     Batch,
     Betas,
     Factory,
-    HistogramInputs,
     LearningRate,
     Metrics,
     Noise,
     NonNegativeFloat,
     PositiveFloat,
     SoftActor,
+    StepResult,
     UserError,
     frozen_view,
     losses,
@@ -62,7 +62,7 @@ class SACVAgent(SoftActor):
         self.frozen_critic = frozen_view(self.critic)
         self.add_optimizer("value", self.value, value_lr, value_betas, self.critic_weight_decay)
 
-    def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
+    def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Computes all losses, then steps all optimizers, then moves the slow copy of V."""
         obs, num_views = self.observations.features(batch.obs), self.observations.num_views
         # Values before any step.

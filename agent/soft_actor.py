@@ -11,15 +11,14 @@ from torch import Tensor, nn
 from agent import losses
 from agent.critic import RandomSubset
 from agent.networks.batch_norm import refuse_batch_norm
-from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, UpdateAt
+from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt
 from agent.toolkit.frozen import frozen_view
-from agent.toolkit.histograms import HistogramInputs
 from agent.toolkit.noise import Noise
 from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate, UserError
 
 UpdateOrder = Literal["critic_first", "actor_first", "together"]
-PartOfUpdate = Callable[[Tensor], tuple[Metrics, HistogramInputs]]  # called with the temperature
+PartOfUpdate = Callable[[Tensor], StepResult]  # called with the temperature
 Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.first}
 
 
@@ -106,7 +105,7 @@ class SoftActor(OffPolicyAgent):
 
     def update_in_order(
         self, order: UpdateOrder, update_critic: PartOfUpdate, update_actor: PartOfUpdate
-    ) -> tuple[Metrics, HistogramInputs]:
+    ) -> StepResult:
         """Updates the critics, and actor and temperature if they are due.
 
         Args:
@@ -128,7 +127,7 @@ class SoftActor(OffPolicyAgent):
 
     def update_actor_and_temperature(
         self, obs: Tensor, noise: Noise, alpha: Tensor, num_rows: int | None = None
-    ) -> tuple[Metrics, HistogramInputs]:
+    ) -> StepResult:
         """Steps actor and temperature once, both on losses of the old values.  arXiv 1812.05905 (7), (18)
 
         Args:

@@ -11,16 +11,15 @@ from agent.api import (
     Betas,
     Depth,
     Factory,
-    HistogramInputs,
     Init,
     LearningRate,
-    Metrics,
     Noise,
     NonNegativeFloat,
     OffPolicyAgent,
     PositiveInt,
     Schedule,
     SoftUpdate,
+    StepResult,
     UnitInterval,
     UpdateAt,
     build_network,
@@ -105,7 +104,7 @@ class TD3Agent(OffPolicyAgent):
         self.add_optimizer("actor", self.actor, actor_lr, actor_betas, self.actor_weight_decay)
         self.add_optimizer("critic", self.critic, critic_lr, critic_betas, self.critic_weight_decay)
 
-    def update_step(self, batch: Batch, noise: Noise) -> tuple[Metrics, HistogramInputs]:
+    def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps the critics; every `actor_update_frequency` updates also the actor and all targets.  Algorithm 1"""
         clip = self.target_noise_clip
         with torch.no_grad():
