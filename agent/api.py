@@ -13,8 +13,14 @@ from agent.schedule import Schedules  # numbers on a schedule (`self.schedules`)
 from agent.soft_actor import SoftActor, UpdateOrder  # with critics, slow targets, a soft actor and a temperature
 from agent.toolkit.frozen import evaluation_view, frozen_view  # a module in evaluation mode, or with constant weights
 from agent.toolkit.histograms import HistogramInputs  # the second result of an update step
-from agent.toolkit.hooks import AfterStep, Draws, Phased, Scheduled, TracksBatchStatistics  # around an update
-from agent.toolkit.noise import Noise  # an update's random numbers
+from agent.toolkit.hooks import (  # around an update
+    AfterStep,
+    Draws,
+    Noise,  # an update's random numbers
+    Phased,
+    Scheduled,
+    TracksBatchStatistics,
+)
 from replay_buffer import Batch  # the input of an update step
 from settings.types import (  # of the constructor's arguments, which are the keys of the YAML
     Betas,

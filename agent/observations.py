@@ -8,7 +8,7 @@ from torch import Tensor
 
 from agent.networks.encoder import FromImages, FromNumbers
 from agent.toolkit.frozen import frozen_view
-from agent.toolkit.noise import Noise
+from agent.toolkit.hooks import Noise
 from replay_buffer import Batch, WeightedBatch
 from settings.obs_spec import ObsSpec
 from settings.types import Factory

@@ -21,8 +21,7 @@ from agent.schedule import Schedules
 from agent.toolkit.adam import Adam
 from agent.toolkit.frozen import evaluation_view, is_view
 from agent.toolkit.histograms import HistogramInputs, log_histograms
-from agent.toolkit.hooks import AfterStep, Draws, Phased, Scheduled, TracksBatchStatistics
-from agent.toolkit.noise import Noise
+from agent.toolkit.hooks import AfterStep, Draws, Noise, Phased, Scheduled, TracksBatchStatistics
 from replay_buffer import Batch
 from settings.obs_spec import ObsSpec
 from settings.types import Betas, Factory, NonNegativeFloat, NonNegativeInt, PositiveInt, Schedule, UnitInterval

@@ -13,7 +13,7 @@ from agent.critic import RandomSubset
 from agent.networks.batch_norm import refuse_batch_norm
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt
 from agent.toolkit.frozen import frozen_view
-from agent.toolkit.noise import Noise
+from agent.toolkit.hooks import Noise
 from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate, UserError
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from agent.execution import Result, variant
 from agent.toolkit.adam import Adam
-from agent.toolkit.noise import Noise
+from agent.toolkit.hooks import Noise
 
 
 class _NotedNoise(Noise):

@@ -1,13 +1,43 @@
-"""Batch normalisation and renormalisation (arXiv 1702.03275). Both work for one network or an ensemble."""
+"""Batch normalisation and renormalisation (arXiv 1702.03275), for one network or an ensemble, with gradients by hand.
+
+Normalising is an affine map of each feature, x -> x s + t. In front of a linear layer it is folded into the weights,
+(x s + t) W + b = x (s W) + (t W + b), so only the computation of the statistics reads the whole batch. Written out, the
+backward passes of this file, mlp.py and distributions.py save 12 to 22 % of a recorded update.
+
+Notation: s = scale * inv_std and t = shift - centre * s; grad_v is the gradient of the loss in v.
+"""
+
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from agent.networks.fused_norm import Normalised, NormalisedLinear, Statistics
-from agent.networks.mlp import Linear
+from agent.networks.matmul import fast_matmul
+from agent.networks.mlp import Gradient, Linear, fast_affine, weight_gradient, without_autocast
 from agent.toolkit.hooks import Phased, TracksBatchStatistics
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from utils import UserError
+
+
+class Statistics(NamedTuple):
+    """The statistics, (1, width) or (N, 1, width), of y = (x - centre) * inv_std * scale + shift.
+
+    The centre is mean - offset. Renormalisation corrects a batch's mean by `offset`, whose derivative with respect to
+    the batch's variance is `slope`, and multiplies that variance by the constant `shrink` before adding eps; None: no
+    correction. `from_batch` says whether mean and variance are functions of x.
+    """
+
+    from_batch: bool
+    mean: Tensor
+    inv_std: Tensor
+    offset: Tensor | None = None
+    slope: Tensor | None = None
+    shrink: Tensor | None = None
+
+    @property
+    def centre(self) -> Tensor:
+        return self.mean if self.offset is None else self.mean - self.offset
 
 
 class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
@@ -136,3 +166,139 @@ def _moments_on_cpu(x: Tensor) -> tuple[Tensor, Tensor]:
     stats = [torch.batch_norm_update_stats(member, None, None, 0.0) for member in x]
     mean, var = (torch.stack(values).unsqueeze(-2) for values in zip(*stats, strict=True))
     return mean, var
+
+
+def _affine_map(scale: Tensor, shift: Tensor, stats: Statistics) -> tuple[Tensor, Tensor]:
+    """Returns s and t of y = x s + t."""
+    s = scale * stats.inv_std
+    return s, torch.addcmul(shift, stats.centre, s, value=-1)
+
+
+def _gradients(
+    grad_s: Tensor, grad_t: Tensor, s: Tensor, stats: Statistics, batch_size: int
+) -> tuple[Tensor, Tensor, Gradient, Gradient]:
+    """Turns the gradients of s and t into grad_scale and grad_shift, and c1 and c2.
+
+    x's gradient through the statistics is c1 + c2 x; None if the statistics are constants.
+    """
+    grad_s = torch.addcmul(grad_s, stats.centre, grad_t, value=-1)  # t depends on s
+    grad_scale = grad_s * stats.inv_std
+    if not stats.from_batch:
+        return grad_scale, grad_t, None, None
+    # s is proportional to (shrink var + eps)^(-1/2), so d s / d var = -s inv_std^2 shrink / 2. At constant s,
+    # d t / d centre = -s, with d centre / d var = -slope. Last, d var / d x = 2 (x - mean) / B.
+    share = s * (-1 / batch_size)
+    c2 = grad_scale * stats.inv_std * share
+    if stats.shrink is not None and stats.slope is not None:
+        c2 = torch.addcmul(c2 * stats.shrink, grad_t * share, stats.slope, value=-2)
+    c1 = torch.addcmul(grad_t * share, stats.mean, c2, value=-1)
+    if stats.mean.dim() < c1.dim():  # every member saw the same x
+        c1, c2 = c1.sum(0), c2.sum(0)
+    return grad_scale, grad_t, c1, c2
+
+
+class Normalised(torch.autograd.Function):
+    """y = x s + t."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, *stats: Any) -> Tensor:
+        s, t = _affine_map(scale, shift, Statistics(*stats))
+        ctx.from_batch, *tensors = stats
+        ctx.save_for_backward(x, s, *tensors)
+        return torch.addcmul(t, x, s)
+
+    @staticmethod
+    @once_differentiable
+    @without_autocast
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
+        x, s, *tensors = ctx.saved_tensors
+        grad_t = gradient.sum(-2, keepdim=True)
+        grad_s = (gradient * x).sum(-2, keepdim=True)
+        stats = Statistics(ctx.from_batch, *tensors)
+        grad_scale, grad_shift, c1, c2 = _gradients(grad_s, grad_t, s, stats, x.shape[-2])
+        # x's gradient: through the affine map, summed over members that share x, and through the statistics.
+        grad_x = gradient * s
+        if x.dim() < grad_x.dim():
+            grad_x = grad_x.sum(0)
+        if c1 is not None and c2 is not None:
+            grad_x.addcmul_(x, c2).add_(c1)
+        return grad_x, grad_scale, grad_shift, *(None for _ in stats)
+
+
+class NormalisedLinear(torch.autograd.Function):
+    """y = (x s + t) W + b, with or without a ReLU, as x (s W) + (t W + b): `folded` is s W, `constant` is t W + b."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        relu: bool,
+        dtype: torch.dtype | None,
+        *stats: Any,
+    ) -> Tensor:
+        s, t = _affine_map(scale, shift, Statistics(*stats))
+        folded, constant = weight * s.mT, _constant(t, weight, bias)
+        out = _affine(x, folded, constant, dtype, relu)
+        ctx.from_batch, *tensors = stats
+        ctx.relu, ctx.dtype = relu, dtype
+        ctx.save_for_backward(x, out if relu else None, folded, weight, s, t, *tensors)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    @without_autocast
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Gradient, ...]:
+        x, out, folded, weight, s, t, *tensors = ctx.saved_tensors
+        stats = Statistics(ctx.from_batch, *tensors)
+        if ctx.relu:  # in place
+            gradient = torch.ops.aten.threshold_backward.grad_input(gradient, out, 0, grad_input=gradient)
+        grad_x, grad_scale, grad_shift, grad_weight, grad_bias, c1, c2 = (None,) * 7
+        # Gradients of `folded` and `constant` first, then of W, b, s and t, and finally of scale and shift.
+        if ctx.from_batch or any(ctx.needs_input_grad[1:5]):
+            grad_constant = gradient.sum(-2, keepdim=True)
+            grad_folded = weight_gradient(*_cast(ctx.dtype, x, gradient)).to(gradient.dtype)
+            grad_weight = torch.addcmul(t.mT * grad_constant, grad_folded, s.mT)
+            grad_bias = grad_constant if weight.dim() == 3 else grad_constant[0]
+            grad_s = (grad_folded * weight).sum(-1).unsqueeze(-2)
+            grad_t = grad_constant @ weight.mT
+            grad_scale, grad_shift, c1, c2 = _gradients(grad_s, grad_t, s, stats, x.shape[-2])
+        # x's gradient: through `folded`, summed over members that share x, and through the statistics.
+        if ctx.needs_input_grad[0]:
+            x_per_member = x.dim() == gradient.dim()
+            grad_x = _input_gradient(gradient, folded, c1 if x_per_member else None, ctx.dtype)
+            if not x_per_member:
+                grad_x = grad_x.sum(0) if c1 is None else grad_x.sum(0).add_(c1)
+            if c2 is not None:
+                grad_x.addcmul_(x, c2)
+        return grad_x, grad_scale, grad_shift, grad_weight, grad_bias, None, None, *(None for _ in stats)
+
+
+def _cast(dtype: torch.dtype | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    return tensors if dtype is None else tuple(tensor.to(dtype) for tensor in tensors)
+
+
+def _constant(t: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Returns t W + b, for one row or for one row per member."""
+    if weight.dim() == 2:
+        return torch.addmm(bias, t, weight)
+    return torch.baddbmm(bias, t.expand(weight.shape[0], 1, -1), weight)
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor, dtype: Any, relu: bool = False) -> Tensor:
+    out_dtype = x.dtype
+    x, weight, bias = _cast(dtype, x, weight, bias)
+    return fast_affine(x, weight, bias, relu).to(out_dtype)
+
+
+def _input_gradient(gradient: Tensor, weight: Tensor, constant: Gradient, dtype: Any) -> Tensor:
+    """Returns gradient W^T, plus a constant (..., 1, in) in each row."""
+    if weight.shape[-1] == 1:
+        return gradient * weight.mT if constant is None else torch.addcmul(constant, gradient, weight.mT)
+    if constant is None:
+        cast, weight = _cast(dtype, gradient, weight)
+        return fast_matmul(cast, weight.mT).to(gradient.dtype)
+    return _affine(gradient, weight.mT, constant, dtype)

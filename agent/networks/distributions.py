@@ -104,7 +104,7 @@ class _SampleWithLogProb(torch.autograd.Function):
 
     With tanh_log_det's form of log(1 - a^2), log pi(a) = sum(-noise^2 / 2 - log_std + 2 (u + softplus(-2u))) + const.
     So d log pi / du = 2a and, as u depends on log_std, d log pi / d log_std = 2a std noise - 1. Written out for speed,
-    as in mlp.py and fused_norm.py.
+    as in mlp.py and batch_norm.py.
     """
 
     @staticmethod

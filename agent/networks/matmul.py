@@ -3,7 +3,7 @@
 torch.mm calls MKL, which does not use AVX-512 on processors other than Intel's. On those, oneDNN, which torch calls for
 convolutions, takes half the time for 256 x 256 matrices, and fuses a bias and a ReLU (docs/PERFORMANCE.md). A call of
 oneDNN costs ten microseconds more, so small matmuls stay with MKL. Autograd has no gradient for that call: mlp.py and
-fused_norm.py have hand-written backward passes.
+batch_norm.py have hand-written backward passes.
 """
 
 from functools import cache

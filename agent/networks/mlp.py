@@ -1,6 +1,6 @@
 """Linear layers and MLPs, single or as an ensemble. The members of an ensemble are computed in batched matmuls.
 
-The backward pass of an MLP is written out by hand. Together with those of fused_norm.py and distributions.py and with
+The backward pass of an MLP is written out by hand. Together with those of batch_norm.py and distributions.py and with
 matmul.py's choice of a library, it saves 12 to 22 % of a recorded update. It skips zero rows of a minimum's gradient
 and unneeded gradients, works in place, and runs each matmul in the faster library.
 """

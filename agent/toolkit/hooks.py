@@ -5,6 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any
 
+import torch
+from torch import Tensor
+
 
 class AfterStep(ABC):
     """Corrects parameters right after each step of their optimizer, such as weights back to unit length."""
@@ -38,7 +41,22 @@ class Phased(ABC):
         """Called before each update; returns the phase, which must not change until the next call."""
 
 
+class Noise:
+    """The random numbers of an update: one stream, in the order in which the update asks for them."""
+
+    def __init__(self, policy: Any):
+        self._policy = policy  # has the generator
+
+    def normal(self, *shape: int) -> Tensor:
+        """Returns standard normal numbers."""
+        return torch.randn(shape, device=self._policy.device, generator=self._policy.generator)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Returns uniform numbers from [0, 1)."""
+        return torch.rand(shape, device=self._policy.device, generator=self._policy.generator)
+
+
 class Draws:
     """Draws random numbers in updates, from `self.noise.normal(...)` and `self.noise.uniform(...)`."""
 
-    noise: Any = None  # the update's (agent.toolkit.noise); None elsewhere
+    noise: Any = None  # the update's Noise; None elsewhere

@@ -6,7 +6,7 @@ import composed
 import torch
 from hydra.utils import get_object
 
-from agent.toolkit.noise import Noise
+from agent.toolkit.hooks import Noise
 from replay_buffer import Batch
 from run.agents import build_agent
 from run.env_spec import EnvSpec

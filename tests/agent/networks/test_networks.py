@@ -12,7 +12,7 @@ from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, LayerNorm, RMSNorm
 from agent.networks.mlp import Linear
 from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual, Shape
-from agent.toolkit.noise import Noise
+from agent.toolkit.hooks import Noise
 
 NETWORKS: dict[str, Any] = {
     "crossq": partial(NormedMLP, norm=partial(BatchNorm, renorm_after=0), norm_input=True),
