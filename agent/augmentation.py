@@ -9,12 +9,8 @@ from settings.types import NonNegativeInt, PositiveInt
 class RandomShift:
     """Shifts images at random, repeating their borders (DrQ, arXiv 2004.13649).
 
-    All frames of a stack are shifted alike; each row and each view has its own shift.
-
-    Args:
-        pad: maximum random shift, in pixels.
-        num_views: views of each image. Targets are means over the views of the next observation; the critics' losses
-            are summed over the views of the observation.
+    All frames of a stack are shifted alike, by up to `pad` pixels, and each row and view by its own shift. Targets are
+    means over the views of the next observation; the critics' losses are summed over the views of the observation.
     """
 
     def __init__(self, pad: NonNegativeInt = 4, num_views: PositiveInt = 2):

@@ -12,18 +12,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from agent.api import (
-    Batch,
-    Noise,
-    PositiveInt,
-    Schedule,
-    SoftActor,
-    StepResult,
-    UnitInterval,
-    UpdateOrder,
-    evaluation_view,
-    frozen_view,
-)
+from agent.api import Batch, Noise, SoftActor, StepResult, UpdateOrder, evaluation_view, frozen_view
+from settings.types import PositiveInt, Schedule, UnitInterval
 
 
 class CrossQAgent(SoftActor):
@@ -51,7 +41,6 @@ class CrossQAgent(SoftActor):
             critic_target_update_frequency=critic_target_update_frequency,
             **soft_actor,
         )
-        self.require_reparameterised("agent.actor: agent=crossq")
         self.actor_sees_both = actor_batch == "both"
         self.actor_statistics = actor_statistics
         self.update_order: UpdateOrder = update_order

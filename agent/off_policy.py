@@ -111,12 +111,10 @@ class OffPolicyAgent(Agent):
         """
 
     def build(self, factory: Factory, takes_action: bool = True, learns_encoder: bool = False) -> Any:
-        """Builds a network from a YAML node, on the device.
+        """Builds a network from a YAML node, on the device; with `takes_action`, the node is called with `action_dim`.
 
-        Args:
-            takes_action: whether the factory is called with `action_dim`.
-            learns_encoder: whether this network's loss trains the convolutions, which other networks keep constant.
-                If so, or without `takes_action`, it sees the critics' observation group; otherwise the actor's.
+        The loss of the network with `learns_encoder` trains the convolutions, which others keep constant. This one, and
+        networks without `takes_action`, see the critics' observation group; others the actor's.
         """
         is_actor = takes_action and not learns_encoder
         factory, shapes = self.observations.factory(factory, is_actor)
@@ -145,10 +143,9 @@ class OffPolicyAgent(Agent):
             self.actor_average = ActorAverage(module, self._actor_average_share)
 
     def step_optimizers(self, **losses: Tensor) -> None:
-        """Steps each named optimizer on its loss; computes all gradients before any step.
+        """Steps each named optimizer on its loss; computes all gradients before any step, in one backward pass.
 
-        Only the gradients of the named modules are computed, in one backward pass: no loss may depend on the parameters
-        of another loss's module.
+        No loss may depend on the parameters of another loss's module.
         """
         if self._collected is not None:
             self._collected |= losses

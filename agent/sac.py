@@ -23,7 +23,6 @@ class SACAgent(SoftActor):
         super().__init__(**soft_actor)
         self.update_order: UpdateOrder = update_order
         self.add_slow_critics(num_target_critics)
-        self.require_reparameterised("agent.actor: agent=sac")
 
     def update_step(self, batch: Batch, noise: Noise) -> StepResult:
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""

@@ -9,23 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from agent.api import (
-    Batch,
-    Betas,
-    Factory,
-    LearningRate,
-    Metrics,
-    Noise,
-    NonNegativeFloat,
-    PositiveFloat,
-    SoftActor,
-    StepResult,
-    UserError,
-    frozen_view,
-    losses,
-    refuse_batch_norm,
-)
+from agent import losses
+from agent.api import Batch, LearningRate, Metrics, Noise, SoftActor, StepResult, frozen_view, refuse_batch_norm
 from agent.networks.heads import ScalarHead
+from settings.types import Betas, Factory, NonNegativeFloat, PositiveFloat
+from utils import UserError
 
 
 class SACVAgent(SoftActor):
@@ -43,11 +31,6 @@ class SACVAgent(SoftActor):
         **soft_actor: Any,
     ):
         super().__init__(**soft_actor)
-        if policy_gradient == "reparameterised" and not self.actor.acts_alone:
-            raise UserError(
-                "agent.policy_gradient=reparameterised: a mixture's choice of a component has no such gradient; "
-                "choose likelihood_ratio, or agent.actor.num_components=1"
-            )
         head = self.critic.head
         if type(head) is not ScalarHead or head.loss_weight != 1:  # whose loss would not be used
             raise UserError(

@@ -53,13 +53,7 @@ class Piecewise:
 
 
 class Schedules(Scheduled):
-    """Holds the numbers of an agent that may follow a schedule; they are read as attributes.
-
-    >>> schedules = Schedules(discount=0.99, reward_scale=Linear(1.0, 10.0, steps=1000))
-    >>> schedules.set_step(500)
-    >>> schedules.reward_scale
-    5.5
-    """
+    """Holds the numbers of an agent that may follow a schedule; they are read as attributes: `schedules.discount`."""
 
     def __init__(self, **values: float | Schedule):
         self._step = 0

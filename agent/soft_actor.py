@@ -15,7 +15,7 @@ from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, 
 from agent.toolkit.frozen import frozen_view
 from agent.toolkit.hooks import Noise
 from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
-from utils import SoftUpdate, UserError
+from utils import SoftUpdate
 
 UpdateOrder = Literal["critic_first", "actor_first", "together"]
 PartOfUpdate = Callable[[Tensor], StepResult]  # called with the temperature
@@ -97,11 +97,6 @@ class SoftActor(OffPolicyAgent):
     def actor_is_due(self) -> bool:
         """Whether the actor steps in this update."""
         return self.due(self.actor_update_frequency, self.actor_update_at)
-
-    def require_reparameterised(self, where: str) -> None:
-        """Raises UserError for a mixture policy, whose samples have no gradient."""
-        if not self.actor.acts_alone:
-            raise UserError(f"{where} has no gradient for a mixture; choose agent=sac_2018, or one component")
 
     def update_in_order(
         self, order: UpdateOrder, update_critic: PartOfUpdate, update_actor: PartOfUpdate

@@ -6,26 +6,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from agent.api import (
-    Batch,
-    Betas,
-    Depth,
-    Factory,
-    Init,
-    LearningRate,
-    Noise,
-    NonNegativeFloat,
-    OffPolicyAgent,
-    PositiveInt,
-    Schedule,
-    SoftUpdate,
-    StepResult,
-    UnitInterval,
-    UpdateAt,
-    build_network,
-    frozen_view,
-    refuse_batch_norm,
-)
+from agent.api import Batch, LearningRate, Noise, OffPolicyAgent, StepResult, UpdateAt, frozen_view, refuse_batch_norm
+from agent.networks.mlp import Init
+from agent.networks.residual import build_network
+from settings.types import Betas, Depth, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
+from utils import SoftUpdate
 
 
 class NoisyAction(NamedTuple):

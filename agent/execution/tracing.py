@@ -1,5 +1,4 @@
-"""Traces a function's tensor operations for replay without Python. TorchScript's interpreter runs the resulting
-program.
+"""Traces a function's tensor operations as a program that TorchScript's interpreter replays without Python.
 
 At 256 units, half of an update on a CPU is spent between operations: in Python, modules, autograd's graph and engine. A
 traced program has none of this. It runs the same operations in the same order, so its results are bit-identical.
@@ -16,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 Tensors = list[Tensor]
+Function = Callable[[Tensors], Tensors]
 
 
 class CannotTraceError(Exception):
@@ -30,7 +30,7 @@ class DispatchMode(TorchDispatchMode):
         return False
 
 
-def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tensors, Callable[[Tensors], Tensors]]:
+def trace(function: Function, inputs: Tensors) -> tuple[Tensors, Function]:
     """Runs a function and traces its operations.
 
     Args:
@@ -67,16 +67,12 @@ def trace(function: Callable[[Tensors], Tensors], inputs: Tensors) -> tuple[Tens
 
 
 class TracedByShape:
-    """Traces a function of tensors once per shape of its inputs; runs it in Python if it cannot be traced.
+    """Traces a function without side effects, once per shape of its inputs; runs it in Python if it cannot."""
 
-    Args:
-        function: as for `trace`, without gradients or side effects.
-    """
-
-    def __init__(self, function: Callable[[Tensors], Tensors]):
+    def __init__(self, function: Function):
         self._function = function
         self.num_traced = 0
-        self._programs: dict[Any, Callable[[Tensors], Tensors]] = {}
+        self._programs: dict[Any, Function] = {}
 
     def __deepcopy__(self, memo: Any) -> "TracedByShape":
         return TracedByShape(copy.deepcopy(self._function, memo))  # a program reads the original's tensors
@@ -139,11 +135,7 @@ class _SourceWriter(DispatchMode):
             self._names[tensor] = f"inputs[{i}]"
 
     def source(self, result: Tensors) -> str:
-        """Returns the source of the program that returns `result`.
-
-        Raises:
-            CannotTraceError: if an operation cannot be written.
-        """
+        """Returns the source of the program that returns `result`."""
         if self._obstacle:
             raise CannotTraceError(self._obstacle)
         arguments = "inputs: List[Tensor], constants: List[Tensor], lists: List[List[Tensor]]"

@@ -16,7 +16,6 @@ from agent.networks.layers import LayerNorm
 from agent.networks.mlp import Linear
 from settings.obs_spec import ObsSpec
 from settings.types import Factory, PositiveInt
-from utils import UserError
 
 KERNEL = 3
 ImageShape = tuple[PositiveInt, PositiveInt, PositiveInt]  # channels, height, width
@@ -29,8 +28,6 @@ class Convolutions(nn.Sequential):
         height, width = obs_shape[1:]
         for stride in strides:
             height, width = (height - KERNEL) // stride + 1, (width - KERNEL) // stride + 1
-        if min(height, width) < 1:
-            raise UserError(f"agent.encoder.strides={strides}: images of {obs_shape[1:]} pixels are too small for them")
         in_channels = [obs_shape[0], *[channels] * (len(strides) - 1)]
         super().__init__(*(nn.Conv2d(n, channels, KERNEL, s) for n, s in zip(in_channels, strides, strict=True)))
         for parameter in self.parameters():
@@ -72,12 +69,8 @@ class Encoder(nn.Module):
 
 
 class FromNumbers(nn.Module):
-    """Wraps an actor, a critic or a value network so that it sees a slice of the observation (ObsSpec.groups).
-
-    Args:
-        obs_dim, start: width and first index of the slice.
-        network: factory of the network; `shapes` are its other arguments.
-    """
+    """Wraps an actor, a critic or a value network so that it sees `obs_dim` elements of the observation from `start` on
+    (ObsSpec.groups). `shapes` are the network's other arguments."""
 
     def __init__(self, obs_dim: int, start: int, network: Factory, **shapes: int):
         super().__init__()
@@ -111,16 +104,12 @@ class FromImages(FromNumbers):
     """Wraps a network for vectors behind an encoder, with the vector elements beside the images that it sees.
 
     Its input is images, images and vectors packed as bytes (ObsSpec), or features: the output of the convolutions,
-    then the vectors.
-
-    Args:
-        network: as for FromNumbers, called with the width of its input as `obs_dim`.
-        start, num_numbers: first index and number of those elements; None if observations are images alone.
+    then the vectors. `start` and `num_numbers` choose among these; None if observations are images alone.
     """
 
     def __init__(
         self,
-        obs_shape: tuple[int, ...],
+        obs_shape: Any,
         encoder: Factory,
         network: Factory,
         start: int = 0,

@@ -42,11 +42,7 @@ class RMSNorm(nn.Module):
 
 
 class Dropout(nn.Module, Draws):
-    """In training, sets features to 0 at random and scales up the others; does nothing in evaluation.
-
-    Args:
-        probability: probability of dropping a feature, in each row.
-    """
+    """In training, sets features of each row to 0 at random and scales up the others; does nothing in evaluation."""
 
     def __init__(self, probability: Probability):
         super().__init__()

@@ -1,8 +1,8 @@
 """Networks beyond the plain MLP, assembled by the YAML: normalised MLPs and residual networks, single or as ensembles.
 
-A network is a module that is built with `shape`, a Shape, and maps (B, in), or several inputs that are concatenated to
-it, to (B, out) or, as an ensemble of N = shape.num_members, to (N, B, out). A norm is built with `width` and
-`num_members`, and a block with `shape`; both keep the shape of their input, (B, width) or (N, B, width).
+A network is built with `shape` and maps (B, in), or several inputs that are concatenated to it, to (B, out) or, as an
+ensemble of N = shape.num_members, to (N, B, out). A norm is built with `width` and `num_members`, a block with `shape`;
+both keep the shape of their input, (B, width) or (N, B, width).
 """
 
 from abc import abstractmethod
@@ -116,12 +116,7 @@ class NormedMLP(Network):
 
 
 class Residual(Network):
-    """A linear layer, `hidden_depth` residual blocks, and a linear layer.
-
-    Args:
-        input_norm, last_norm: norms of the network's input, and of the last layer's.
-        unit_length: see NormedMLP.
-    """
+    """A linear layer, `hidden_depth` residual blocks, and a linear layer; norms of the first's and the last's input."""
 
     def __init__(
         self,
@@ -146,12 +141,7 @@ class Residual(Network):
 
 
 class PreNormBlock(nn.Module):
-    """x + linear(ReLU(linear(norm(x)))), the block of SimBa (arXiv 2410.09754).
-
-    Args:
-        expansion: inner width, as a multiple of the block's width.
-        init: initial weights of the block; None is the network's.
-    """
+    """x + linear(ReLU(linear(norm(x)))), the block of SimBa (arXiv 2410.09754); `init` None is the network's."""
 
     def __init__(self, shape: Shape, norm: Factory, expansion: PositiveInt = 4, init: Init | None = None):
         super().__init__()

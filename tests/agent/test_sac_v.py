@@ -118,11 +118,6 @@ def test_the_likelihood_ratio_gradient_is_the_exact_one() -> None:
     assert relative([estimate], [exact]) < 0.02
 
 
-def test_a_reparameterised_mixture_is_refused() -> None:
-    with pytest.raises(UserError, match="policy_gradient=reparameterised"):
-        make_agent("agent=sac_2018", "agent.policy_gradient=reparameterised", *SMALLER)
-
-
 def test_what_a_value_network_has_no_use_for_is_refused() -> None:
     head = "+agent.critic.head={_target_: agent.networks.QuantileHead, _partial_: true}"
     with pytest.raises(UserError, match=r"agent\.critic\.head=QuantileHead: with a value network the critics give"):
