@@ -1,6 +1,5 @@
 """The actor's average: its arithmetic, when it acts, and that it does not change training."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +107,6 @@ def test_sampling_leaves_the_noise_of_training_alone() -> None:
             assert np.array_equal(agent.act(OBS, sample=True), first)
     plain, averaged = (agent.act(OBS, sample=True) for agent in agents)
     assert np.array_equal(averaged, plain)
-
-
-def test_it_goes_on_from_its_state() -> None:
-    agent, other = trained(make_agent(*CROSSQ, AVERAGED), 5), make_agent(*CROSSQ, AVERAGED, "seed=5")
-    other.load_state_dict(copy.deepcopy(agent.state_dict()))
-    for continued in (agent, other):
-        trained(continued, 4)
-    assert same(other.state_dict(), agent.state_dict())
 
 
 @pytest.mark.parametrize("beside", ["true", "false"])

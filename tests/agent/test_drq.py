@@ -87,10 +87,6 @@ def test_an_encoder_is_what_is_written_down_and_starts_as_it_says() -> None:
     torch.testing.assert_close(flat @ flat.T, 2 * torch.eye(4, dtype=torch.float64), atol=1e-5, rtol=0)
     assert not weights[1].any()
     assert Encoder((9, 84, 84)).convolutions.feature_dim == 32 * 35 * 35
-    with pytest.raises(
-        UserError, match=r"agent.encoder.strides=\[2, 2, 2, 1\]: images of \(16, 16\) pixels are too small"
-    ):
-        Encoder((9, 16, 16), strides=[2, 2, 2, 1])
 
 
 def test_shifts_repeat_the_border_and_move_a_whole_stack_alike() -> None:

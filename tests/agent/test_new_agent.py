@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from agents import SMALL, make_agent
-from parts import PARTS, network, norm
+from parts import PARTS
 from stand_in_graphs import FROM_IMAGES, assert_same, learned, train
 
 from agent import api
 from run.execution import set_execution
-from utils import UserError
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "NEW_AGENT.md").read_text(encoding="utf-8")
@@ -42,13 +41,6 @@ def test_it_trains_recorded_as_eager(overrides: tuple[str, ...], parts: tuple[st
     assert_same(train(recorded, "host", 12), train(eager, "host", 12))
     assert_same(learned(recorded), learned(eager))
     assert recorded.execution._recordings
-
-
-def test_it_refuses_batch_normalisation(overrides: tuple[str, ...]) -> None:
-    with pytest.raises(UserError, match=r"agent\.critic\.network: batch normalisation"):
-        make_agent(*overrides, *network("critic", norm=norm("BatchNorm")))
-    with pytest.raises(UserError, match=r"agent\.critic\.network: batch normalisation"):
-        api.refuse_batch_norm(critic=torch.nn.Sequential(torch.nn.BatchNorm1d(3)))
 
 
 def test_the_api_says_what_each_name_is_for() -> None:

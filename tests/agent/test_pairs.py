@@ -16,7 +16,7 @@ import probes
 import pytest
 import torch
 from pairs import Row, all_pairs, design, pairs_of
-from parts import PARTS, overrides, table
+from parts import AGENTS, PARTS, overrides, table
 from runs import SILENT, assert_same, go_on, rows
 
 from run import execution
@@ -83,6 +83,7 @@ def thorough_but(row: Row) -> Any:
 
 
 def test_every_pair_is_in_a_run_or_is_refused() -> None:
+    assert SAYS.keys() == {(name, part) for name in AGENTS for part in PARTS}
     assert {value for values in FACTORS.values() for value in values} >= PARTS.keys()
     in_runs = set().union(*map(pairs_of, ROWS))
     left = [dict(pair) for pair in all_pairs(FACTORS) if pair not in in_runs]

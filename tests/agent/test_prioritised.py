@@ -1,8 +1,6 @@
 """Prioritised replay: what is drawn, what weights do to the losses, what the buffer gets back, and what is refused."""
 
-from collections.abc import Callable
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Always, Silent, make_agent, make_batch
 from forks import ForkAgent
-from own_buffers import ListBuffer, PrioritisedBuffer
+from own_buffers import PrioritisedBuffer
 from stand_in_graphs import (
     AGENTS,
     StandInGraphs,
@@ -27,9 +25,7 @@ from agent import require_support
 from agent.execution.captured import Captured
 from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
 from replay.frames import FrameBuffer
-from replay.sampling import Prioritised
-from replay_buffer import Batch, ReplayBuffer, WeightedBatch
-from run import execution
+from replay_buffer import Batch, WeightedBatch
 from run.execution import set_execution
 from utils import UserError
 
@@ -90,12 +86,6 @@ def weighted(batch: Batch, weight: torch.Tensor | None = None) -> WeightedBatch:
     if weight is None:
         weight = torch.rand(count, generator=torch.Generator().manual_seed(2))
     return WeightedBatch(*batch, weight, 1000 + 3 * torch.arange(count))  # type: ignore[call-arg]
-
-
-def test_a_plain_batch_has_neither_and_unpacks_into_five() -> None:
-    batch = make_batch(4)
-    assert batch.weight is None and batch.index is None and len(tuple(batch)) == 5
-    assert isinstance(make_buffer("host").sample(4), Batch)
 
 
 # What is drawn.
@@ -248,81 +238,14 @@ def test_recorded_and_captured_updates_are_the_eager_ones(name: str) -> None:
     assert_same(trained(name, "captured"), eager)
 
 
-def test_recorded_updates_are_the_eager_ones_in_bf16() -> None:
-    assert_same(trained("flash_sac", "recorded", torch.bfloat16), trained("flash_sac", "eager", torch.bfloat16))
-    agent, buffer = make_agent(*AGENTS["flash_sac"]), Remembers(weighted(make_batch(32)))
-    agent.autocast_dtype = torch.bfloat16
-    agent.update(buffer, Silent(), 0)
-    assert buffer.priorities.dtype == torch.float32
-
-
-@pytest.mark.thorough
-def test_compiled_updates_are_the_eager_ones_to_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "COMPILE_BACKEND", "aot_eager")
-    torch._dynamo.reset()
-    assert_same(trained("td3", "compiled", updates=5), trained("td3", "eager", updates=5), rtol=1e-4, atol=1e-6)
-
-
-def test_a_recording_is_of_batches_of_one_kind() -> None:
-    agent, eager = (make_agent(*SMALL) for _ in range(2))
-    set_execution(agent, "recorded", CPU)
-    logged: list[list[Any]] = [[], []]
-    for which, logs in zip((agent, eager), logged, strict=True):
-        buffers = make_buffer("host"), prioritised()
-        for step in range(8):
-            log = Silent()
-            which.update(buffers[step // 2 % 2], log, step)
-            logs.append(log.values)
-    assert logged[0] == logged[1]
-
-
 # What is refused.
 
 
-class Weighs(ReplayBuffer):
-    """Draws uniformly, returns weights, and needs no priorities back."""
-
-    def choose(self, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-        return super().choose(batch_size)[0], self._rng.random(batch_size)
-
-
-def of(kind: Callable[..., Any]) -> Any:
-    buffer = kind((OBS_DIM,), (ACTION_DIM,), 60, CPU)
-    fill(buffer, 40, seed=0)
-    return buffer
-
-
-def test_weights_alone_are_taken() -> None:
-    agent, buffer = make_agent(*SMALL), of(Weighs)
-    for step in range(3):
-        agent.update(buffer, Silent(), step)
-
-
-def test_a_class_of_its_own_takes_part() -> None:
-    class Listed(ListBuffer):
-        def sample(self, batch_size: int) -> Any:
-            return weighted(super().sample(batch_size))
-
-        def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
-            self.given = index, priorities
-
-    agent, buffer = make_agent(*SMALL), Listed((OBS_DIM,), (ACTION_DIM,), CPU, seed=1)
-    fill(buffer, 40, seed=0)  # type: ignore[arg-type]
-    require_support(agent, buffer)
-    agent.update(buffer, Silent(), 0)
-    assert torch.equal(buffer.given[0], 1000 + 3 * torch.arange(32)) and buffer.given[1].shape == (32,)
-
-
 def test_who_does_not_take_part_is_refused_before_it_trains() -> None:
-    buffer = of(PrioritisedBuffer)
+    buffer, fork = prioritised(), ForkAgent(OBS_DIM, ACTION_DIM, (-1.0, 1.0), CPU)
     require_support(make_agent(*SMALL), buffer)
-    require_support(make_agent(*AGENTS["sac_v"]), of(Weighs))
-    fork = ForkAgent(OBS_DIM, ACTION_DIM, (-1.0, 1.0), CPU)
     require_support(fork, make_buffer("host"))
     for agent in (make_agent(*AGENTS["sac_v"]), fork, object()):
         name = type(agent).__name__
-        for drawing in (buffer, of(partial(ReplayBuffer, sampling=Prioritised))):
-            with pytest.raises(UserError, match=rf"draws by priority, and {name} returns no .* replay_buffer=uniform "):
-                require_support(agent, drawing)
-    fork.supports_prioritised_replay = True  # says that its own update calls update_priorities
-    require_support(fork, buffer)
+        with pytest.raises(UserError, match=rf"draws by priority, and {name} returns no .* replay_buffer=uniform "):
+            require_support(agent, buffer)

@@ -180,14 +180,6 @@ def test_actor_and_targets_follow_their_frequencies() -> None:
     assert [target for _, target in moved] == [True, False, True, False, True, False]
 
 
-def test_the_actors_update_leaves_the_critics_gradients_alone() -> None:
-    agent, batch = small_agent(), make_batch(32)
-    agent.update_critic(batch, noise(32), agent.alpha)
-    before = [p.grad.clone() for p in agent.critic.parameters()]
-    agent.update_actor_and_temperature(batch.obs, Given(noise(32)), agent.alpha)
-    assert all(torch.equal(p.grad, b) for p, b in zip(agent.critic.parameters(), before, strict=True))
-
-
 def test_an_unlearnable_temperature_stays() -> None:
     agent = small_agent("agent.learnable_temperature=false", "agent.init_temperature=0.3")
     metrics, _ = agent.update_step(make_batch(32), Given(noise(32), noise(32)))
@@ -236,15 +228,3 @@ def test_numbers_on_a_schedule_follow_the_step_and_survive_a_restart() -> None:
         assert restored.optimizers["critic"].lr.item() == pytest.approx(2.5e-4)
         assert restored.schedules.discount == pytest.approx(2.5e-4)
         assert restored.temperature().item() == pytest.approx(2.5e-4)
-
-
-def test_a_target_entropy_of_ones_own() -> None:
-    log = Silent()
-    small_agent("agent.target_entropy=-2.5").update(Always(make_batch(32)), log, 0)
-    assert log.values["train_actor/target_entropy"] == -2.5
-
-
-def test_a_target_entropy_for_each_dimension_of_the_action() -> None:
-    log = Silent()
-    small_agent("agent=simba").update(Always(make_batch(32)), log, 0)
-    assert log.values["train_actor/target_entropy"] == -0.5 * ACTION_DIM

@@ -2,21 +2,19 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import probes
 import pytest
 import torch
-from agents import ACTION_DIM, OBS_DIM, SMALL, Silent, make_agent
+from agents import ACTION_DIM, SMALL, Silent, make_agent
 from formulas import SoftActorCritic, batches, mlp, update
 
 from agent.networks.distributions import Categorical
 from agent.policy import load_policy
 from dmc2gym.wrappers import ActionMap
 from replay_buffer import Batch
-from run.library import evaluate, shapes, train
 
 
 class SacDiscrete(SoftActorCritic):
@@ -124,21 +122,6 @@ def test_images_with_choices(tmp_path: Path) -> None:
     short = ("num_train_steps=60", "num_seed_steps=20", "action_repeat=1", "execution=recorded")
     run = probes.train(tmp_path, *images, *tiny, *short)
     assert run.agent.num_updates > 10 and run.agent.execution._enabled
-
-
-def test_as_a_library() -> None:
-    env = gym.make("CartPole-v1")
-    agent = probes_agent(env)
-    assert train(agent, env, 200, num_seed_steps=50).steps == 200
-    assert len(evaluate(agent, env, episodes=2)) == 2
-
-
-def probes_agent(env: gym.Env) -> Any:
-    given = shapes(env, "cpu")
-    assert (given["action_dim"], given["action_range"]) == (2, [0.0, 1.0])
-    agent = make_agent("agent=sac_discrete", *SMALL, obs_dim=given["obs_dim"], action_dim=2)
-    assert agent.obs_dim != OBS_DIM
-    return agent
 
 
 def test_histograms_are_of_log_probabilities() -> None:

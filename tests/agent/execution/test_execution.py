@@ -26,7 +26,6 @@ from stand_in_graphs import (
 from agent.execution.captured import WARM_UPS, Captured
 from agent.execution.recorded import Recorded
 from agent.networks import BatchNorm
-from agent.off_policy import OffPolicyAgent
 from run import execution
 from run.execution import choose_execution, set_execution
 from utils import UserError
@@ -67,15 +66,6 @@ def test_each_pattern_of_what_is_due_has_a_graph_of_its_own() -> None:
     assert_same(train(captured, "device", 40), train(eager, "device", 40))
     assert_same(learned(captured), learned(eager))
     assert graphs.captures == 4  # both due, only one (two patterns), neither
-
-
-def test_an_agent_that_never_asks_what_is_due_has_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OffPolicyAgent, "due", lambda *_: True)
-    agent = make_agent(*SMALL)
-    graphs = StandInGraphs(agent)
-    agent.execution = Captured(graphs)
-    train(agent, "host", 10)
-    assert (graphs.captures, graphs.replays) == (1, 10 - WARM_UPS)
 
 
 def test_graphs_go_on_from_a_state_that_was_loaded() -> None:
@@ -139,17 +129,6 @@ def test_an_agent_that_is_changed_updates_as_the_eager_one(name: str, execution:
             vars(agent).update(change)
         assert_same(*(train(agent, buffer, 8) for agent, buffer in zip((changed, eager), buffers, strict=True)))
     assert changed.execution._enabled
-
-
-def test_a_changed_agent_is_recorded_anew() -> None:
-    eager, recorded = (make_agent("agent=crossq", *SMALL) for _ in range(2))
-    set_execution(recorded, "recorded", CPU)
-    assert_same(train(recorded, "host", 5), train(eager, "host", 5))
-    for change in ({"training": False}, {"autocast_dtype": torch.bfloat16}, {"batch_size": 8}):
-        for agent in (eager, recorded):
-            agent.train(change.get("training", True))
-            vars(agent).update(change)
-        assert_same(train(recorded, "host", 5), train(eager, "host", 5))
 
 
 def test_a_branch_on_a_tensor_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:

