@@ -78,13 +78,6 @@ def test_a_mixtures_log_prob_equals_the_sum_over_components_in_two_dimensions() 
     assert dist.log_prob(torch.from_numpy(action)).item() == pytest.approx(expected)
 
 
-def test_a_mixtures_greedy_action_is_the_component_rated_best() -> None:
-    mu = torch.tensor([[[0.1], [0.9]], [[0.2], [-0.7]]])
-    dist = SquashedMixture(torch.zeros(2, 2), mu, torch.zeros(2, 2, 1))
-    rated = dist.greedy(lambda actions: torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-    torch.testing.assert_close(rated, torch.tanh(torch.tensor([[0.1], [-0.7]])))
-
-
 def test_log_std_stays_in_its_bounds_and_one_component_is_a_gaussian() -> None:
     obs = 1e4 * torch.randn(100, 3)
     actor = DiagGaussianActor(3, 2, hidden_dim=8, hidden_depth=1, log_std_bounds=(-5, 2), tanh_mu=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, make_agent
-from formulas import Network, SoftActorCritic, batches, policy, projected, soft_limited, unit_lengths, update
+from formulas import Network, SoftActorCritic, batches, categorical_losses, policy, soft_limited, unit_lengths, update
 
 from replay_buffer import Batch
 
@@ -56,17 +56,8 @@ class FlashSAC(SoftActorCritic):
         self.step("alpha", (self.temperature["log"].exp() * (-log_prob.detach() - target_entropy)).mean())
 
     def update_critic(self, batch: Batch, reward: torch.Tensor, eps: torch.Tensor) -> None:
-        with torch.no_grad():
-            next_action, next_log_prob = policy(self.actor, batch.next_obs, eps, soft_limited)
-            joined = torch.cat([torch.cat([batch.obs, batch.action], 1), torch.cat([batch.next_obs, next_action], 1)])
-            slow = torch.stack([torch.softmax(q(joined, True)[ROWS:], 1) for q in self.slow.members()])
-            smallest = (slow @ self.centres).argmin(0)
-            cost = (self.alpha() * next_log_prob)[:, None]
-            places = reward + GAMMA * batch.discount * (self.centres - cost)
-            target = projected(slow[smallest, torch.arange(ROWS)], places, self.centres)
-        members = self.critic.members()
-        losses = [-(target * torch.log_softmax(q(joined, True)[:ROWS], 1)).sum(1).mean() for q in members]
-        self.step("critic", torch.stack(losses).mean())
+        losses, members = categorical_losses(self, batch, reward, eps, soft_limited)
+        self.step("critic", losses.mean())
         unit_lengths(self.critic.weights, norms=True)
         self.critic.follow(members)
         self.move_slow(TAU)
@@ -88,14 +79,6 @@ def test_fifty_updates_are_those_of_its_authors(last: float) -> None:
             expected.update_actor(batch.obs, batch.next_obs, more)
         expected.update_critic(batch, batch.reward / spread, eps)
     expected.assert_same(agent)
-
-
-def test_rates_end_where_half_as_many_steps_end() -> None:
-    agent = make_agent(*SMALL)
-    for optimizer in agent.optimizers.values():
-        optimizer.set_step(STEPS)
-    ends = {name: optimizer.lr.item() for name, optimizer in agent.optimizers.items()}
-    assert ends == pytest.approx({"actor": 2.25e-4, "alpha": 2.25e-4, "critic": 1.5e-4}, rel=1e-12)
 
 
 def test_noise_is_held_through_an_episodes_end_and_10_000_random_steps_come_first() -> None:

@@ -38,14 +38,6 @@ HEADS = {
 }
 CATEGORICAL = "agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}"
 DIFFERENT = ("sac", "td3", "tqc", "crossq", "flash_sac", "drq", "sac_discrete")
-TAKE_PART = [
-    *DIFFERENT,
-    *(
-        pytest.param(name, marks=pytest.mark.thorough)
-        for name in AGENTS
-        if name not in (*DIFFERENT, "sac_v", "sac_2018")
-    ),
-]
 BY_HAND = {  # agents whose values depend only on the critics' weights and the batch's obs and action
     "sac": ("agent=sac",),
     "td3": ("agent=td3",),
@@ -230,7 +222,7 @@ def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> 
     return [logged, learned(agent), buffer.state_dict()["p"], buffer.sample(8)._asdict()]
 
 
-@pytest.mark.parametrize("name", TAKE_PART)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_recorded_and_captured_updates_are_the_eager_ones(name: str) -> None:
     eager = trained(name, "eager")
     assert len(eager[2].unique()) > 20  # the priorities were given back

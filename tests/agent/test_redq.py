@@ -5,7 +5,7 @@ from typing import Any
 import composed
 import pytest
 import torch
-from agents import ACTION_DIM, SMALL, make_agent, make_batch
+from agents import ACTION_DIM, SMALL, make_agent
 from formulas import Network, SoftActorCritic, batches, clamped, mlp, policy, update
 
 from replay_buffer import Batch
@@ -84,18 +84,3 @@ def test_a_step_of_the_environment_has_twenty_updates() -> None:
         agent = make_agent(f"agent={name}", *SMALL)
         assert agent.actor_update_frequency == DELAY
         assert composed.settings(f"agent={name}").updates_per_step == DELAY
-
-
-def test_targets_are_the_minimum_of_a_random_pair() -> None:
-    agent, batch = make_agent(*SMALL, "agent=redq", "agent.critic.num_critics=4"), make_batch(32)
-    subset, seen = agent.target_outputs, set()
-    all_four = agent.critic_target(batch.obs, batch.action)
-    subset.noise = agent.noise
-    for _ in range(100):
-        pair = subset(batch.obs, batch.action)
-        chosen = [
-            next(i for i, one in enumerate(all_four) if torch.allclose(one, member, rtol=1e-5, atol=1e-6))
-            for member in pair
-        ]
-        seen.add(tuple(sorted(chosen)))
-    assert seen == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}

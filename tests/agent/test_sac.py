@@ -121,6 +121,12 @@ def test_histograms_are_of_what_the_update_saw(name: str) -> None:
     assert seen["q"].shape == (2, 32, 1) and not any(tensor.requires_grad for tensor in seen.values())  # type: ignore[attr-defined]
 
 
+def test_a_deep_copy_is_refused() -> None:
+    """The views of its networks would show weights that no longer change."""
+    with pytest.raises(TypeError, match=r"load this one's state_dict\(\)$"):
+        copy.deepcopy(make_agent())
+
+
 def test_targets_start_as_copies_and_take_no_gradient() -> None:
     agent = small_agent()
     for online, target in zip(agent.critic.parameters(), agent.critic_target.parameters(), strict=True):

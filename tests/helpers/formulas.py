@@ -198,6 +198,26 @@ def projected(shares: torch.Tensor, places: torch.Tensor, centres: torch.Tensor)
     return (shares.unsqueeze(2) * (1 - distance).clamp(min=0)).sum(1)
 
 
+def categorical_losses(
+    nets: SoftActorCritic, batch: Batch, reward: torch.Tensor, eps: torch.Tensor, limit: Any
+) -> tuple[torch.Tensor, list[Any]]:
+    """Returns the losses, (N,), of critics over bins that see both ends of a transition in one batch, and the critics.
+
+    The target is that of the slow critic with the smallest mean, as in FlashSAC and XQC.
+    """
+    gamma, centres, rows = 0.99, torch.linspace(-5, 5, 101), len(batch.obs)
+    with torch.no_grad():
+        next_action, next_log_prob = policy(nets.actor, batch.next_obs, eps, limit)
+        joined = torch.cat([torch.cat([batch.obs, batch.action], 1), torch.cat([batch.next_obs, next_action], 1)])
+        slow = torch.stack([torch.softmax(q(joined, True)[rows:], 1) for q in nets.slow.members()])
+        smallest = (slow @ centres).argmin(0)
+        places = reward + gamma * batch.discount * (centres - (nets.alpha() * next_log_prob)[:, None])
+        target = projected(slow[smallest, torch.arange(rows)], places, centres)
+    members = nets.critic.members()
+    losses = [-(target * torch.log_softmax(q(joined, True)[:rows], 1)).sum(1).mean() for q in members]
+    return torch.stack(losses), members
+
+
 def discounted_returns(rewards: list[float], ended: list[bool], gamma: float) -> list[float]:
     """Returns G = gamma (1 - ended) G + r after each step, as in FlashSAC's and XQC's code."""
     returns = [0.0]

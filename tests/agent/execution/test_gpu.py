@@ -140,22 +140,6 @@ def test_an_update_waits_for_nothing(name: str, execution: str, storage: str) ->
     assert logger.dump(0, save=True)
 
 
-def test_observing_waits_for_nothing() -> None:
-    agent = make_agent(*AGENTS["followers"], "agent/exploration=held", device="cuda")
-    obs = np.random.default_rng(0).normal(size=(2, OBS_DIM)).astype(np.float32)
-    ends = np.array([True, False])
-    agent.act(obs, sample=True)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(20):
-            agent.observe(obs, obs, obs[:, 0], obs + 1, ends, ends)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    exact = np.concatenate([obs, obs + 1]).astype(float)
-    np.testing.assert_allclose(agent.observation_normaliser.mean.cpu(), exact.mean(0))
-    np.testing.assert_allclose(agent.observation_normaliser.variance.cpu(), exact.var(0))
-
-
 def test_acting_waits_for_the_actions_alone() -> None:
     agent = make_agent(*SMALL, device="cuda")
     obs = np.zeros(OBS_DIM, np.float32)

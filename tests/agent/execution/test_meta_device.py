@@ -176,15 +176,6 @@ def test_acting_fetches_the_actions_and_nothing_else(name: str) -> None:
                 assert agent.act(one, sample).shape == (*one.shape[: -obs[0].ndim], width)
 
 
-def test_noise_that_is_held_stays_on_the_device() -> None:
-    agent = make("agent/exploration=held")
-    for _ in range(40):  # some environments' noise is new, and some is held
-        with on_device(host_too=True) as operations:
-            assert agent.exploration(agent.policy.noise, 3).device == META
-            agent.exploration.release(np.array([False, False, True]))
-        assert operations.seeds <= {agent.policy.generator.initial_seed()}
-
-
 def test_metrics_are_added_up_on_the_device_and_fetched_once_a_dump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
