@@ -28,9 +28,7 @@ class SACAgent(SoftActor):
         """Steps critics, actor and temperature in the order of `update_order`, then moves the targets."""
         next_noise = noise.normal(len(batch.obs), self.actor.noise_dim)  # first: the actor's is only drawn when due
         metrics, outputs = self.update_in_order(
-            self.update_order,
-            partial(self.update_critic, batch, next_noise),
-            partial(self.update_actor, batch, noise),
+            self.update_order, partial(self.update_critic, batch, next_noise), partial(self.update_actor, batch, noise)
         )
         self.update_targets()
         return metrics, outputs

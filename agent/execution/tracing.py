@@ -106,7 +106,7 @@ _aten = torch.ops.aten
 _TO_SIZES = {_aten.expand.default, _aten.view.default, _aten._unsafe_view.default}  # views of sizes fixed in the source
 _VIEWS = {_aten.transpose.int, _aten.unsqueeze.default, _aten.select.int}
 _TAKES_A_NUMBER = {  # and rounds it to float32 first; division is left out, as it multiplies by the reciprocal
-    *(_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.add_.Tensor, _aten.sub_.Tensor, _aten.mul_.Tensor),
+    *(_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.add_.Tensor, _aten.sub_.Tensor, _aten.mul_.Tensor)
 }
 
 

@@ -83,33 +83,6 @@ def weighted(batch: Batch, weight: torch.Tensor | None = None) -> WeightedBatch:
 # What is drawn.
 
 
-def test_rows_are_drawn_in_proportion_to_their_priorities() -> None:
-    buffer, draws = PrioritisedBuffer((OBS_DIM,), (ACTION_DIM,), 12, CPU, seed=3), 20_000
-    fill(buffer, 17, seed=0)  # the ring has wrapped around
-    errors = torch.linspace(0.05, 5, 12)
-    buffer.update_priorities(torch.arange(12), errors)
-    p = (errors.double().numpy() + 1e-6) ** 0.6
-    expected = draws * p / p.sum()
-    batch = buffer.sample(draws)
-    counts = np.bincount(batch.index, minlength=12)
-    assert ((counts - expected) ** 2 / expected).sum() < 31.3  # chi-square, 11 degrees of freedom, p = 0.001
-    uniform = np.full(12, draws / 12)
-    assert ((counts - uniform) ** 2 / uniform).sum() > 1000
-    stored = torch.from_numpy(buffer.rows)[batch.index]
-    assert torch.equal(batch.obs, stored[:, :OBS_DIM])  # the index is the row's
-    weights = (12 * p / p.sum()) ** -0.4  # (N P)^-beta
-    np.testing.assert_allclose(batch.weight, weights[batch.index] / weights[batch.index].max(), rtol=1e-6)
-
-
-def test_a_new_row_has_the_largest_priority_so_far() -> None:
-    buffer = PrioritisedBuffer((OBS_DIM,), (ACTION_DIM,), 4, CPU)
-    fill(buffer, 4, seed=0)
-    buffer.update_priorities(torch.arange(4), torch.tensor([9.0, 0.0, 0.0, 0.0]))
-    fill(buffer, 2, seed=1)  # in the first two places
-    counts = np.bincount(buffer.sample(1000).index, minlength=4)
-    assert min(counts[:2]) > 400 and max(counts[2:]) < 10
-
-
 @pytest.mark.parametrize("images", [False, True])
 def test_a_sample_in_two_halves_has_weights_too(images: bool) -> None:
     whole, halves = prioritised(images), prioritised(images)

@@ -151,12 +151,7 @@ def test_each_optimizer_has_its_own_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("agent", "name"),
-    [
-        (SoftActor, "sac"),
-        (SACAgent, "sac"),
-        (CrossQAgent, "crossq"),
-        (SACDiscreteAgent, "sac_discrete"),
-    ],
+    [(SoftActor, "sac"), (SACAgent, "sac"), (CrossQAgent, "crossq"), (SACDiscreteAgent, "sac_discrete")],
 )
 def test_defaults_for_use_as_a_library_are_the_yamls(agent: type, name: str) -> None:
     node = composed.settings(f"agent={name}").agent

@@ -118,11 +118,6 @@ def test_the_likelihood_ratio_gradient_is_the_exact_one() -> None:
     assert relative([estimate], [exact]) < 0.02
 
 
-def test_the_slow_value_network_starts_as_a_copy() -> None:
-    agent = make_agent("agent=sac_2018", *SMALLER)
-    assert all(map(torch.equal, agent.value.parameters(), agent.value_target.parameters()))
-
-
 def test_delayed_policy_updates_leave_the_others_at_every_one() -> None:
     agent, batch = make_agent("agent=sac_v", *SMALLER), make_batch(32)
     log = Silent()

@@ -21,9 +21,6 @@ class Moved:
     def state_dict(self) -> dict[str, Any]:
         return self.state
 
-    def snapshot(self) -> dict[str, Any]:
-        return deepcopy(self.state)
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.state = deepcopy(state)
 

@@ -145,13 +145,6 @@ def test_a_branch_on_a_tensor_is_named_as_one(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == f"Updates run eagerly: {obstacle} cannot be recorded.\n"
 
 
-def test_another_buffer_is_captured_anew() -> None:
-    eager, captured = (make_agent(*SMALL) for _ in range(2))
-    captured.execution = Captured(StandInGraphs(captured))
-    for _ in range(2):
-        assert_same(train(captured, make_buffer("device"), 8), train(eager, make_buffer("device"), 8))
-
-
 def test_learning_rates_and_the_temperature_follow_their_schedules_in_a_graph() -> None:
     overrides = (f"agent.critic_lr={LINEAR}", f"agent.init_temperature={LINEAR}", "agent/temperature=fixed")
     eager, captured = (make_agent(*SMALL, *overrides) for _ in range(2))
