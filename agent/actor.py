@@ -22,11 +22,8 @@ def limit_log_std(s: Tensor, bounds: tuple[float, float], limit: LogStdLimit) ->
 class DiagGaussianActor(nn.Module):
     """Maps an observation to a SquashedNormal.
 
-    Args:
-        log_std_bounds: (lo, hi) of log_std.
-        tanh_mu: squash mu before sampling too; the greedy action then stays below tanh(1) = 0.76.
-        init, last_init_bound: see agent.networks.mlp.mlp.
-        network: factory of a network (agent.networks.residual); None is the plain MLP.
+    With `tanh_mu`, mu is squashed before sampling too; the greedy action then stays below tanh(1) = 0.76. `network` is
+    a factory (agent.networks.residual); None: the plain MLP.
     """
 
     def __init__(

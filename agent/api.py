@@ -11,7 +11,7 @@ from agent.networks.residual import build_network  # an actor's or a critic's ML
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt  # the base class, its types
 from agent.schedule import Schedules  # numbers on a schedule (`self.schedules`)
 from agent.soft_actor import SoftActor, UpdateOrder  # with critics, slow targets, a soft actor and a temperature
-from agent.toolkit.frozen import evaluation_view, frozen_view  # a module in evaluation mode, or with constant weights
+from agent.toolkit.copies import evaluation_view, frozen_view  # a module in evaluation mode, or with constant weights
 from agent.toolkit.histograms import HistogramInputs  # the second result of an update step
 from agent.toolkit.hooks import (  # around an update
     AfterStep,

@@ -38,9 +38,7 @@ def draw_batch(agent: Any, generator: torch.Generator, weights: np.ndarray | Non
     action = (ACTION_DIM * action[:, :1]).floor() if agent.discrete_actions else 2 * action - 1
     reward, discount = torch.randn(2, ROWS, 1, generator=generator)
     batch = Batch(obs, action, reward, next_obs, (discount > -1).float())
-    if weights is None:
-        return batch
-    return WeightedBatch(*batch, torch.as_tensor(weights), torch.arange(ROWS))
+    return batch if weights is None else WeightedBatch(*batch, torch.as_tensor(weights), torch.arange(ROWS))
 
 
 def train(agent: Any, updates: int, seed: int = 0, weights: np.ndarray | None = None) -> list[Any]:
@@ -125,9 +123,9 @@ def watch_update(agent: Any) -> list[str]:
 
     watched = {"update_step": watch_step, "step_optimizers": watch_losses, "critic_loss": watch_target}
     vars(agent).update(watched, due=lambda *_, **__: True)
-    random_states = _global_states()
+    random_states = global_states()
     *_, metrics, _ = train(agent, 1)
-    if random_states != _global_states():
+    if random_states != global_states():
         found.append("the step draws from a global generator: take random numbers from its argument `noise`")
     found += [f"the optimizer {name!r} never steps" for name in agent.optimizers.keys() - stepped]
     for key, value in metrics.items():
@@ -136,7 +134,7 @@ def watch_update(agent: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _global_states() -> str:
+def global_states() -> str:
     return str((torch.get_rng_state().tolist(), np.random.get_state(), random.getstate()))
 
 
@@ -172,12 +170,9 @@ def read_node(name: str) -> dict[str, Any]:
 def build(node: dict[str, Any], seed: int) -> Any:
     """Builds the agent for random observations: images if it has an encoder, otherwise vectors."""
     torch.manual_seed(seed)
-    vector = {"obs_dim": OBS_DIM}
-    image = {"obs_dim": math.prod(IMAGE), "obs_shape": list(IMAGE)}
-    actions = {"action_dim": ACTION_DIM, "action_range": (-1.0, 1.0)}
-    agent = instantiate(node, _convert_="all")(
-        **(image if node.get("encoder") else vector), **actions, device=torch.device("cpu")
-    )
+    obs = {"obs_dim": math.prod(IMAGE), "obs_shape": list(IMAGE)} if node.get("encoder") else {"obs_dim": OBS_DIM}
+    shapes = obs | {"action_dim": ACTION_DIM, "action_range": (-1.0, 1.0), "device": torch.device("cpu")}
+    agent = instantiate(node, _convert_="all")(**shapes)
     agent.batch_size = ROWS
     return agent
 

@@ -16,10 +16,7 @@ from settings.types import Depth, Factory, Members, PositiveFloat, PositiveInt
 class CriticEnsemble(nn.Module):
     """`num_critics` independent Q networks, computed in batched matmuls.
 
-    Args:
-        init, last_init_bound: see agent.networks.mlp.mlp.
-        network: factory of a network (agent.networks.residual); None is the plain MLP.
-        head: factory of the head, which defines the outputs and their loss (agent.networks.heads); None is ScalarHead.
+    `network` and `head` are factories (agent.networks.residual, agent.networks.heads); None: the plain MLP, ScalarHead.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from agent.networks.encoder import FromImages, FromNumbers
-from agent.toolkit.frozen import frozen_view
+from agent.toolkit.copies import frozen_view
 from agent.toolkit.hooks import Noise
 from replay_buffer import Batch, WeightedBatch
 from settings.obs_spec import ObsSpec

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from agent import Agent
-from agent.averaging import ActorAverage
 from agent.execution import Eager, Result
 from agent.networks.encoder import ImageShape
 from agent.observations import observations
 from agent.policy import Policy, recipe, save_policy
 from agent.schedule import Schedules
 from agent.toolkit.adam import Adam
-from agent.toolkit.frozen import evaluation_view, is_view
+from agent.toolkit.copies import ActorAverage, evaluation_view, is_view
 from agent.toolkit.histograms import HistogramInputs, log_histograms
 from agent.toolkit.hooks import AfterStep, Draws, Noise, Phased, Scheduled, TracksBatchStatistics
 from replay_buffer import Batch

@@ -29,11 +29,8 @@ Recipe = dict[str, Any]  # {"target": dotted name of a network's class, "kwargs"
 class Policy:
     """Chooses actions with an actor, which maps observations (B, obs_dim), or images (B, C, H, W), to a distribution.
 
-    Args:
-        action_range: (low, high) that actions are clamped to.
-        generator: draws the noise of samples.
-        critic: its first member rates a mixture's components; None if the actor needs none.
-        normaliser: applied to observations first (agent.normalise).
+    The generator draws the noise of samples. A mixture's greedy action needs a critic, whose first member rates the
+    components. The normaliser (agent.normalise) is applied to observations first.
     """
 
     def __init__(

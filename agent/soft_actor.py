@@ -12,7 +12,7 @@ from agent import losses
 from agent.critic import RandomSubset
 from agent.networks.batch_norm import refuse_batch_norm
 from agent.off_policy import LearningRate, Metrics, OffPolicyAgent, StepResult, UpdateAt
-from agent.toolkit.frozen import frozen_view
+from agent.toolkit.copies import frozen_view
 from agent.toolkit.hooks import Noise
 from settings.types import Betas, Factory, NonNegativeFloat, PositiveInt, Schedule, UnitInterval
 from utils import SoftUpdate
@@ -25,7 +25,7 @@ Q_REDUCTIONS = {"min": losses.minimum, "mean": losses.mean, "first": losses.firs
 class SoftActor(OffPolicyAgent):
     """The networks, optimizers and actor update of a soft actor-critic; a subclass computes the critics' targets.
 
-    config/agent/sac.yaml explains the keys, and the defaults are its values, but for the batch size.
+    config/agent/sac.yaml explains the keys; the defaults are its values.
     """
 
     frozen_critic: Any  # the view of the critic that the actor maximises; a subclass builds it
@@ -95,7 +95,6 @@ class SoftActor(OffPolicyAgent):
             self.soft_update(self.schedules.critic_tau)
 
     def actor_is_due(self) -> bool:
-        """Whether the actor steps in this update."""
         return self.due(self.actor_update_frequency, self.actor_update_at)
 
     def update_in_order(
@@ -152,7 +151,6 @@ class SoftActor(OffPolicyAgent):
         return losses.temperature_loss(self.temperature.multiplier(), entropy, self.schedules.target_entropy)
 
     def entropy_metrics(self, entropy: Tensor, alpha: Tensor) -> Metrics:
-        """Returns the metrics of the policy's entropy and its temperature."""
         return {
             "train_actor/target_entropy": torch.full_like(entropy, self.schedules.target_entropy),
             "train_actor/entropy": entropy,

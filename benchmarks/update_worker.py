@@ -26,7 +26,7 @@ Update = Callable[[], object]
 
 
 def floor(units: int, batch: int, precision: str) -> Update:
-    from agent.networks.matmul import LARGE_OF_COLUMNS, fast_matmul
+    from agent.networks.mlp import LARGE_OF_COLUMNS, fast_matmul
 
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x, gradient = (torch.randn(batch, units).to(dtype) for _ in range(2))

@@ -90,7 +90,7 @@ def threads() -> Iterator[None]:
 def test_sac_on_one_page_trains_to_the_bytes_of_the_framework(
     env: str, num_threads: int, num_steps: int, hidden_dim: int, batch_size: int, tmp_path: Path, threads: None
 ) -> None:
-    # From 2^21 multiplications on, some processors use another library (agent/networks/matmul.py).
+    # From 2^21 multiplications on, some processors use another library (agent/networks/mlp.py).
     assert batch_size * hidden_dim**2 < 2**21
     theirs = probes.train(
         tmp_path,

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from agent.networks.matmul import fast_matmul
-from agent.networks.mlp import Gradient, Linear, fast_affine, weight_gradient, without_autocast
+from agent.networks.mlp import Gradient, Linear, fast_affine, fast_matmul, weight_gradient, without_autocast
 from agent.toolkit.hooks import Phased, TracksBatchStatistics
 from settings.types import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from utils import UserError
@@ -44,8 +43,8 @@ class BatchNorm(nn.Module, TracksBatchStatistics, Phased):
     """Normalises features over the batch, then scales and shifts them: (B, width) or (N, B, width).
 
     In training it uses the batch's mean and biased variance, and the running statistics follow after the optimizer's
-    step. In evaluation it uses the running statistics. Renormalised batches have nearly the same values, within limits,
-    as with the running statistics, but the gradients of the batch's statistics.
+    step. Renormalised batches have nearly the same values, within limits, as with the running statistics, but the
+    gradients of the batch's statistics.
 
     Renormalisation follows CrossQ's code: with std = sqrt(var), and r and d as in the paper and constant, it normalises
     by the mean `mean - d std / r` and the variance `var / r^2`, to which eps is added. The paper's algorithm 1 adds eps

@@ -65,13 +65,11 @@ class _Squashed(ABC):
 class SquashedNormal(_Squashed):
     """The distribution of tanh(u), u ~ N(mu, exp(log_std)^2) in each dimension (arXiv 1801.01290, appendix C).
 
-    Args:
-        mu, log_std: (B, |A|). log_std is keyword-only, so that no standard deviation is passed by mistake.
+    mu and log_std are (B, |A|). log_std is keyword-only, so that no standard deviation is passed by mistake.
     """
 
     def __init__(self, mu: Tensor, *, log_std: Tensor):
-        self.mu = mu
-        self.log_std = log_std
+        self.mu, self.log_std = mu, log_std
 
     @property
     def mean(self) -> Tensor:
@@ -82,7 +80,6 @@ class SquashedNormal(_Squashed):
         return self.mean
 
     def first(self, num_rows: int) -> "SquashedNormal":
-        """Returns the distribution of the first rows only."""
         return SquashedNormal(self.mu[:num_rows], log_std=self.log_std[:num_rows])
 
     def sample_u(self, noise: Tensor) -> Tensor:
@@ -128,17 +125,11 @@ class _SampleWithLogProb(torch.autograd.Function):
 
 
 class SquashedMixture(_Squashed):
-    """The distribution of tanh(u), u from a mixture of K diagonal Gaussians.
-
-    Args:
-        logits: of the components' weights, (B, K).
-        mu, log_std: (B, K, |A|).
-    """
+    """The distribution of tanh(u), u from a mixture of K diagonal Gaussians; logits (B, K), mu, log_std (B, K, |A|)."""
 
     def __init__(self, logits: Tensor, mu: Tensor, log_std: Tensor):
         self.log_weight = torch.log_softmax(logits, dim=-1)
-        self.mu = mu
-        self.log_std = log_std
+        self.mu, self.log_std = mu, log_std
 
     def greedy(self, rate: Rate) -> Tensor:
         """Returns tanh(mu_k), (B, |A|), of the component k whose action `rate` rates highest."""

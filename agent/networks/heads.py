@@ -53,7 +53,7 @@ class ScalarHead(nn.Module):
         return losses.squared_error(outputs, target, self.loss_weight, weight)
 
     def td_error(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Returns the absolute TD error, (B,), as a mean over the critics."""
+        """Returns the mean absolute TD error of the critics, (B,)."""
         return losses.td_error(outputs, target)
 
 
@@ -72,12 +72,8 @@ class HuberHead(ScalarHead):
 
 
 class QuantileHead(nn.Module):
-    """Quantiles of the return; targets pool all critics' quantiles and drop the largest (TQC, arXiv 2005.04269).
-
-    Args:
-        num_quantiles: K, of each critic.
-        drop_per_critic: quantiles dropped from the pool, per critic, fewer than K.
-    """
+    """K quantiles of the return; targets pool all critics' and drop the `drop_per_critic` largest for each critic (TQC,
+    arXiv 2005.04269)."""
 
     def __init__(self, num_quantiles: PositiveInt = 25, drop_per_critic: NonNegativeInt = 2):
         super().__init__()
@@ -106,12 +102,8 @@ class QuantileHead(nn.Module):
 class CategoricalHead(nn.Module):
     """Probabilities of bins of the return, fitted by cross-entropy (arXiv 1707.06887).
 
-    The target comes from the critic with the smallest mean (arXiv 2604.04539).
-
-    Args:
-        num_bins: K; the centres are evenly spaced from the first bound to the second.
-        bounds: the range of returns that the bins cover.
-        loss_weight: multiplies the loss.
+    The target comes from the critic with the smallest mean (arXiv 2604.04539). The K = `num_bins` centres are evenly
+    spaced from the first bound to the second.
     """
 
     averages_targets = True  # a mean of distributions is their mixture

@@ -1,13 +1,16 @@
 """Linear layers and MLPs, single or as an ensemble. The members of an ensemble are computed in batched matmuls.
 
-The backward pass of an MLP is written out by hand. Together with those of batch_norm.py and distributions.py and with
-matmul.py's choice of a library, it saves 12 to 22 % of a recorded update. It skips zero rows of a minimum's gradient
-and unneeded gradients, works in place, and runs each matmul in the faster library.
+The backward pass of an MLP is written out by hand (see batch_norm.py). It skips zero rows of a minimum's gradient and
+unneeded gradients, works in place, and runs each matmul in the faster library.
+
+torch.mm calls MKL, which does not use AVX-512 on processors other than Intel's. On those, oneDNN, which torch calls for
+convolutions, takes half the time for 256 x 256 matrices, and fuses a bias and a ReLU (docs/PERFORMANCE.md). A call of
+oneDNN costs ten microseconds more, so small matmuls stay with MKL. Autograd has no gradient for that call.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -15,10 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from agent.networks.matmul import LARGE_OF_COLUMNS, fast_matmul
+from settings.operating_system import of_processor
 
 Init = Literal["orthogonal", "xavier", "torch", "lecun", "he_normal"]
 VARIANCES = {"lecun": 1.0, "he_normal": 2.0}  # of weights from a truncated normal distribution, times in_dim
+LARGE = 2**21  # multiplications at and above which oneDNN is faster: 128 rows by 128 x 128
+LARGE_OF_COLUMNS = 2**22  # the same if both matrices are read by columns, as for a weight's gradient
 Gradient = Tensor | None
 Backward = Callable[[Any, Tensor], tuple[Gradient, ...]]
 
@@ -26,9 +31,7 @@ Backward = Callable[[Any, Tensor], tuple[Gradient, ...]]
 class Linear(nn.Module):
     """Computes x W + b for one layer, (B, in) -> (B, out), or an ensemble, (B, in) or (N, B, in) -> (N, B, out).
 
-    Args:
-        num_members: N, with weight (N, in, out) and bias (N, 1, out); None for one layer, (in, out) and (out,).
-        init: see `initialise`.
+    Weight and bias are (in, out) and (out,), for an ensemble of N = `num_members` (N, in, out) and (N, 1, out).
     """
 
     def __init__(self, in_dim: int, out_dim: int, num_members: int | None = None, init: Init | float = "orthogonal"):
@@ -62,14 +65,57 @@ def fast_affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
     return out.relu_() if relu else out
 
 
+def fast_matmul(
+    a: Tensor, b: Tensor, bias: Tensor | None = None, relu: bool = False, rows: int | None = None, least: int = LARGE
+) -> Tensor:
+    """Returns a b, optionally with a bias and a ReLU: (M, K) (K, L) -> (M, L), or a batch of N such matmuls.
+
+    Args:
+        a: (M, K) or (N, M, K); (M, K) is multiplied with each of b's N matrices.
+        bias: (L,) or (1, L), or (N, 1, L).
+        rows: the M by which the library is chosen, for calls whose own M varies.
+        least: number of multiplications at and above which oneDNN is chosen.
+    """
+    if _prefers_onednn(a, b, a.shape[-2] if rows is None else rows, least):
+        return _onednn(a, b, bias, "relu" if relu else "none")
+    if b.dim() == 2:
+        out = torch.mm(a, b) if bias is None else torch.addmm(bias, a, b)
+    else:
+        a = a if a.dim() == 3 else a.expand(b.shape[0], -1, -1)
+        out = torch.bmm(a, b) if bias is None else torch.baddbmm(bias, a, b)
+    return out.relu_() if relu else out
+
+
+def _prefers_onednn(a: Tensor, b: Tensor, rows: int, least: int) -> bool:
+    is_plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and not torch.compiler.is_compiling()
+    # In an export for batches of any size, `rows` is a symbol.
+    is_large = isinstance(rows, int) and rows * b.shape[-2] * b.shape[-1] >= least
+    return is_large and is_plain and mkl_leaves_avx512_alone()
+
+
+@cache
+def mkl_leaves_avx512_alone() -> bool:
+    """Returns whether this processor has AVX-512 and is not Intel's."""
+    has_avx512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512") and torch.backends.mkldnn.is_available()
+    return has_avx512 and of_processor("vendor_id") not in ("", "GenuineIntel")
+
+
+def _onednn(a: Tensor, b: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    linear = torch.ops.mkldnn._linear_pointwise
+    if b.dim() == 2:
+        return linear(a, b.t(), None if bias is None else bias.view(-1), activation, [], "")
+    members = range(len(b))
+    inputs = [a if a.dim() == 2 else a[i] for i in members]
+    biases = [None if bias is None else bias[i, 0] for i in members]
+    return torch.stack([linear(inputs[i], b[i].t(), biases[i], activation, [], "") for i in members])
+
+
 class MLP(nn.Module):
     """Linear layers with ReLUs in between: (B, in) -> (B, out), or (N, B, out) for an ensemble.
 
     Under autocast, the matmuls between hidden layers, which are nearly all of the work, and the backward pass use its
     dtype. In the forward pass the first and the last layer stay in float32, so that observations and values keep their
-    precision.
-
-    The layers are named 0, 2, 4, …, as in a torch.nn.Sequential with the ReLUs.
+    precision. The layers are named 0, 2, 4, …, as in a torch.nn.Sequential with the ReLUs.
     """
 
     def __init__(self, *layers: Linear):
@@ -279,9 +325,7 @@ def mlp(
 ) -> MLP:
     """Builds one network, (B, in) -> (B, out), or with `num_members` an ensemble, (B, in) -> (N, B, out).
 
-    Args:
-        init: see `initialise`.
-        last_init_bound: the last layer starts uniform within it; None leaves the layer to `init`.
+    The last layer starts uniform within `last_init_bound`; None leaves it to `init` (see `initialise`).
     """
     widths = [in_dim] + [hidden_dim] * hidden_depth
     hidden = [Linear(fan_in, fan_out, num_members, init) for fan_in, fan_out in pairwise(widths)]

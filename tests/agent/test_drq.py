@@ -26,7 +26,7 @@ from agents import (
 from agent.augmentation import RandomShift
 from agent.networks import Encoder
 from agent.policy import load_policy
-from agent.toolkit.frozen import is_view
+from agent.toolkit.copies import is_view
 from agent.toolkit.histograms import strip
 from utils import UserError
 

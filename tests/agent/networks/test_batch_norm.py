@@ -6,7 +6,7 @@ import torch
 from agent.networks import batch_norm
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.mlp import Linear
-from agent.toolkit.frozen import evaluation_view
+from agent.toolkit.copies import evaluation_view
 
 
 def textbook(norm: BatchNorm, x: torch.Tensor) -> torch.Tensor:

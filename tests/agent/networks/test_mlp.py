@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agent.networks.mlp import MLP, mlp
-from agent.toolkit.frozen import frozen_view
+from agent.toolkit.copies import frozen_view
 
 
 def textbook(network: MLP, x: torch.Tensor) -> torch.Tensor:
