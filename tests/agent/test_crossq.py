@@ -21,10 +21,6 @@ GAMMA, LR, ROWS, UPDATES, DELAY = 0.99, 1e-3, 16, 50, 3
 WARM_UP = 10  # passes before batches are renormalised; the actor makes 16 in 50 updates
 
 
-def noise(size: int) -> torch.Tensor:
-    return torch.randn(size, ACTION_DIM)
-
-
 class CrossQ:
     """The whole algorithm, from the paper and its authors' code, on a copy of an agent's weights."""
 
