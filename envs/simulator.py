@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from dmc2gym.wrappers import ActionMap
 from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, to_number
-from utils import FLOAT32_MAX, RunError, UserError, not_plain
+from utils import FLOAT32_MAX, RunError, UserError
 
 FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # keys of Gymnasium's info with AutoresetMode.SAME_STEP
 ARRAY = "numpy.ndarray"  # key of an array in a packed state
@@ -20,7 +20,7 @@ class Simulator:
     """Wraps a vector environment: flat float32 observations, each episode's last one included, and actions in [-1, 1].
 
     `step` returns the observation that follows an action, also at the end of an episode; `reset` with a mask then
-    starts the next episodes, as with envs/processes.py, whichever of Gymnasium's autoreset modes the simulator has:
+    starts the next episodes, as with `envs.episodes.make_train_envs`, in each of Gymnasium's autoreset modes:
 
     - DISABLED: `reset(options={"reset_mask": mask})` resets its worlds; the mask is a NumPy array.
     - SAME_STEP: it resets a world in the step that ends its episode. `info["final_obs"]` has the last observations, by
@@ -102,8 +102,6 @@ class Simulator:
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all worlds; returns observations, then rewards, terminated and truncated as arrays, and the info."""
         obs, *outcome, info = self.env.step(self._to_env(actions))
-        if wrong := [np.shape(values) for values in outcome if np.shape(values) != (self.num_envs,)]:
-            raise ValueError(f"env={self._name}: step gave {tuple(wrong[0])} values for {self.num_envs} worlds")
         obs = self._flatten(obs)
         rewards, terminated, truncated = self._copy_to_host(actions, obs, outcome)
         next_obs = obs
@@ -199,8 +197,6 @@ class Simulator:
         if self.cannot_restore:
             return {"starts": self._starts}
         state = _pack(self.env.unwrapped.state_dict())
-        if fault := not_plain(state, "state_dict"):
-            raise UserError(f"env={self._name}: {fault} is neither an array, a tensor nor a plain value")
         own = {"obs": self._obs.cpu(), "ended": self._ended, "cut_after": self._cut_after, "sums": self._sums}
         return {"starts": self._starts, "env": state, **_pack(own)}
 
