@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sinks.animation import make_gif
-from sinks.sink import Row, Sink
+from sinks.sink import Row, Sink, make_gif
 from utils import sync
 
 # TensorBoard sorts groups of curves and columns of HParams by name, capitals first.

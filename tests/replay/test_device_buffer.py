@@ -65,5 +65,3 @@ def test_what_is_not_drawn_uniformly_with_replacement_is_for_the_host() -> None:
     for options in ({"with_replacement": False}, {"sampling": Fading}):
         with pytest.raises(UserError, match=refusal):
             DeviceReplayBuffer((3,), (2,), 10, CPU, **options)
-    with pytest.raises(UserError, match=refusal):
-        choose_storage("device", CPU, False, 1)
