@@ -128,8 +128,8 @@ class ReplayBuffer(Ring):
         self._next_obs_at = self.row_width - self._widths[-1]
         self.with_replacement, self._rng = with_replacement, np.random.default_rng(seed)
         self.sampling: Any = sampling(capacity=capacity) if sampling else None
-        if hasattr(self.sampling, "update_priorities"):
-            self.update_priorities = self.sampling.update_priorities
+        if update := getattr(self.sampling, "update_priorities", None):
+            self.update_priorities = update
         self._staged: tuple[torch.Tensor, ...] = ()
 
     @property

@@ -41,14 +41,13 @@ class Simulator:
     """
 
     def __init__(self, env: Any, name: str, run_seed: int, info_keys: Any = AUTO_INFO_KEYS, first_steps: int = 0):
-        self.env, self.num_envs, self._name, self._run_seed = env, env.num_envs, name, run_seed
-        self._mode, action_space = env.metadata.get("autoreset_mode"), env.single_action_space
-        if not (isinstance(self._mode, AutoresetMode) and isinstance(action_space, gym.spaces.Box)):
-            got = f"{self._mode} and {action_space}"
+        self.env, self.num_envs, self._run_seed = env, env.num_envs, run_seed
+        self._mode, actions = env.metadata.get("autoreset_mode"), env.single_action_space
+        if not (isinstance(self._mode, AutoresetMode) and isinstance(actions, gym.spaces.Box)):
             raise UserError(
-                f"env={name}: it needs an AutoresetMode in its metadata and a Box of actions, and has {got}"
+                f"env={name}: needs an AutoresetMode in its metadata and a Box; has {self._mode}, {actions}"
             )
-        self.own_actions = ActionMap(action_space)
+        self.own_actions = ActionMap(actions)
         width = gym.spaces.flatdim(env.single_observation_space)
         self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (width,), np.float32)
         self.single_action_space = self.own_actions.policy_space
@@ -175,17 +174,13 @@ class Simulator:
         return obs if self._stays else obs.numpy()
 
     def _copy_to_host(self, actions: Any, obs: torch.Tensor, outcome: Any) -> tuple[np.ndarray, ...]:
-        """Returns rewards (float64), terminated and truncated as arrays; everything on a device in one copy.
-
-        Raises:
-            RunError: for an action or an observation that is not finite.
-        """
+        """Returns rewards (float64), terminated and truncated as arrays, in one copy from the device; raises RunError
+        for an action or an observation that is not finite."""
         columns = [*map(_to_tensor, outcome), _is_finite(_to_tensor(actions)), _is_finite(obs)]
-        rewards, terminated, truncated, *finite = torch.stack(
-            [values.to(obs.device).double() for values in columns]
-        ).cpu()
-        for what, rows in zip(("action", "observation"), finite, strict=True):
-            _require_finite(what, rows)
+        on_host = torch.stack([values.to(obs.device).double() for values in columns]).cpu()
+        rewards, terminated, truncated, finite_actions, finite_obs = on_host
+        _require_finite("action", finite_actions)
+        _require_finite("observation", finite_obs)
         return rewards.numpy(), terminated.numpy() != 0, truncated.numpy() != 0
 
     def call(self, name: str) -> tuple[Any, ...]:

@@ -189,7 +189,7 @@ def test_without_one_it_begins_new_episodes_and_says_so(tmp_path: Path, capsys: 
         (("action_repeat=2", "async_envs=true"), r"^async_envs=True, action_repeat=2: env=counting:Counting-v0, a sim"),
         (("from_pixels=true",), r"from_pixels"),
         (("frame_stack=3",), r"^frame_stack=3: "),
-        (("env=counting:NoModeCounting-v0",), r"needs an AutoresetMode in its metadata .* and has None"),
+        (("env=counting:NoModeCounting-v0",), r"needs an AutoresetMode in its metadata .* has None"),
         (("env_kwargs={wrong: 1}",), r"cannot be made with env_kwargs={'wrong': 1} .*unexpected keyword"),
     ],
 )
