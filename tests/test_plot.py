@@ -11,7 +11,7 @@ from made_runs import make_run
 from matplotlib.figure import Figure
 
 import plot
-from study import figures, runs, style, summary
+from study import figures, runs, summary
 
 
 def test_a_runs_curves_are_drawn_at_its_end(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_means_unfinished_runs_and_published_curves_are_drawn(tmp_path: Path) ->
 
 
 def test_eighteen_labels_look_different() -> None:
-    styles = style.choose_styles([str(number) for number in range(18)], ["published"])
+    styles = summary.choose_styles([str(number) for number in range(18)], ["published"])
     assert len({str(line_style) for line_style in styles.values()}) == 19
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_runs import make_run
 
-from study import groups, profiles, references, runs, statistics, summary, tables
+from study import groups, profiles, runs, statistics, summary, tables
 from utils import UserError
 
 FLAT = [(10_000, 100.0), (20_000, 200.0)]
@@ -221,9 +221,9 @@ def test_published_results_stand_beside_ours_at_the_same_steps(
     assert study.notes[-1].endswith("no published result, up to the last step of the runs, for lqr_lqr_2_1.")
 
 
-@pytest.mark.parametrize(("path", "num_tasks"), [(references.SUITE, 27), (references.PIXELS, 15)])
+@pytest.mark.parametrize(("path", "num_tasks"), [(summary.SUITE, 27), (summary.PIXELS, 15)])
 def test_every_published_curve_rises_in_steps_and_lies_on_the_suites_scale(path: Path, num_tasks: int) -> None:
-    published = references.published(path)
+    published = summary.published(path)
     assert len(published) >= num_tasks
     curves = [curve for of_task in published.values() for curve in of_task]
     for curve in curves:
