@@ -28,9 +28,7 @@ class ActionRepeat(gym.Wrapper):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total, steps, before = 0.0, 0, {}
         for index in range(self.repeat):
-            # A copy, as an environment may change it.
-            held = action.copy() if self.repeat > 1 and isinstance(action, np.ndarray) else action
-            obs, reward, terminated, truncated, info = self.env.step(held)
+            obs, reward, terminated, truncated, info = self.env.step(action)
             total += float(reward)
             steps += info.get("repeats", 1) if self._holds_within else 1
             if index == 0 and STATE in info:
