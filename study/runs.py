@@ -41,7 +41,6 @@ class Run:
 
     @property
     def length(self) -> int:
-        """The environment steps that the run is configured for."""
         return self.config["num_train_steps"]
 
     @cached_property
@@ -54,7 +53,6 @@ class Run:
 
     @property
     def returns(self) -> Points:
-        """The mean returns of the evaluations."""
         return self.evaluations.get("episode_reward", ([], []))
 
     @cached_property

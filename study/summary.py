@@ -140,7 +140,7 @@ def _average_over_tasks(groups: list[Group]) -> list[OverallAverage]:
     for label, members in by_label.items():
         if len(members) > 1:
             curves = [[run.returns for run in group.runs] for group in members]
-            averages.append(OverallAverage(label, tuple(members), statistics.interquartile_mean(curves)))
+            averages.append(OverallAverage(label, tuple(members), statistics.average(curves)))
     return averages
 
 

@@ -165,7 +165,7 @@ def test_the_interquartile_mean_is_that_of_the_middle_half_and_is_resampled_with
     assert math.isnan(statistics.of_scores([[5.0], [7.0]]).at_end[1])
     alone = statistics.of_scores([[0.0, 10.0], [100.0]])  # the second task's only run is in every resample
     assert alone.at_end[:3] == (110 / 3, 100 / 3, 40)
-    average = statistics.interquartile_mean([[([10, 20], [1.0, 1.0])], [([10], [3.0])]])
+    average = statistics.average([[([10, 20], [1.0, 1.0])], [([10], [3.0])]])
     assert average.steps.tolist() == [10] and average.value.tolist() == [2]  # ends where a task has no run
 
 
