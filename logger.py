@@ -39,15 +39,12 @@ class Logger:
         self._fine_sums: Sums = {}  # since the last point of the training curves (log_every_steps)
 
     def log_settings(self, config: dict[str, Any]) -> None:
-        """Passes the run's nested configuration to the sinks, once, before anything is logged."""
         self._send("settings", dotted(config))
 
     def log(self, key: str, value: Any, step: int, n: int = 1, log_frequency: int = 1) -> None:
-        """Adds a number, or an array or tensor of one element, to the average of a key (see sinks/sink.py).
+        """Adds a number, or an array or tensor of one element, which is a sum of `n` values, to the average of a key.
 
-        Args:
-            n: the number of values that `value` is the sum of.
-            log_frequency: log only if a multiple of this many steps was crossed.
+        With a `log_frequency`, it does so only if a multiple of this many steps was crossed since the last call.
         """
         if log_frequency > 1 and not self._crossed(key, step, log_frequency):
             return
@@ -101,7 +98,7 @@ class Logger:
 
     def log_image(self, key: str, image: Any, step: int) -> None:
         """Logs an image (H, W, 3), uint8."""
-        self._send("image", key, to_np(torch.as_tensor(image, dtype=torch.uint8)), step)
+        self._send("image", key, to_np(torch.as_tensor(image)), step)
 
     def histograms_due(self, step: int) -> bool:
         return self._crossed("histograms", step, self._frequency)

@@ -248,8 +248,11 @@ def adapt(
 
 def _has_time_limit(env: gym.Env) -> bool:
     """Returns whether the environment's registration or one of its wrappers limits its episodes."""
-    registered = env.spec is not None and env.spec.max_episode_steps is not None
-    return registered or env.has_wrapper_attr("_max_episode_steps")  # TimeLimit's
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return True
+    while isinstance(env, gym.Wrapper) and not isinstance(env, gym.wrappers.TimeLimit):
+        env = env.env
+    return isinstance(env, gym.wrappers.TimeLimit)
 
 
 class BoundedActions(gym.Wrapper):

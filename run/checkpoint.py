@@ -151,8 +151,8 @@ class Checkpoints:
             OSError: if it cannot be written; then nothing of it is left on the disk.
             UserError: for a state that could not be loaded again.
         """
-        if wrong := [name for name, leaf in leaves(states, "state") if type(leaf) not in PLAIN]:
-            raise UserError(f"{wrong[0]}: a state_dict has tensors, numbers, strings, lists and dictionaries of these")
+        if leaf := next((name for name, value in leaves(states, "state") if type(value) not in PLAIN), None):
+            raise UserError(f"{leaf}: a state_dict holds tensors, numbers, strings, lists and dictionaries of these")
         partial, target = self._folder / f".step_{step}", self._folder / f"step_{step}"
         try:
             self._folder.mkdir(exist_ok=True)  # without parents: a run's folder that the user deleted stays deleted
