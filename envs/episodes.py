@@ -62,12 +62,8 @@ def to_number(value: Any) -> float | None:
 
 
 def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
-    """Computes the seed, in [0, 2**32), of one episode, or of the actions of one evaluation.
-
-    Args:
-        stream: one of the constants above; episodes of two streams never have the same seed sequence.
-        counters: the numbers that identify the episode in its stream, such as (environment index, episode number).
-    """
+    """Computes the seed, in [0, 2**32), of one episode, or of the actions of one evaluation, which `counters` identify
+    in its stream, such as (environment index, episode number)."""
     return int(np.random.SeedSequence([run_seed, stream, *counters]).generate_state(1)[0])
 
 

@@ -172,10 +172,10 @@ def _make_suite_env(
         domain,
         task,
         seed,
-        visualize_reward=render and not pixels.rendered,
-        height=size,
-        width=size,
-        camera_id=camera,
+        render and not pixels.rendered,  # whether rewards colour the frames
+        size,
+        size,
+        camera,
         task_kwargs={key: value for key, value in kwargs.items() if key in of_task},
         environment_kwargs={key: value for key, value in kwargs.items() if key not in of_task},
     )

@@ -38,11 +38,9 @@ NO_PIXELS = Pixels()
 
 
 class ObsSpace(gym.spaces.Box):
-    """The space of observations with images, stacked frames or groups.
+    """The space of observations with images, stacked frames or groups, whose parts `obs_spec` describes.
 
-    Attributes:
-        obs_spec: the parts of an observation.
-        keys: the environment's keys in the actor's `image` and `vector`; "" if observations are no dictionary.
+    `keys` are the environment's in the actor's `image` and `vector`; "" if observations are no dictionary.
     """
 
     def __init__(self, obs_spec: ObsSpec, keys: dict[str, list[str]]):

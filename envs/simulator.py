@@ -64,12 +64,8 @@ class Simulator:
         self._cut_after = np.zeros(self.num_envs, int)  # steps until a first episode is cut; 0 is never
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Starts episodes, and returns the newest observation of every world.
-
-        Args:
-            seed: restarts all worlds with this seed; None derives the first call's seed from the run's.
-            options: `reset_mask`, the worlds whose episodes have ended; optionally `states` to restore.
-        """
+        """Starts episodes of the worlds in `reset_mask`, or of all with a `seed`, or restores `states`; returns the
+        newest observation of every world."""
         which = options["reset_mask"]
         if "states" in options:
             self._restore(options["states"][0])
@@ -135,11 +131,11 @@ class Simulator:
 
     def _collect_numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
         """Returns the values of `info_keys` for the episodes that have ended (see envs.episodes.EpisodeInfo)."""
-        numbers, last = {}, info.get(FINAL_INFO)
+        numbers = {}
         for key, how in self._info_keys.items():
             if how == "last" and not done.any():
                 continue
-            final = _find_numbers(last if isinstance(last, Mapping) else {}, key, self.num_envs)
+            final = _find_numbers(info.get(FINAL_INFO, {}), key, self.num_envs)
             value = np.where(done & ~np.isnan(final), final, _find_numbers(info, key, self.num_envs))
             if how == "sum":
                 total, counts = self._sums[key], taken & ~np.isnan(value)
