@@ -110,14 +110,6 @@ def test_ctrl_c_ends_it_without_a_traceback(
     assert capsys.readouterr().err == "interrupted\n"
 
 
-def test_a_run_may_be_called_as_its_parts_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    probes.train(tmp_path / "best/best", *SHORT)
-    for name in ("best", "checkpoints"):
-        (tmp_path / "best").rename(tmp_path / name)
-        evaluate.evaluate(tmp_path / name / "best", num_episodes=1)
-        assert f"{name}/best/checkpoints/step_120: mean" in capsys.readouterr().out
-
-
 def test_a_data_set_is_written_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import minari
 

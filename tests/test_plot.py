@@ -96,11 +96,6 @@ def test_means_unfinished_runs_and_published_curves_are_drawn(tmp_path: Path) ->
     assert walker.texts[0].get_text() == "no evaluation yet"
 
 
-def test_eighteen_labels_look_different() -> None:
-    styles = summary.choose_styles([str(number) for number in range(18)], ["published"])
-    assert len({str(line_style) for line_style in styles.values()}) == 19
-
-
 def test_a_folder_without_runs_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,12 +48,6 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(name: str) -> None:
     assert "\n" not in str(caught.value) and f"env={name}" in str(caught.value)
 
 
-def test_an_unknown_task_is_answered_without_making_it() -> None:
-    with pytest.raises(UserError, match="did you mean CartPole-v1"):
-        require_known("CartPol-v1")
-    require_known("my_package:Slide-v0")
-
-
 def test_an_exception_of_the_environments_own_code_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         make_env("ProbeUnbuildable-v0", seed=1)
