@@ -36,6 +36,7 @@ class VideoRecorder:
 
     def __init__(self, path: Path | None, seconds_per_step: float):
         self._path, self._seconds_per_step = path, seconds_per_step
+        self._partial: Any = path and path.with_name(f".{path.stem}.part.mp4")
         self._steps = self._frames = 0
         self._writer: Any = None
         self._preview: list[np.ndarray] = []
@@ -60,11 +61,6 @@ class VideoRecorder:
                 self._add_to_preview(frame)
         except Exception as error:  # of the environment, of ffmpeg, or a full disk
             self._fail(error)
-
-    @property
-    def _partial(self) -> Path:
-        assert self._path is not None
-        return self._path.with_name(f".{self._path.stem}.part.mp4")
 
     def _add_to_preview(self, frame: np.ndarray) -> None:
         if self._frames % self._preview_every == 0:

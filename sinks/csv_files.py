@@ -45,7 +45,6 @@ class CsvSink(Sink):
         _write(path, "a", [str(values.get(name, "")) for name in columns])
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns each file's number of lines."""
         paths = {group: path for group, path in self._paths.items() if path.exists()}
         for path in paths.values():
             sync(path)
