@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from agent.execution.tracing import Tensors, TracedByShape
 from agent.exploration import HeldNoise
 from settings.trust import is_within
-from utils import UserError, replacing, restore_generator, unwrapped
+from utils import UserError, replacing, restore_generator
 
 FORMAT = "policy-2"
 HERE = Path(__file__).resolve().parent
@@ -165,7 +165,9 @@ class UniformPolicy:
 
 def recipe(factory: Any, **shapes: Any) -> Recipe:
     """Returns how to rebuild a factory's network: its class's name and its arguments, with factories as recipes."""
-    factory, keywords = unwrapped(factory)
+    keywords: dict[str, Any] = {}
+    if isinstance(factory, partial):  # which joins nested ones
+        factory, keywords = factory.func, factory.keywords
     kwargs = {name: recipe(value) if callable(value) else value for name, value in keywords.items()}
     return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
 
