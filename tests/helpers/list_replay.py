@@ -28,20 +28,15 @@ class ListReplay:
         capacity: the buffer's maximum number of rows.
         stack: frames in an observation; 0 for vectors.
         frames: the buffer's maximum number of frames; a new frame is searched for among the newest half of them.
-
-    Attributes:
-        num_steps: steps of all environments together.
-        num_obs: number of vectors or frames made so far; each contains its number.
-        pending: for each environment, (obs, number, reward) of the steps whose rows are incomplete.
-        rows: all rows, oldest first.
     """
 
     def __init__(self, num_envs: int, n_step: int, capacity: int, stack: int = 0, frames: int = 0):
-        self.num_steps = 0
+        self.num_steps = 0  # of all environments together
+        self.num_obs = 0  # vectors or frames made so far; each contains its number
+        # For each environment, (obs, number, reward) of the steps whose rows are incomplete.
         self.pending: list[list[tuple[np.ndarray, int, float]]] = [[] for _ in range(num_envs)]
-        self.rows: list[Row] = []
+        self.rows: list[Row] = []  # all, oldest first
         self._n_step, self._capacity, self._stack, self._max_frames = n_step, capacity, stack, frames
-        self.num_obs = 0
         self._frames: list[bytes] = []  # all that were ever stored
         self._frames_of: list[set[int]] = []  # for each row, its frames' indices in _frames
         self._start = self._first()

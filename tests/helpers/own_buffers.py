@@ -7,29 +7,7 @@ import numpy as np
 import torch
 
 from replay_buffer import Batch, ReplayBuffer
-from settings.types import PositiveInt, UnitInterval
-
-
-class RecentBuffer(ReplayBuffer):
-    """Draws a share of each batch from the newest rows.
-
-    Args:
-        share: the share of a batch that is drawn from the newest `window` rows; the rest is drawn from all.
-        window: how many rows count as new.
-        options, named_options: a ReplayBuffer's.
-    """
-
-    def __init__(self, *options: Any, share: UnitInterval, window: PositiveInt = 10, **named_options: Any):
-        super().__init__(*options, **named_options)
-        self._share = share
-        self._window = window
-
-    def choose(self, batch_size: int) -> tuple[np.ndarray, None]:
-        rows, _ = super().choose(batch_size)
-        newest = round(self._share * batch_size)
-        back = self._rng.integers(1, min(self._window, len(self)) + 1, newest)
-        rows[:newest] = (self.num_added - back) % self.capacity
-        return rows, None
+from settings.types import UnitInterval
 
 
 class PrioritisedBuffer(ReplayBuffer):
