@@ -70,17 +70,10 @@ def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:
     assert again == mine.with_suffix(".onnx") and about["return"] == first["return"] and "settings" not in about
 
 
-def wrapper(target: str) -> dict[str, Any]:
-    return {"env_wrappers": [{"_target_": target, "_partial_": True}]}
-
-
-HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
-    "a wrapper": (wrapper("evil_module.Thing"), "evil_module.Thing"),
-    "a function": (wrapper("os.mkdir"), "os.mkdir"),
+HOSTILE: dict[str, tuple[dict[str, Any], str]] = {  # tests/settings/test_trust.py has more
+    "a wrapper": ({"env_wrappers": [{"_target_": "evil_module.Thing", "_partial_": True}]}, "evil_module.Thing"),
     "a package": ({"env": "evil_module:Thing-v0"}, "trust=evil_module"),
-    "an agent": ({"agent": {"_target_": "os.mkdir", "name": "x"}}, "os.mkdir"),
     "an interpolation": ({"env_kwargs": {"a": "${oc.create:{_target_:os.mkdir}}"}}, "env_kwargs.a"),
-    "no schedule": ({"reward_scale": {"_target_": "agent.networks.heads.CategoricalHead"}}, "reward_scale"),
 }
 
 
