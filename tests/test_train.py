@@ -131,8 +131,9 @@ def test_the_agent_observes_every_transition_once_before_it_is_stored(tmp_path: 
     np.testing.assert_array_equal(np.concatenate(shown), run.replay_buffer.rows[:240])
 
 
-def test_each_environment_has_a_stream_of_its_own(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, "env=reacher_easy", "num_envs=3")
+@pytest.mark.parametrize("env", ["reacher_easy", "Pendulum-v1"])
+def test_each_environment_has_a_stream_of_its_own(env: str, tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, f"env={env}", "num_envs=3")
     starts = run.loop.begin_episodes(np.ones(3, bool))
     assert len({start.tobytes() for start in starts}) == 3
     run.close()

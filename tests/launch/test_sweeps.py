@@ -5,8 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
 from probes import SMALL
 from runs import SILENT
+
+from launch.checks import parse_sweep
+from settings.compose import CONFIG_DIR
 
 TINY = ("env=ProbeTimeLimit-v0", *SMALL, "num_train_steps=60", "num_seed_steps=20", "checkpoint_frequency=20", *SILENT)
 
@@ -55,11 +59,6 @@ def test_an_environments_exception_keeps_its_traceback(
 
 
 def test_the_benchmarks_preset_is_a_sweep_over_28_tasks() -> None:
-    from hydra import compose, initialize_config_dir
-
-    from launch.checks import parse_sweep
-    from settings.compose import CONFIG_DIR
-
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
         config = compose("train", ["preset=dmc_benchmark"], return_hydra_config=True)
     swept = {
