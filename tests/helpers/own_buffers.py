@@ -62,17 +62,9 @@ class ListBuffer:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(
-        self,
-        obs: np.ndarray,
-        action: np.ndarray,
-        reward: float,
-        next_obs: np.ndarray,
-        done: bool,
-        done_no_max: bool,
-        discount_before_last: float = 1.0,
-    ) -> None:
-        not_done = 0.0 if done_no_max else discount_before_last
+    def add(self, *transition: Any, discount_before_last: float = 1.0) -> None:
+        obs, action, reward, next_obs, _, done_no_max, *discount = transition
+        not_done = 0.0 if done_no_max else (*discount, discount_before_last)[0]
         self._rows.append([obs.tolist(), action.tolist(), [float(reward)], next_obs.tolist(), [not_done]])
         self.num_added += 1
 
