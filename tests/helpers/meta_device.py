@@ -88,15 +88,11 @@ class _NoListsOrNumbers(TorchFunctionMode):
 
 @contextmanager
 def on_device(host_too: bool = False) -> Iterator[Operations]:
-    """Refuses operations that a CUDA graph cannot hold: those with a host tensor, even a single number; those with
-    values from Python (a copy that waits); and draws from torch's global generator.
+    """Raises RefusedError at a host tensor, even of a single number, a value from Python, or a draw without a generator.
 
     Args:
         host_too: for work around a graph: the host may compute with its own tensors, and send them to the device in
             copies that do not wait. Other operations on tensors of both are still refused.
-
-    Raises:
-        RefusedError: at the first such operation.
     """
     with _NoListsOrNumbers(), Operations(host_too) as operations:
         yield operations
