@@ -88,7 +88,7 @@ class _NoListsOrNumbers(TorchFunctionMode):
 
 @contextmanager
 def on_device(host_too: bool = False) -> Iterator[Operations]:
-    """Raises RefusedError at a host tensor, even of a single number, a value from Python, or a draw without a generator.
+    """Raises RefusedError at a host tensor, even of one number, a value from Python, and a draw without a generator.
 
     Args:
         host_too: for work around a graph: the host may compute with its own tensors, and send them to the device in
