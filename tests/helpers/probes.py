@@ -7,7 +7,7 @@ from typing import Any
 import composed
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Sequence, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 from agent.sac import SACAgent
 from run.evaluation.evaluator import Evaluation
@@ -212,7 +212,6 @@ register("Choices", Drawn, action_space=Discrete(3, start=-1))
 register("ImageChoices", Images, action_space=Discrete(3, start=-1))
 register("TwoChoices", Probe, action_space=MultiDiscrete([2, 3]))
 register("OneChoice", Probe, action_space=Discrete(1))
-register("Sequences", Probe, observation_space=Sequence(Box(-1, 1, (2,))))
 register("Cube", Probe, observation_space=pixels((8, 8, 8)))
 register("Planes", Images, observation_space=pixels((3, 8, 10)), arrange=lambda picture: picture.transpose(2, 0, 1))
 register("Grey", Images, observation_space=pixels((8, 10)), arrange=lambda picture: picture[..., 1])
