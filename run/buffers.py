@@ -9,7 +9,7 @@ from replay import device as device_buffer
 from replay import frames
 from replay.n_step import NStep
 from replay_buffer import ReplayBuffer
-from run.env_spec import EnvSpec
+from run.agents import EnvSpec
 from settings.schema import Settings
 from utils import UserError
 

@@ -21,10 +21,6 @@ from run import machine
 from settings.schema import ONLY_IN, Place, Settings
 from utils import UserError
 
-BETTER_IN_AGENT = {
-    "gymnasium.wrappers.NormalizeObservation": "agent/observation_normaliser=running",
-    "gymnasium.wrappers.NormalizeReward": "agent/reward_normaliser=returns",
-}
 # Keys of single environments, with the values that also fit worlds stepped together.
 SUPPORTED: Any = {"async_envs": (False,), "from_pixels": (False,), "frame_stack": ("auto", 1), "obs_groups": (None,)}
 BY_SIMULATORS = {**SUPPORTED, "action_repeat": (1,), "action_bounds": (None,)}
@@ -35,15 +31,6 @@ BY_WARP = {**BY_BATCHED, "action_repeat": (1,)}
 def can_render(cfg: Settings) -> bool:
     """Returns whether the run's environment can be rendered here."""
     return not is_simulator(cfg.env) and (opengl.can_render() or not needs_opengl(cfg.env))
-
-
-def describe_slow_wrappers(cfg: Settings) -> list[str]:
-    """Returns a line for each wrapper whose statistics would be the agent's better."""
-    return [
-        f"env_wrappers: {name} has other statistics in each environment, and new ones in a resumed run; {key} keeps one"
-        for name, key in BETTER_IN_AGENT.items()
-        if name in [node["_target_"] for node in cfg.env_wrappers]
-    ]
 
 
 def in_processes(cfg: Settings) -> bool:

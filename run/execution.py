@@ -41,14 +41,9 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
     if obstacle:
         raise UserError(f"execution={execution}: {obstacle}; choose eager")
     if execution == "recorded" and on_gpu:
-        raise UserError(
-            f"execution={execution}: recordings are for a CPU, and device={device}; choose auto or captured"
-        )
+        raise UserError(f"execution=recorded: recordings are for a CPU, and device={device}; choose auto or captured")
     if "captured" in execution and not on_gpu:
         raise UserError(f"execution={execution}: CUDA graphs need a GPU, and device={device}; choose auto or eager")
-    if "compiled" in execution and not _can_compile(on_gpu):
-        needs = "Triton" if on_gpu else "a C++ compiler (g++ or clang++)"
-        raise UserError(f"execution={execution}: torch.compile needs {needs}, and none was found; choose auto or eager")
     return execution, ""
 
 
@@ -67,18 +62,3 @@ def set_execution(agent: Any, execution: str, device: torch.device) -> None:
             policy.trace()
     if "captured" in execution:
         agent.execution = Captured(CudaGraphs(device))
-
-
-def _can_compile(on_gpu: bool) -> bool:
-    if on_gpu:
-        from torch.utils._triton import has_triton
-
-        return has_triton()
-    from torch._inductor.cpp_builder import get_cpp_compiler  # not before: it takes a second to import
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler:
-        return False
-    return True

@@ -27,12 +27,12 @@ from replay import frames
 from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
 from run import machine
-from run.env_spec import EnvSpec
+from run.agents import EnvSpec
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
 from run.loop import Loop
-from run.progress import Progress, describe_lack_of_updates
+from run.progress import Progress
 from run.stopping import Stopping
 from settings.types import Execution
 from utils import UserError
@@ -129,8 +129,6 @@ def train(
     )
     first_batch = 1 if getattr(replay_buffer, "with_replacement", True) else getattr(agent, "batch_size", 1)
     progress, stopping = Progress(cfg, max(min_buffer_size, first_batch)), Stopping(grace_s=math.inf)
-    if note := describe_lack_of_updates(cfg, progress.updates_from - replay_buffer.num_added):
-        print(note, flush=True)
     evaluations = Evaluations(agent, None if evaluator is None else lambda: evaluator, logger, progress, stopping)
     saved_steps = {-1}
 

@@ -12,34 +12,21 @@ SHARED = "RUNS_SHARE_THE_CORES"  # environment variable of processes of a sweep 
 
 
 def resolve_device(name: str) -> torch.device:
-    """Returns the device of a name; `auto` is cuda if there is a GPU, else cpu.
-
-    Raises:
-        UserError: if torch does not know the name, or this machine does not have the device.
-    """
+    """Returns the device of a name; `auto` is cuda if there is a GPU, else cpu."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"device={name}: no such device; choose auto, cpu, cuda or cuda:<index>") from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device={name}: {torch.cuda.device_count()} NVIDIA GPU(s) found here; choose auto or cpu")
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"device={name}: only cpu and cuda are supported; choose auto, cpu, cuda or cuda:<index>")
-    return device
+    kind, _, index = name.partition(":")
+    if name != "cpu" and (kind != "cuda" or int(index or 0) >= torch.cuda.device_count()):
+        found = f"{torch.cuda.device_count()} NVIDIA GPU(s) found"
+        raise UserError(f"device={name}: no such device here ({found}); choose auto, cpu, cuda or cuda:<index>")
+    return torch.device(name)
 
 
 def set_precision(precision: str, device: torch.device) -> str:
     """Sets the precision of float32 matmuls; `auto` is tf32 on a GPU that has it, otherwise fp32.
 
-    With bf16 they stay in fp32: the agent's `autocast_dtype` then decides which of its matmuls are in bf16.
-
-    Returns:
-        The precision: fp32, tf32 or bf16.
-
-    Raises:
-        UserError: for tf32 on a device without it.
+    With bf16 they stay in fp32: the agent's `autocast_dtype` then decides which of its matmuls are in bf16. Returns
+    the precision: fp32, tf32 or bf16.
     """
     has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
     if precision == "tf32" and not has_tf32:

@@ -19,9 +19,9 @@ from replay.episodes import Episode, feed, split_episodes
 from replay.mixed import MixedBatches
 from replay.n_step import NStep, batch_adder
 from replay_buffer import ReplayBuffer
+from run.agents import EnvSpec
 from run.buffers import draws_with_replacement, make_n_step
 from run.checkpoint import BUFFER, PRELOADED, read_newest
-from run.env_spec import EnvSpec
 from settings.schema import Settings
 from utils import UserError
 
@@ -159,7 +159,7 @@ def _open_run(name: str, cfg: Settings, spec: EnvSpec) -> Source:
     _require_same(name, {key: old[key] for key in keys}, cfg)
     if old.n_step > 1 and old.agent.discount != cfg.agent.get("discount"):
         raise UserError(f"preload={name}: its rows have n_step > 1 and agent.discount={old.agent.discount}")
-    identity = {"obs_dim": spec.obs_dim, "action_dim": spec.action_dim}
+    identity = {key: spec.agent_arguments()[key] for key in ("obs_dim", "action_dim")}
     saved = read_newest(Path(name), identity=identity, with_rows=True)
     stop = saved.count_rows(BUFFER)
     if not stop:

@@ -14,10 +14,9 @@ import gymnasium as gym
 
 from agent.policy_file import load_policy
 from run import machine
-from run.agents import build_agent, identity_of
+from run.agents import EnvSpec, build_agent, identity_of
 from run.best import BEST, load_best
 from run.checkpoint import FOLDER, read_checkpoint, read_newest
-from run.env_spec import EnvSpec
 from run.environments import make_env_factory
 from run.resume import load_settings
 from settings.schema import Settings, check

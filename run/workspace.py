@@ -15,6 +15,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 from agent.off_policy import OffPolicyAgent, takes_tensors
+from agent.policy_file import plain_policy
 from agent.toolkit.priorities import require_support
 from envs.make import reward_threshold
 from envs.opengl import NO_VIDEOS
@@ -22,17 +23,16 @@ from envs.simulator import Simulator
 from replay_buffer import ReplayBuffer
 from run import buffers, environments, machine
 from run import folder as run_folder
-from run.agents import build_agent, build_seed_policy, identity_of
-from run.best import BEST, BestPolicy, read_result
+from run.agents import EnvSpec, build_agent, build_seed_policy, identity_of
+from run.best import BestPolicy
 from run.checkpoint import Checkpoints, list_checkpoints
-from run.env_spec import EnvSpec
 from run.evaluation.background import BackgroundEvaluator, make_evaluator
 from run.evaluation.evaluations import Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
 from run.loop import Loop
 from run.preload import Preloaded, parse_names
-from run.progress import Progress, describe_lack_of_updates
+from run.progress import Progress
 from run.provenance import Provenance
 from run.state import EnvEpisodes, GlobalGenerators, restore
 from run.stopping import Requeued, Stopping
@@ -42,6 +42,7 @@ from settings.repetitions import name_of_group
 from settings.schema import ONLY_IN, Settings
 from utils import (
     RunError,
+    UserError,
     command_line,
     non_finite,
     one_line,
@@ -66,9 +67,9 @@ class Workspace:
     """
 
     def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, prune: Callable[[int], bool] | None = None):
-        self.cfg, self.work_dir = cfg, work_dir
+        self.cfg, self.work_dir = make_absolute(cfg), work_dir
         self._closing = ExitStack()
-        self._closing.callback(run_folder.Lock(work_dir).release)
+        self._closing.enter_context(run_folder.lock_folder(work_dir))
         try:
             if not resume:
                 run_folder.refuse_used(work_dir)
@@ -94,7 +95,7 @@ class Workspace:
         # Environments.
         self.envs = environments.make_train_envs(cfg)
         self._closing.callback(self.envs.close)
-        spec = EnvSpec.of_spaces(self.envs.single_observation_space, self.envs.single_action_space)
+        spec = EnvSpec.of(self.envs)
         episodes = EnvEpisodes(self.envs)
 
         # Agent, and what acts for the first `num_seed_steps`.
@@ -129,12 +130,8 @@ class Workspace:
         make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, films)
         own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping(cfg.grace_s)
-        updates_from = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
-        updates_from = max(cfg.min_buffer_size, updates_from)
-        if not cfg.preload or cfg.preload_share:  # otherwise updates do not wait for the run's own transitions alone
-            note = describe_lack_of_updates(cfg, updates_from)
-            print(note) if note else None
-        self.progress = Progress(cfg, updates_from)
+        first_batch = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
+        self.progress = Progress(cfg, max(cfg.min_buffer_size, first_batch))
         self.best = BestPolicy(work_dir)
         # Wrappers may change the rewards, so that the registered task's threshold no longer applies.
         is_as_registered = all(node.get(ONLY_IN) == "training" for node in cfg.env_wrappers)
@@ -187,8 +184,6 @@ class Workspace:
             print(NO_VIDEOS)
         if why_eager:
             print(why_eager)
-        for note in environments.describe_slow_wrappers(cfg):
-            print(note)
         if cfg.checkpoint_frequency and not self._saves:
             print(f"This run cannot be resumed: {type(self.agent).__name__} has no state_dict.")
         if getattr(self.envs, "cannot_restore", False):
@@ -279,7 +274,7 @@ class Workspace:
             RunError: if a loss or a weight is not finite.
             OSError: if there is no previous checkpoint, it is the run's last one, or the run's folder is gone.
         """
-        newest, buffer, preloaded = self.checkpoints.newest, self.replay_buffer, self.data.buffer
+        newest, buffer = self.checkpoints.newest, self.replay_buffer
         if not self._saves or (newest and newest.name == f"step_{self.step}"):
             return
         # A checkpoint must not replace a good one with weights that have diverged.
@@ -288,16 +283,17 @@ class Workspace:
         if diverged := non_finite(states["agent"], "agent"):
             raise RunError(f"{diverged} is not finite")
         states["run"] = {name: part.state_dict() for name, part in self.stateful.items()}
-        if isinstance(buffer, ReplayBuffer):
+        is_ours = isinstance(buffer, ReplayBuffer)
+        if is_ours:
             states["run"]["replay_buffer"] = buffer.state_dict()
         elif self.cfg.save_replay_buffer:
             states["replay_buffer"] = buffer.state_dict()
-        rows = (buffer if isinstance(buffer, ReplayBuffer) else None, preloaded)
-        save_policy = getattr(self.agent, "save_policy", lambda path: None)
+        if isinstance(self.agent, OffPolicyAgent):
+            with suppress(UserError):  # a network of a user's class
+                states["policy"] = plain_policy(self.agent.policy)
+        rows = (buffer if is_ours else None, self.data.buffer) if self.cfg.save_replay_buffer else ()
         try:
-            self.checkpoints.save(
-                self.step, states, *(rows if self.cfg.save_replay_buffer else (None, None)), save_policy
-            )
+            self.checkpoints.save(self.step, states, *rows)
         except OSError as error:
             if newest is None or is_last or not self.work_dir.is_dir():
                 raise
@@ -314,17 +310,26 @@ class Workspace:
         result = f"{'Pruned' if finished.get('pruned') else 'Finished'} at step {progress.step}"
         if not math.isnan(progress.last_return):
             result += f": return {progress.last_return:.1f}"
-        if (folder / BEST / "policy.pt").exists():
-            step, best_return = read_result(folder)
-            result += f"; best {best_return:.1f}, at step {step}"
+        if best := self.best.saved:
+            result += f"; best {best['return']:.1f}, at step {best['step']}"
         lines = [result, f"Folder:   {folder}"]
         if list_checkpoints(folder):
             lines.append(f"Evaluate: {command_line('evaluate.py', str(folder))}")
         return lines
 
 
+def make_absolute(cfg: Settings) -> Settings:
+    """Returns the settings with absolute paths, as they are saved and compared."""
+    seed_policy = Path(cfg.seed_policy)
+    return dataclasses.replace(
+        cfg,
+        seed_policy=str(seed_policy.resolve()) if seed_policy.is_file() else cfg.seed_policy,
+        preload=parse_names(cfg.preload) or None,
+    )
+
+
 def _use(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
-    """Returns the settings with the environment's shapes and absolute paths; sinks that are off are None."""
+    """Returns the settings with the environment's shapes; sinks that are off are None."""
     used = dataclasses.asdict(cfg)
     sinks = used["logger"]["sinks"]
     for name, is_on in (("tensorboard", cfg.log_save_tb), ("wandb", cfg.log_save_wandb)):
@@ -333,7 +338,4 @@ def _use(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
     if sinks.get("wandb") and sinks["wandb"].get("group", "") is None:
         sinks["wandb"]["group"] = name_of_group(dotted(dataclasses.asdict(cfg)))
     used["agent"] = {"name": cfg.agent["name"], **spec.agent_arguments(), **used["agent"]}
-    if cfg.seed_policy not in ("agent", "uniform"):
-        used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
-    used["preload"] = parse_names(cfg.preload) or None
     return used

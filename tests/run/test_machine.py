@@ -8,11 +8,9 @@ from run.machine import resolve_device, set_precision
 from utils import UserError
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("cuda:99", "NVIDIA GPU"), ("gpu", "no such device"), ("meta", "only cpu and cuda")]
-)
-def test_a_device_that_is_not_here_is_refused(name: str, message: str) -> None:
-    with pytest.raises(UserError, match=f"device={name}.*{message}"):
+@pytest.mark.parametrize("name", ["cuda:99", "gpu", "meta"])
+def test_a_device_that_is_not_here_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"device={name}: no such device .* GPU"):
         resolve_device(name)
 
 

@@ -14,8 +14,8 @@ from runs import RUN, assert_same, go_on, run_until
 
 from replay.device import DeviceReplayBuffer
 from replay_buffer import ReplayBuffer
+from run.agents import EnvSpec
 from run.buffers import choose_storage, make_replay_buffer
-from run.env_spec import EnvSpec
 from settings.obs_spec import ObsSpec
 from utils import UserError
 
