@@ -13,6 +13,7 @@ the evaluation during training at that step. Neither the replay buffer nor a GPU
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,10 +23,9 @@ import numpy as np
 from envs.episodes import Recorder, Recording
 from envs.opengl import NO_VIDEOS
 from run.best import BEST
-from run.dataset_writer import write_dataset
 from run.environments import can_render
 from run.evaluation.evaluator import Evaluator
-from run.run_policy import load_run_policy, run_folder_of
+from run.run_policy import RunPolicy, load_run_policy, run_folder_of
 from run.stopping import EXIT_INTERRUPTED
 from utils import OneLineParser, RunError, UserError, print_error
 
@@ -84,7 +84,7 @@ def evaluate(
         if evaluation.preview is not None:
             print(film)
         if dataset_id is not None:
-            print(write_dataset(dataset_id, recordings, policy, sample))
+            print(_write_dataset(dataset_id, recordings, policy, sample))
     if returns:
         print(f"{policy.path}: mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     for key, values in infos.items():
@@ -103,6 +103,38 @@ def _require_new(dataset_id: str) -> None:
         raise UserError(f"--dataset {dataset_id}: must be an id such as cheetah/expert-v0") from None
     if get_dataset_path(dataset_id).exists():
         raise UserError(f"--dataset {dataset_id}: exists already; choose another version, such as -v1")
+
+
+def _write_dataset(dataset_id: str, recordings: Sequence[Recording], policy: RunPolicy, sampled: bool) -> Path:
+    """Writes episodes as a Minari data set, with the observations that the policy saw, and actions in the environment's
+    own bounds; returns its folder."""
+    import minari  # an optional package
+
+    cfg, env = policy.cfg, policy.make_env(False)
+    columns = "actions", "rewards", "terminations", "truncations"
+    episodes = [
+        minari.data_collector.EpisodeBuffer(
+            seed=each.seed, observations=np.stack(each.obs), **{name: np.array(getattr(each, name)) for name in columns}
+        )
+        for each in recordings
+    ]
+    kind, name = "Sampled" if sampled else "Greedy", cfg.agent["name"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Minari warns that no environment is given
+        data = minari.create_dataset_from_buffers(
+            dataset_id,
+            episodes,
+            algorithm_name=name,
+            description=f"{kind} episodes of {name} in {cfg.env} after {policy.step} steps of training.",
+            observation_space=env.observation_space,
+            action_space=env.get_wrapper_attr("own_actions").space,
+            jpeg_encoding=False,
+        )
+    env.close()
+    about = {"env": cfg.env, "action_repeat": cfg.action_repeat, "step": policy.step}
+    groups = {"obs_groups": str(cfg.obs_groups)} if cfg.obs_groups else {}  # which reorder an observation's numbers
+    data.storage.update_metadata(about | groups)
+    return Path(data.storage.data_path).parent
 
 
 def _print_episode(episode: int, value: float, length: int) -> None:

@@ -87,7 +87,6 @@ class Progress:
         return row
 
     def unfinished(self) -> np.ndarray:
-        """Returns the indices of the environments with an unfinished episode."""
         return np.flatnonzero(self.episode_length)
 
     def take_updates(self, num_transitions: int) -> int:
@@ -104,7 +103,6 @@ class Progress:
         return self.updates_made - made_before
 
     def evaluation_begun(self) -> None:
-        """Records that the evaluation at this step has begun, so that it is no longer due."""
         self.evaluation_due = False
         self.last_eval_step = self.step
 

@@ -23,9 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 class Provenance:
     """Writes this process's entry when it begins and again when it ends; a killed process leaves `ended` empty.
-
-    Prints a line if a run goes on with code of another commit, or with changes that are in none.
-    """
+    Prints a line if a run goes on with code of another commit, or with changes that are in none."""
 
     def __init__(self, folder: Path, device: torch.device, step: int):
         self._path = folder / FILE

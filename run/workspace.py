@@ -25,13 +25,13 @@ from run import buffers, environments, machine
 from run import folder as run_folder
 from run.agents import EnvSpec, build_agent, build_seed_policy, identity_of
 from run.best import BestPolicy
+from run.buffers import Preloaded, parse_names
 from run.checkpoint import Checkpoints, list_checkpoints
 from run.evaluation.background import BackgroundEvaluator, make_evaluator
 from run.evaluation.evaluations import Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
 from run.loop import Loop
-from run.preload import Preloaded, parse_names
 from run.progress import Progress
 from run.provenance import Provenance
 from run.state import EnvEpisodes, GlobalGenerators, restore

@@ -18,21 +18,19 @@ from settings.schema import BY_RETURN
 from utils import one_line
 
 
+@dataclass
 class PrunedError(Exception):
     """Ends a run early, after the evaluation at a step, because other trials of its study did better."""
 
-    def __init__(self, step: int):
-        super().__init__(f"pruned at step {step}")
-        self.step = step
+    step: int
 
 
 class Pending(NamedTuple):
-    """An evaluation without a result. `weights` are the policy's when it was due (see Policy.weights), for the
-    background; None: the agent's current ones, as training waits."""
+    """An evaluation without a result."""
 
     step: int
     episode: int  # finished training episodes
-    weights: dict[str, Any] | None
+    weights: dict[str, Any] | None  # the policy's, for the background; None: the agent's current ones
 
 
 @dataclass(eq=False)
@@ -101,13 +99,12 @@ class Evaluations:
 
     def finish(self) -> bool:
         """Waits for the pending evaluation and logs its result; returns False if a signal interrupts the wait."""
-        pending = self._pending
-        if pending is not None:
-            result = self.stopping.interruptible(lambda: self._compute(pending))
-            if result is None:
-                return False
-            self._pending = None
-            self._log(pending, *result)
+        if (pending := self._pending) is None:
+            return True
+        if (result := self.stopping.interruptible(lambda: self._compute(pending))) is None:
+            return False
+        self._pending = None
+        self._log(pending, *result)
         return True
 
     def _compute(self, pending: Pending) -> tuple[Evaluation, float]:
@@ -157,11 +154,10 @@ class Evaluations:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the pending evaluation, and restarts it if it runs in the background."""
-        if state["pending"] is None:
-            return
-        self._pending = Pending(**state["pending"])
-        if self.background and self._pending.weights is not None:
-            self.background.begin(self._pending.step, self._pending.weights)
+        if pending := state["pending"]:
+            self._pending = Pending(**pending)
+            if self.background and pending["weights"] is not None:
+                self.background.begin(pending["step"], pending["weights"])
 
     def close(self) -> None:
         if self.background is not None:
