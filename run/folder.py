@@ -12,12 +12,11 @@ from typing import Any
 from utils import UserError, lock, write_atomic
 
 FINISHED, FAILED = "finished.json", "failed.json"
-LOGS = ("train.csv", "eval.csv")
 
 
 def refuse_used(folder: Path) -> None:
     """Raises UserError if the folder holds a run with logs or checkpoints."""
-    if any((folder / name).exists() for name in LOGS) or any(folder.glob("checkpoints/step_*")):
+    if any(any(folder.glob(name)) for name in ("train.csv", "eval.csv", "checkpoints/step_*")):
         hint = shlex.quote(f"resume={folder}")
         raise UserError(f"{folder}: a run is there already; choose another folder, or continue it with {hint}")
 

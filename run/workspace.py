@@ -59,11 +59,8 @@ class Workspace:
     """Trains one run in its folder (see run/loop.py).
 
     Args:
-        resume: continue from the folder's newest intact checkpoint.
+        resume: continue from the folder's newest intact checkpoint; otherwise the folder must hold no run.
         prune: see Evaluations.
-
-    Raises:
-        UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
     """
 
     def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, prune: Callable[[int], bool] | None = None):
@@ -205,17 +202,14 @@ class Workspace:
         return None
 
     @property
-    def step(self) -> int:
-        """Environment steps so far."""
+    def step(self) -> int:  # environment steps so far
         return self.progress.step
 
     def run(self) -> float:
         """Trains until the run is complete or pruned; returns the mean return of its last evaluation.
 
-        Raises:
-            Stopped: if a signal stopped the run, which was saved.
-            RunError: if a value is not finite. This and any other exception get a note: the step, and the newest
-                checkpoint.
+        Raises Stopped if a signal stopped the run, which was saved. Any other exception gets a note: the step, and the
+        newest checkpoint.
         """
         try:
             with self.stopping:  # until the run is marked as finished
@@ -243,29 +237,21 @@ class Workspace:
             is_complete, pruned_step = True, pruned.step
         self.logger.close()
         if self.cfg.save_figure and self.stopping.signal_number in (None, signal.SIGINT):
-            self._draw()
+            try:
+                import plot  # not before: matplotlib takes a second to import
+
+                plot.draw_run(self.work_dir)
+            except Exception as error:  # a broken matplotlib must not change how the run ends
+                print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
         if is_complete:
-            progress = self.progress
-            run_folder.mark_finished(
-                self.work_dir,
-                step=self.step if pruned_step is None else pruned_step,
-                last_return=progress.last_return,
-                solved_step=progress.solved_step,
-                pruned=pruned_step is not None,
-            )
+            step, was_pruned = (self.step, False) if pruned_step is None else (pruned_step, True)
+            result = {"last_return": self.progress.last_return, "solved_step": self.progress.solved_step}
+            run_folder.mark_finished(self.work_dir, step=step, **result, pruned=was_pruned)
         if self.stopping.signal_number:  # also after the last step, as it ends a sweep, too
             message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
             if self._saves:
                 message += f"; continue with: {command_line('train.py', f'resume={self.work_dir}')}"
             self.stopping.end(message)
-
-    def _draw(self) -> None:
-        try:
-            import plot  # not before: matplotlib takes a second to import
-
-            plot.draw_run(self.work_dir)
-        except Exception as error:  # a broken matplotlib must not change how the run ends
-            print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 
     def save(self, is_last: bool) -> None:
         """Writes a checkpoint, unless this step has one. If that fails, the run continues with the previous one.
@@ -300,7 +286,7 @@ class Workspace:
             print(f"No checkpoint at step {self.step}: {error}; {newest.name} stays", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Closes environments and evaluator, completes provenance.json, and releases the folder's lock."""
+        """Closes the run's parts and releases the folder's lock."""
         self._closing.close()
 
     def summary(self) -> list[str]:
