@@ -87,11 +87,8 @@ def read_checkpoint(path: Path, *names: str, with_rows: bool = False) -> Saved:
 
 
 def read_newest(run_folder: Path, *names: str, identity: dict[str, Any], with_rows: bool = False) -> Saved:
-    """Reads the newest checkpoint that is intact; prints a line about each that it passes over.
-
-    Raises:
-        UserError: if there is none, or it has another identity (see Checkpoints).
-    """
+    """Reads the newest checkpoint that is intact; prints a line about each that it passes over. Raises UserError if
+    there is none, or it has another identity (see Checkpoints)."""
     for path in list_checkpoints(run_folder):
         try:
             saved = read_checkpoint(path, *names, with_rows=with_rows)
@@ -142,7 +139,6 @@ class Checkpoints:
 
         Raises:
             OSError: if it cannot be written; then nothing of it is left on the disk.
-            UserError: for a state that could not be loaded again.
         """
         if leaf := not_plain(states, "state"):
             raise UserError(f"{leaf}: a state_dict holds tensors, numbers, strings, lists and dictionaries of these")

@@ -45,11 +45,8 @@ def may_step_elsewhere(cfg: Settings) -> bool:
 
 
 def is_batched(cfg: Settings) -> bool:
-    """Resolves `physics`: returns whether worlds side by side (see physics/) are used with these settings.
-
-    Raises:
-        UserError: if `batched` or `warp` is requested and cannot serve.
-    """
+    """Resolves `physics`: returns whether worlds side by side (see physics/) are used; raises UserError if `batched` or
+    `warp` is requested and cannot serve."""
     task = tasks.find(cfg.env) if cfg.env in SUITE_TASKS else None
     has_task = task is not None and (task.on_device or cfg.physics != "warp")
     wrong = _list_unsupported(cfg, BY_WARP if cfg.physics == "warp" else BY_BATCHED)
@@ -83,13 +80,9 @@ def make_train_envs(cfg: Settings) -> Any:
 
 
 def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
-    """Returns a function from `render` to an environment. Where many are stepped together, it has a method that makes
-    them: `worlds(count)` for a simulator, `make_batch(count, render)` for batched worlds.
-
-    Args:
-        place: training or evaluation; some wrappers are for one of them only.
-        human: whether the environment draws itself in a window; not for tasks of the suite.
-    """
+    """Returns a function from `render` to an environment, which draws itself in a window if `human` (not a task of the
+    suite). Where many are stepped together, it has a method that makes them: `worlds(count)` for a simulator,
+    `make_batch(count, render)` for batched worlds, the first of which may be rendered."""
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
     stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
     pixels = Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
@@ -99,7 +92,6 @@ def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
     make: Any = partial(make_env, cfg.env, cfg.seed, cfg.action_repeat, pixels=pixels, human=human, **options)
 
     def make_batch(count: int, render: bool) -> Worlds:
-        """Makes worlds of a task of the suite, the first of which may be rendered."""
         return Worlds(make(render), tasks.get(cfg.env), cfg.env, count, machine.free_cores(cfg.device))
 
     if is_simulator(cfg.env):
@@ -117,8 +109,7 @@ def _make_simulator(cfg: Settings, place: Place, count: int, first_steps: int = 
 
 def _make_options(cfg: Settings, place: Place) -> dict[str, Any]:
     """Returns the arguments that environments and simulators share, for training or evaluation."""
-    chosen = [dict(node) for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
-    for node in chosen:
-        node.pop(ONLY_IN, None)
-    wrappers = [instantiate(node, _convert_="all") for node in chosen]
+    chosen = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
+    nodes = [{key: value for key, value in node.items() if key != ONLY_IN} for node in chosen]
+    wrappers = [instantiate(node, _convert_="all") for node in nodes]
     return {"kwargs": dict(cfg.env_kwargs), "wrappers": wrappers, "info_keys": dict(cfg.info_keys)}

@@ -23,14 +23,8 @@ COMPILE_BACKEND = "inductor"
 
 
 def choose_execution(execution: Execution, agent: Any, device: torch.device) -> tuple[str, str]:
-    """Resolves `execution` for this agent on this device.
-
-    Returns:
-        The choice, and a line that says why `auto` is not the fastest ("" if it is).
-
-    Raises:
-        UserError: if the requested execution is not possible here.
-    """
+    """Resolves `execution` for this agent on this device; returns the choice, and a line that says why `auto` is not
+    the fastest ("" if it is)."""
     on_gpu = device.type == "cuda"
     if execution == "eager":
         return "eager", ""

@@ -51,12 +51,8 @@ class Progress:
         self._episode_started_s[which] = time.perf_counter()
 
     def count(self, rewards: np.ndarray, repeats: np.ndarray) -> int:
-        """Counts one step of the training loop; returns the environment steps, summed over the environments.
-
-        Args:
-            rewards: (num_envs,).
-            repeats: (num_envs,), the number of environment steps that each action was held for.
-        """
+        """Counts one step of the training loop: rewards (num_envs,), and repeats (num_envs,), for how many environment
+        steps each action was held. Returns the sum of these."""
         self.episode_reward += rewards
         self.episode_length += repeats
         self.num_taken = int(np.count_nonzero(repeats))
@@ -70,10 +66,8 @@ class Progress:
         return steps
 
     def end_episodes(self, indices: np.ndarray) -> dict[str, float]:
-        """Counts the episodes of these environments as finished; returns their means for the log, by name.
-
-        `steps_per_second` is the speed of all environments together.
-        """
+        """Counts the episodes of these environments as finished; returns their means for the log, by name, with the
+        speed of all environments together."""
         self.episode += len(indices)
         lengths, seconds = self.episode_length[indices], time.perf_counter() - self._episode_started_s[indices]
         row = {
@@ -90,11 +84,8 @@ class Progress:
         return np.flatnonzero(self.episode_length)
 
     def take_updates(self, num_transitions: int) -> int:
-        """Returns the number of updates that are due now, and counts them as made.
-
-        A burst of updates is due every `update_every` transitions, with `updates_per_step` updates per transition.
-        Fractions add up over the bursts.
-        """
+        """Returns the number of updates that are due now, and counts them as made: a burst every `update_every`
+        transitions, with `updates_per_step` updates per transition. Fractions add up over the bursts."""
         every = self.cfg.update_every
         self.bursts += num_transitions // every - (num_transitions - self.num_taken) // every
         made_before = self.updates_made

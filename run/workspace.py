@@ -232,7 +232,7 @@ class Workspace:
         try:
             is_complete = self.loop.run(self._obs)
             if not is_complete:
-                self.loop.end_unfinished_episodes()
+                self.loop.end_episodes(self.progress.unfinished())
         except PrunedError as pruned:
             is_complete, pruned_step = True, pruned.step
         self.logger.close()

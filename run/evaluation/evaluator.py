@@ -75,9 +75,8 @@ class Evaluator:
     The seed of episode k of the evaluation at step s is a function of (run seed, s, k), and so independent of training.
 
     Args:
-        make_env: builds an environment; only the first one, which is filmed, may be asked to render. A method
-            `make_batch` builds all of them at once (see run.environments); a method `worlds` builds a
-            simulator (see envs/simulator.py) with one world per episode.
+        make_env: builds an environment; only the first one, which is filmed, may be asked to render. Its methods
+            `make_batch` and `worlds` build all of them at once (see run.environments.make_env_factory).
         video_path: returns the path of the video of an evaluation's first episode, given its step; None films nothing.
         action_repeat: environment steps that each action is held for; sets the speed of the video.
         max_envs: with more episodes, each environment runs several of them.
