@@ -28,7 +28,7 @@ from agent.policy_file import load_policy, save_policy
 from envs.episodes import EVAL_STREAM, episode_seed
 from envs.observations import ObsSpace
 from run.agents import EnvSpec
-from run.best import BEST
+from run.evaluation.evaluations import BEST
 from run.run_policy import RunPolicy, json_of, load_run_policy
 from utils import OneLineParser, RunError, UserError, print_error, replacing, sha256_of, write_atomic
 from video import seconds_per_step

@@ -31,8 +31,8 @@ class EnvSpec(NamedTuple):
     @classmethod
     def of(cls, env: Any) -> "EnvSpec":
         """Returns the shapes of an environment, or of each environment of a vector environment."""
-        obs_space = getattr(env, "single_observation_space", env.observation_space)
-        actions = getattr(env, "single_action_space", env.action_space)
+        prefix = "single_" if hasattr(env, "single_action_space") else ""
+        obs_space, actions = (getattr(env, f"{prefix}{name}_space") for name in ("observation", "action"))
         obs = getattr(obs_space, "obs_spec", None) or ObsSpec.of_shape(obs_space.shape)
         return cls(obs, actions.shape, int(actions.nvec[0]) if isinstance(actions, gym.spaces.MultiDiscrete) else None)
 

@@ -15,9 +15,9 @@ import gymnasium as gym
 from agent.policy_file import load_policy
 from run import machine
 from run.agents import EnvSpec, build_agent, identity_of
-from run.best import BEST, load_best
 from run.checkpoint import FOLDER, read_checkpoint, read_newest
 from run.environments import make_env_factory
+from run.evaluation.evaluations import BEST, load_best
 from run.resume import load_settings
 from settings.schema import Settings, check
 from settings.trust import require_trusted

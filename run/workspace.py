@@ -24,11 +24,10 @@ from replay_buffer import ReplayBuffer
 from run import buffers, environments, machine
 from run import folder as run_folder
 from run.agents import EnvSpec, build_agent, build_seed_policy, identity_of
-from run.best import BestPolicy
 from run.buffers import Preloaded, parse_names
 from run.checkpoint import Checkpoints, list_checkpoints
 from run.evaluation.background import BackgroundEvaluator, make_evaluator
-from run.evaluation.evaluations import Evaluations, PrunedError
+from run.evaluation.evaluations import BestPolicy, Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, set_execution
 from run.loop import Loop
@@ -140,7 +139,7 @@ class Workspace:
             self.stopping,
             self._make_background_evaluator(films, device) if own_evaluator is None else None,
             reward_threshold(cfg.env) if is_as_registered else None,
-            keep_best=self.best.keep if cfg.checkpoint_frequency else None,
+            best=self.best if cfg.checkpoint_frequency else None,
             best_by=cfg.best_by,
             prune=prune,
         )

@@ -10,7 +10,7 @@ from runs import assert_same, go_on, rows, run_until
 
 from envs.adapter import adapt
 from envs.episodes import EPISODE_INFO
-from run.best import load_best
+from run.evaluation.evaluations import load_best
 from run.progress import Progress
 
 KEYS = ("info_keys.moved=sum", "info_keys.taken=last")
