@@ -6,7 +6,7 @@
 # make bench          speed compared with Stable-Baselines3 and SBX (eight minutes; builds .venv-bench for them)
 # make gpu-check      the tests that need a GPU, and the speed of training on it (a quarter of an hour)
 # make check          formatter, linter, type checker, layering test
-# make format         format the code, and write docs/KEYS.md
+# make format         format the code
 # make ci             what has to pass before a change lands: check, test, crash-test
 #
 # Each builds .venv on first use from the pins in requirements.txt and constraints.txt, and updates it when they change.
@@ -50,7 +50,6 @@ thorough: $(VENV)/warp.stamp
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/python docs/make_keys.py
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .

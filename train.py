@@ -21,8 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from launch import help as usage
 from launch import sweeps
-from launch.checks import AUTO
-from launch.mistakes import Ending, explain
+from launch.checks import AUTO, Ending, explain
 from settings.compose import CONFIG_DIR
 from utils import RunError, UserError, one_line
 

@@ -19,7 +19,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from launch.mistakes import Ending
+from launch.checks import Ending
 from utils import RunError, UserError, lock, one_line, write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -5,7 +5,6 @@ tells their results; the process of a run reports its evaluations, and may prune
 """
 
 import csv
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,12 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import NopPruner
-from optuna.samplers import BaseSampler, TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from launch.checks import parse_sweep
-from settings.types import NonNegativeInt
 from utils import RunError, UserError, lock, write_atomic
 
 NAME = "tuning"  # of the study in its file
@@ -54,16 +51,17 @@ def sweep(launcher: Launcher, config: DictConfig) -> None:
         raise UserError(f"hydra.sweep.dir={folder}: the study there has other values: {study.user_attrs['asked']}")
     study.set_user_attr("asked", asked)
     while True:
-        interrupted = study.get_trials(states=[TrialState.RUNNING])
-        left = sweeper.n_trials - len(study.trials)
-        trials = interrupted or [_freeze(study, study.ask(space)) for _ in range(min(sweeper.n_jobs, left))]
+        trials = study.get_trials(states=[TrialState.RUNNING])  # those that were interrupted
+        for _ in range(0 if trials else min(sweeper.n_jobs, sweeper.n_trials - len(study.trials))):
+            # With a seed for each trial, a study that was stopped draws what it would have drawn.
+            seed = 100_000 * sweeper.sampler.seed + len(study.trials)
+            study.sampler = instantiate(sweeper.sampler, seed=seed)
+            number = study.ask(space).number
+            trials.append(study.trials[number])
         if not trials:
             break
         batch = [
-            [
-                *(_substitute(override, trial.params) for override in overrides),
-                f"hydra.sweep.subdir=trial_{trial.number}",
-            ]
+            [*(_substitute(one, trial.params) for one in overrides), f"hydra.sweep.subdir=trial_{trial.number}"]
             for trial in trials
         ]
         for trial, job in zip(trials, launcher.launch(batch, initial_job_idx=trials[0].number), strict=True):
@@ -97,14 +95,9 @@ def _open_study(folder: Path, sweeper: DictConfig) -> Study:
         storage=JournalStorage(JournalFileBackend(str(folder / FILE))),
         study_name=NAME,
         direction=sweeper.direction,
-        sampler=instantiate(sweeper.sampler),
         pruner=NopPruner() if sweeper.pruner is None else instantiate(sweeper.pruner),
         load_if_exists=True,
     )
-
-
-def _freeze(study: Study, trial: Trial) -> FrozenTrial:
-    return study.trials[trial.number]
 
 
 def _substitute(override: Override, values: dict[str, Any]) -> str:
@@ -125,34 +118,6 @@ def _tell(study: Study, trial: FrozenTrial, last_return: float, run: Path) -> No
     print(
         f"Trial {trial.number}: {study.trials[trial.number].state.name.lower()}, return {last_return:.1f}", flush=True
     )
-
-
-class SeededTPE(BaseSampler):
-    """Creates a new TPESampler (TPE: Bergstra et al., 2011) for each trial and each independently sampled value, with
-    a seed that depends on the trial's number and the value's key: a continued study draws what it would have drawn.
-
-    The other arguments are TPESampler's.
-    """
-
-    def __init__(self, seed: NonNegativeInt, n_startup_trials: NonNegativeInt = 10, **options: Any):
-        self._seed = seed
-        self._options = {"n_startup_trials": n_startup_trials} | options
-        self._sampler = self._make(0, "")
-
-    def _make(self, number: int, name: str) -> TPESampler:
-        entropy = np.random.SeedSequence([self._seed, number, zlib.crc32(name.encode())])
-        return TPESampler(seed=int(entropy.generate_state(1)[0]), **self._options)
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        self._sampler = self._make(trial.number, "")  # draws the values in the next call
-        return self._sampler.infer_relative_search_space(study, trial)
-
-    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, Any]) -> dict[str, Any]:
-        return self._sampler.sample_relative(study, trial, search_space)
-
-    def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:
-        sampler = self._make(trial.number, param_name)
-        return sampler.sample_independent(study, trial, param_name, param_distribution)
 
 
 def _make_distribution(override: Override) -> BaseDistribution:

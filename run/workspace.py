@@ -35,9 +35,8 @@ from run.progress import Progress
 from run.provenance import Provenance
 from run.state import EnvEpisodes, GlobalGenerators, restore
 from run.stopping import Requeued, Stopping
-from settings.keys import dotted
+from settings.keys import dotted, name_of_group
 from settings.operating_system import keep_freed_memory
-from settings.repetitions import name_of_group
 from settings.schema import ONLY_IN, Settings
 from utils import (
     RunError,

@@ -6,8 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from settings.keys import FROM_ENVIRONMENT, dotted
-from settings.repetitions import matches, settings_that_matter
+from settings.keys import FROM_ENVIRONMENT, dotted, matches, settings_that_matter
 from study import statistics
 from study.runs import Run
 from study.statistics import Average

@@ -1,4 +1,4 @@
-"""The pages: links lead somewhere, commands name what exists, README's Python runs, and KEYS.md is current."""
+"""The pages: links lead somewhere, commands name what exists, and README's Python runs."""
 
 import ast
 import re
@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
-
-from docs import make_keys
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "policies" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -68,32 +66,6 @@ def test_a_training_command_has_keys_and_choices_that_exist(path: Path) -> None:
         words = [word for word in words if "=" in word and not word.startswith(named)]
         if not re.search(r"<|…|\.\.\.|my_agent|centred|mine", command):
             compose_words(tuple(words))
-
-
-def test_the_page_of_keys_is_current() -> None:
-    assert make_keys.PAGE.read_text() == make_keys.make_page(), "run: python docs/make_keys.py"
-
-
-def test_every_key_of_a_run_has_an_explanation() -> None:
-    keys = [key for table in make_keys.read_tables(ROOT / "config" / "train.yaml").values() for key in table]
-    assert len(keys) > 50 and [key.name for key in keys if not key.explanation or not key.default] == []
-
-
-def test_comments_and_defaults_become_rows(tmp_path: Path) -> None:
-    path = tmp_path / "some.yaml"
-    path.write_text(
-        "# The file.\n\ndefaults:\n  - head: values  # or quantiles\n  - _self_\n\nrate: 1e-3  # a | b\n"
-        "# Two lines\n# of comment.\ncount: 3\nshared: ${other}\nset: ${oc.select:a.b,1}  # or 1\n"
-        "node:\n  _partial_: true\n  betas: [0.9, 0.999]  # Adam's\n  rate: ${rate}\n"
-    )
-    tables = make_keys.read_tables(path, "agent")
-    assert tables["agent.*"] == [
-        ("agent/head", "`values`", "or quantiles"),
-        ("agent.rate", "`1e-3`", "a | b"),
-        ("agent.count", "`3`", "Two lines of comment."),
-        ("agent.set", "*= a.b*, or 1", "or 1"),
-    ]
-    assert tables["agent.node.*"] == [("agent.node.betas", "`[0.9, 0.999]`", "Adam's")]
 
 
 # A random policy returns -1200, one that swings up -100.

@@ -5,8 +5,7 @@ import dataclasses
 import composed
 import pytest
 
-from settings.keys import dotted
-from settings.repetitions import name_of_group
+from settings.keys import dotted, name_of_group
 
 
 def group(*overrides: str) -> str:
