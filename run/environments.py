@@ -17,7 +17,7 @@ from envs.simulator import Simulator
 from physics import tasks
 from physics.training import TrainingWorlds
 from physics.worlds import Worlds
-from run import machine
+from run.execution import free_cores, resolve_device
 from settings.schema import ONLY_IN, Place, Settings
 from utils import UserError
 
@@ -73,7 +73,7 @@ def make_train_envs(cfg: Settings) -> Any:
     if cfg.physics == "warp":
         from physics.warp_worlds import WarpWorlds  # needs the extra `warp`
 
-        device = machine.resolve_device(cfg.device)
+        device = resolve_device(cfg.device)
         worlds = WarpWorlds(make(False), tasks.get(cfg.env), cfg.num_envs, cfg.seed, device)
         return Simulator(worlds, cfg.env, cfg.seed, first_steps=cfg.stagger_steps)
     return TrainingWorlds(make.make_batch(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)
@@ -92,7 +92,7 @@ def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
     make: Any = partial(make_env, cfg.env, cfg.seed, cfg.action_repeat, pixels=pixels, human=human, **options)
 
     def make_batch(count: int, render: bool) -> Worlds:
-        return Worlds(make(render), tasks.get(cfg.env), cfg.env, count, machine.free_cores(cfg.device))
+        return Worlds(make(render), tasks.get(cfg.env), cfg.env, count, free_cores(cfg.device))
 
     if is_simulator(cfg.env):
         make.worlds = partial(_make_simulator, cfg, place)

@@ -26,11 +26,10 @@ from logger import Logger
 from replay import frames
 from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
-from run import machine
 from run.agents import EnvSpec
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
-from run.execution import choose_execution, set_execution
+from run.execution import choose_execution, resolve_device, set_execution
 from run.loop import Loop
 from run.progress import Progress
 from run.stopping import Stopping
@@ -52,7 +51,7 @@ class TrainResult(NamedTuple):
 def shapes(env: gym.Env, device: str = "auto") -> dict[str, Any]:
     """Returns the arguments of an agent's constructor that depend on the environment and the device: `obs_dim`,
     `action_dim`, `action_range` and `device`. The latter is auto (cuda if there is one), cpu, cuda or cuda:<number>."""
-    return EnvSpec.of(_adapt(env)).agent_arguments() | {"device": machine.resolve_device(device)}
+    return EnvSpec.of(_adapt(env)).agent_arguments() | {"device": resolve_device(device)}
 
 
 def train(

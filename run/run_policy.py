@@ -13,11 +13,11 @@ from typing import Any
 import gymnasium as gym
 
 from agent.policy_file import load_policy
-from run import machine
 from run.agents import EnvSpec, build_agent, identity_of
 from run.checkpoint import FOLDER, read_checkpoint, read_newest
 from run.environments import make_env_factory
 from run.evaluation.evaluations import BEST, load_best
+from run.execution import resolve_device
 from run.resume import load_settings
 from settings.schema import Settings, check
 from settings.trust import require_trusted
@@ -63,7 +63,7 @@ def load_run_policy(path: Path, device: str = "auto", trusted: Sequence[str] = (
         trusted: the user's packages, whose classes the run's configuration may name.
     """
     path = path.resolve()
-    folder, torch_device = run_folder_of(path), machine.resolve_device(device)
+    folder, torch_device = run_folder_of(path), resolve_device(device)
     if path.suffix == ".pt":
         about = _read_description(path)
         require_trusted(about["settings"], trusted, str(json_of(path)))

@@ -21,7 +21,7 @@ from envs.make import reward_threshold
 from envs.opengl import NO_VIDEOS
 from envs.simulator import Simulator
 from replay_buffer import ReplayBuffer
-from run import buffers, environments, machine
+from run import buffers, environments
 from run import folder as run_folder
 from run.agents import EnvSpec, build_agent, build_seed_policy, identity_of
 from run.buffers import Preloaded, parse_names
@@ -29,7 +29,7 @@ from run.checkpoint import Checkpoints, list_checkpoints
 from run.evaluation.background import BackgroundEvaluator, make_evaluator
 from run.evaluation.evaluations import BestPolicy, Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
-from run.execution import choose_execution, set_execution
+from run.execution import choose_execution, has_free_core, resolve_device, set_execution, set_precision
 from run.loop import Loop
 from run.progress import Progress
 from run.provenance import Provenance
@@ -79,11 +79,11 @@ class Workspace:
         print(f"Folder: {work_dir}", flush=True)
 
         # The machine.
-        device = machine.resolve_device(cfg.device)
+        device = resolve_device(cfg.device)
         if cfg.num_threads is not None:
             torch.set_num_threads(cfg.num_threads)
         keep_freed_memory()
-        precision = machine.set_precision(cfg.precision, device)
+        precision = set_precision(cfg.precision, device)
         films = cfg.save_video and environments.can_render(cfg)
         set_seed_everywhere(cfg.seed)
 
@@ -170,7 +170,7 @@ class Workspace:
         # The loop.
         self.provenance = Provenance(work_dir, device, self.progress.step)
         self._closing.callback(lambda: self.provenance.end(self.progress.step))
-        has_core = execution == "recorded" and machine.has_free_core(device) and not isinstance(self.envs, Simulator)
+        has_core = execution == "recorded" and has_free_core(device) and not isinstance(self.envs, Simulator)
         self.may_step_in_thread = has_core and environments.may_step_elsewhere(cfg)
         self.loop = Loop(self)
         self._closing.callback(self.loop.stepping.close)
@@ -187,7 +187,7 @@ class Workspace:
     def _make_background_evaluator(self, films: bool, device: torch.device) -> BackgroundEvaluator | None:
         """Returns an evaluator in another process; None if it is not wanted or, with a printed line, not possible."""
         cfg, agent = self.cfg, self.agent
-        pays = machine.has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
+        pays = has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
         if not (pays if cfg.eval_in_background == "auto" else cfg.eval_in_background):
             return None
         obstacle = f"{type(agent).__name__} acts in its own way"

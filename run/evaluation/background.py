@@ -17,9 +17,9 @@ import torch
 from hydra.utils import instantiate
 
 from agent.policy import Policy
-from run import machine
 from run.environments import make_env_factory
 from run.evaluation.evaluator import Evaluation
+from run.execution import set_precision
 from settings.operating_system import begin_helper, interrupt_blocked
 from settings.schema import Settings
 from utils import set_seed_everywhere
@@ -89,7 +89,7 @@ def _begin_process() -> None:
 @cache
 def _make_parts(pickled: bytes) -> tuple[Any, Policy]:
     cfg, work_dir, films, networks, action_range, device = pickle.loads(pickled)
-    machine.set_precision(cfg.precision, device)
+    set_precision(cfg.precision, device)
     set_seed_everywhere(cfg.seed)
     policy = Policy(**networks, action_range=action_range, device=device, generator=torch.Generator(device))
     if device.type == "cpu" and cfg.execution != "eager":
