@@ -7,14 +7,10 @@ size. `--format policy` writes a file for this project's evaluate.py and `seed_p
 """
 
 import argparse
-import csv
 import dataclasses
-import io
 import json
 import os
-import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +26,12 @@ from envs.observations import ObsSpace
 from run.agents import EnvSpec
 from run.evaluation.evaluations import BEST
 from run.run_policy import RunPolicy, json_of, load_run_policy
-from utils import OneLineParser, RunError, UserError, print_error, replacing, sha256_of, write_atomic
+from study import runs
+from utils import OneLineParser, RunError, UserError, replacing, sha256_of, write_atomic
 from video import seconds_per_step
 
 FORMAT = "policy-export-1"
 NUM_CHECKED, TOLERANCE = 1000, 1e-5  # observations; difference of actions scaled to [-1, 1]
-BATCH_SIZES = (1, 7, NUM_CHECKED)
 
 
 def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: Path | None = None) -> Path:
@@ -56,34 +52,29 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
         policy = policy.policy
     if not isinstance(policy, Policy):
         raise UserError(f"{source.folder}: {type(policy).__name__} acts in its own way, which cannot be exported")
-    suffix = ".pt" if kind == "policy" else ".onnx"
-    name = "best" if source.path == source.folder / BEST else "policy"
-    beside = (
-        source.path.with_suffix(suffix) if source.path.suffix == ".pt" else source.folder / f"export/{name}{suffix}"
-    )
-    output = output or beside
-    _require_replaceable(output, source.path)
+    suffix, name = ".pt" if kind == "policy" else ".onnx", "best" if source.path == source.folder / BEST else "policy"
+    beside = source.path if source.path.suffix == ".pt" else source.folder / "export" / name
+    output = output or beside.with_suffix(suffix)
+    if output.suffix != suffix or (output.exists() and not json_of(output).exists()):
+        raise UserError(f"--output {output}: must end in {suffix}, and be new or an earlier export")
     output.parent.mkdir(parents=True, exist_ok=True)
     env = source.make_env(False)
-    obs, own_actions = _observations(env, policy, source), env.get_wrapper_attr("own_actions")
-    to_inputs = partial(inputs_of, EnvSpec.of(env).obs)
+    obs, own_actions, spec = _observe(env, policy, source), env.get_wrapper_attr("own_actions"), EnvSpec.of(env).obs
     with replacing(output) as new:
         if kind == "policy":
             save_policy(policy, new)
             saved = load_policy(new)
             difference = worst_difference(lambda obs: own_actions.to_env(saved.act(obs)), policy, obs, own_actions)
         else:
-            new.write_bytes(onnx_bytes(Greedy(policy, own_actions), to_inputs(obs[:8])))
+            new.write_bytes(onnx_bytes(Greedy(policy, own_actions), inputs_of(spec, obs[:8])))
             os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime sends usage data by default
             from onnxruntime import InferenceSession  # an optional package
 
-            session = InferenceSession(new, providers=["CPUExecutionProvider"])
-            difference = worst_difference(
-                lambda obs: session.run([OUTPUT], to_inputs(obs))[0], policy, obs, own_actions
-            )
+            run = InferenceSession(new, providers=["CPUExecutionProvider"]).run
+            difference = worst_difference(lambda obs: run([OUTPUT], inputs_of(spec, obs))[0], policy, obs, own_actions)
         if not difference <= TOLERANCE:  # nor nan
             raise RunError(f"{output}: its actions are {difference:.1e} from the policy's, more than {TOLERANCE:g}")
-        about = _describe(source, kind, env, to_inputs(obs[:8]))
+        about = _describe(source, kind, env, inputs_of(spec, obs[:8]))
         about |= {"worst_difference": difference, "sha256": sha256_of(new)}
     env.close()
     write_atomic(json_of(output), json.dumps(about, indent=1) + "\n")
@@ -92,18 +83,7 @@ def export(path: Path, kind: str = "onnx", trusted: Sequence[str] = (), output: 
     return output
 
 
-def _require_replaceable(output: Path, source: Path) -> None:
-    """Raises UserError for an output that exists and is no export, or is the policy that is exported."""
-    if output.exists() or json_of(output).exists():
-        try:
-            is_export = json.loads(json_of(output).read_text(encoding="utf-8"))["format"] == FORMAT
-        except (OSError, ValueError, KeyError, TypeError):
-            is_export = False
-        if not is_export or output.resolve() == source:
-            raise UserError(f"--output {output}: exists, and is no earlier export; name another file")
-
-
-def _observations(env: gym.Env, policy: Policy, source: RunPolicy) -> np.ndarray:
+def _observe(env: gym.Env, policy: Policy, source: RunPolicy) -> np.ndarray:
     """Returns observations of evaluation episodes, (NUM_CHECKED, *obs_shape)."""
     observations: list[np.ndarray] = []
     episode, done, obs = 0, True, np.zeros(0)
@@ -125,8 +105,8 @@ def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> di
     ]
     if isinstance(space := env.observation_space, ObsSpace) and space.obs_spec.vector_dim:
         for each in inputs:
-            each |= {"keys": space.keys["image" if each["dtype"] == "uint8" else "vector"]}
-            each |= {"frame_stack": space.obs_spec.frame_stack}
+            keys = space.keys["image" if each["dtype"] == "uint8" else "vector"]
+            each |= {"keys": keys, "frame_stack": space.obs_spec.frame_stack}
     return {
         "format": FORMAT,
         "kind": kind,
@@ -150,51 +130,43 @@ def _describe(source: RunPolicy, kind: str, env: gym.Env, example: Inputs) -> di
 
 def _find_return(source: RunPolicy) -> dict[str, Any] | None:
     """Returns the step, mean and standard deviation of the run's newest evaluation up to the policy's step."""
-    path = source.folder / "eval.csv"
-    with path.open(newline="", encoding="utf-8") if path.exists() else io.StringIO() as file:
-        rows = [row for row in csv.DictReader(file) if int(row["step"]) <= source.step]
+    log = runs.read(source.folder / "eval.csv")
+    steps = [step for step in log.get("episode_reward", ([], []))[0] if step <= source.step]
     names = {"mean": "episode_reward", "std": "episode_reward_std"}
-    return (
-        {"step": int(rows[-1]["step"])} | {key: float(rows[-1][name]) for key, name in names.items()} if rows else None
-    )
+    return {"step": int(steps[-1])} | {k: log[n][1][len(steps) - 1] for k, n in names.items()} if steps else None
 
 
 def worst_difference(act: Callable[[Any], Any], policy: Policy, obs: np.ndarray, own_actions: Any) -> float:
-    """Returns the largest difference between actions of a file and of the policy, in [-1, 1], over all batch sizes.
+    """Returns the largest difference between actions of a file and of the policy, in [-1, 1], alone and in a batch.
 
     For discrete actions it is in log-probability, as rounding may decide between equally probable actions.
 
     Args:
         act: observations -> actions in the environment's own bounds.
     """
-    starts = [(start, start + size) for size in BATCH_SIZES for start in range(0, len(obs), size)]
-    actions = np.concatenate([own_actions.scaled(act(obs[start:stop])) for start, stop in starts])
+    actions = own_actions.scaled(np.concatenate([act(obs[:1]), act(obs[1:])]))
     if own_actions.is_discrete:
-        log_probs = np.tile(policy.log_probs(obs), (len(BATCH_SIZES), 1))
+        log_probs = policy.log_probs(obs)
         return float((log_probs.max(1) - np.take_along_axis(log_probs, actions.astype(np.int64), 1)[:, 0]).max())
-    return float(np.abs(actions - np.tile(policy.act(obs), (len(BATCH_SIZES), 1))).max())
+    return float(np.abs(actions - policy.act(obs)).max())
 
 
-def main() -> int:
+def main() -> None:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
-    parser.add_argument("--best", action="store_true", help="the policy of the run's best evaluation")
-    parser.add_argument("--format", choices=("onnx", "policy"), default="onnx", help="default: onnx")
-    place = "default: <run folder>/export/policy.onnx, .pt for a policy; beside a policy's file"
-    parser.add_argument("--output", type=Path, help=place)
-    parser.add_argument(
-        "--trust", action="append", default=[], metavar="PACKAGE", help="a package of the run's classes"
-    )
-    arguments = parser.parse_args()
-    path = arguments.path / BEST if arguments.best else arguments.path
+    add = parser.add_argument
+    add("path", type=Path, help="the folder of a run, a checkpoint in it, or a policy's file")
+    add("--best", action="store_true", help="the policy of the run's best evaluation")
+    add("--format", choices=("onnx", "policy"), default="onnx", help="default: onnx")
+    add("--output", type=Path, help="default: export/policy.onnx or .pt in the run's folder; beside a policy's file")
+    add("--trust", action="append", default=[], metavar="PACKAGE", help="a package of the run's classes")
+    args = parser.parse_args()
     try:
-        export(path, arguments.format, arguments.trust, arguments.output)
+        export(args.path / BEST if args.best else args.path, args.format, args.trust, args.output)
     except ModuleNotFoundError as error:
-        return print_error(UserError(f"--format onnx: {error}; pip install -e '.[export]'"))
+        parser.error(f"--format onnx: {error}; pip install -e '.[export]'")
     except (UserError, RunError) as error:
-        return print_error(error)
-    return 0
+        parser.error(error)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

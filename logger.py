@@ -39,15 +39,12 @@ class Logger:
         self._fine_sums: Sums = {}  # since the last point of the training curves (log_every_steps)
 
     def log_settings(self, config: dict[str, Any]) -> None:
-        """Passes the run's nested configuration to the sinks, once, before anything is logged."""
         self._send("settings", dotted(config))
 
     def log(self, key: str, value: Any, step: int, n: int = 1, log_frequency: int = 1) -> None:
-        """Adds a number, or an array or tensor of one element, to the average of a key (see sinks/sink.py).
+        """Adds a number, or an array or tensor of one element, which is a sum of `n` values, to the average of a key.
 
-        Args:
-            n: the number of values that `value` is the sum of.
-            log_frequency: log only if a multiple of this many steps was crossed.
+        With a `log_frequency`, it does so only if a multiple of this many steps was crossed since the last call.
         """
         if log_frequency > 1 and not self._crossed(key, step, log_frequency):
             return
@@ -87,15 +84,13 @@ class Logger:
             parameter = getattr(module, name, None)
             for tensor, end in ((parameter, ending), (getattr(parameter, "grad", None), f"{ending}_g")):
                 if tensor is not None:
-                    values = tensor if member is None else tensor[member]
-                    self.log_histogram(f"{key}_{end}", values, step, log_frequency)
+                    self.log_histogram(f"{key}_{end}", tensor[... if member is None else member], step, log_frequency)
 
     def log_histogram(self, key: str, histogram: Any, step: int, log_frequency: int | None = None) -> None:
         """Logs a histogram of a tensor or an array; `log_frequency` defaults to the logger's."""
         frequency = self._frequency if log_frequency is None else log_frequency
         if frequency == 1 or self._crossed(key, step, frequency):
-            values = to_np(histogram.float()) if isinstance(histogram, torch.Tensor) else np.asarray(histogram)
-            self._send("histogram", key, values.reshape(-1), step)
+            self._send("histogram", key, to_np(torch.as_tensor(histogram).float()).reshape(-1), step)
 
     def log_video(self, key: str, frames: Any, step: int, fps: float = 30.0) -> None:
         """Logs frames (T, H, W, 3), uint8."""
@@ -103,10 +98,9 @@ class Logger:
 
     def log_image(self, key: str, image: Any, step: int) -> None:
         """Logs an image (H, W, 3), uint8."""
-        self._send("image", key, to_np(image) if isinstance(image, torch.Tensor) else np.asarray(image, np.uint8), step)
+        self._send("image", key, to_np(torch.as_tensor(image)), step)
 
     def histograms_due(self, step: int) -> bool:
-        """Returns whether a multiple of `log_frequency` was crossed since the last call."""
         return self._crossed("histograms", step, self._frequency)
 
     def _crossed(self, what: str, step: int, frequency: int) -> bool:
@@ -114,8 +108,7 @@ class Logger:
         return frequency > 0 and step // frequency > last_step // frequency
 
     def dump(self, step: int, save: bool = True, ty: str | None = None) -> Row:
-        """Ends a row of group `ty` (None: of both): clears the averages, and unless `save` is False writes and returns
-        them."""
+        """Ends a row of group `ty` (None: of both); unless `save` is False, writes and returns its averages."""
         written: Row = {}
         for group in GROUPS if ty is None else (ty,):
             row, fine_row = _take(self._sums, group), _take(self._fine_sums, group)
@@ -134,20 +127,14 @@ class Logger:
             getattr(sink, method)(*arguments)
 
     def close(self) -> None:
-        """Closes every sink."""
         self._send("close")
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the values since the last dump, the last step of each frequency, and where each sink's log ends."""
-        return {
-            "sums": dict(self._sums),
-            "fine_sums": dict(self._fine_sums),
-            "last_steps": dict(self._last_steps),
-            "sinks": {name: sink.state_dict() for name, sink in self.sinks.items()},
-        }
+        own: dict[str, Any] = {"sums": self._sums, "fine_sums": self._fine_sums, "last_steps": self._last_steps}
+        sinks = {name: sink.state_dict() for name, sink in self.sinks.items()}  # where each log ends
+        return {name: dict(values) for name, values in own.items()} | {"sinks": sinks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a state. The sinks, which cut back their files, are restored last."""
         self._sums, self._fine_sums = dict(state["sums"]), dict(state["fine_sums"])
         self._last_steps = dict(state["last_steps"])
         for name in self.sinks.keys() & state["sinks"].keys():

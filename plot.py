@@ -8,13 +8,12 @@ from pathlib import Path
 
 from study import figures, report, runs, summary, tables
 from study.figures import draw_run
-from utils import OneLineParser, UserError, print_error, write_atomic
+from utils import OneLineParser, UserError, write_atomic
 
 __all__ = ["draw_run"]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+def main(argv: Sequence[str] | None = None) -> None:
     parser = OneLineParser(prog="plot.py", description="Draws the curves of one run, or a study of several runs.")
     parser.add_argument("paths", nargs="+", help="run folders, sweeps, folders of them, or patterns in quotes")
     parser.add_argument("--reference", action="store_true", help="add published results")
@@ -25,8 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for path in draw(args.paths, args.reference, args.report, args.out):
             print(path)
     except UserError as error:
-        return print_error(error, parser.prog)
-    return 0
+        parser.error(error)
 
 
 def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Path | None) -> list[Path]:
@@ -53,4 +51,4 @@ def draw(paths: Sequence[str], with_references: bool, with_report: bool, out: Pa
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -55,7 +55,7 @@ class Ring:
     """Keeps the newest `capacity` rows of float32. Memory is taken from the system only as the ring fills.
 
     Attributes:
-        rows: the memory itself, (capacity, row_width).
+        rows: the memory, (capacity, row_width).
         num_added: rows added so far. Row i, counted from the first ever added, is in place i % capacity.
         device: where `send` copies rows to.
     """
@@ -127,7 +127,7 @@ class ReplayBuffer(Ring):
         super().__init__(capacity, sum(self._widths), device)
         self._next_obs_at = self.row_width - self._widths[-1]
         self.with_replacement, self._rng = with_replacement, np.random.default_rng(seed)
-        self.sampling: Any = sampling and sampling(capacity=capacity)
+        self.sampling: Any = sampling(capacity=capacity) if sampling else None
         if update := getattr(self.sampling, "update_priorities", None):
             self.update_priorities = update
         self._staged: tuple[torch.Tensor, ...] = ()
@@ -220,13 +220,12 @@ class ReplayBuffer(Ring):
         return self.unpack(torch.from_numpy(np.concatenate(list(self.chunks(start, stop)))))
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns counts and the states of the random generator and of `sampling`; `chunks` yields the rows."""
+        """Returns all but the rows, which `chunks` yields, and `put_chunk` restores before `load_state_dict`."""
         counts = {"num_added": self.num_added, "capacity": self.capacity, "row_width": self.row_width}
         state = {**counts, "rng": self._rng.bit_generator.state}
         return state | ({"sampling": self.sampling.state_dict()} if hasattr(self.sampling, "state_dict") else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` returned, after `put_chunk` has restored the rows."""
         self.num_added, self._rng.bit_generator.state = state["num_added"], state["rng"]
         if self.num_added and "sampling" in state:
             self.sampling.load_state_dict(state["sampling"])

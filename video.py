@@ -17,9 +17,7 @@ PREVIEW_EVERY = 3  # video frames per preview frame; doubled, once or repeatedly
 
 def seconds_per_step(env: Any, action_repeat: int) -> float:
     """Returns the simulated (or displayed) time of one `env.step`, in seconds."""
-    dt = getattr(env.unwrapped, "dt", None)
-    if dt is None:
-        dt = 1.0 / (env.metadata.get("render_fps") or FPS)
+    dt = getattr(env.unwrapped, "dt", None) or 1.0 / (env.metadata.get("render_fps") or FPS)
     return float(dt) * action_repeat
 
 
@@ -37,8 +35,8 @@ class VideoRecorder:
     """
 
     def __init__(self, path: Path | None, seconds_per_step: float):
-        self._path = path
-        self._seconds_per_step = seconds_per_step
+        self._path, self._seconds_per_step = path, seconds_per_step
+        self._partial: Any = path and path.with_name(f".{path.stem}.part.mp4")
         self._steps = self._frames = 0
         self._writer: Any = None
         self._preview: list[np.ndarray] = []
@@ -64,11 +62,6 @@ class VideoRecorder:
         except Exception as error:  # of the environment, of ffmpeg, or a full disk
             self._fail(error)
 
-    @property
-    def _partial(self) -> Path:
-        assert self._path is not None
-        return self._path.with_name(f".{self._path.stem}.part.mp4")
-
     def _add_to_preview(self, frame: np.ndarray) -> None:
         if self._frames % self._preview_every == 0:
             shrink = -(-max(frame.shape[:2]) // PREVIEW_SIZE)
@@ -89,6 +82,7 @@ class VideoRecorder:
             if self._path is not None and self._writer is not None:
                 self._writer.close()
                 self._partial.replace(self._path)
+                self._writer = None
         except OSError as error:
             self._fail(error)
 
@@ -112,7 +106,6 @@ def filming(path: Path | None, seconds_per_step: float) -> Iterator[VideoRecorde
     recorder = VideoRecorder(path, seconds_per_step)
     try:
         yield recorder
-    except BaseException:
+        recorder.save()
+    finally:
         recorder.discard()
-        raise
-    recorder.save()

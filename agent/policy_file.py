@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from agent.policy import Policy
-from utils import UserError, replacing, unwrapped
+from utils import UserError, replacing
 
 FORMAT = "policy-2"
 HERE = Path(__file__).resolve().parent
@@ -19,9 +19,17 @@ Recipe = dict[str, Any]  # {"target": dotted name of a network's class, "kwargs"
 
 def recipe(factory: Any, **shapes: Any) -> Recipe:
     """Returns how to rebuild a factory's network: its class's name and its arguments, with factories as recipes."""
-    factory, keywords = unwrapped(factory)
+    factory, keywords = _unwrap(factory)
     kwargs = {name: recipe(value) if callable(value) else value for name, value in keywords.items()}
     return {"target": f"{factory.__module__}.{factory.__qualname__}", "kwargs": {**kwargs, **shapes}}
+
+
+def _unwrap(factory: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns what nested functools.partial call in the end, and their keywords; the outermost counts."""
+    keywords: dict[str, Any] = {}
+    while isinstance(factory, partial):
+        factory, keywords = factory.func, {**factory.keywords, **keywords}
+    return factory, keywords
 
 
 def save_policy(policy: Policy, path: str | Path) -> None:

@@ -83,17 +83,14 @@ def measure_worlds(task: str, overrides: list[str], learning: int = LEARNING) ->
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         process.wait()
-        evaluations = read_rows(Path(folder, "run", "eval.csv"))
+        rows = read_rows(Path(folder, "run", "eval.csv"))
+        evaluations = [(int(row["step"]), float(row["episode_reward"])) for row in rows]
     learnt = [(at_s, step) for at_s, step in reached if step > learning]
     return {
         "steps_per_second": (learnt[-1][1] - learnt[0][1]) / (learnt[-1][0] - learnt[0][0]),
         "evaluations": [
-            {
-                "step": int(row["step"]),
-                "seconds": next((at_s for at_s, step in reached if step >= int(row["step"])), None),
-                "return": float(row["episode_reward"]),
-            }
-            for row in evaluations
+            {"step": step, "seconds": next((at_s for at_s, at in reached if at >= step), None), "return": value}
+            for step, value in evaluations
         ],
     }
 

@@ -16,13 +16,12 @@ sys.path.insert(0, str(ROOT))
 
 def circumstances() -> dict[str, str]:
     """Returns the running script's command, date, machine and torch version, for a result's file."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    models = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]
+    from settings.operating_system import of_processor
+
     return {
         "command": shlex.join(["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
         "date": datetime.date.today().isoformat(),
-        "machine": f"{(models or [platform.processor()])[0]}, {os.cpu_count()} cores",
+        "machine": f"{of_processor('model name') or platform.machine()}, {os.cpu_count()} cores",
         "torch": version("torch"),
     }
 

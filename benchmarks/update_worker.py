@@ -45,15 +45,9 @@ def floor(units: int, batch: int, precision: str) -> Update:
 
 def ours(units: int, batch: int, precision: str) -> Update:
     widths = [f"agent.actor.hidden_dim={units}", f"agent.critic.hidden_dim={units}", f"agent.batch_size={batch}"]
-    run = [
-        "env=cheetah_run",
-        f"replay_buffer_capacity={NUM_STORED}",
-        "save_video=false",
-        "eval_in_background=false",
-        "device=cpu",
-    ]
+    run = ["env=cheetah_run", f"replay_buffer_capacity={NUM_STORED}", "save_video=false", "eval_in_background=false"]
     with redirect_stdout(sys.stderr), tempfile.TemporaryDirectory() as folder:  # standard output carries the answers
-        workspace = make_workspace(Path(folder), [*run, *widths, f"precision={precision}"])
+        workspace = make_workspace(Path(folder), [*run, *widths, f"precision={precision}", "device=cpu"])
     for obs, action, reward, next_obs in transitions():
         workspace.replay_buffer.add(obs, action, reward, next_obs, False, False)
     return lambda: workspace.agent.update(workspace.replay_buffer, workspace.logger, 0)
@@ -104,14 +98,10 @@ def sbx(units: int, batch: int, precision: str) -> Update:
     return lambda: model.train(1, batch)
 
 
-SYSTEMS: dict[str, Callable[[int, int, str], Update]] = {"floor": floor, "ours": ours, "sb3": sb3, "sbx": sbx}
-UPDATES_PER_CALL = {"sb3": 2}
-
-
 def main() -> None:
     system, units, batch, precision = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    update = SYSTEMS[system](units, batch, precision)
-    per_call = UPDATES_PER_CALL.get(system, 1)
+    make: Any = {"floor": floor, "ours": ours, "sb3": sb3, "sbx": sbx}[system]
+    update, per_call = make(units, batch, precision), 2 if system == "sb3" else 1
     update()
     print("ready", flush=True)
     for line in sys.stdin:

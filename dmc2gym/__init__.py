@@ -51,8 +51,7 @@ def load(
     task_kwargs: dict[str, Any] | None = None,
 ) -> gym.Env:
     """Builds one suite task with its own action bounds and time limit, and float32 observations (obs_dim,) in
-    dm_control's order. The arguments are those of `make`.
-    """
+    dm_control's order. The arguments are those of `make`."""
     from dm_control import suite  # imported late: it reads MUJOCO_GL, and takes a second
 
     with contextlib.redirect_stdout(io.StringIO()):  # without labmaze, shimmy prints which other tasks are missing
@@ -65,13 +64,8 @@ def load(
         environment_kwargs={**(environment_kwargs or {}), "flat_observation": True},
         visualize_reward=visualize_reward,
     )
-    return _SuiteTask(
-        DmControlCompatibilityV0(
-            task,
-            render_mode="rgb_array",
-            render_kwargs={"height": height, "width": width, "camera_id": camera_id},
-        )
-    )
+    size = {"height": height, "width": width, "camera_id": camera_id}
+    return _SuiteTask(DmControlCompatibilityV0(task, render_mode="rgb_array", render_kwargs=size))
 
 
 def make(
@@ -93,8 +87,7 @@ def make(
     """Builds one suite task.
 
     Args:
-        domain_name: the suite's domain, such as "cheetah".
-        task_name: the domain's task, such as "run".
+        domain_name, task_name: such as "cheetah" and "run".
         seed: seeds the construction of the task (`lqr` tasks draw their model then), and its episodes until
             `reset(seed=...)` seeds them.
         visualize_reward: colour the rendering by reward.
@@ -103,20 +96,16 @@ def make(
         camera_id: the camera that renders.
         frame_skip: control steps for which each action is held; their rewards are summed.
         episode_length: control steps after which an episode is truncated; None leaves it to the task.
-        environment_kwargs: passed to `suite.load`.
+        environment_kwargs, task_kwargs: passed to `suite.load`.
         time_limit: the task's own limit, in simulated seconds; reaching it truncates and never terminates.
             Defaults to the task's; the `lqr` tasks, which have none, get `episode_length` control steps.
         channels_first: pixel observations are (3, H, W); otherwise (H, W, 3).
-        task_kwargs: passed to the task.
 
     Returns:
         An environment with float32 observations (obs_dim,), in dm_control's own order, or uint8 images, and
         float32 actions in [-1, 1] of shape (action_dim,), mapped onto the task's bounds. `info` holds
         `internal_state`, the physics state before the action (after a reset, the first one), `discount`, and
         `repeats`, the control steps that the action was held for.
-
-    Raises:
-        ValueError: for an unknown task, or `visualize_reward` together with `from_pixels`.
     """
     if visualize_reward and from_pixels:
         raise ValueError("visualize_reward=True colours what from_pixels=True would learn from; pass one of them")

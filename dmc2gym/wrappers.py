@@ -18,8 +18,6 @@ class ActionRepeat(gym.Wrapper):
     """
 
     def __init__(self, env: gym.Env, repeat: int):
-        if repeat < 1:
-            raise ValueError(f"an action is held for 1 step or more, not {repeat}")
         super().__init__(env)
         self.repeat = repeat
         self._holds_within = False  # whether `info["repeats"]` is another ActionRepeat's; others' mean something else
@@ -30,13 +28,8 @@ class ActionRepeat(gym.Wrapper):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total, steps, before = 0.0, 0, {}
         for index in range(self.repeat):
-            # A copy, as an environment may change it.
-            held = action.copy() if self.repeat > 1 and isinstance(action, np.ndarray) else action
-            obs, reward, terminated, truncated, info = self.env.step(held)
-            try:
-                total += float(reward)
-            except TypeError:
-                raise TypeError(f"the reward is {reward!r}; a number is needed") from None
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
             steps += info.get("repeats", 1) if self._holds_within else 1
             if index == 0 and STATE in info:
                 before = {STATE: info[STATE]}
@@ -55,12 +48,7 @@ class ActionMap:
 
     Attributes:
         low, high: the bounds, float64, in the shape of the space.
-        half, shift: of the map.
-        space, dtype: the action space and its dtype.
         policy_space: the space of a policy's actions.
-
-    Raises:
-        ValueError: if a lower bound is not below its upper one.
     """
 
     policy_space: gym.spaces.Box | gym.spaces.MultiDiscrete
@@ -106,7 +94,7 @@ class ActionMap:
 
 
 def _bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds as float64, with -1 and 1 for missing ones."""
+    """Returns the bounds as float64, with -1 and 1 for missing ones."""
     finite_low = np.where(low <= -UNBOUNDED, -1.0, low).astype(np.float64)
     return finite_low, np.where(high >= UNBOUNDED, 1.0, high).astype(np.float64)
 

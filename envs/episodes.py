@@ -1,13 +1,17 @@
-"""Seeded and recorded episodes, and numbers of their `info`."""
+"""Seeded episodes, numbers of their `info`, and the environments of a training."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import atexit
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from utils import UserError
+from settings.operating_system import begin_helper
 
 # Independent streams of seeds: training episodes, evaluation episodes, and the noise of sampled evaluation actions.
 TRAIN_STREAM, EVAL_STREAM, EVAL_ACTIONS_STREAM = 0, 1, 2
@@ -58,12 +62,8 @@ def to_number(value: Any) -> float | None:
 
 
 def episode_seed(run_seed: int, stream: int, *counters: int) -> int:
-    """Computes the seed, in [0, 2**32), of one episode, or of the actions of one evaluation.
-
-    Args:
-        stream: one of the constants above; episodes of two streams never have the same seed sequence.
-        counters: the numbers that identify the episode in its stream, such as (environment index, episode number).
-    """
+    """Computes the seed, in [0, 2**32), of one episode, or of the actions of one evaluation, which `counters` identify
+    in its stream, such as (environment index, episode number)."""
     return int(np.random.SeedSequence([run_seed, stream, *counters]).generate_state(1)[0])
 
 
@@ -126,45 +126,30 @@ class SeededEpisodes(gym.Wrapper):
         return obs
 
 
-@dataclass
-class Recording:
-    """One recorded episode of T decisions: the seed of its reset, T + 1 observations (obs_dim,), float32, flat as the
-    policy sees them, and T actions in the environment's own shape and bounds, rewards, and flags."""
+def make_train_envs(
+    make_one: Callable[[], gym.Env],
+    run_seed: int,
+    num_envs: int = 1,
+    asynchronous: bool = False,
+    first_steps: int = 0,
+) -> SyncVectorEnv | AsyncVectorEnv:
+    """Makes the training environments, each a SeededEpisodes, as one vector environment.
 
-    seed: int | None
-    obs: list[np.ndarray]
-    actions: list[np.ndarray] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    terminations: list[bool] = field(default_factory=list)
-    truncations: list[bool] = field(default_factory=list)
-
-
-class Recorder(gym.Wrapper):
-    """Appends each episode of an environment to a list, which several environments may share, as the episode begins.
-
-    Raises:
-        UserError: for images with vectors, which are packed into one array of bytes.
+    They do not reset automatically: `reset(options={"reset_mask": done})` starts the next episodes of environments that
+    are done. `call("state_dict")` returns their states; `reset(options={"reset_mask": all, "states": states})` restores
+    them. If `asynchronous`, each runs in its own process.
     """
+    makers = [partial(_make_seeded, make_one, os.getpid(), run_seed, index, first_steps) for index in range(num_envs)]
+    if not asynchronous:
+        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+    multiprocessing.set_forkserver_preload(["__main__", "envs.make"])
+    envs = AsyncVectorEnv(makers, context="forkserver", autoreset_mode=AutoresetMode.DISABLED)
+    for process in envs.processes:  # at exit, multiprocessing would wait for them, and they ignore SIGTERM
+        atexit.register(process.kill)
+    return envs
 
-    def __init__(self, env: gym.Env, episodes: list[Recording]):
-        super().__init__(env)
-        obs_spec = getattr(env.observation_space, "obs_spec", None)
-        if obs_spec is not None and obs_spec.is_mixed:
-            raise UserError("--dataset: the environment gives images with vectors, which cannot be recorded")
-        self._episodes, self._to_env = episodes, env.get_wrapper_attr("own_actions").to_env
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        obs, info = self.env.reset(seed=seed, options=options)
-        self._recording = Recording(seed, [np.array(obs)])
-        self._episodes.append(self._recording)
-        return obs, info
-
-    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        recording = self._recording
-        recording.obs.append(np.array(obs))
-        recording.actions.append(self._to_env(action))
-        recording.rewards.append(float(reward))
-        recording.terminations.append(bool(terminated))
-        recording.truncations.append(bool(truncated))
-        return obs, reward, terminated, truncated, info
+def _make_seeded(make_one: Callable[[], gym.Env], run_process: int, *seed: int) -> gym.Env:
+    if os.getpid() != run_process:  # AsyncVectorEnv makes one in the run's process too, to look at its spaces
+        begin_helper()
+    return SeededEpisodes(make_one(), *seed)

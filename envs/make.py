@@ -1,31 +1,37 @@
-"""Makes an environment from a task's name."""
+"""Makes an environment from a task's name: vectors or images, scaled or counted actions, counted steps."""
 
+import inspect
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from envs.adapter import Wrap, adapt, wrap
-from envs.episodes import AUTO_INFO_KEYS
+import dmc2gym
+from envs.episodes import AUTO_INFO_KEYS, EpisodeInfo
 from envs.names import SUITE_TASKS, require_known
-from envs.observations import NO_PIXELS, Pixels
-from settings.env_ids import newest_id
+from envs.observations import NO_PIXELS, Keys, Pixels, observe
+from settings.env_ids import EPISODE_LENGTH, newest_id
 from utils import UserError, one_line
 
 try:
-    from envs import suite
+    from dm_control import suite
 except ModuleNotFoundError as error:  # Gymnasium's tasks work without dm_control
     if error.name != "dm_control":
         raise
-    suite = None  # type: ignore[assignment]
+    suite = None
 
 INSTALL_SUITE = "pip install --no-deps dm_control==1.0.50"  # requirements.txt has its other requirements
 NO_KWARGS: Mapping[str, Any] = {}
+VIDEO_SIZE, SHADOW_SIZE = 256, 1024  # pixels
+Wrap = Callable[..., Any]  # called with `env=`
 
 
 def make_env(
@@ -52,15 +58,12 @@ def make_env(
         wrappers: the user's wrappers, the first one innermost.
         info_keys: see envs.episodes.EpisodeInfo.
         human: with `render`, a Gymnasium task opens a window and draws into it in each step.
-
-    Raises:
-        UserError: for an unknown name or argument, a missing optional package, or spaces that SAC cannot use.
     """
     with _explain_mistakes(name, kwargs):
         if name in SUITE_TASKS:
             if suite is None:
                 raise UserError(f"env={name}: the Control Suite is not installed; {INSTALL_SUITE}")
-            return suite.make_suite_env(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
+            return _make_suite_env(name, seed, action_repeat, render, kwargs, wrappers, pixels, info_keys)
         if is_simulator(name):
             from envs.simulator import OneWorld
 
@@ -104,14 +107,13 @@ def _make_gymnasium(name: str, kwargs: Mapping[str, Any], render: bool, human: b
     # Box2D's bindings warn about their own types.
     warnings.filterwarnings("ignore", message="builtin type .* has no __module__")
     warnings.filterwarnings("ignore", message=".*is out of date")  # the user chose an older version, which still works
+    make = partial(gym.make, name, disable_env_checker=True, **kwargs)
     if render:  # pygame draws into memory, without a window or a sound device
-        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-        if not human:
-            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-        mode = "human" if human else "rgb_array"
+        for driver in ("SDL_AUDIODRIVER",) if human else ("SDL_AUDIODRIVER", "SDL_VIDEODRIVER"):
+            os.environ.setdefault(driver, "dummy")
         with suppress(TypeError):  # without a parameter `render_mode`, the first `render()` reports that it cannot
-            return gym.make(name, disable_env_checker=True, render_mode=mode, **kwargs)
-    return gym.make(name, disable_env_checker=True, **kwargs)
+            return make(render_mode="human" if human else "rgb_array")
+    return make()
 
 
 @contextmanager
@@ -139,11 +141,8 @@ def needs_opengl(name: str) -> bool:
 
 
 def find_spec(name: str) -> EnvSpec:
-    """Returns the registration of an id; imports the package in an id such as my_package:MyEnv-v0, which registers it.
-
-    Raises:
-        UserError: for an unknown id, and for a package that is not found.
-    """
+    """Returns the registration of an id; imports the package in an id such as my_package:MyEnv-v0, which registers it;
+    raises UserError for an unknown id, and for a package that is not found."""
     module, _, env_id = name.rpartition(":")
     try:
         if module:
@@ -154,3 +153,123 @@ def find_spec(name: str) -> EnvSpec:
     except (gym.error.Error, ValueError) as error:
         require_known(name)
         raise UserError(f"env={name}: {one_line(error)}") from error
+
+
+def _make_suite_env(
+    name: str,
+    seed: int,
+    action_repeat: int,
+    render: bool,
+    kwargs: Mapping[str, Any],
+    wrappers: Sequence[Wrap],
+    pixels: Pixels,
+    info_keys: Mapping[str, str],
+) -> gym.Env:
+    domain, task = SUITE_TASKS[name]
+    size, camera = pixels.size if pixels.rendered else VIDEO_SIZE, pixels.camera_of(domain)
+    of_task = inspect.signature(getattr(suite, domain).SUITE[task]).parameters
+    env = dmc2gym.load(
+        domain,
+        task,
+        seed,
+        render and not pixels.rendered,  # whether rewards colour the frames
+        size,
+        size,
+        camera,
+        task_kwargs={key: value for key, value in kwargs.items() if key in of_task},
+        environment_kwargs={key: value for key, value in kwargs.items() if key not in of_task},
+    )
+    if pixels.rendered or render:
+        _speed_up_rendering(env, max(size, VIDEO_SIZE), multisample=pixels.rendered)
+    limit = None if "time_limit" in kwargs else EPISODE_LENGTH
+    keys = () if pixels.groups is None else _list_keys(env)
+    env = adapt(wrap(env, wrappers), name, action_repeat, limit, pixels, info_keys, keys)
+    return VideoFrames(env, VIDEO_SIZE, camera) if pixels.rendered else env
+
+
+def _list_keys(env: gym.Env) -> Keys:
+    """Returns the keys and widths of dm_control's observation, in the order in which it is flattened."""
+    task = env.unwrapped._env  # type: ignore[attr-defined]
+    obs = task.task.get_observation(task.physics)
+    return [(key, int(np.size(obs[key]))) for key in (obs if isinstance(obs, OrderedDict) else sorted(obs))]
+
+
+class VideoFrames(gym.Wrapper):
+    """Renders frames (size, size, 3) of a task from pixels, whose observations have another size."""
+
+    def __init__(self, env: gym.Env, size: int, camera_id: int):
+        super().__init__(env)
+        self._kwargs = {"height": size, "width": size, "camera_id": camera_id}
+
+    def render(self) -> Any:
+        return self.env.unwrapped._env.physics.render(**self._kwargs)  # type: ignore[attr-defined]
+
+
+def _speed_up_rendering(env: gym.Env, largest: int, multisample: bool) -> None:
+    """Halves the time of rendering on a CPU (docs/PERFORMANCE.md) by buffers of `largest` x `largest` pixels.
+
+    By default frames are drawn into a buffer of 640 x 480 pixels, and shadows into one of 2048 x 2048. With smaller
+    buffers no byte of a 64 x 64 frame changes by more than 1. `multisample` makes a pixel the mean of four samples.
+    """
+    visual = env.unwrapped._env.physics.model.vis  # type: ignore[attr-defined]
+    visual.quality.shadowsize = min(visual.quality.shadowsize, SHADOW_SIZE)
+    visual.global_.offwidth = visual.global_.offheight = largest
+    if not multisample:
+        visual.quality.offsamples = 0
+
+
+def adapt(
+    env: gym.Env,
+    name: str,
+    action_repeat: int = 1,
+    episode_length: int | None = EPISODE_LENGTH,
+    pixels: Pixels = NO_PIXELS,
+    info_keys: Mapping[str, str] = AUTO_INFO_KEYS,
+    keys: Keys = (),
+) -> gym.Env:
+    """Wraps an environment so that an observation is one array (settings.obs_spec), and it takes a policy's actions.
+
+    A policy's actions are flat numbers in [-1, 1], or one integer from 0 (see dmc2gym.wrappers.ActionMap).
+
+    Args:
+        episode_length: steps per episode if the environment sets no limit; None is no limit.
+        keys: keys and widths of observations that were a dictionary before.
+    """
+    if not isinstance(env.action_space, gym.spaces.Box | gym.spaces.Discrete):
+        raise UserError(f"env={name}: its actions are {env.action_space}, and agents here need a Box or a Discrete")
+    if episode_length is not None and not _has_time_limit(env):
+        env = gym.wrappers.TimeLimit(env, episode_length)
+    env = dmc2gym.ActionRepeat(EpisodeInfo(env, info_keys), action_repeat)
+    try:
+        return dmc2gym.rescale_actions(observe(env, name, pixels, keys))
+    except ValueError as error:
+        raise UserError(f"env={name}: {one_line(error)}") from error
+
+
+def _has_time_limit(env: gym.Env) -> bool:
+    """Returns whether the environment's registration or one of its wrappers limits its episodes."""
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return True
+    while isinstance(env, gym.Wrapper) and not isinstance(env, gym.wrappers.TimeLimit):
+        env = env.env
+    return isinstance(env, gym.wrappers.TimeLimit)
+
+
+class BoundedActions(gym.Wrapper):
+    """Sets the bounds that an environment's actions lack: b for -b to b, or one for each component of an action."""
+
+    def __init__(self, env: gym.Env, bounds: float | Sequence[float]):
+        super().__init__(env)
+        space = env.action_space
+        assert isinstance(space, gym.spaces.Box)
+        limits = np.broadcast_to(bounds if np.size(bounds) == 1 else np.reshape(bounds, space.shape), space.shape)
+        low = np.where(space.low <= -dmc2gym.UNBOUNDED, -limits, space.low)
+        high = np.where(space.high >= dmc2gym.UNBOUNDED, limits, space.high)
+        self.action_space = gym.spaces.Box(low, high, dtype=space.dtype)
+
+
+def wrap(env: Any, wrappers: Sequence[Wrap]) -> Any:
+    """Puts the user's wrappers around an environment, the first one innermost."""
+    for wrapper in wrappers:
+        env = wrapper(env=env)
+    return env

@@ -38,11 +38,9 @@ NO_PIXELS = Pixels()
 
 
 class ObsSpace(gym.spaces.Box):
-    """The space of observations with images, stacked frames or groups.
+    """The space of observations with images, stacked frames or groups, whose parts `obs_spec` describes.
 
-    Attributes:
-        obs_spec: the parts of an observation.
-        keys: the environment's keys in the actor's `image` and `vector`; "" if observations are no dictionary.
+    `keys` are the environment's in the actor's `image` and `vector`; "" if observations are no dictionary.
     """
 
     def __init__(self, obs_spec: ObsSpec, keys: dict[str, list[str]]):
@@ -52,10 +50,7 @@ class ObsSpace(gym.spaces.Box):
 
 
 class Observed(gym.Wrapper):
-    """Returns observations in the layout of an ObsSpec, from frames that `frame_of` makes of the environment's own.
-
-    `reset` fills the stack with copies of its frame.
-    """
+    """Returns observations in the layout of an ObsSpec, from frames that `frame_of` makes of the environment's own."""
 
     def __init__(self, env: gym.Env, space: ObsSpace, frame_of: Callable[[Any], Frame]):
         super().__init__(env)
@@ -86,11 +81,7 @@ class Observed(gym.Wrapper):
 
 
 def observe(env: gym.Env, name: str, pixels: Pixels, keys: Keys = ()) -> gym.Env:
-    """Wraps an environment so that each observation is one array; `keys` are those of a vector that was a dictionary.
-
-    Raises:
-        UserError: for images of different sizes, and for groups that do not fit the environment.
-    """
+    """Wraps an environment so that observations are one array; `keys` are those of a vector that was a dictionary."""
     if pixels.rendered and not any(_is_image(leaf) for _, leaf in _list_leaves(env.observation_space)):
         env = RenderedObservation(env, pixels.size)
     space = env.observation_space
@@ -206,11 +197,7 @@ class RenderedObservation(gym.ObservationWrapper):
 
 
 def _order_axes(space: gym.spaces.Box, name: str) -> tuple[int, ...]:
-    """Returns the axes of images of any layout in the order (frame,) (channel,) height, width.
-
-    Raises:
-        UserError: if the shape does not show which dimension holds the channels.
-    """
+    """Returns the axes of images of any layout in the order (frame,) (channel,) height, width."""
     shape, axes = space.shape, tuple(range(len(space.shape)))
     if len(shape) == 2:
         return axes
@@ -219,7 +206,4 @@ def _order_axes(space: gym.spaces.Box, name: str) -> tuple[int, ...]:
         return (*frame, last, first, second)
     if len(frame) < 2 and shape[first] < shape[last]:
         return axes
-    raise UserError(
-        f"env={name}: its observations are images {shape}; (height, width), (height, width, channels), "
-        "(channels, height, width) and stacks of these, with 1, 3 or 4 channels, can be learned from"
-    )
+    raise UserError(f"env={name}: its images {shape} must have 1, 3 or 4 channels as their first or last dimension")

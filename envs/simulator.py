@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from dmc2gym.wrappers import ActionMap
 from envs.episodes import AUTO_INFO_KEYS, EPISODE_INFO, TAKEN, TRAIN_STREAM, episode_seed, to_number
-from utils import FLOAT32_MAX, RunError, UserError, not_plain
+from utils import FLOAT32_MAX, RunError, UserError
 
 FINAL_OBS, FINAL_INFO = "final_obs", "final_info"  # keys of Gymnasium's info with AutoresetMode.SAME_STEP
 ARRAY = "numpy.ndarray"  # key of an array in a packed state
@@ -20,7 +20,7 @@ class Simulator:
     """Wraps a vector environment: flat float32 observations, each episode's last one included, and actions in [-1, 1].
 
     `step` returns the observation that follows an action, also at the end of an episode; `reset` with a mask then
-    starts the next episodes, as with envs/processes.py, whichever of Gymnasium's autoreset modes the simulator has:
+    starts the next episodes, as with `envs.episodes.make_train_envs`, in each of Gymnasium's autoreset modes:
 
     - DISABLED: `reset(options={"reset_mask": mask})` resets its worlds; the mask is a NumPy array.
     - SAME_STEP: it resets a world in the step that ends its episode. `info["final_obs"]` has the last observations, by
@@ -41,14 +41,13 @@ class Simulator:
     """
 
     def __init__(self, env: Any, name: str, run_seed: int, info_keys: Any = AUTO_INFO_KEYS, first_steps: int = 0):
-        self.env, self.num_envs, self._name, self._run_seed = env, env.num_envs, name, run_seed
-        self._mode, action_space = env.metadata.get("autoreset_mode"), env.single_action_space
-        if not (isinstance(self._mode, AutoresetMode) and isinstance(action_space, gym.spaces.Box)):
-            got = f"{self._mode} and {action_space}"
+        self.env, self.num_envs, self._run_seed = env, env.num_envs, run_seed
+        self._mode, actions = env.metadata.get("autoreset_mode"), env.single_action_space
+        if not (isinstance(self._mode, AutoresetMode) and isinstance(actions, gym.spaces.Box)):
             raise UserError(
-                f"env={name}: it needs an AutoresetMode in its metadata and a Box of actions, and has {got}"
+                f"env={name}: needs an AutoresetMode in its metadata and a Box; has {self._mode}, {actions}"
             )
-        self.own_actions = ActionMap(action_space)
+        self.own_actions = ActionMap(actions)
         width = gym.spaces.flatdim(env.single_observation_space)
         self.single_observation_space = gym.spaces.Box(-np.inf, np.inf, (width,), np.float32)
         self.single_action_space = self.own_actions.policy_space
@@ -65,12 +64,8 @@ class Simulator:
         self._cut_after = np.zeros(self.num_envs, int)  # steps until a first episode is cut; 0 is never
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Starts episodes, and returns the newest observation of every world.
-
-        Args:
-            seed: restarts all worlds with this seed; None derives the first call's seed from the run's.
-            options: `reset_mask`, the worlds whose episodes have ended; optionally `states` to restore.
-        """
+        """Starts episodes of the worlds in `reset_mask`, or of all with a `seed`, or restores `states`; returns the
+        newest observation of every world."""
         which = options["reset_mask"]
         if "states" in options:
             self._restore(options["states"][0])
@@ -102,8 +97,6 @@ class Simulator:
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all worlds; returns observations, then rewards, terminated and truncated as arrays, and the info."""
         obs, *outcome, info = self.env.step(self._to_env(actions))
-        if wrong := [np.shape(values) for values in outcome if np.shape(values) != (self.num_envs,)]:
-            raise ValueError(f"env={self._name}: step gave {tuple(wrong[0])} values for {self.num_envs} worlds")
         obs = self._flatten(obs)
         rewards, terminated, truncated = self._copy_to_host(actions, obs, outcome)
         next_obs = obs
@@ -138,11 +131,11 @@ class Simulator:
 
     def _collect_numbers(self, info: Mapping[str, Any], taken: np.ndarray, done: np.ndarray) -> dict[str, Any]:
         """Returns the values of `info_keys` for the episodes that have ended (see envs.episodes.EpisodeInfo)."""
-        numbers, last = {}, info.get(FINAL_INFO)
+        numbers = {}
         for key, how in self._info_keys.items():
             if how == "last" and not done.any():
                 continue
-            final = _find_numbers(last if isinstance(last, Mapping) else {}, key, self.num_envs)
+            final = _find_numbers(info.get(FINAL_INFO, {}), key, self.num_envs)
             value = np.where(done & ~np.isnan(final), final, _find_numbers(info, key, self.num_envs))
             if how == "sum":
                 total, counts = self._sums[key], taken & ~np.isnan(value)
@@ -177,17 +170,13 @@ class Simulator:
         return obs if self._stays else obs.numpy()
 
     def _copy_to_host(self, actions: Any, obs: torch.Tensor, outcome: Any) -> tuple[np.ndarray, ...]:
-        """Returns rewards (float64), terminated and truncated as arrays; everything on a device in one copy.
-
-        Raises:
-            RunError: for an action or an observation that is not finite.
-        """
+        """Returns rewards (float64), terminated and truncated as arrays, in one copy from the device; raises RunError
+        for an action or an observation that is not finite."""
         columns = [*map(_to_tensor, outcome), _is_finite(_to_tensor(actions)), _is_finite(obs)]
-        rewards, terminated, truncated, *finite = torch.stack(
-            [values.to(obs.device).double() for values in columns]
-        ).cpu()
-        for what, rows in zip(("action", "observation"), finite, strict=True):
-            _require_finite(what, rows)
+        on_host = torch.stack([values.to(obs.device).double() for values in columns]).cpu()
+        rewards, terminated, truncated, finite_actions, finite_obs = on_host
+        _require_finite("action", finite_actions)
+        _require_finite("observation", finite_obs)
         return rewards.numpy(), terminated.numpy() != 0, truncated.numpy() != 0
 
     def call(self, name: str) -> tuple[Any, ...]:
@@ -199,8 +188,6 @@ class Simulator:
         if self.cannot_restore:
             return {"starts": self._starts}
         state = _pack(self.env.unwrapped.state_dict())
-        if fault := not_plain(state, "state_dict"):
-            raise UserError(f"env={self._name}: {fault} is neither an array, a tensor nor a plain value")
         own = {"obs": self._obs.cpu(), "ended": self._ended, "cut_after": self._cut_after, "sums": self._sums}
         return {"starts": self._starts, "env": state, **_pack(own)}
 

@@ -1,9 +1,8 @@
 """Steps environments in a thread during an update: a recorded update releases the GIL, so each gets a core."""
 
-import queue
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 MIN_THREADED_STEP_S = 0.0001  # for shorter steps waking the thread costs more than it saves (docs/PERFORMANCE.md)
@@ -26,30 +25,23 @@ class Stepping:
         self._envs, self._updates = envs, updates
         self._first_steps_s: list[float] = []
         self._pays = False
-        self._thread: threading.Thread | None = None
-        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread = ThreadPoolExecutor(1, "environments")  # not started before its first step
 
     def begin(self, actions: Any) -> Callable[[], Any]:
         """Starts a step; the returned function waits for it, and returns or raises what `envs.step` does."""
         if self._updates is None or not self._pays:
             return lambda: self._step(actions)
+        started: list[Future[Any]] = []
 
         def start() -> None:
-            self._requests.put((actions,))
+            started.append(self._thread.submit(self._envs.step, actions))
 
         def finish() -> Any:
-            if self._updates.meanwhile is start:  # no update has started it
-                self._updates.meanwhile = None
-                return self._step(actions)
-            value, error = self._answers.get()
-            if error is not None:
-                raise error
-            return value
+            if started:
+                return started[0].result()
+            self._updates.meanwhile = None  # no update has started it
+            return self._step(actions)
 
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="environments", daemon=True)
-            self._thread.start()
         # Not started now: an update begins with many short operations, each of which would then wait for the GIL.
         self._updates.meanwhile = start
         return finish
@@ -62,16 +54,6 @@ class Stepping:
             self._pays = len(self._first_steps_s) == MEASURED and min(self._first_steps_s) > MIN_THREADED_STEP_S
         return result
 
-    def _work(self) -> None:
-        while (request := self._requests.get()) is not None:
-            try:
-                self._answers.put((self._envs.step(*request), None))
-            except BaseException as error:  # any exception is raised in the training thread
-                self._answers.put((None, error))
-
     def close(self) -> None:
         """Ends the thread after its current step."""
-        if self._thread is not None:
-            self._requests.put(None)
-            self._thread.join()
-            self._thread = None
+        self._thread.shutdown()

@@ -65,47 +65,38 @@ def get_part(space: Any, obs: Any, key: str) -> np.ndarray:
     return obs[None] if obs.ndim == 2 else obs.transpose(2, 0, 1) if channels_last else obs
 
 
-class Frames:
-    """The policy's inputs from the newest observations.
+def make_frame(inputs: list[dict[str, Any]], space: Any, obs: Any) -> list[np.ndarray]:
+    """Returns the part of an observation that belongs to each input: `keys` of the environment's dictionary."""
+    return [np.concatenate([get_part(space, obs, key) for key in each.get("keys", [""])]) for each in inputs]
 
-    Args:
-        inputs: of the description: the keys of the environment's dictionary in each, and the frames that are stacked.
-    """
 
-    def __init__(self, inputs: list[dict[str, Any]], space: Any):
-        self._inputs, self._space = inputs, space
-        self._newest: list[deque[np.ndarray]] = [deque(maxlen=each.get("frame_stack", 1)) for each in inputs]
-
-    def add(self, obs: Any, is_first: bool = False) -> None:
-        for each, newest in zip(self._inputs, self._newest, strict=True):
-            frame = np.concatenate([get_part(self._space, obs, key) for key in each.get("keys", [""])])
-            newest.extend([frame] * (newest.maxlen if is_first else 1))
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Channels frame by frame, the oldest first; the values of a number side by side."""
-        stacks = [np.concatenate(n) if n[0].ndim == 3 else np.stack(n, axis=1).ravel() for n in self._newest]
-        return {each["name"]: stack[None] for each, stack in zip(self._inputs, stacks, strict=True)}
+def stack_frames(inputs: list[dict[str, Any]], frames: deque[list[np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns the policy's inputs, oldest frame first: channels frame by frame, the values of a number side by side."""
+    stacks = zip(*frames, strict=True)
+    arrays = [np.concatenate(parts) if parts[0].ndim == 3 else np.stack(parts, axis=1).ravel() for parts in stacks]
+    return {each["name"]: array[None] for each, array in zip(inputs, arrays, strict=True)}
 
 
 def run_episode(about: dict[str, Any], session: Any, env: Any, seed: int, waits: bool) -> tuple[float, list[float]]:
-    """Runs one episode. Returns its return, and the duration of each call of the policy in ms."""
-    repeat, dtype = about["action_repeat"], np.dtype(about["action_dtype"])
-    frames = Frames(about.get("inputs", [about["input"]]), env.observation_space)
-    frames.add(env.reset(seed=seed)[0], is_first=True)
+    """Runs one episode and prints its return. Returns it, and the duration of each call of the policy in ms."""
+    inputs, dtype = about.get("inputs", [about["input"]]), np.dtype(about["action_dtype"])
+    num_frames, space = inputs[0].get("frame_stack", 1), env.observation_space
+    frames = deque([make_frame(inputs, space, env.reset(seed=seed)[0])] * num_frames, num_frames)
     total, done, calls_ms, due_s = 0.0, False, [], time.perf_counter()
     while not done:
         began_s = time.perf_counter()
-        action = session.run(None, frames.arrays())[0][0]
+        action = session.run(None, stack_frames(inputs, frames))[0][0]
         calls_ms.append(1000 * (time.perf_counter() - began_s))
         action = (np.rint(action) if dtype.kind in "iu" else action).astype(dtype)
-        for _ in range(repeat):
+        for _ in range(about["action_repeat"]):
             obs, reward, terminated, truncated, _ = env.step(action)
             total, done = total + reward, terminated or truncated
             if done:
                 break
-        frames.add(obs)
-        due_s += repeat / about["control_rate_hz"]
+        frames.append(make_frame(inputs, space, obs))
+        due_s += about["action_repeat"] / about["control_rate_hz"]
         time.sleep(max(0.0, due_s - time.perf_counter()) if waits else 0.0)
+    print(f"return {total:.4f}", flush=True)
     return total, calls_ms
 
 
@@ -116,24 +107,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fast", action="store_true", help="do not wait for the task's rate")
     parser.add_argument("--env", help="a task of your own, my_package:MyEnv-v0, which imports my_package")
-    arguments = parser.parse_args()
-    about = json.loads(arguments.path.with_name(f"{arguments.path.name}.json").read_text(encoding="utf-8"))
-    name = arguments.env or about["task"]
-    if ":" in name and arguments.env is None:
+    args = parser.parse_args()
+    about = json.loads(args.path.with_name(f"{args.path.name}.json").read_text(encoding="utf-8"))
+    name = args.env or about["task"]
+    if ":" in name and args.env is None:
         parser.error(f"{name} would import a package; if it is yours, add --env {name}")
     if about["env_wrappers"]:
         print(f"{name}: trained with {about['env_wrappers']}, which this example does not know")
+    keys = [key for each in about.get("inputs", [about["input"]]) for key in each.get("keys", [""])]
+    env = make_env(name, args.seed, about["env_kwargs"], keys)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # enough for one observation
-    session = onnxruntime.InferenceSession(arguments.path, options, providers=["CPUExecutionProvider"])
-    keys = [key for each in about.get("inputs", [about["input"]]) for key in each.get("keys", [""])]
-    env = make_env(name, arguments.seed, about["env_kwargs"], keys)
-    returns, calls_ms = [], []
-    for episode in range(arguments.episodes):
-        total, episode_ms = run_episode(about, session, env, arguments.seed + episode, not arguments.fast)
-        returns.append(total)
-        calls_ms += episode_ms
-        print(f"episode {episode + 1}: return {total:.4f}", flush=True)
+    session = onnxruntime.InferenceSession(args.path, options, providers=["CPUExecutionProvider"])
+    episodes = [run_episode(about, session, env, args.seed + number, not args.fast) for number in range(args.episodes)]
+    returns, calls_ms = [total for total, _ in episodes], [ms for _, of_episode in episodes for ms in of_episode]
     print(f"mean {np.mean(returns):.4f}, std {np.std(returns):.4f} over {len(returns)} episodes")
     if about["return"]:
         print(f"at its export, after {about['return']['step']} steps of training: mean {about['return']['mean']:.4f}")

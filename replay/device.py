@@ -62,7 +62,8 @@ class DeviceReplayBuffer(DeviceRing, ReplayBuffer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        _require_uniform(self.with_replacement and self.sampling is None)
+        if not self.with_replacement or self.sampling is not None:
+            raise UserError("replay_storage=device: it draws uniformly and with replacement only; choose host")
         self._length = torch.zeros((), dtype=torch.float64, device=self.device)
         self._generator = torch.Generator(self.device).manual_seed(int(self._rng.integers(2**63)))
         self.generators = [self._generator]
@@ -86,7 +87,6 @@ class DeviceReplayBuffer(DeviceRing, ReplayBuffer):
         return self.staged()
 
     def stage(self, batch_size: int) -> None:
-        """Sends the rows that were added since the last batch."""
         if not self.num_added:
             raise ValueError("nothing to sample: the replay buffer is empty")
         for ring in self.rings.values():
@@ -97,7 +97,6 @@ class DeviceReplayBuffer(DeviceRing, ReplayBuffer):
             self._length.fill_(len(self))
 
     def staged(self) -> Batch:
-        """Draws and gathers a batch on the device."""
         return self.unpack(*self.take(self._draw()))
 
     def _draw(self) -> torch.Tensor:
@@ -109,7 +108,6 @@ class DeviceReplayBuffer(DeviceRing, ReplayBuffer):
         return super().state_dict() | {"device_generator": self._generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a `state_dict`; one from a buffer that drew on the host leaves the device's generator as it is."""
         super().load_state_dict(state)
         if "device_generator" in state:
             restore_generator(self._generator, state["device_generator"])
@@ -127,14 +125,7 @@ def choose_storage(storage: Storage, device: torch.device, is_uniform: bool, num
         is_uniform: whether all rows are equally likely, in each place of a batch.
         num_bytes: size of a full buffer.
     """
-    if storage == "auto":
-        is_small = device.type == "cuda" and num_bytes * SHARE_OF_FREE_MEMORY <= torch.cuda.mem_get_info(device)[0]
-        return "device" if is_small and is_uniform else "host"
-    if storage == "device":
-        _require_uniform(is_uniform)
-    return storage
-
-
-def _require_uniform(is_uniform: bool) -> None:
-    if not is_uniform:
-        raise UserError("replay_storage=device: it draws uniformly and with replacement only; choose host")
+    if storage != "auto":
+        return storage
+    is_small = device.type == "cuda" and num_bytes * SHARE_OF_FREE_MEMORY <= torch.cuda.mem_get_info(device)[0]
+    return "device" if is_small and is_uniform else "host"

@@ -28,10 +28,8 @@ class FrameBuffer(ReplayBuffer):
     If many episodes are shorter than 32 transitions, the ring of frames fills before the ring of rows; rows with an
     overwritten frame are not drawn.
 
-    Args:
+    Args: see ReplayBuffer, and
         obs_shape: shape of a stack: (C, H, W), or the shape of `obs_spec`.
-        action_shape, device, seed, with_replacement, sampling: see ReplayBuffer.
-        capacity: maximum number of transitions.
         frame_stack: number of frames in a stack, of C / frame_stack channels each.
         obs_spec: the parts of a stack; None means images of `obs_shape`, stacks of `frame_stack` frames.
         searched: number of newest frames that a new frame is compared with; at most half the ring is searched.
@@ -73,7 +71,6 @@ class FrameBuffer(ReplayBuffer):
         return {"rows": self, "frames": self.frames}
 
     def add(self, obs: Any, action: Any, reward: Any, next_obs: Any, *rest: Any, **named: Any) -> None:
-        """See ReplayBuffer.add; obs and next_obs are stacks (see ObsSpec)."""
         stacks = (self._frames_of(np.ascontiguousarray(stack, self.obs_spec.dtype)) for stack in (obs, next_obs))
         places = np.array([[self._place(frame) for frame in stack] for stack in stacks], np.int32)
         super().add(places[0].view(np.float32), action, reward, places[1].view(np.float32), *rest, **named)
@@ -93,7 +90,7 @@ class FrameBuffer(ReplayBuffer):
 
     def _place(self, frame: np.ndarray) -> int:
         """Returns the place of a frame in the ring; stores the frame first if it is not among the newest ones."""
-        checksum = _checksum(frame)
+        checksum = zlib.crc32(frame.data)
         number = self._recent.get(checksum)
         if number is None or not np.array_equal(self._frame_memory[number % self.frames.capacity], frame):
             number = self._append(frame, checksum)
@@ -111,7 +108,7 @@ class FrameBuffer(ReplayBuffer):
         # A frame that is no longer among the newest ones is dropped from the search.
         leaving = number - self._searched
         if leaving >= 0:
-            checksum = _checksum(self._frame_memory[leaving % count])
+            checksum = zlib.crc32(self._frame_memory[leaving % count].data)
             if self._recent.get(checksum) == leaving:
                 del self._recent[checksum]
         return number
@@ -157,19 +154,16 @@ class FrameBuffer(ReplayBuffer):
         return super().state_dict() | counts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` returned, after `put_chunk` has restored rows and frames."""
         super().load_state_dict(state)
         has_rows = self.num_added > 0  # otherwise the checkpoint left the buffer out
         self._first_row, self.frames.num_added = (state["first_row"], state["num_frames"]) if has_rows else (0, 0)
-        # Which rows use which frames.
         numbers = np.arange(self._first_row, self.num_added)
         places = self._places(torch.from_numpy(self.rows[numbers % self.capacity])).numpy()
         self._newest_row.fill(-1)
         np.maximum.at(self._newest_row, places, np.broadcast_to(numbers[:, None], places.shape))
-        # The newest frames, by checksum.
         stop, count = self.frames.num_added, self.frames.capacity
         newest = range(max(0, stop - self._searched), stop)
-        self._recent = {_checksum(self._frame_memory[number % count]): number for number in newest}
+        self._recent = {zlib.crc32(self._frame_memory[number % count].data): number for number in newest}
 
 
 class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
@@ -194,10 +188,6 @@ class DeviceFrameBuffer(FrameBuffer, DeviceReplayBuffer):
 
 
 STORAGES: dict[str, type[ReplayBuffer]] = {"host": FrameBuffer, "device": DeviceFrameBuffer}
-
-
-def _checksum(frame: np.ndarray) -> int:
-    return zlib.crc32(frame.data)
 
 
 def nbytes(obs: ObsSpec, action_shape: tuple[int, ...], capacity: int) -> int:

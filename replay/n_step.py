@@ -78,14 +78,12 @@ class NStep:
             if isinstance(self._obs, np.ndarray):  # restored
                 self._obs, self._actions = (torch.from_numpy(r).to(obs.device) for r in (self._obs, self._actions))
         if self._obs is None:
-            self._begin(obs, actions)
+            stack = torch.stack if isinstance(obs, torch.Tensor) else np.stack
+            self._obs, self._actions = (stack([each] * self._n_step) for each in (obs, actions))
+            self._rewards, self._counts = np.zeros((self._n_step, len(obs))), np.zeros(len(obs), int)
         self._newest = (self._newest + 1) % self._n_step
         for ring, values in ((self._obs, obs), (self._actions, actions), (self._rewards, rewards)):
             ring[self._newest] = values
-
-    def _begin(self, obs: Any, actions: Any) -> None:
-        self._obs, self._actions = (_make_zeros((self._n_step, *values.shape), values) for values in (obs, actions))
-        self._rewards, self._counts = np.zeros((self._n_step, len(obs))), np.zeros(len(obs), int)
 
     def _sum_rewards(self) -> np.ndarray:
         """Returns the discounted sums of the rewards of the last k + 1 steps, (n, num_envs), for k = 0, 1, …"""
@@ -96,7 +94,6 @@ class NStep:
 
     @property
     def num_pending(self) -> int:
-        """The number of pending transitions, whose rows are not complete yet."""
         return int(self._counts.sum())
 
     def forget(self) -> None:
@@ -128,10 +125,6 @@ def add_each(buffer: Any, *columns: Any) -> None:
     arrays = [to_np(column) if isinstance(column, torch.Tensor) else column for column in columns]
     for row in zip(*(array.tolist() if array.ndim == 1 else array for array in arrays), strict=True):
         buffer.add(*row)
-
-
-def _make_zeros(shape: tuple[int, ...], like: Any) -> Any:
-    return like.new_zeros(shape) if isinstance(like, torch.Tensor) else np.zeros(shape, like.dtype)
 
 
 def _pick(values: Any, *index: np.ndarray) -> Any:

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from utils import UserError, not_plain, sha256_of, sync
+from utils import UserError, leaves, sha256_of, sync
 
 FOLDER, MANIFEST = "checkpoints", "manifest.json"
 BUFFER, PRELOADED = "buffer", "preloaded"  # keys of the manifest, and folders of their segments
+PLAIN = (torch.Tensor, torch.nn.Parameter, bool, int, float, str, type(None))  # types that weights_only=True loads
 Segments = list[dict[str, Any]]  # name, ring, sha256, and rows [start, stop), counted from the first ever added
 
 
@@ -140,7 +141,7 @@ class Checkpoints:
         Raises:
             OSError: if it cannot be written; then nothing of it is left on the disk.
         """
-        if leaf := not_plain(states, "state"):
+        if leaf := next((name for name, value in leaves(states, "state") if type(value) not in PLAIN), None):
             raise UserError(f"{leaf}: a state_dict holds tensors, numbers, strings, lists and dictionaries of these")
         partial, target = self._folder / f".step_{step}", self._folder / f"step_{step}"
         self._folder.mkdir(exist_ok=True)  # without parents: a run's folder that the user deleted stays deleted

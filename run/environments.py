@@ -7,12 +7,11 @@ from typing import Any
 from hydra.utils import instantiate
 
 from envs import opengl
-from envs.adapter import BoundedActions
 from envs.episodes import AUTO_INFO_KEYS
-from envs.make import is_simulator, make_env, make_simulator, needs_opengl
+from envs.episodes import make_train_envs as make_vector_env
+from envs.make import BoundedActions, is_simulator, make_env, make_simulator, needs_opengl
 from envs.names import SUITE_TASKS
 from envs.observations import Pixels
-from envs.processes import make_train_envs as make_vector_env
 from envs.simulator import Simulator
 from physics import tasks
 from physics.training import TrainingWorlds

@@ -20,8 +20,8 @@ import gymnasium as gym
 import torch
 
 from agent import Agent
-from envs.adapter import adapt
-from envs.processes import make_train_envs
+from envs.episodes import make_train_envs
+from envs.make import adapt
 from logger import Logger
 from replay import frames
 from replay.device import STORAGES, choose_storage

@@ -45,12 +45,10 @@ class ConsoleSink(Sink):
         if header != self._header or self._rows_since_header >= HEADER_EVERY:
             self._header, self._rows_since_header = header, 0
             _write(" " * len("train"), header)
-        cells = {name: (_text(values[name]) if name in values else "").rjust(width) for name, width in widths.items()}
-        after_return = next((name for name in widths if name not in ALWAYS), None)
-        if "episode_reward_std" in values and after_return and after_return not in values:
-            # An evaluation has no losses, so there is room for its spread.
-            cells[after_return] = f"± {_text(values['episode_reward_std'])}".ljust(widths[after_return])
-        _write(colored(f"{group:5}", COLORS[group]), list(cells.values()))
+        cells = [(_text(values[name]) if name in values else "").rjust(width) for name, width in widths.items()]
+        if "episode_reward_std" in values and "".join(cells[len(ALWAYS) :]).isspace():  # there is room for its spread
+            cells[len(ALWAYS)] = f"± {_text(values['episode_reward_std'])}"
+        _write(colored(f"{group:5}", COLORS[group]), cells)
         self._rows_since_header += 1
 
     def _widths(self) -> dict[str, int]:

@@ -4,25 +4,25 @@ import csv
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from sinks.sink import GROUPS, Row, Sink, to_column
 from utils import replacing, sync, write_atomic
 
+COLUMNS = {
+    "train": [
+        *("episode", "step", "episode_reward", "episode_length", "duration", "steps_per_second", "batch_reward"),
+        *("actor_loss", "actor_target_entropy", "actor_entropy", "critic_loss", "alpha_loss", "alpha_value"),
+    ],
+    "eval": [
+        *("episode", "step", "episode_reward", "episode_reward_std", "episode_reward_min", "episode_reward_max"),
+        *("episode_length", "episode_length_std", "episode_length_min", "episode_length_max"),
+    ],
+}
+
 
 class CsvSink(Sink):
     """Writes `train.csv` and `eval.csv`. If a new column appears later, rewrites the file, with blanks in old rows."""
-
-    COLUMNS: ClassVar = {
-        "train": [
-            *("episode", "step", "episode_reward", "episode_length", "duration", "steps_per_second", "batch_reward"),
-            *("actor_loss", "actor_target_entropy", "actor_entropy", "critic_loss", "alpha_loss", "alpha_value"),
-        ],
-        "eval": [
-            *("episode", "step", "episode_reward", "episode_reward_std", "episode_reward_min"),
-            *("episode_reward_max", "episode_length", "episode_length_std", "episode_length_min", "episode_length_max"),
-        ],
-    }
 
     def __init__(self, log_dir: Path):
         self._paths = {group: log_dir / f"{group}.csv" for group in GROUPS}
@@ -32,7 +32,7 @@ class CsvSink(Sink):
         values = {to_column(key): value for key, value in row.items()} | {"step": step}
         path = self._paths[group]
         if group not in self._columns:
-            self._columns[group] = next(_read(path), self.COLUMNS[group])
+            self._columns[group] = next(_read(path), COLUMNS[group])
         columns = self._columns[group]
         if new_columns := [name for name in values if name not in columns]:
             columns = self._columns[group] = [*columns, *new_columns]
@@ -45,7 +45,6 @@ class CsvSink(Sink):
         _write(path, "a", [str(values.get(name, "")) for name in columns])
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns each file's number of lines."""
         paths = {group: path for group, path in self._paths.items() if path.exists()}
         for path in paths.values():
             sync(path)

@@ -4,10 +4,12 @@ A log key, such as `train/duration`, `train_critic/loss` or `eval/episode_reward
 `_`, and a name. CSV columns and the console use the name with `/` replaced by `_`; TensorBoard shows the whole key.
 """
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 GROUPS = ("train", "eval")
 Row = dict[str, float]  # key -> averaged value; counters stay ints
@@ -59,3 +61,13 @@ class Sink:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues the log from the state, and removes everything written later."""
+
+
+def make_gif(frames: np.ndarray, fps: float) -> bytes:
+    """Returns an endless animation of frames (T, H, W, 3), uint8, with one palette: one per frame would flicker."""
+    sample = np.concatenate(frames[:: max(1, len(frames) // 8)])  # enough for the palette
+    palette = Image.fromarray(sample).quantize(256, dither=Image.Dither.NONE)
+    first, *others = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    file = io.BytesIO()
+    first.save(file, "GIF", save_all=True, append_images=others, duration=1000 / fps, loop=0, optimize=False)
+    return file.getvalue()

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sinks.animation import make_gif
-from sinks.sink import Row, Sink
+from sinks.sink import Row, Sink, make_gif
 from utils import sync
 
 # TensorBoard sorts groups of curves and columns of HParams by name, capitals first.
@@ -58,7 +57,6 @@ class TensorBoardSink(Sink):
             self._writer.add_histogram(key, finite, step)
 
     def video(self, key: str, frames: np.ndarray, fps: float, step: int) -> None:
-        """Writes a GIF, which TensorBoard shows as an animated image."""
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         height, width = frames.shape[1:3]
@@ -72,7 +70,6 @@ class TensorBoardSink(Sink):
         self._writer.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns each event file's length in bytes."""
         self._writer.flush()
         for path in self._files():
             sync(path)

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sinks.animation import make_gif
-from sinks.sink import Row, Sink
+from sinks.sink import Row, Sink, make_gif
 
 
 class WandbSink(Sink):
@@ -50,12 +49,8 @@ class WandbSink(Sink):
             self._run.define_metric("*", step_metric="step")
 
     def _log(self, values: dict[str, Any], step: int) -> None:
-        if (
-            self._is_wandb
-        ):  # it would drop a row whose own step is not the newest, as of an evaluation in the background
-            self._run.log({**values, "step": step})
-        else:
-            self._run.log(values, step=step)
+        # W&B would drop a row whose own step is not the newest, as of an evaluation in the background.
+        self._run.log({**values, "step": step}) if self._is_wandb else self._run.log(values, step=step)
 
     def settings(self, values: dict[str, Any]) -> None:
         self._run.config.update(values, **({"allow_val_change": True} if self._is_wandb else {}))

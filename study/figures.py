@@ -19,11 +19,9 @@ from matplotlib.ticker import EngFormatter
 from envs.names import SUITE_TASKS
 from study import runs
 from study.profiles import TAUS
-from study.references import Reference
 from study.runs import Columns, Run
 from study.statistics import Average
-from study.style import COLOURS, FEWER_RUNS, GREYS, LineStyle, choose_styles
-from study.summary import Study
+from study.summary import COLOURS, FEWER_RUNS, GREYS, LineStyle, Reference, Study, choose_styles
 from utils import replacing
 
 Panel = Callable[[Axes], None]  # draws into its axes

@@ -48,12 +48,10 @@ class Group:
 
     @cached_property
     def average(self) -> Average:
-        """The mean return over the runs."""
         return statistics.mean([run.returns for run in self.runs])
 
     @cached_property
     def average_by_minute(self) -> Average:
-        """The mean return over the runs, over minutes of training."""
         return statistics.mean([run.returns_by_minute for run in self.runs])
 
 

@@ -41,7 +41,6 @@ class Run:
 
     @property
     def length(self) -> int:
-        """The environment steps that the run is configured for."""
         return self.config["num_train_steps"]
 
     @cached_property
@@ -54,7 +53,6 @@ class Run:
 
     @property
     def returns(self) -> Points:
-        """The mean returns of the evaluations."""
         return self.evaluations.get("episode_reward", ([], []))
 
     @cached_property
@@ -101,9 +99,9 @@ def find(paths: Iterable[str]) -> list[Run]:
     for path in paths:
         top = Path(Path(path).anchor)  # the current folder if the path is relative
         matches = [Path(path)] if Path(path).exists() else top.glob(str(Path(path).relative_to(top)))
-        found = {folder.resolve() for match in matches for folder in _run_folders(match)}
+        found = {folder.resolve() for match in matches if path for folder in _run_folders(match)}
         if not found:
-            raise UserError(f"{path}: no run there (a run's folder has a {CONFIG_FILE})")
+            raise UserError(f"{path!r}: no run there (a run's folder has a {CONFIG_FILE})")
         folders |= found
     return [load(folder) for folder in sorted(folders)]
 

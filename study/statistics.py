@@ -5,8 +5,10 @@ Intervals are 95 % percentile bootstrap intervals; over tasks, runs are resample
 that resamples add nothing, the band is the range of the runs (see `has_interval`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.stats import trim_mean
@@ -14,7 +16,6 @@ from scipy.stats import trim_mean
 NUM_RESAMPLES = 2000
 CHUNK_STEPS = 64  # resampled at once
 Points = tuple[Sequence[float], Sequence[float]]  # rising steps, values
-Statistic = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -57,22 +58,12 @@ def has_interval(num_runs: Sequence[int]) -> bool:
 
 def mean(curves: Sequence[Points], steps: Sequence[float] | None = None) -> Average:
     """Averages the runs of one task, at `steps` or at every step at which a run has a point."""
-    return _average([curves], np.mean, steps)
-
-
-def interquartile_mean(tasks: Sequence[Sequence[Points]], steps: Sequence[float] | None = None) -> Average:
-    """Averages the runs of several tasks, at the steps that at least one run of every task covers."""
-    return _average(tasks, lambda scores, axis: trim_mean(scores, 0.25, axis=axis), steps)
-
-
-def mean_or_interquartile_mean(tasks: Sequence[Sequence[Points]], steps: Sequence[float] | None = None) -> Average:
-    """Averages the runs of one task, or of several."""
-    return mean(tasks[0], steps) if len(tasks) == 1 else interquartile_mean(tasks, steps)
+    return average([curves], steps)
 
 
 def of_scores(tasks: Sequence[Sequence[float]]) -> Average:
     """Averages single scores, such as final returns: the mean for one task, else the interquartile mean."""
-    return mean_or_interquartile_mean([[([0.0], [score]) for score in scores] for scores in tasks])
+    return average([[([0.0], [score]) for score in scores] for scores in tasks])
 
 
 def resample(scores: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -80,7 +71,9 @@ def resample(scores: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     return scores[generator.integers(len(scores), size=(NUM_RESAMPLES, len(scores)))]
 
 
-def _average(tasks: Sequence[Sequence[Points]], statistic: Statistic, steps: Sequence[float] | None) -> Average:
+def average(tasks: Sequence[Sequence[Points]], steps: Sequence[float] | None = None) -> Average:
+    """Averages runs, at the steps that at least one run of every task covers: the mean for one task, else the
+    interquartile mean."""
     everywhere = {step for curves in tasks for run_steps, _ in curves for step in run_steps}
     grid = np.array(sorted(everywhere if steps is None else steps))  # (S,)
     scores = [np.array([_interpolate(curve, grid) for curve in curves]) for curves in tasks]  # each (runs, S)
@@ -93,7 +86,7 @@ def _average(tasks: Sequence[Sequence[Points]], statistic: Statistic, steps: Seq
         of_pattern = np.flatnonzero(covered)[pattern_of.reshape(-1) == index]
         for columns in np.split(of_pattern, range(CHUNK_STEPS, len(of_pattern), CHUNK_STEPS)):
             present = [task[mask[:, columns[0]]][:, columns] for task, mask in zip(scores, reached, strict=True)]
-            result[:, columns] = _with_interval(present, statistic)
+            result[:, columns] = _with_interval(present)
     count = np.concatenate(reached).sum(axis=0)
     value, low, high = result[:, covered]
     return Average(grid[covered], value, low, high, count[covered], total=sum(map(len, tasks)))
@@ -104,8 +97,9 @@ def _interpolate(curve: Points, grid: np.ndarray) -> np.ndarray:
     return np.interp(grid, *curve, left=np.nan, right=np.nan) if len(curve[0]) else np.full(len(grid), np.nan)
 
 
-def _with_interval(tasks: list[np.ndarray], statistic: Statistic) -> np.ndarray:
+def _with_interval(tasks: list[np.ndarray]) -> np.ndarray:
     """Returns value, low and high, (3, S), over tasks of shape (runs, S)."""
+    statistic: Any = np.mean if len(tasks) == 1 else partial(trim_mean, proportiontocut=0.25)
     value = statistic(np.concatenate(tasks), axis=0)
     if max(map(len, tasks)) == 1:
         return np.stack([value, np.full_like(value, np.nan), np.full_like(value, np.nan)])

@@ -1,17 +1,75 @@
-"""Summarises runs for figures, tables and the report."""
+"""Summarises runs for figures, tables and the report, with published results and the styles of all curves."""
 
+import csv
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from envs.names import SUITE_TASKS
-from study import profiles, references, statistics
+from study import profiles, statistics
 from study.groups import Group, group_runs
 from study.profiles import Improvement, Profile
-from study.references import Reference
 from study.runs import Run
 from study.statistics import Average
-from study.style import LineStyle, choose_styles
+
+LineStyle = dict[str, Any]  # keywords of matplotlib
+# Okabe and Ito's colours, which colour-blind readers can tell apart, without yellow (faint on white) and black.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+GREYS = ("#000000", "#666666", "#999999")
+# Lengths on and off in line widths: for the first six labels, the next six, ...
+DASHES = ("-", (0, (6, 2)), (0, (8, 2, 2, 2)))
+REFERENCE_DASHES = ((0, (4, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)))
+FEWER_RUNS = (0, (1, 2))  # for steps that not all runs of a group have reached
+FOLDER = Path(__file__).resolve().parent / "published"  # sources: benchmarks/references/README.md
+SUITE, PIXELS = FOLDER / "suite.csv", FOLDER / "pixels.csv"  # from state, from pixels
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A published curve on one task: mean returns over `num_seeds` seeds at rising environment steps."""
+
+    label: str
+    steps: tuple[float, ...]
+    returns: tuple[float, ...]
+    num_seeds: int
+
+    def at(self, step: float) -> float:
+        """Interpolates the return linearly at a step; NaN before the first and after the last published step."""
+        return float(np.interp(step, self.steps, self.returns, left=np.nan, right=np.nan))
+
+    def until(self, last_step: float) -> "Reference":
+        """Returns the curve up to a step, to be drawn beside curves that end there."""
+        steps = [step for step in self.steps if step < last_step]
+        steps += [last_step] if self.steps[0] <= last_step <= self.steps[-1] else []
+        return Reference(self.label, tuple(steps), tuple(map(self.at, steps)), self.num_seeds)
+
+
+@cache
+def published(path: Path) -> dict[str, list[Reference]]:
+    """Reads SUITE or PIXELS: references by task, methods in the order of the file."""
+    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
+    with path.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            rows.setdefault((row["method"], row["task"]), []).append(row)
+    references: dict[str, list[Reference]] = {}
+    for (method, task), points in rows.items():
+        steps, returns = (tuple(float(point[name]) for point in points) for name in ("step", "return"))
+        curve = Reference(f"published: {method}", steps, returns, int(points[0]["seeds"]))
+        references.setdefault(task, []).append(curve)
+    return references
+
+
+def choose_styles(labels: Sequence[str], methods: Sequence[str]) -> dict[str, LineStyle]:
+    """Assigns a style to each label of the runs, and a grey one to each published method."""
+    coloured = [{"color": colour, "linestyle": dash} for dash in DASHES for colour in COLOURS]
+    grey = [{"color": colour, "linestyle": dash} for colour, dash in zip(GREYS, REFERENCE_DASHES, strict=True)]
+    styles = dict(zip(labels, itertools.cycle(coloured), strict=False))
+    return styles | dict(zip(methods, itertools.cycle(grey), strict=False))
 
 
 @dataclass(frozen=True)
@@ -58,18 +116,18 @@ def summarise(runs: Sequence[Run], with_references: bool) -> Study:
     overall = _average_over_tasks(groups)
     ends = profiles.final_returns(groups)
     of_labels = profiles.performance_profiles(ends) if tasks.keys() <= SUITE_TASKS.keys() else []
-    published = {task: _find_published(task, tasks[task]) if with_references else [] for task in tasks}
+    found = {task: _find_published(task, tasks[task]) if with_references else [] for task in tasks}
     notes = _make_notes(runs, tasks, overall, of_labels)
-    if with_references and (missing := [task for task, curves in published.items() if not curves]):
+    if with_references and (missing := [task for task, curves in found.items() if not curves]):
         notes.append(f"There is no published result, up to the last step of the runs, for {', '.join(missing)}.")
-    return Study(tuple(runs), tasks, overall, of_labels, profiles.improvements(ends), published, notes)
+    return Study(tuple(runs), tasks, overall, of_labels, profiles.improvements(ends), found, notes)
 
 
 def _find_published(task: str, groups: list[Group]) -> list[Reference]:
     """Returns the published curves up to the last step of the runs."""
     runs = [run for group in groups for run in group.runs]
-    files = {references.PIXELS if run.config.get("from_pixels") else references.SUITE for run in runs}
-    curves = [curve for file in sorted(files) for curve in references.published(file).get(task, [])]
+    files = {PIXELS if run.config.get("from_pixels") else SUITE for run in runs}
+    curves = [curve for file in sorted(files) for curve in published(file).get(task, [])]
     return [until for curve in curves if (until := curve.until(max(run.last_step for run in runs))).steps]
 
 
@@ -82,7 +140,7 @@ def _average_over_tasks(groups: list[Group]) -> list[OverallAverage]:
     for label, members in by_label.items():
         if len(members) > 1:
             curves = [[run.returns for run in group.runs] for group in members]
-            averages.append(OverallAverage(label, tuple(members), statistics.interquartile_mean(curves)))
+            averages.append(OverallAverage(label, tuple(members), statistics.average(curves)))
     return averages
 
 

@@ -99,7 +99,7 @@ def _cells(groups: Sequence[Group], marks: list[int]) -> list[str]:
     cells = [str(len(runs)) if len(finished) == len(runs) else f"{len(finished)} of {len(runs)} finished"]
     curves = [[run.returns for run in group.runs] for group in groups]
     for mark in marks:
-        cells.append(_format_score(statistics.mean_or_interquartile_mean(curves, [mark]), len(runs)))
+        cells.append(_format_score(statistics.average(curves, [mark]), len(runs)))
     if all(group.finished for group in groups):
         average = statistics.of_scores([[run.returns[1][-1] for run in group.longest] for group in groups])
         lengths = [run.length for group in groups for run in group.longest]

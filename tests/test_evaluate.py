@@ -23,9 +23,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return probes.train(tmp_path_factory.mktemp("trained"), *SHORT, "keep_checkpoints=9").work_dir
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> int:
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> Any:
+    """Returns how the command ends: None, or its exit code."""
     monkeypatch.setattr(sys, "argv", ["evaluate.py", *map(str, arguments)])
-    return evaluate.main()
+    try:
+        return evaluate.main()
+    except SystemExit as ended:
+        return ended.code
 
 
 def test_a_policy_trained_elsewhere_acts_here(tmp_path: Path) -> None:
@@ -54,7 +58,7 @@ def test_the_best_policy_plays_its_episodes_again(
     trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     best = max(rows(trained / "eval.csv"), key=lambda row: float(row["episode_reward"]))
-    assert command(monkeypatch, trained, "--best", "--no-video") == 0
+    assert command(monkeypatch, trained, "--best", "--no-video") is None
     printed, value = capsys.readouterr().out, float(best["episode_reward"])
     assert f"The best evaluation was that of step {best['step']}: {value:.4f}" in printed
     assert f"checkpoints/best: mean {value:.4f}" in printed
@@ -64,7 +68,7 @@ def test_it_films_an_episode(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     film = tmp_path / "film.mp4"
-    assert command(monkeypatch, trained, "--episodes", 1, "--device", "cpu", "--video", film) == 0
+    assert command(monkeypatch, trained, "--episodes", 1, "--device", "cpu", "--video", film) is None
     assert film.stat().st_size > 1000 and f"{film}\n" in capsys.readouterr().out
 
 
@@ -78,10 +82,7 @@ def test_the_policy_alone(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--seed", -1], "--episodes must be 1 or more, --seed 0 or more"),
-        (["--episodes", 0], "--episodes must be 1 or more, --seed 0 or more"),
         (["--episodes", "many"], "argument --episodes: invalid int value: 'many'"),
-        (["--video", "out.gif"], "--video out.gif: its name has to end in .mp4"),
         (["--device", "tpu"], "device=tpu: no such device"),
         ([], "no run's folder (config.yaml:"),
     ],
@@ -93,10 +94,7 @@ def test_a_wrong_command_line_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    try:
-        code: Any = command(monkeypatch, tmp_path, *arguments)
-    except SystemExit as ended:  # argparse's
-        code = ended.code
+    code = command(monkeypatch, tmp_path, *arguments)
     printed = capsys.readouterr().err
     assert code == 2 and message in printed and printed.count("\n") == 1 and not list(tmp_path.iterdir())
 
@@ -110,14 +108,6 @@ def test_ctrl_c_ends_it_without_a_traceback(
     monkeypatch.setattr(evaluate, "evaluate", interrupted)
     assert command(monkeypatch, ROOT / "policies/cheetah_run.pt") == 130
     assert capsys.readouterr().err == "interrupted\n"
-
-
-def test_a_run_may_be_called_as_its_parts_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    probes.train(tmp_path / "best/best", *SHORT)
-    for name in ("best", "checkpoints"):
-        (tmp_path / "best").rename(tmp_path / name)
-        evaluate.evaluate(tmp_path / name / "best", num_episodes=1)
-        assert f"{name}/best/checkpoints/step_120: mean" in capsys.readouterr().out
 
 
 def test_a_data_set_is_written_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

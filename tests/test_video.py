@@ -80,13 +80,6 @@ def test_a_film_that_fails_is_one_line_and_no_file(
     assert printed.count("\n") == 1 and "cannot be filmed (" in printed
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").touch()
-    with filming(tmp_path / "file/1.mp4", 0.1) as recorder:
-        recorder.record(Counter())
-    assert recorder.has_failed and capsys.readouterr().out.count("\n") == 1
-
-
 @pytest.mark.parametrize(("steps", "fps"), [(40, 10), (200, 2.5)])
 def test_a_preview_is_the_video_made_small(tmp_path: Path, steps: int, fps: float) -> None:
     frames, frames_per_second = film(tmp_path / "1.mp4", 0.1, steps, size=(400, 200))[1].preview()

@@ -50,15 +50,15 @@ def test_a_long_step_gets_a_thread_while_an_update_runs(
         result = steps.begin(number)
         updates()
         assert result() == number
-    assert envs.threads.count("environments") == threads
+    assert envs.threads.count("environments_0") == threads
     assert steps.begin("alone")() == "alone"  # no update ran meanwhile
-    assert envs.threads.count("environments") == threads and updates.meanwhile is None
+    assert envs.threads.count("environments_0") == threads and updates.meanwhile is None
     result = steps.begin("fault")
     updates()
     with pytest.raises(Killed):
         result()
     steps.close()
-    assert "environments" not in [thread.name for thread in threading.enumerate()]
+    assert "environments_0" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,5 +77,5 @@ def test_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     beside.loop.stepping = Stepping(beside.envs, beside.agent.execution)
     beside.run()
     beside.close()
-    assert used.count("environments") > 30
+    assert used.count("environments_0") > 30
     assert_same(tmp_path / "beside", tmp_path / "here")

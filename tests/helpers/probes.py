@@ -247,10 +247,6 @@ class Cube(Images):
     observation_space = gym.spaces.Box(0, 255, (8, 8, 8), np.uint8)
 
 
-class Sequences(Probe):
-    observation_space = gym.spaces.Sequence(gym.spaces.Box(-1, 1, (2,)))
-
-
 class NeedsSize(Probe):
     def __init__(self, size: int):
         self.size = size
@@ -289,7 +285,7 @@ for cls in (NeedsSize, Unbuildable):
     gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
 for faulty in (Faulty, FaultyReset, Paying):
     gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
-PLAIN = (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Sequences, Choices, TwoChoices, OneChoice, Privileged)
+PLAIN = (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Choices, TwoChoices, OneChoice, Privileged)
 for cls in PLAIN:
     gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
 for images in (Images, ImageChoices, Planes, Grey, Pairs, Mixed, Cube):

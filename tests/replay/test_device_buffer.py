@@ -28,14 +28,6 @@ def test_more_rows_than_one_copy_takes_and_more_than_the_ring_holds(
     assert torch.equal(buffer.on_device, torch.from_numpy(buffer.rows))
 
 
-def test_rows_stored_by_another_storage_are_taken_over() -> None:
-    host, device = (kind((3,), (2,), 10, CPU) for kind in (ReplayBuffer, DeviceReplayBuffer))
-    for i in range(12):
-        host.add(*transition(i))
-    take_over(device, host)
-    assert set(device.sample(500).reward[:, 0].tolist()) == {float(i) for i in range(2, 12)}
-
-
 def test_rows_that_come_as_tensors_are_drawn_and_saved_as_those_of_the_host() -> None:
     on_host, mixed, saved = (kind((3,), (2,), 50, CPU) for kind in (ReplayBuffer, *[DeviceReplayBuffer] * 2))
     for start, count in ((0, 7), (7, 30), (37, 9), (46, 60), (106, 8)):  # around the wrap, and more rows than fit
@@ -65,5 +57,3 @@ def test_what_is_not_drawn_uniformly_with_replacement_is_for_the_host() -> None:
     for options in ({"with_replacement": False}, {"sampling": Fading}):
         with pytest.raises(UserError, match=refusal):
             DeviceReplayBuffer((3,), (2,), 10, CPU, **options)
-    with pytest.raises(UserError, match=refusal):
-        choose_storage("device", CPU, False, 1)

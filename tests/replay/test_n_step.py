@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from replay.n_step import NStep
-from replay_buffer import ReplayBuffer
 from run.buffers import make_n_step
 from utils import UserError
 
@@ -86,16 +85,6 @@ def test_what_waits_goes_on_with_a_devices_tensors() -> None:
     sent = [torch.from_numpy(column).to("meta") for column in (obs, actions, next_obs)]
     rows = n_step.rows(sent[0], sent[1], rewards, sent[2], done & False, terminated & False)
     assert [rows[place].device.type for place in (0, 1, 3)] == ["meta"] * 3 and len(rows[0]) == NUM_ENVS
-
-
-def test_one_step_is_what_it_always_was() -> None:
-    plain, buffer = (ReplayBuffer((2,), (1,), 1000, torch.device("cpu")) for _ in range(2))
-    for step in make_steps():
-        for row in zip(*step, strict=True):
-            plain.add(*row)
-        buffer.add_batch(*NStep(1).rows(*step))
-    np.testing.assert_array_equal(buffer.rows, plain.rows)
-    assert set(np.unique(buffer.rows[:, 4])) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from stand_in_graphs import fill
 from transitions import take_over
 
 from replay.frames import FrameBuffer
-from replay.sampling import Fading, Prioritised
-from replay.sum_tree import FAN_OUT, SumTree
+from replay.sampling import FAN_OUT, Fading, Prioritised, SumTree
 from replay_buffer import Batch, ReplayBuffer, WeightedBatch
 from utils import UserError
 

@@ -8,8 +8,8 @@ import pytest
 from goals import Goal
 from runs import assert_same, go_on, rows, run_until
 
-from envs.adapter import adapt
 from envs.episodes import EPISODE_INFO
+from envs.make import adapt
 from run.evaluation.evaluations import load_best
 from run.progress import Progress
 

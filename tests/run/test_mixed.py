@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -179,18 +180,19 @@ def test_the_example_stacks_and_joins_what_the_exported_policy_takes(
     inputs = about.get("inputs", [about["input"]])
     assert [(each["name"], each["shape"][1:], each["keys"]) for each in inputs] == expected
     env = example["make_env"](trained.cfg.env, 7, {}, [key for each in inputs for key in each["keys"]])
-    frames, policy = example["Frames"](inputs, env.observation_space), load_run_policy(tmp_path, "cpu", ("probes",))
+    policy = load_run_policy(tmp_path, "cpu", ("probes",))
     ours = policy.make_env(False)
     if "finger" in run[0]:
         ours.unwrapped._env.task.random.seed(7)  # type: ignore[attr-defined]
     obs, _ = ours.reset(seed=7)
     theirs, _ = env.reset(seed=7)
+    frames: deque[Any] = deque(maxlen=inputs[0]["frame_stack"])
     for step in range(4):
-        frames.add(theirs, is_first=not step)
+        frames.extend([example["make_frame"](inputs, env.observation_space, theirs)] * (1 if step else 9))
         ours_of = inputs_of(ours.observation_space.obs_spec, obs[None])  # type: ignore[attr-defined]
-        for name, array in frames.arrays().items():
+        for name, array in example["stack_frames"](inputs, frames).items():
             np.testing.assert_allclose(array, ours_of[name], rtol=0, atol=1e-4)
-        action = session.run(None, frames.arrays())[0][0]
+        action = session.run(None, example["stack_frames"](inputs, frames))[0][0]
         obs, *_ = ours.step(policy.actor.act(obs))
         theirs, *_ = env.step(action)
 

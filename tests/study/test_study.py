@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_runs import make_run
 
-from study import groups, profiles, references, runs, statistics, summary, tables
+from study import groups, profiles, runs, statistics, summary, tables
 from utils import UserError
 
 FLAT = [(10_000, 100.0), (20_000, 200.0)]
@@ -41,7 +41,7 @@ def test_runs_are_found_in_folders_sweeps_and_patterns_each_once(
     for pattern in ("d*/sweep/*", f"{glob.escape(str(tmp_path))}/a*/d*/sweep/*"):
         assert find(pattern, "day/sweep/a") == ["day/sweep/a", "day/sweep/b"]
     for path in ("night", "day/sweep/.hydra"):
-        with pytest.raises(UserError, match=rf"{path}: no run there \(a run's folder has a config.yaml\)"):
+        with pytest.raises(UserError, match=rf"'{path}': no run there \(a run's folder has a config.yaml\)"):
             find("day", path)
 
 
@@ -165,7 +165,7 @@ def test_the_interquartile_mean_is_that_of_the_middle_half_and_is_resampled_with
     assert math.isnan(statistics.of_scores([[5.0], [7.0]]).at_end[1])
     alone = statistics.of_scores([[0.0, 10.0], [100.0]])  # the second task's only run is in every resample
     assert alone.at_end[:3] == (110 / 3, 100 / 3, 40)
-    average = statistics.interquartile_mean([[([10, 20], [1.0, 1.0])], [([10], [3.0])]])
+    average = statistics.average([[([10, 20], [1.0, 1.0])], [([10], [3.0])]])
     assert average.steps.tolist() == [10] and average.value.tolist() == [2]  # ends where a task has no run
 
 
@@ -221,9 +221,9 @@ def test_published_results_stand_beside_ours_at_the_same_steps(
     assert study.notes[-1].endswith("no published result, up to the last step of the runs, for lqr_lqr_2_1.")
 
 
-@pytest.mark.parametrize(("path", "num_tasks"), [(references.SUITE, 27), (references.PIXELS, 15)])
+@pytest.mark.parametrize(("path", "num_tasks"), [(summary.SUITE, 27), (summary.PIXELS, 15)])
 def test_every_published_curve_rises_in_steps_and_lies_on_the_suites_scale(path: Path, num_tasks: int) -> None:
-    published = references.published(path)
+    published = summary.published(path)
     assert len(published) >= num_tasks
     curves = [curve for of_task in published.values() for curve in of_task]
     for curve in curves:

@@ -1,0 +1,88 @@
+"""Records evaluation episodes, and writes them as a Minari data set."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import minari  # an optional package
+import numpy as np
+from minari.data_collector import EpisodeBuffer
+from minari.dataset.minari_dataset import parse_dataset_id
+from minari.storage.datasets_root_dir import get_dataset_path
+
+from utils import UserError
+
+
+def require_new(dataset_id: str) -> None:
+    """Raises UserError for an id that is malformed or taken; Minari would only after the episodes."""
+    try:
+        parse_dataset_id(dataset_id)
+    except (TypeError, ValueError):  # a TypeError where the version is missing
+        raise UserError(f"--dataset {dataset_id}: must be an id such as cheetah/expert-v0") from None
+    if get_dataset_path(dataset_id).exists():
+        raise UserError(f"--dataset {dataset_id}: exists already; choose another version, such as -v1")
+
+
+class Recorder(gym.Wrapper):
+    """Appends each episode of an environment to a list, which several environments may share, as the episode begins.
+
+    Observations are flat, as the policy sees them; actions are in the environment's own shape and bounds.
+    """
+
+    def __init__(self, env: gym.Env, episodes: list[EpisodeBuffer]):
+        super().__init__(env)
+        obs_spec = getattr(env.observation_space, "obs_spec", None)
+        if obs_spec is not None and obs_spec.is_mixed:  # packed into one array of bytes
+            raise UserError("--dataset: the environment gives images with vectors, which cannot be recorded")
+        self._episodes, self._to_env = episodes, env.get_wrapper_attr("own_actions").to_env
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._episode: Any = EpisodeBuffer(seed=seed, observations=[np.array(obs)], actions=[])
+        self._episodes.append(self._episode)
+        return obs, info
+
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        episode = self._episode
+        episode.observations.append(np.array(obs))
+        episode.actions.append(self._to_env(action))
+        episode.rewards.append(float(reward))
+        episode.terminations.append(bool(terminated))
+        episode.truncations.append(bool(truncated))
+        return obs, reward, terminated, truncated, info
+
+
+def make_recorded(make_env: Any, episodes: list[EpisodeBuffer], render: bool) -> gym.Env:
+    return Recorder(make_env(render), episodes)
+
+
+def write_dataset(dataset_id: str, episodes: Sequence[EpisodeBuffer], trained: Any, sampled: bool) -> Path:
+    """Writes recorded episodes, and returns the folder of the data set.
+
+    Args:
+        dataset_id: an id of Minari's that is not there yet, such as cheetah/expert-v0.
+        trained: a RunPolicy.
+        sampled: whether its actions were sampled.
+    """
+    cfg, env = trained.cfg, trained.make_env(False)
+    kind, name = "Sampled" if sampled else "Greedy", cfg.agent["name"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Minari warns that no environment is given
+        data = minari.create_dataset_from_buffers(
+            dataset_id,
+            list(episodes),
+            algorithm_name=name,
+            description=f"{kind} episodes of {name} in {cfg.env} after {trained.step} steps of training.",
+            observation_space=env.observation_space,
+            action_space=env.get_wrapper_attr("own_actions").space,
+            jpeg_encoding=False,
+        )
+    env.close()
+    about: dict[str, Any] = {"env": cfg.env, "action_repeat": cfg.action_repeat, "step": trained.step}
+    if cfg.obs_groups:  # which reorder an observation's numbers
+        about["obs_groups"] = str(cfg.obs_groups)
+    data.storage.update_metadata(about)
+    return Path(data.storage.data_path).parent
