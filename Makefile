@@ -38,8 +38,8 @@ train: $(VENV)/train.stamp
 # Three workers keep two cores busy, as tests wait for processes. wandb's service process does not answer those that
 # xdist starts, so its tests run alone.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/sinks/test_wandb_sink.py
 	$(BIN)/python -m pytest tests/sinks/test_wandb_sink.py
+	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/sinks/test_wandb_sink.py
 
 cluster-test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m cluster

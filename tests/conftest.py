@@ -1,11 +1,13 @@
 import gc
+import io
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -89,23 +91,22 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def the_same_yaml_is_parsed_once() -> Iterator[None]:
     """Keeps what Hydra parses, by the text of the file: parsing takes a third of the time of composing."""
-    parse: Callable[[Any], Any] = OmegaConf.load
-    parsed: dict[str, Any] = {}
-
-    def load(file: Any) -> Any:
-        if not hasattr(file, "read"):
-            return parse(file)
-        text = file.read()
-        if text not in parsed:
-            file.seek(0)
-            parsed[text] = parse(file)  # an error is raised again each time
-        return deepcopy(parsed[text])
-
+    load = OmegaConf.load
+    parse = cache(lambda text: load(io.StringIO(text)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(OmegaConf, "load", staticmethod(load))
+        patched.setattr(
+            OmegaConf, "load", lambda file: deepcopy(parse(file.read())) if hasattr(file, "read") else load(file)
+        )
         yield
 
 
 @pytest.fixture(autouse=True)
 def same_numbers_every_time() -> None:
     torch.manual_seed(0)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends with one line that says how many tests were skipped and why; -rs would take a line for each place."""
+    if reporter := config.pluginmanager.get_plugin("terminalreporter"):  # xdist's workers have none
+        skips = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reporter.stats.get("skipped", ()))
+        print("skipped:", "; ".join(f"{count} ({reason})" for reason, count in skips.most_common()) or "none")

@@ -28,21 +28,18 @@ SMALL = [
     *("save_video=false", "save_figure=false", "log_save_tb=false"),
     *("agent.batch_size=32", "agent.critic.hidden_dim=32", "agent.actor.hidden_dim=32"),
 ]
-PIXELS = ["image_size=40", "agent.encoder.channels=8", "agent.encoder.feature_dim=16", "updates_per_step=0.5"]
+PIXELS = ("image_size=40", "agent.encoder.channels=8", "agent.encoder.feature_dim=16", "updates_per_step=0.5")
 MORE = {
-    "sac_v": ["agent.value.hidden_dim=32"],
-    "sac_2018": ["agent.value.hidden_dim=32"],
-    "redq": ["updates_per_step=2"],
-    "droq": ["updates_per_step=2"],
-    "sac_discrete": ["env=CartPole-v1", "action_repeat=1"],
-    "drq": PIXELS,
-    "drq_norm": PIXELS,
-    "crossq": ["agent.critic.network.norm.renorm_after=200", "agent.actor.network.norm.renorm_after=200"],
+    **dict.fromkeys(("sac_v", "sac_2018"), ("agent.value.hidden_dim=32",)),
+    **dict.fromkeys(("redq", "droq"), ("updates_per_step=2",)),
+    **dict.fromkeys(("drq", "drq_norm"), PIXELS),
+    "sac_discrete": ("env=CartPole-v1", "action_repeat=1"),
+    "crossq": tuple(f"agent.{part}.network.norm.renorm_after=200" for part in ("critic", "actor")),
 }
 
 
-def train(agent: str, execution: str, num_envs: int, steps: int, checkout: Path, folder: Path) -> Path | str:
-    """Runs a training to its end; returns its folder, or the last line of its output if it failed."""
+def train(agent: str, execution: str, num_envs: int, steps: int, checkout: Path, folder: Path) -> dict[str, Any]:
+    """Runs a training to its end; returns the bytes of everything that is compared, by name."""
     run = folder / f"{agent}_{execution}_{num_envs}"
     lengths = [f"num_train_steps={steps}", f"num_seed_steps={steps // 6}", f"eval_frequency={steps // 2}"]
     setting = [f"agent={agent}", f"execution={execution}", f"num_envs={num_envs}", f"checkpoint_frequency={steps}"]
@@ -51,19 +48,16 @@ def train(agent: str, execution: str, num_envs: int, steps: int, checkout: Path,
     if MORE.get(agent) is not PIXELS:
         environment["MUJOCO_GL"] = "disabled"
     ended = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-    print(f"{run.name} in {checkout.name}: {ended.returncode}", file=sys.stderr, flush=True)
-    return run if ended.returncode == 0 else f"{checkout.name}: {(ended.stderr or ended.stdout).strip()[-300:]}"
+    print(f"{run}: {ended.returncode} {ended.stderr.strip()[-300:]}", file=sys.stderr, flush=True)
+    return read(run) if ended.returncode == 0 else {"failed": run}
 
 
 def read(run: Path) -> dict[str, Any]:
-    """Returns the bytes of everything that is compared, by name."""
     newest = max((run / "checkpoints").glob("step_*"), key=lambda path: int(path.name.removeprefix("step_")))
-    policy = torch.load(newest / "policy.pt", weights_only=True)
-    found: dict[str, Any] = {"step": newest.name, "action_range": policy["action_range"]}
-    for network, part in policy["networks"].items():
-        found |= {
-            f"{network}.{name}": torch.as_tensor(weight).numpy().tobytes() for name, weight in part["weights"].items()
-        }
+    found: dict[str, Any] = {"step": newest.name}
+    for network, part in torch.load(newest / "policy.pt", weights_only=True)["networks"].items():
+        for name, weight in part["weights"].items():
+            found[f"{network}.{name}"] = torch.as_tensor(weight).numpy().tobytes()
     for log in ("train.csv", "eval.csv"):
         with (run / log).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -71,12 +65,10 @@ def read(run: Path) -> dict[str, Any]:
     return found
 
 
-def compare(a: Path | str, b: Path | str) -> str:
-    """Returns `same`, the name of the first difference, or why a run failed."""
-    if isinstance(a, str) or isinstance(b, str):
-        return a if isinstance(a, str) else str(b)
-    state_a, state_b = read(a), read(b)
-    return next((name for name in state_a | state_b if state_a.get(name) != state_b.get(name)), "same")
+def compare(a: Future[dict[str, Any]], b: Future[dict[str, Any]]) -> str:
+    """Returns `same` or the name of the first difference."""
+    first, second = a.result(), b.result()
+    return next((name for name in first | second if first.get(name) != second.get(name)), "same")
 
 
 def main() -> None:
@@ -90,18 +82,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(arguments.jobs) as pool:
         git, before = ["git", "-C", str(ROOT), "worktree"], Path(temporary, "commit")
         subprocess.run([*git, "add", "--quiet", "--detach", str(before), arguments.commit], check=True)
-        ended: dict[tuple[Any, ...], Future[Path | str]] = {}
-        for case in itertools.product(agents, SETTINGS, (before, ROOT)):
-            name, setting, checkout = case
-            folder = Path(temporary, "before" if checkout is before else "now")
-            ended[case] = pool.submit(train, name, *setting, arguments.steps, checkout, folder)
+        ended = {
+            (name, setting, checkout): pool.submit(
+                train, name, *setting, arguments.steps, checkout, Path(temporary, f"runs_in_{checkout.name}")
+            )
+            for name, setting, checkout in itertools.product(agents, SETTINGS, (before, ROOT))
+        }
         cells = []
         for name in agents:
-            row = [compare(*(ended[name, setting, side].result() for side in (before, ROOT))) for setting in SETTINGS]
-            row += [
-                compare(*(ended[name, (execution, n), ROOT].result() for execution in ("eager", "recorded")))
-                for n in (1, 3)
-            ]
+            row = [compare(ended[name, setting, before], ended[name, setting, ROOT]) for setting in SETTINGS]
+            row += [compare(ended[name, ("eager", n), ROOT], ended[name, ("recorded", n), ROOT]) for n in (1, 3)]
             print(f"| {name} | {' | '.join(row)} |", flush=True)
             cells += row
         subprocess.run([*git, "remove", "--force", str(before)], check=True)

@@ -60,12 +60,11 @@ def test_every_module_is_in_the_package() -> None:
 
 
 def test_a_package_of_ones_own_may_have_files_of_the_same_names(tmp_path: Path) -> None:
-    package = tmp_path / "my_project"
-    package.mkdir()
+    (tmp_path / "my_project").mkdir()
     for name in ("__init__", "utils", "logger"):
-        (package / f"{name}.py").write_text("MINE = True\n", encoding="utf-8")
-    lines = "from logger import Logger\nfrom my_project import logger, utils\nimport utils as ours\n"
+        (tmp_path / f"my_project/{name}.py").write_text("MINE = True\n", encoding="utf-8")
+    lines = "from logger import Logger; from my_project import logger, utils; import utils as ours\n"
     lines += "assert utils.MINE and logger.MINE and ours.UserError and Logger\n"
-    (package / "main.py").write_text(lines, encoding="utf-8")
+    (tmp_path / "my_project/main.py").write_text(lines, encoding="utf-8")
     command = [sys.executable, "-m", "my_project.main"]
     subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)

@@ -70,49 +70,30 @@ def test_it_is_exported_in_its_turn(packed: Path, tmp_path: Path) -> None:
     assert again == mine.with_suffix(".onnx") and about["return"] == first["return"] and "settings" not in about
 
 
-def wrapper(target: str) -> dict[str, Any]:
-    return {"env_wrappers": [{"_target_": target, "_partial_": True}]}
+HOSTILE: list[tuple[str, Any, str]] = [  # a key, its value and the message; tests/settings/test_trust.py has more
+    ("env_wrappers", [{"_target_": "evil_module.Thing", "_partial_": True}], "evil_module.Thing"),
+    ("env", "evil_module:Thing-v0", "trust=evil_module"),
+    ("env_kwargs", {"a": "${oc.create:{_target_:os.mkdir}}"}, "env_kwargs.a"),
+]
 
 
-HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
-    "a wrapper": (wrapper("evil_module.Thing"), "evil_module.Thing"),
-    "a function": (wrapper("os.mkdir"), "os.mkdir"),
-    "a package": ({"env": "evil_module:Thing-v0"}, "trust=evil_module"),
-    "an agent": ({"agent": {"_target_": "os.mkdir", "name": "x"}}, "os.mkdir"),
-    "an interpolation": ({"env_kwargs": {"a": "${oc.create:{_target_:os.mkdir}}"}}, "env_kwargs.a"),
-    "no schedule": ({"reward_scale": {"_target_": "agent.networks.heads.CategoricalHead"}}, "reward_scale"),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_one_runs_nothing_and_is_one_line(
-    name: str,
-    packed: Path,
-    mark: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    packed: Path, mark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = copy_of(packed, tmp_path)
-    changes, message = HOSTILE[name]
     json_path = path.with_name(f"{path.name}.json")
     about = json.loads(json_path.read_text())
-    json_path.write_text(json.dumps(about | {"settings": about["settings"] | changes}))
     monkeypatch.setattr(sys, "argv", ["evaluate.py", str(path), "--episodes", "1"])
-    with pytest.raises(SystemExit, match=r"^2$"):
-        evaluate.main()
-    printed = capsys.readouterr().err
-    assert message in printed and printed.count("\n") == 1, printed
-    assert not mark.exists()
-
-
-def test_a_pickle_is_not_loaded(packed: Path, mark: Path, tmp_path: Path) -> None:
-    path = copy_of(packed, tmp_path)
+    for key, value, message in HOSTILE:
+        json_path.write_text(json.dumps(about | {"settings": about["settings"] | {key: value}}))
+        with pytest.raises(SystemExit, match=r"^2$"):
+            evaluate.main()
+        printed = capsys.readouterr().err
+        assert message in printed and printed.count("\n") == 1, printed
+    torch.save(Evil(mark), path)
     with pytest.raises(UserError, match="has changed since"):
-        torch.save(Evil(mark), path)
         evaluate.evaluate(path, 1)
-    json_path = path.with_name(f"{path.name}.json")
-    json_path.write_text(json.dumps(json.loads(json_path.read_text()) | {"sha256": sha256_of(path)}))
+    json_path.write_text(json.dumps(about | {"sha256": sha256_of(path)}))
     with pytest.raises(UserError, match="not a policy"):
         evaluate.evaluate(path, 1)
     assert not mark.exists()

@@ -1,6 +1,5 @@
 """Whole runs find known values, repeat to the same bytes, and learn."""
 
-import csv
 import math
 import sys
 from pathlib import Path
@@ -10,28 +9,17 @@ import probes
 import pytest
 import torch
 from omegaconf import OmegaConf
-from runs import quoted, rows
+from runs import rows
+from same_run import timeless
 
 from run.workspace import Workspace
 from settings import compose
 from settings.schema import check, get_values
 
-
-def timeless(path: Path) -> list[dict[str, str]]:
-    clocks = ("duration", "_s", "per_second")
-    return [
-        {key: value for key, value in row.items() if not any(clock in key for clock in clocks)} for row in rows(path)
-    ]
-
-
 PROBE = (
-    *(
-        "agent.learnable_temperature=false",
-        "agent.init_temperature=1e-6",
-        "agent.critic_lr=1e-2",
-        "agent.actor_lr=1e-2",
-    ),
-    *("agent.critic_tau=0.2", "num_train_steps=350", "agent.batch_size=32", "eval_frequency=100000"),
+    *("agent.learnable_temperature=false", "agent.init_temperature=1e-6", "agent.batch_size=32"),
+    *("agent.critic_lr=1e-2", "agent.actor_lr=1e-2", "agent.critic_tau=0.2"),
+    *("num_train_steps=350", "eval_frequency=100000"),
 )
 
 
@@ -57,24 +45,12 @@ def test_the_actor_finds_the_action_that_pays(tmp_path: Path) -> None:
 def test_the_same_seed_gives_the_same_bytes_and_evaluation_changes_none(tmp_path: Path) -> None:
     # Episodes of 50 steps.
     run = ("env=reacher_easy", "env_kwargs.time_limit=1", "num_train_steps=300", "num_seed_steps=100")
-    probes.train(tmp_path / "a", *run)
-    probes.train(tmp_path / "b", *run)
-    probes.train(tmp_path / "c", *run, "eval_frequency=130", "num_eval_episodes=3")
-    probes.train(tmp_path / "d", *run, "seed=2")
-    first = timeless(tmp_path / "a/train.csv")
-    assert first == timeless(tmp_path / "b/train.csv")
+    others = {"a": (), "b": (), "c": ("eval_frequency=130", "num_eval_episodes=3"), "d": ("seed=2",)}
+    for name, overrides in others.items():
+        probes.train(tmp_path / name, *run, *overrides)
+    first, again, evaluated, other = (timeless(tmp_path / name / "train.csv") for name in "abcd")
+    assert first == again == evaluated != other
     assert timeless(tmp_path / "a/eval.csv") == timeless(tmp_path / "b/eval.csv")
-    assert first == timeless(tmp_path / "c/train.csv")
-    assert first != timeless(tmp_path / "d/train.csv")
-
-
-@pytest.mark.parametrize("chosen", ["agent=sac", "agent=sac_v", "agent=sac_2018", "preset=cpu", "preset=fast"])
-def test_every_agent_trains_logs_and_gives_the_same_bytes(tmp_path: Path, chosen: str) -> None:
-    run = ("env=ProbeTimeLimit-v0", "num_train_steps=150", chosen, "num_threads=1")
-    first, _ = (probes.train(tmp_path / name, *run) for name in "ab")
-    assert first.agent.num_updates > 40
-    assert timeless(tmp_path / "a/train.csv") == timeless(tmp_path / "b/train.csv")
-    assert all(math.isfinite(float(value)) for value in rows(tmp_path / "a/train.csv")[-1].values() if value)
 
 
 no_box2d = pytest.mark.skipif(sys.version_info >= (3, 14), reason="Box2D has no wheel for Python 3.14")
@@ -82,20 +58,14 @@ PRESETS = ["cpu", "fast", "pendulum", pytest.param("lunar_lander", marks=no_box2
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_trains_in_its_own_environment(tmp_path: Path, preset: str) -> None:
+def test_every_preset_trains_and_logs_in_its_own_environment(tmp_path: Path, preset: str) -> None:
     small = ("num_train_steps=320", "num_seed_steps=50", "min_buffer_size=130", "eval_frequency=1000", "device=cpu")
-    quiet = (
-        "save_video=false",
-        "log_save_tb=false",
-        "save_figure=false",
-        "num_eval_episodes=1",
-        f"hydra.run.dir={quoted(tmp_path)}",
-    )
-    config = compose.compose_config([f"preset={preset}", *small, *quiet])
-    run = Workspace(check(get_values(config)), tmp_path)
+    quiet = ("save_video=false", "log_save_tb=false", "save_figure=false", "num_eval_episodes=1")
+    run = Workspace(check(get_values(compose.compose_config([f"preset={preset}", *small, *quiet]))), tmp_path)
     run.run()
     run.close()
     assert run.agent.num_updates > 30
+    assert all(math.isfinite(float(value)) for value in rows(tmp_path / "train.csv")[-1].values() if value)
 
 
 def test_the_saved_config_says_what_was_used(tmp_path: Path) -> None:
@@ -116,14 +86,8 @@ def test_it_learns(tmp_path: Path) -> None:
 
 
 def test_videos_are_made_for_each_evaluation(opengl: None, tmp_path: Path) -> None:
-    overrides = (
-        "env=cheetah_run",
-        "save_video=true",
-        "num_train_steps=150",
-        "eval_frequency=100",
-        "num_eval_episodes=1",
-    )
-    short = probes.workspace(tmp_path, *overrides)
+    overrides = ("save_video=true", "num_train_steps=150", "eval_frequency=100", "num_eval_episodes=1")
+    short = probes.workspace(tmp_path, "env=cheetah_run", *overrides)
     short.evaluations.evaluator._envs._limit = 30  # 0.3 s are enough to film
     short.run()
     assert sorted(path.name for path in (tmp_path / "video").iterdir()) == ["100.mp4", "150.mp4"]
@@ -145,6 +109,10 @@ def test_no_transition_reaches_across_episodes(tmp_path: Path, num_envs: int, as
     train = rows(tmp_path / "train.csv")
     assert sum(int(row["episode_length"]) for row in train) == 240
     assert [int(row["episode"]) for row in train] == list(range(1, len(train) + 1))
+    if asynchronous:  # processes change no byte
+        assert len(run.envs.processes) == num_envs  # type: ignore[attr-defined]
+        probes.train(tmp_path / "together", "env=probes:ProbeNumbered-v0", *several, "async_envs=false")
+        assert timeless(tmp_path / "together/train.csv") == timeless(tmp_path / "train.csv")
 
 
 def test_the_agent_observes_every_transition_once_before_it_is_stored(tmp_path: Path) -> None:
@@ -163,16 +131,9 @@ def test_the_agent_observes_every_transition_once_before_it_is_stored(tmp_path: 
     np.testing.assert_array_equal(np.concatenate(shown), run.replay_buffer.rows[:240])
 
 
-def test_processes_change_no_byte(tmp_path: Path) -> None:
-    run = ("env=probes:ProbeNumbered-v0", "num_envs=2", "num_train_steps=160")
-    probes.train(tmp_path / "together", *run)
-    apart = probes.train(tmp_path / "apart", *run, "async_envs=true")
-    assert len(apart.envs.processes) == 2  # type: ignore[attr-defined]
-    assert timeless(tmp_path / "together/train.csv") == timeless(tmp_path / "apart/train.csv")
-
-
-def test_each_environment_has_a_stream_of_its_own(tmp_path: Path) -> None:
-    run = probes.workspace(tmp_path, "env=reacher_easy", "num_envs=3")
+@pytest.mark.parametrize("env", ["reacher_easy", "Pendulum-v1"])
+def test_each_environment_has_a_stream_of_its_own(env: str, tmp_path: Path) -> None:
+    run = probes.workspace(tmp_path, f"env={env}", "num_envs=3")
     starts = run.loop.begin_episodes(np.ones(3, bool))
     assert len({start.tobytes() for start in starts}) == 3
     run.close()
@@ -199,18 +160,14 @@ def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its class saves nothing, and is otherwise written as for pytorch_sac."""
-    agent = "{name: fork, _target_: forks.ForkAgent, _partial_: true}"
-    config = compose.compose_config(
-        [*probes.SMALL, "execution=auto", "env=Pendulum-v1", "checkpoint_frequency=50", "num_train_steps=250"]
-    )
-    values = get_values(config) | {"agent": OmegaConf.to_container(OmegaConf.create(agent))}
+    small = ("execution=auto", "env=Pendulum-v1", "checkpoint_frequency=50", "num_train_steps=250")
+    values = get_values(compose.compose_config([*probes.SMALL, *small]))
+    values["agent"] = {"name": "fork", "_target_": "forks.ForkAgent", "_partial_": True}
     workspace = Workspace(check(values), tmp_path)
     workspace.run()
     workspace.close()
-    said = capsys.readouterr().out
-    first, second, third, *_ = said.splitlines()
+    first, second, third, *_ = capsys.readouterr().out.splitlines()
     assert first == f"Folder: {tmp_path}" and second == "Updates run eagerly: the agent makes its updates itself."
     assert third.startswith("This run cannot be resumed: ForkA")
     assert not (tmp_path / "checkpoints").exists() and (tmp_path / "finished.json").exists()
-    with (tmp_path / "train.csv").open() as file:
-        assert [row["actor_loss"] != "" for row in csv.DictReader(file)][-1]
+    assert rows(tmp_path / "train.csv")[-1]["actor_loss"]

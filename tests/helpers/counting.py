@@ -24,20 +24,16 @@ class CountingVec(VectorEnv):
     """Worlds that observe their number and their episode's (a pair), and its steps so far; rewards encode all three.
 
     Args:
-        mode: a value of AutoresetMode.
+        mode: a value of AutoresetMode; "" for none.
         tensors: whether its data are tensors instead of arrays; each step overwrites the last observations.
         final: whether it returns episodes' last observations in the mode SAME_STEP.
     """
 
     def __init__(self, num_envs: int, mode: str = "NextStep", tensors: bool = False, final: bool = True):
         self.num_envs, self._tensors, self._final = num_envs, tensors, final
-        self.metadata = {"autoreset_mode": AutoresetMode(mode)}
-        self.single_observation_space = gym.spaces.Dict(
-            {
-                "steps": gym.spaces.Box(0, np.inf, (), np.float32),
-                "names": gym.spaces.Box(0, np.inf, (1, 2), np.float64),
-            }
-        )
+        self.metadata = {"autoreset_mode": AutoresetMode(mode)} if mode else {}
+        steps, names = gym.spaces.Box(0, np.inf, (), np.float32), gym.spaces.Box(0, np.inf, (1, 2), np.float64)
+        self.single_observation_space = gym.spaces.Dict({"steps": steps, "names": names})
         self.single_action_space = gym.spaces.Box(LOW, HIGH, (2, 1), np.float32)
         self.lengths = np.array([LENGTHS[i % 4] for i in range(num_envs)])
         self._memory: dict[str, Any] = {}
@@ -47,8 +43,7 @@ class CountingVec(VectorEnv):
         which = (options or {}).get("reset_mask")
         if which is None:
             self.seeds.append(seed)
-            self.episode, self.taken = np.ones(self.num_envs, int), np.zeros(self.num_envs, int)
-            self.over = np.zeros(self.num_envs, bool)
+            self.episode, self.taken, self.over = (np.full(self.num_envs, first) for first in (1, 0, False))
         else:
             assert self.metadata["autoreset_mode"] is AutoresetMode.DISABLED
             self._begin(which)
@@ -86,10 +81,7 @@ class CountingVec(VectorEnv):
         obs = self._numbers()
         if self._tensors:  # one batch, as simulators on a GPU return it
             return {key: torch.tensor(value) for key, value in obs.items()}
-        last = np.full(self.num_envs, None, object)
-        for index in np.flatnonzero(done):
-            last[index] = {key: value[index] for key, value in obs.items()}
-        return last
+        return np.array([{key: value[i] for key, value in obs.items()} if done[i] else None for i in range(len(done))])
 
     def _numbers(self) -> dict[str, np.ndarray]:
         names = np.stack([np.arange(self.num_envs), self.episode], axis=1).astype(np.float64)
@@ -118,7 +110,7 @@ class SavedCountingVec(CountingVec):
 
 gym.register("Counting-v0", vector_entry_point=CountingVec)
 gym.register("SavedCounting-v0", vector_entry_point=SavedCountingVec)
-gym.register("NoModeCounting-v0", vector_entry_point="counting:NoMode")
+gym.register("NoModeCounting-v0", vector_entry_point=CountingVec, kwargs={"mode": ""})
 
 
 class OneCounting(gym.Env):
@@ -143,9 +135,3 @@ class OneCounting(gym.Env):
 
 
 gym.register("BothCounting-v0", OneCounting, vector_entry_point=SavedCountingVec)
-
-
-class NoMode(CountingVec):
-    def __init__(self, num_envs: int):
-        super().__init__(num_envs)
-        self.metadata = {}

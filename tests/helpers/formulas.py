@@ -5,6 +5,7 @@ Also lets an agent make updates on batches and noise that a test knows.
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,29 +16,17 @@ from replay_buffer import Batch
 Tensors = dict[str, torch.Tensor]
 
 
+@dataclass
 class Network:
-    """One network's weights by name, and the running statistics of its batch norms.
+    """One network's weights and the running statistics of its batch norms, by name; members are the first dimension."""
 
-    Args:
-        weights, running: tensors by name; an ensemble's have the members as first dimension.
-        compute: returns the network's output from this object, an input, and whether it is training.
-        eps: what batch norms add to variances.
-        kept: share of the running statistics that each step keeps.
-        unbiased: whether the running variance follows the unbiased variance.
-    """
-
-    def __init__(
-        self,
-        weights: Tensors,
-        running: Tensors,
-        compute: Callable[["Network", torch.Tensor, bool], torch.Tensor],
-        eps: float = 1e-5,
-        kept: float = 0.99,
-        unbiased: bool = False,
-    ):
-        self.weights, self.running, self.compute = weights, running, compute
-        self.eps, self.kept, self.unbiased = eps, kept, unbiased
-        self.seen: Tensors = {}  # statistics of the newest batch in training mode
+    weights: Tensors
+    running: Tensors
+    compute: Callable[["Network", torch.Tensor, bool], torch.Tensor]  # the output, of an input, perhaps in training
+    eps: float = 1e-5  # what batch norms add to variances
+    kept: float = 0.99  # share of the running statistics that each step keeps
+    unbiased: bool = False  # whether the running variance follows the unbiased variance
+    seen: Tensors = field(default_factory=dict)  # statistics of the newest batch in training mode
 
     @classmethod
     def of(cls, trunk: Any, compute: Any, **norms: Any) -> "Network":
@@ -48,11 +37,11 @@ class Network:
 
     def members(self) -> list["Network"]:
         """Returns an ensemble's members as networks; gradients flow to the ensemble's weights."""
-        count = len(next(iter(self.weights.values())))
         parts = [
-            [{name: t[i] for name, t in part.items()} for part in (self.weights, self.running)] for i in range(count)
+            [{name: t[i] for name, t in part.items()} for part in (self.weights, self.running)]
+            for i in range(len(next(iter(self.weights.values()))))
         ]
-        return [Network(*part, self.compute, self.eps, self.kept, self.unbiased) for part in parts]  # type: ignore[arg-type]
+        return [replace(self, weights=weights, running=running, seen={}) for weights, running in parts]
 
     def __call__(self, x: torch.Tensor, training: bool = False) -> torch.Tensor:
         return self.compute(self, x, training)
@@ -109,12 +98,6 @@ class SoftActorCritic:
     """The networks, the temperature and the optimizers of a soft actor-critic, copied from an agent.
 
     A subclass writes out the updates of one algorithm; docs/AGENTS.md names the differences from its authors' code.
-
-    Args:
-        agent: its temperature is a logarithm.
-        compute: computes each network's output, as for Network.
-        weight_decay: of actor and critics.
-        norms: further arguments of Network.
     """
 
     def __init__(self, agent: Any, compute: Any, weight_decay: float = 0.0, **norms: Any):
@@ -169,14 +152,12 @@ def squashed(mu: torch.Tensor, log_std: torch.Tensor, eps: torch.Tensor) -> tupl
     return torch.tanh(u), (log_density - log_slope).sum(1)
 
 
-def soft_limited(s: torch.Tensor) -> torch.Tensor:
-    """Returns a log standard deviation, limited to [-10, 2] by tanh."""
-    return -10 + 6 * (torch.tanh(s) + 1)
+def soft_limited(log_std: torch.Tensor) -> torch.Tensor:
+    return -10 + 6 * (torch.tanh(log_std) + 1)  # to [-10, 2]
 
 
-def clamped(s: torch.Tensor) -> torch.Tensor:
-    """Returns a log standard deviation, cut off at -20 and 2."""
-    return s.clamp(-20, 2)
+def clamped(log_std: torch.Tensor) -> torch.Tensor:
+    return log_std.clamp(-20, 2)
 
 
 def policy(

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +17,25 @@ class Killed(BaseException):
 
 
 class _Disk:
-    """Counts this process's changes of the disk.
-
-    Attributes:
-        left: operations that still succeed; None while nothing is counted.
-        written: the name of the file that the last operation opened for writing; None after any other operation.
-    """
-
-    def __init__(self) -> None:
-        self.left: int | None = None
-        self.written: str | None = None
-        self._is_hooked = False
-
-    def hook(self) -> None:
-        if not self._is_hooked:  # an audit hook cannot be removed
-            sys.addaudithook(self._audit)
-            self._is_hooked = True
-
-    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.left is None:
-            return
-        opens = event == "open" and not isinstance(arguments[0], int) and bool(arguments[2] & WRITES)
-        if not opens and event not in CHANGES:
-            return
-        if self.left <= 0:
-            raise Killed
-        self.left -= 1
-        self.written = os.fspath(arguments[0]) if opens else None
+    left: int | None = None  # operations that still succeed; None while nothing is counted
+    written: str | None = None  # the file that the last operation opened for writing; None after any other one
 
 
-_disk = _Disk()
+@cache  # an audit hook cannot be removed
+def _hook() -> None:
+    sys.addaudithook(_audit)
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if _Disk.left is None:
+        return
+    opens = event == "open" and not isinstance(arguments[0], int) and bool(arguments[2] & WRITES)
+    if not opens and event not in CHANGES:
+        return
+    if _Disk.left <= 0:
+        raise Killed
+    _Disk.left -= 1
+    _Disk.written = os.fspath(arguments[0]) if opens else None
 
 
 @contextmanager
@@ -57,15 +47,15 @@ def killed_after(operations: int | None, folder: Path, share: float) -> Iterator
         folder: where the changes are made.
         share: how much of a file being written at that moment is left on the disk.
     """
-    _disk.hook()
-    _disk.left, _disk.written = operations, None
+    _hook()
+    _Disk.left, _Disk.written = operations, None
     try:
         yield
     except Killed:
-        _disk.left = None
-        if _disk.written:  # only the name is known if it was opened relative to a descriptor
-            written = max(folder.rglob(Path(_disk.written).name), key=lambda path: path.stat().st_mtime_ns)
+        _Disk.left = None
+        if _Disk.written:  # only the name is known if it was opened relative to a descriptor
+            written = max(folder.rglob(Path(_Disk.written).name), key=lambda path: path.stat().st_mtime_ns)
             os.truncate(written, int(share * written.stat().st_size))
         raise
     finally:
-        _disk.left = None
+        _Disk.left = None

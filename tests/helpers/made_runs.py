@@ -25,19 +25,12 @@ def make_run(
     """
     folder.mkdir(parents=True)
     length = length or max((step for step, _ in returns), default=1)
-    config = OmegaConf.create(
-        {
-            "env": env,
-            "seed": seed,
-            "experiment": "test_exp",
-            "num_train_steps": length,
-            "replay_buffer_capacity": length,
-            "reward_scale": 1,
-            "device": "cpu",
-            "agent": {"name": agent, "obs_dim": len(env), "actor_lr": 1e-4, "reward_scale": 1},
-            "evaluator": {"seed": seed},
-        }
-    )
+    plain = {"env": env, "seed": seed, "experiment": "test_exp", "reward_scale": 1, "device": "cpu"}
+    nodes = {
+        "agent": {"name": agent, "obs_dim": len(env), "actor_lr": 1e-4, "reward_scale": 1},
+        "evaluator": {"seed": seed},
+    }
+    config = OmegaConf.create({**plain, "num_train_steps": length, "replay_buffer_capacity": length, **nodes})
     for key, value in settings.items():
         OmegaConf.update(config, key.replace("__", "."), value)
     (folder / "config.yaml").write_text(OmegaConf.to_yaml(config))

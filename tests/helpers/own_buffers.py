@@ -7,29 +7,7 @@ import numpy as np
 import torch
 
 from replay_buffer import Batch, ReplayBuffer
-from settings.types import PositiveInt, UnitInterval
-
-
-class RecentBuffer(ReplayBuffer):
-    """Draws a share of each batch from the newest rows.
-
-    Args:
-        share: the share of a batch that is drawn from the newest `window` rows; the rest is drawn from all.
-        window: how many rows count as new.
-        options, named_options: a ReplayBuffer's.
-    """
-
-    def __init__(self, *options: Any, share: UnitInterval, window: PositiveInt = 10, **named_options: Any):
-        super().__init__(*options, **named_options)
-        self._share = share
-        self._window = window
-
-    def choose(self, batch_size: int) -> tuple[np.ndarray, None]:
-        rows, _ = super().choose(batch_size)
-        newest = round(self._share * batch_size)
-        back = self._rng.integers(1, min(self._window, len(self)) + 1, newest)
-        rows[:newest] = (self.num_added - back) % self.capacity
-        return rows, None
+from settings.types import UnitInterval
 
 
 class PrioritisedBuffer(ReplayBuffer):
@@ -84,17 +62,9 @@ class ListBuffer:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(
-        self,
-        obs: np.ndarray,
-        action: np.ndarray,
-        reward: float,
-        next_obs: np.ndarray,
-        done: bool,
-        done_no_max: bool,
-        discount_before_last: float = 1.0,
-    ) -> None:
-        not_done = 0.0 if done_no_max else discount_before_last
+    def add(self, *transition: Any, discount_before_last: float = 1.0) -> None:
+        obs, action, reward, next_obs, _, done_no_max, *discount = transition
+        not_done = 0.0 if done_no_max else (*discount, discount_before_last)[0]
         self._rows.append([obs.tolist(), action.tolist(), [float(reward)], next_obs.tolist(), [not_done]])
         self.num_added += 1
 

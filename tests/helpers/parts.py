@@ -6,27 +6,22 @@ from pathlib import Path
 from agents import TINY
 
 PAGE = Path(__file__).parents[2] / "docs/AGENTS_PARTS.md"
-SIZES = {
-    "sac_v": ("agent.value.hidden_dim=16",),
-    "sac_2018": ("agent.value.hidden_dim=16",),
-    "drq": TINY,
-    "drq_norm": TINY,
-}
+SIZES = dict.fromkeys(("sac_v", "sac_2018"), ("agent.value.hidden_dim=16",)) | dict.fromkeys(("drq", "drq_norm"), TINY)
+
+
+def norm(name: str, **keys: str) -> str:
+    """Returns the node of a norm or another class of agent.networks."""
+    keys = {"_target_": f"agent.networks.{name}", "_partial_": "true", **keys}
+    return "{" + ", ".join(f"{key}: {value}" for key, value in keys.items()) + "}"
 
 
 def network(of: str, **keys: str) -> tuple[str, ...]:
     """Returns overrides that give the actor or the critic hidden layers with a norm or dropout."""
-    node = ", ".join(["_target_: agent.networks.NormedMLP", "_partial_: true", *(f"{k}: {v}" for k, v in keys.items())])
-    return (f"agent.{of}.network={{{node}}}",)
-
-
-def norm(name: str) -> str:
-    return f"{{_target_: agent.networks.{name}, _partial_: true}}"
+    return (f"agent.{of}.network={norm('NormedMLP', **keys)}",)
 
 
 def head(name: str, **keys: str) -> tuple[str, ...]:
-    node = ", ".join([f"_target_: agent.networks.{name}", "_partial_: true", *(f"{k}: {v}" for k, v in keys.items())])
-    return (f"agent.critic.head={{{node}}}",)
+    return (f"agent.critic.head={norm(name, **keys)}",)
 
 
 PARTS: dict[str, tuple[str, ...]] = {

@@ -1,39 +1,58 @@
 """Environments with known values, and helpers to train on them."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import composed
 import gymnasium as gym
 import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 from agent.sac import SACAgent
 from run.evaluation.evaluator import Evaluation
 from run.workspace import Workspace
 from settings.types import PositiveInt
 
+numbers = partial(Box, -np.inf, np.inf)
+pixels = partial(Box, 0, 255, dtype=np.uint8)
+
 
 class Probe(gym.Env):
-    """Observes its step number, divided by 10; subclasses define the rewards and when an episode ends."""
+    """Observes its step number, divided by 10, and pays `pay`; subclasses say what differs.
 
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    Args:
+        attributes: replace those of the class.
+    """
+
+    observation_space: gym.Space = numbers((1,))
+    action_space: gym.Space = Box(-1.0, 1.0, (1,))
     num_steps = 1
+    pay = 1.0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
         self.taken = 0
+        self.begin()
         return self._obs(), {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def begin(self) -> None:
+        """Draws what differs between episodes."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        assert self.action_space.contains(action), action
+        self.last_action = action
         self.taken += 1
-        reward = self.reward(float(action[0]))
+        reward = self.reward(float(np.ravel(action)[0]))
         return self._obs(), reward, self.taken == self.num_steps, False, {}
 
     def reward(self, action: float) -> float:
-        return 1.0
+        return self.pay
 
-    def _obs(self) -> np.ndarray:
+    def _obs(self) -> Any:
         return np.array([self.taken / 10], np.float32)
 
 
@@ -54,7 +73,7 @@ class ActionMatters(Probe):
 
 
 class Endless(Probe):
-    """Pays 1 at every step and always looks the same; only a time limit ends it."""
+    """Always looks the same; only a time limit ends it."""
 
     num_steps = -1
 
@@ -62,29 +81,12 @@ class Endless(Probe):
         return np.zeros(1, np.float32)
 
 
-class Paying(Endless):
-    """Pays `pay` at every step."""
-
-    def __init__(self, pay: float):
-        self.pay = pay
-
-    def reward(self, action: float) -> float:
-        return self.pay
-
-
 class Tuples(Probe):
     """Has nested observations of several kinds, and a matrix of actions, each with its own bounds."""
 
-    observation_space = gym.spaces.Dict(
-        {"b": gym.spaces.Box(-1, 1, (2,), np.float64), "a": gym.spaces.Tuple([gym.spaces.Discrete(3)])}
-    )
-    action_space = gym.spaces.Box(np.array([[-2.0], [0.0]]), np.array([[2.0], [np.inf]]), (2, 1), np.float64)
+    observation_space = Dict({"b": Box(-1, 1, (2,), np.float64), "a": Tuple([Discrete(3)])})
+    action_space = Box(np.array([[-2.0], [0.0]]), np.array([[2.0], [np.inf]]), (2, 1), np.float64)
     num_steps = 3
-
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
-        self.last_action = action
-        self.taken += 1
-        return self._obs(), 1.0, self.taken == self.num_steps, False, {}
 
     def _obs(self) -> Any:
         return {"b": np.array([0.5, -0.5]), "a": (2,)}
@@ -93,125 +95,57 @@ class Tuples(Probe):
 class Numbered(Probe):
     """Observes its episode's number and its step; each episode's seed determines its length, 3 to 7 steps."""
 
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    episode = 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
-        _, info = super().reset(seed=seed)
-        self.episode += 1
-        self.num_steps = int(self.np_random.integers(3, 8))
-        return self._obs(), info
-
-    def _obs(self) -> np.ndarray:
-        return np.array([self.episode, self.taken], np.float32)
-
-
-class Drawn(Probe):
-    """Observes a number and its step; each episode's seed determines the number and the length, 3 to 7 steps."""
-
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
-        _, info = super().reset(seed=seed)
-        self.num_steps, self.number = int(self.np_random.integers(3, 8)), float(self.np_random.normal())
-        self.taken = 0
-        return self._obs(), info
-
-    def reward(self, action: float) -> float:
-        return self.number * action + float(self.np_random.normal())
-
+    observation_space = numbers((2,))
     number = 0.0
+
+    def begin(self) -> None:
+        self.num_steps = int(self.np_random.integers(3, 8))
+        self.number += 1
 
     def _obs(self) -> np.ndarray:
         return np.array([self.number, self.taken], np.float32)
 
 
-class Choices(Drawn):
-    """Like Drawn, with the actions -1, 0 and 1."""
+class Drawn(Numbered):
+    """Its number is drawn too, and its rewards depend on the number, the action and noise."""
 
-    action_space: gym.Space = gym.spaces.Discrete(3, start=-1)
+    def begin(self) -> None:
+        super().begin()
+        self.number = float(self.np_random.normal())
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        assert self.action_space.contains(action), action
-        return super().step(np.array([action]))
-
-
-class TwoChoices(Choices):
-    action_space = gym.spaces.MultiDiscrete([2, 3])
-
-
-class OneChoice(Choices):
-    action_space = gym.spaces.Discrete(1)
+    def reward(self, action: float) -> float:
+        return self.number * action + float(self.np_random.normal())
 
 
 class Images(Probe):
     """Observes images (height, width, channels) that show its step and a number drawn from the episode's seed."""
 
-    observation_space: gym.Space = gym.spaces.Box(0, 255, (8, 10, 3), np.uint8)
-    number = 0
+    observation_space = pixels((8, 10, 3))
+    arrange = staticmethod(np.asarray)
+    num_steps = 7
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        super().reset(seed=seed)
+    def begin(self) -> None:
         self.number = int(self.np_random.integers(256))
-        return self._obs(), {}
 
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
-        self.taken += 1
-        return self._obs(), float(action[0]), self.taken == 7, False, {}
+    def reward(self, action: float) -> float:
+        return action
 
     def _obs(self) -> Any:
         picture = np.full((8, 10, 3), self.taken, np.uint8)
         picture[2] = self.number
         picture[:, 3, 1] = 200
-        return picture
-
-
-class ImageChoices(Images):
-    """Like Images, with the actions -1, 0 and 1."""
-
-    action_space = gym.spaces.Discrete(3, start=-1)
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        assert self.action_space.contains(action), action
-        return super().step(np.array([action]))
-
-
-class Planes(Images):
-    """Like Images, channels first."""
-
-    observation_space = gym.spaces.Box(0, 255, (3, 8, 10), np.uint8)
-
-    def _obs(self) -> np.ndarray:
-        return super()._obs().transpose(2, 0, 1)
-
-
-class Grey(Images):
-    """One channel of Images, without a channel dimension."""
-
-    observation_space = gym.spaces.Box(0, 255, (8, 10), np.uint8)
-
-    def _obs(self) -> np.ndarray:
-        return super()._obs()[..., 1]
-
-
-class Pairs(Images):
-    """Observes two stacked frames: an image and its negative."""
-
-    observation_space = gym.spaces.Box(0, 255, (2, 8, 10, 3), np.uint8)
-
-    def _obs(self) -> np.ndarray:
-        return np.stack([super()._obs(), 255 - super()._obs()])
+        return self.arrange(picture)
 
 
 class Mixed(Images):
     """Observes an image with an odd number of bytes, a second image, and numbers in two places."""
 
-    observation_space = gym.spaces.Dict(
+    observation_space = Dict(
         {
-            "camera": gym.spaces.Box(0, 255, (9, 9, 3), np.uint8),
-            "depth": gym.spaces.Box(0, 255, (9, 9), np.uint8),
-            "speed": gym.spaces.Box(-1, 1, (2,)),
-            "state": gym.spaces.Tuple([gym.spaces.Box(-9, 9, (1,), np.float64), gym.spaces.Discrete(2)]),
+            "camera": pixels((9, 9, 3)),
+            "depth": pixels((9, 9)),
+            "speed": Box(-1, 1, (2,)),
+            "state": Tuple([Box(-9, 9, (1,), np.float64), Discrete(2)]),
         }
     )
 
@@ -219,21 +153,18 @@ class Mixed(Images):
         camera = np.full((9, 9, 3), self.taken, np.uint8)
         camera[2] = self.number
         speed = np.array([self.taken / 10, -self.number / 256], np.float32)
-        depth = np.arange(81, dtype=np.uint8).reshape(9, 9) + self.taken
-        state = (np.array([self.taken / 7]), self.taken % 2)
-        return {"camera": camera, "depth": depth.astype(np.uint8), "speed": speed, "state": state}
+        depth = np.arange(self.taken, 81 + self.taken, dtype=np.uint8).reshape(9, 9)
+        return {"camera": camera, "depth": depth, "speed": speed, "state": (np.array([self.taken / 7]), self.taken % 2)}
 
 
 class Privileged(Probe):
     """Pays the first number of the goal observed before the step, whatever the action; each step draws a new goal."""
 
-    observation_space = gym.spaces.Dict({key: gym.spaces.Box(-9, 9, (2,)) for key in ("place", "goal", "touch")})
+    observation_space = Dict({key: Box(-9, 9, (2,)) for key in ("place", "goal", "touch")})
     num_steps = 5
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        gym.Env.reset(self, seed=seed)
-        self.taken, self.goal = 0, self.np_random.normal(size=2)
-        return self._obs(), {}
+    def begin(self) -> None:
+        self.goal = self.np_random.normal(size=2)
 
     def reward(self, action: float) -> float:
         paid, self.goal = self.goal[0], self.np_random.normal(size=2)
@@ -241,20 +172,6 @@ class Privileged(Probe):
 
     def _obs(self) -> Any:
         return {"place": np.array([self.taken, 1.0]), "goal": self.goal, "touch": np.zeros(2) - self.taken}
-
-
-class Cube(Images):
-    observation_space = gym.spaces.Box(0, 255, (8, 8, 8), np.uint8)
-
-
-class NeedsSize(Probe):
-    def __init__(self, size: int):
-        self.size = size
-
-
-class Unbuildable(Probe):
-    def __init__(self) -> None:
-        self.size = 1 / 0
 
 
 class Faulty(Endless):
@@ -268,31 +185,37 @@ class Faulty(Endless):
             raise ValueError("lost\nits way")
         return super().step(action)
 
-    def render(self) -> np.ndarray:
-        raise NotImplementedError
-
 
 class FaultyReset(Faulty):
     """Breaks in the reset after 40 steps."""
 
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict]:
+    def begin(self) -> None:
         if self.steps_since_built == 40:
             raise KeyError("no way back")
-        return super().reset(**kwargs)
 
 
-for cls in (NeedsSize, Unbuildable):
-    gym.register(f"Probe{cls.__name__}-v0", cls, max_episode_steps=5)
-for faulty in (Faulty, FaultyReset, Paying):
-    gym.register(f"Probe{faulty.__name__}-v0", faulty, max_episode_steps=5)
-PLAIN = (Probe, TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Choices, TwoChoices, OneChoice, Privileged)
-for cls in PLAIN:
-    gym.register(f"Probe{cls.__name__.replace('Probe', 'OneStep')}-v0", cls, max_episode_steps=100)
-for images in (Images, ImageChoices, Planes, Grey, Pairs, Mixed, Cube):
-    gym.register(f"Probe{images.__name__}-v0", images, max_episode_steps=100)
-gym.register("ProbeTimeLimit-v0", Endless, max_episode_steps=5)
-gym.register("ProbeNoLimit-v0", Endless)
+def register(name: str, entry_point: Any, limit: int | None = 100, **attributes: Any) -> None:
+    gym.register(f"Probe{name}-v0", entry_point, max_episode_steps=limit, kwargs=attributes)
+
+
+for probe in (TwoSteps, ActionMatters, Tuples, Numbered, Drawn, Privileged, Images, Mixed):
+    register(probe.__name__, probe)
+register("OneStep", Probe)
+register("TimeLimit", Endless, 5)
+register("NoLimit", Endless, None)
 gym.register("ProbeSolved-v0", Endless, max_episode_steps=5, reward_threshold=5.0)
+register("Faulty", Faulty, 5)
+register("FaultyReset", FaultyReset, 5)
+register("NeedsSize", lambda size: None)
+register("Unbuildable", lambda: 1 / 0)
+register("Choices", Drawn, action_space=Discrete(3, start=-1))
+register("ImageChoices", Images, action_space=Discrete(3, start=-1))
+register("TwoChoices", Probe, action_space=MultiDiscrete([2, 3]))
+register("OneChoice", Probe, action_space=Discrete(1))
+register("Cube", Probe, observation_space=pixels((8, 8, 8)))
+register("Planes", Images, observation_space=pixels((3, 8, 10)), arrange=lambda picture: picture.transpose(2, 0, 1))
+register("Grey", Images, observation_space=pixels((8, 10)), arrange=lambda picture: picture[..., 1])
+register("Pairs", Images, observation_space=pixels((2, 8, 10, 3)), arrange=lambda x: np.stack([x, 255 - x]))
 
 
 class ConstantEvaluator:
@@ -317,18 +240,10 @@ class ActsItself(SACAgent):
 
 
 SMALL = (
-    *(
-        "device=cpu",
-        "execution=eager",  # recording an update takes longer than most of these runs
-        "save_video=false",
-        "save_figure=false",
-        "log_save_tb=false",
-        "num_train_steps=600",
-        "num_seed_steps=100",
-    ),
-    "checkpoint_frequency=0",
-    *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16", "num_eval_episodes=2"),
-)
+    *("device=cpu", "execution=eager", "save_video=false", "save_figure=false", "log_save_tb=false"),
+    *("num_train_steps=600", "num_seed_steps=100", "checkpoint_frequency=0", "num_eval_episodes=2"),
+    *("agent.batch_size=16", "agent.critic.hidden_dim=16", "agent.actor.hidden_dim=16"),
+)  # eager: recording an update takes longer than most of these runs
 
 
 def workspace(folder: Path, *overrides: str) -> Workspace:

@@ -39,30 +39,25 @@ def quoted(path: Path) -> str:
 
 def run_until(folder: Path, step: int, *overrides: str) -> None:
     """Makes a run that dies in the middle of a step."""
-    dying = probes.workspace(folder, *overrides)
-    die_in(dying, step)
+    die_in(probes.workspace(folder, *overrides), step)
 
 
 def die_in(dying: Workspace, step: int) -> None:
-    take = dying.envs.step
+    def die() -> None:
+        raise Killed
 
-    def die(actions: np.ndarray) -> Any:
-        if dying.step >= step:
-            raise Killed
-        return take(actions)
-
-    dying.envs.step = die  # type: ignore[method-assign]
+    at_step(dying, step, die, or_later=True)
     with pytest.raises(Killed):
         dying.run()
     dying.close()
 
 
-def at_step(run: Workspace, step: int, happens: Callable[[], Any]) -> None:
+def at_step(run: Workspace, step: int, happens: Callable[[], Any], or_later: bool = False) -> None:
     """Makes a run call `happens` just before the environments' step at `step`."""
     take = run.envs.step
 
     def taken(actions: np.ndarray) -> Any:
-        if run.step == step:
+        if run.step == step or (or_later and run.step > step):
             happens()
         return take(actions)
 

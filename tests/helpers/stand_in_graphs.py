@@ -8,6 +8,7 @@ import composed
 import numpy as np
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Silent
+from torch.utils._pytree import tree_leaves
 
 from agent.execution.captured import Update
 from agent.execution.eager import Result
@@ -15,10 +16,9 @@ from replay import frames
 from replay.device import STORAGES
 from replay.frames import FrameBuffer
 from replay_buffer import ReplayBuffer
-from settings import compose
+from settings.compose import CONFIG_DIR
 
 CPU = torch.device("cpu")
-CHOICES = {path.stem for path in compose.CONFIG_DIR.glob("agent/*.yaml")}
 DELAYED = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=2")
 OUT_OF_STEP = ("agent.actor_update_frequency=2", "agent.critic_target_update_frequency=3")
 FOLLOWERS = (
@@ -28,39 +28,31 @@ FOLLOWERS = (
 RENORM = tuple(f"agent.{part}.network.norm.renorm_after=3" for part in ("actor", "critic"))
 SLOW = tuple(f"agent.{part}_lr=1e-4" for part in ("alpha", "actor", "critic"))  # Adam's first steps magnify rounding
 FLAT = tuple(f"agent.{part}.hidden_depth=1" for part in ("actor", "critic"))  # deeper networks take longer to trace
+SHORT = (*SMALL, *FLAT, *SLOW)
 AGENTS = {
     "sac": SMALL,
-    "sac_v": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16"),
-    "sac_2018": ("agent=sac_2018", *SMALL, "agent.value.hidden_dim=16"),
     "followers": (*SMALL, *FOLLOWERS),
-    "crossq": ("agent=crossq", *SMALL, *FLAT, *RENORM, *SLOW),
-    "flash_sac": ("agent=flash_sac", *SMALL, *FLAT, *SLOW),
-    "xqc": ("agent=xqc", *SMALL, *FLAT, *SLOW),
-    "simba": ("agent=simba", *SMALL, *FLAT),
-    "redq": ("agent=redq", *SMALL, *FLAT, *SLOW),
-    "droq": ("agent=droq", *SMALL, *FLAT, *SLOW),
     "td3": ("agent=td3", *SMALL),
-    "sac_discrete": ("agent=sac_discrete", *SMALL, *SLOW),
-    "tqc": ("agent=tqc", *SMALL, *FLAT, *SLOW),
     "drq": ("agent=drq", *SMALL, *TINY, *SLOW),
-    "td3 from pixels": ("agent=td3", *SMALL, *FROM_IMAGES),
-    "crossq from pixels": ("agent=crossq", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
+    "crossq": ("agent=crossq", *SHORT, *RENORM),
 }
+AGENTS |= {name: (f"agent={name}", *SMALL, "agent.value.hidden_dim=16") for name in ("sac_v", "sac_2018")}
+for name in ("flash_sac", "xqc", "simba", "redq", "droq", "sac_discrete", "tqc"):
+    AGENTS[name] = (f"agent={name}", *SHORT)
+
+
+def _from_pixels(*names: str) -> dict[str, tuple[str, ...]]:
+    return {f"{name} from pixels": (*AGENTS[name], *FROM_IMAGES) for name in names}
+
+
+AGENTS |= _from_pixels("td3", "crossq")
 # More combinations of the same parts, for `make thorough`.
-MORE = {
-    "flash_sac from pixels": ("agent=flash_sac", *SMALL, *FLAT, *SLOW, *FROM_IMAGES, "agent.augmentation.num_views=1"),
-    "sac_v from pixels": ("agent=sac_v", *SMALL, "agent.value.hidden_dim=16", *FROM_IMAGES),
-    "sac_2018 from pixels": ("agent=sac_2018", *SMALL, "agent.value.hidden_dim=16", *FROM_IMAGES),
-    "tqc from pixels": ("agent=tqc", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
-    "sac_discrete from pixels": ("agent=sac_discrete", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
-    "redq from pixels": ("agent=redq", *SMALL, *FLAT, *SLOW, *FROM_IMAGES),
-}
+MORE = _from_pixels("sac_v", "sac_2018", "tqc", "sac_discrete", "redq", "flash_sac")
+MORE["flash_sac from pixels"] += ("agent.augmentation.num_views=1",)
 
 # Changes made to an agent one after another, in the middle of its training.
-CHANGES: tuple[dict[str, Any], ...] = (
-    *({}, {"training": False}, {"autocast_dtype": torch.bfloat16}),
-    *({"batch_size": 8}, {"batch_size": 32}),
-)
+CHANGES: list[dict[str, Any]]
+CHANGES = [{}, {"training": False}, {"autocast_dtype": torch.bfloat16}, {"batch_size": 8}, {"batch_size": 32}]
 
 
 def sees_images(name: str) -> bool:
@@ -74,7 +66,7 @@ def is_discrete(name: str) -> bool:
 def delayed(name: str) -> tuple[str, ...]:
     """Returns overrides that update actor and targets every other time, as far as the agent has the keys."""
     agent = name.partition(" ")[0]
-    keys = composed.settings(f"agent={agent}" if agent in CHOICES else "agent=sac").agent
+    keys = composed.settings(f"agent={agent}" if (CONFIG_DIR / f"agent/{agent}.yaml").exists() else "agent=sac").agent
     return tuple(text for text in DELAYED if text.partition("=")[0].removeprefix("agent.") in keys)
 
 
@@ -106,7 +98,7 @@ class StandInGraphs:
         self.agent.load_state_dict(kept)
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
-        for tensor in self._tensors(result):
+        for tensor in _tensors(result):
             tensor.fill_(torch.nan if tensor.is_floating_point() else 0)  # a capture's result holds no values yet
 
         def replay() -> None:
@@ -115,10 +107,10 @@ class StandInGraphs:
             now, gradients_now = {name: getattr(self.agent, name) for name in constants}, self._gradients()
             modes_now = self._modes()
             vars(self.agent).update(constants)
-            self._set_modes(modes)
+            _set_modes(modes)
             new = update()
-            self._set_modes(modes_now)
-            for tensor, value in zip(self._tensors(result), self._tensors(new), strict=True):
+            _set_modes(modes_now)
+            for tensor, value in zip(_tensors(result), _tensors(new), strict=True):
                 tensor.copy_(value)
             for parameter, gradient in gradients.items():
                 if parameter.grad is not gradients_now[parameter]:
@@ -136,21 +128,19 @@ class StandInGraphs:
         parts = [part for part in vars(self.agent).values() if isinstance(part, torch.nn.Module)]
         return {module: module.training for part in parts for module in part.modules()}
 
-    def _set_modes(self, modes: dict[Any, bool]) -> None:
-        for module, training in modes.items():
-            module.training = training
-
     def _memory(self) -> list[int]:
         """Returns the addresses of the networks' and optimizers' tensors."""
         networks = [module.state_dict() for module in self.agent.modules.values()]
-        return [t.data_ptr() for t in self._tensors([networks, [vars(o) for o in self.agent.optimizers.values()]])]
+        return [t.data_ptr() for t in _tensors([networks, [vars(o) for o in self.agent.optimizers.values()]])]
 
-    def _tensors(self, of: Any) -> list[torch.Tensor]:
-        if isinstance(of, dict):
-            of = list(of.values())
-        if isinstance(of, list | tuple):
-            return [tensor for part in of for tensor in self._tensors(part)]
-        return [of] if isinstance(of, torch.Tensor) else []
+
+def _set_modes(modes: dict[Any, bool]) -> None:
+    for module, training in modes.items():
+        module.training = training
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
 def fill(buffer: ReplayBuffer, count: int, seed: int) -> None:
@@ -183,11 +173,8 @@ class Histograms(Silent):
 
 def make_buffer(storage: str, device: torch.device = CPU, images: bool = False, discrete: bool = False) -> ReplayBuffer:
     """Makes a buffer for 60 rows and adds 40; of images, the newest 31 still have all their frames."""
-    action_shape = (1 if discrete else ACTION_DIM,)
-    if images:
-        buffer = frames.STORAGES[storage](IMAGE, action_shape, 60, device, frame_stack=STACK)
-    else:
-        buffer = STORAGES[storage]((OBS_DIM,), action_shape, 60, device)
+    kinds, shape, options = (frames.STORAGES, IMAGE, {"frame_stack": STACK}) if images else (STORAGES, (OBS_DIM,), {})
+    buffer = kinds[storage](shape, (1 if discrete else ACTION_DIM,), 60, device, **options)
     fill(buffer, 40, seed=0)
     return buffer
 

@@ -5,8 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
 from probes import SMALL
 from runs import SILENT
+
+from launch.checks import parse_sweep
+from settings.compose import CONFIG_DIR
 
 TINY = ("env=ProbeTimeLimit-v0", *SMALL, "num_train_steps=60", "num_seed_steps=20", "checkpoint_frequency=20", *SILENT)
 
@@ -35,12 +39,13 @@ def test_a_failed_run_does_not_stop_the_others_and_what_is_missing_runs_with_res
 
 
 def test_a_run_in_a_folder_that_is_named_goes_on_or_begins(command: Callable[..., int], tmp_path: Path) -> None:
-    run = (*TINY, "hydra.run.dir=run")
+    choices = ("preset=cpu", "agent=sac", "agent/temperature=learned_log")
+    run = (*choices, *TINY, "agent.actor_betas=[0.8,0.9]", "hydra.run.dir=run")
     assert command(*run, "resume=auto") == 0
     assert command(*run) == 2, "there is a run already"
     assert command(*run, "resume=auto", "num_train_steps=100") == 0
     assert json.loads((tmp_path / "run/finished.json").read_text())["step"] == 100
-    assert command("resume=run", "num_train_steps=120") == 0
+    assert command("resume=run", *TINY[:1], "agent.actor_betas=[0.8,0.9]", "device=auto", "num_train_steps=120") == 0
     assert command("resume=run", "seed=7") == 2, "it would change the run"
     assert command(*run, "resume=auto", "agent.critic_lr=0.5") == 2
     assert json.loads((tmp_path / "run/finished.json").read_text())["step"] == 120
@@ -55,11 +60,6 @@ def test_an_environments_exception_keeps_its_traceback(
 
 
 def test_the_benchmarks_preset_is_a_sweep_over_28_tasks() -> None:
-    from hydra import compose, initialize_config_dir
-
-    from launch.checks import parse_sweep
-    from settings.compose import CONFIG_DIR
-
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
         config = compose("train", ["preset=dmc_benchmark"], return_hydra_config=True)
     swept = {

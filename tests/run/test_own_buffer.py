@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
-from own_buffers import ListBuffer, PrioritisedBuffer, RecentBuffer
+from own_buffers import ListBuffer, PrioritisedBuffer
 from runs import RUN, assert_goes_on, go_on, run_until
 
 from replay.device import DeviceReplayBuffer
@@ -19,16 +19,14 @@ from settings.obs_spec import ObsSpec
 from utils import UserError
 
 SHAPES, CPU = EnvSpec(ObsSpec(vector_dim=1), (1,)), torch.device("cpu")
-RECENT = ("replay_buffer._target_=own_buffers.RecentBuffer", "+replay_buffer.share=0.5", "+replay_buffer.window=9")
 A_LIST = ("replay_buffer._target_=own_buffers.ListBuffer", "~replay_buffer.capacity", "~replay_buffer.with_replacement")
 PRIORITISED = ("replay_buffer._target_=own_buffers.PrioritisedBuffer",)
-OWN = {RecentBuffer: RECENT, ListBuffer: A_LIST, PrioritisedBuffer: PRIORITISED}
+OWN = {ListBuffer: A_LIST, PrioritisedBuffer: PRIORITISED}
 
 
 @pytest.mark.parametrize(
     ("own", "overrides"),
     [
-        pytest.param(RecentBuffer, (), marks=pytest.mark.thorough),
         (ListBuffer, ()),
         (PrioritisedBuffer, ("agent=crossq", "num_envs=2", "+replay_buffer.importance=1")),
     ],
@@ -43,7 +41,7 @@ def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: Any, overr
     assert all(map(torch.equal, continued.replay_buffer.sample(200), straight.replay_buffer.sample(200)))
 
 
-@pytest.mark.parametrize("own", [RecentBuffer, ListBuffer])
+@pytest.mark.parametrize("own", [PrioritisedBuffer, ListBuffer])
 def test_what_was_not_saved_is_collected_anew(tmp_path: Path, own: Any) -> None:
     run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN, "save_replay_buffer=false", *OWN[own])
     continued = go_on(tmp_path)

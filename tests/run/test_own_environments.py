@@ -1,15 +1,17 @@
 """The user's own environments, with arguments and wrappers, are trained, evaluated, resumed, swept and refused."""
 
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import composed
+import gymnasium as gym
 import numpy as np
 import probes
 import pytest
 import yaml
-from own_package import ENV, my_package  # noqa: F401
 from runs import RUN, SILENT, assert_same, rows, run_until
 
 import evaluate
@@ -18,6 +20,24 @@ from run.folder import read_finished
 from run.resume import load_settings
 from run.workspace import Workspace
 from utils import UserError
+
+PAGE = Path(__file__).parents[2] / "docs/ENVIRONMENTS.md"
+ENV = "env=my_package:Slide-v0"
+
+
+@pytest.fixture
+def my_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Writes the package to a folder, from which it can be imported; yields the folder."""
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert code
+    folder = tmp_path / "my_code"
+    folder.mkdir()
+    (folder / "my_package.py").write_text(code[1])
+    monkeypatch.syspath_prepend(folder)
+    yield folder
+    sys.modules.pop("my_package", None)
+    gym.registry.pop("Slide-v0", None)
+
 
 pytestmark = pytest.mark.usefixtures("my_package")
 NOISE = "env_wrappers=[{_target_: my_package.Noise, std: 0.2}]"

@@ -1,6 +1,7 @@
 """Runs that begin with preloaded data: their buffers, batches and normalisers, and resuming them."""
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 import probes
 import pytest
 import torch
-from made_datasets import EPISODES, FREE, LENGTHS, make
 from minari.data_collector import EpisodeBuffer
 from runs import RUN, assert_same, go_on, quoted, run_until
 
@@ -19,6 +19,35 @@ from replay.device import STORAGES
 from replay.mixed import MixedBatches
 from replay_buffer import Batch, ReplayBuffer
 from utils import UserError
+
+FREE = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+TO_ONE = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+LENGTHS = {50: 4, 51: 7, 52: 1, 53: 6}  # of episodes, of which 50 and 53 terminate
+
+
+def make_episode(number: int, length: int) -> EpisodeBuffer:
+    """Observations are the episode's number and its step, as in ProbeNumbered; actions and rewards follow from both."""
+    steps = np.arange(length)
+    ends, terminates = steps == length - 1, number in (50, 53)
+    return EpisodeBuffer(
+        observations=np.stack([np.full(length + 1, number), np.arange(length + 1)], axis=1).astype(np.float32),
+        actions=((number + steps) % 5 / 5).astype(np.float32)[:, None],
+        rewards=100.0 * number + steps,
+        terminations=ends & terminates,
+        truncations=ends & (not terminates),
+    )
+
+
+EPISODES = [make_episode(number, length) for number, length in LENGTHS.items()]
+
+
+def make(name: str, episodes: list[EpisodeBuffer], obs: gym.Space, action: gym.Space = TO_ONE, **about: Any) -> None:
+    """Writes a data set below MINARI_DATASETS_PATH."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = minari.create_dataset_from_buffers(name, episodes, observation_space=obs, action_space=action)
+    made.storage.update_metadata(about)
+
 
 ID, GAMMA = "made/known-v0", 0.99
 ENV = "env=probes:ProbeNumbered-v0"  # observes the episode's number, below 50 here, and the step
@@ -29,7 +58,7 @@ HALF = (ENV, f"preload={ID}", "preload_share=0.5")
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "root"))
-    make()
+    make(ID, EPISODES, FREE)
     return tmp_path / "root"
 
 
@@ -194,7 +223,7 @@ def test_rows_of_several_steps_stay_what_they_are(tmp_path: Path) -> None:
         opened(tmp_path / "empty", ENV, f"preload={quoted(tmp_path / 'old/without')}")
 
 
-WIDE = {"action_space": gym.spaces.Box(-3, 3, (1,), np.float32)}
+WIDE = {"action": gym.spaces.Box(-3, 3, (1,), np.float32)}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,7 @@ import pytest
 
 from settings import resolvers
 
-OWN = """
-import gymnasium
-
-gymnasium.register("OfThatLength-v0", lambda: None, max_episode_steps=150)
-"""
+OWN = "import gymnasium\n\ngymnasium.register('OfThatLength-v0', lambda: None, max_episode_steps=150)\n"
 
 
 def test_a_product_of_a_wrong_value_is_a_number_so_that_the_values_own_key_is_refused() -> None:

@@ -152,8 +152,8 @@ def test_a_changed_agent_is_recorded_anew() -> None:
         assert_same(train(recorded, "host", 5), train(eager, "host", 5))
 
 
-def test_a_branch_on_a_tensor_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    agent = make_agent(*SMALL)
+def test_what_cannot_be_recorded_runs_eagerly_and_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    eager, agent = (make_agent(*SMALL) for _ in range(2))
     set_execution(agent, "recorded", CPU)
     step = agent.update_step
 
@@ -161,7 +161,7 @@ def test_a_branch_on_a_tensor_is_named_as_one(capsys: pytest.CaptureFixture[str]
         return step(batch, noise) if batch.reward.mean() > -100 else None
 
     agent.update_step = branches
-    train(agent, "host", 2)
+    assert_same(train(agent, "host", 4), train(eager, "host", 4))
     obstacle = "a tensor's value that Python reads (if, float, item: aten::_local_scalar_dense)"
     assert capsys.readouterr().out == f"Updates run eagerly: {obstacle} cannot be recorded.\n"
 
