@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from envs.opengl import NO_VIDEOS
-from run.best import BEST
 from run.environments import can_render
+from run.evaluation.evaluations import BEST
 from run.evaluation.evaluator import Evaluator
 from run.run_policy import load_run_policy, run_folder_of
 from run.stopping import EXIT_INTERRUPTED

@@ -22,8 +22,8 @@ from agent.off_policy import OffPolicyAgent
 from agent.policy import Policy, load_policy, save_policy
 from envs.episodes import EVAL_STREAM, episode_seed
 from envs.observations import ObsSpace
-from run.best import BEST
-from run.env_spec import EnvSpec
+from run.agents import EnvSpec
+from run.evaluation.evaluations import BEST
 from run.run_policy import RunPolicy, json_of, load_run_policy
 from study import runs
 from utils import OneLineParser, RunError, UserError, replacing, sha256_of, write_atomic

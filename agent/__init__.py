@@ -15,7 +15,7 @@ class Agent(ABC):
     """A policy that learns from a replay buffer. Most algorithms inherit from agent.off_policy.OffPolicyAgent.
 
     The constructor gets `obs_dim`, `action_dim`, `action_range` and `device`, for images `obs_shape` too
-    (run/env_spec.py), and the other keys of `config/agent/<name>.yaml`.
+    (run/agents.py), and the other keys of `config/agent/<name>.yaml`.
     """
 
     training = True

@@ -23,7 +23,7 @@ from launch.checks import Ending
 from utils import RunError, UserError, lock, one_line, write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARED = "RUNS_SHARE_THE_CORES"  # see run/machine.py, which imports torch
+SHARED = "RUNS_SHARE_THE_CORES"  # see run/execution.py, which imports torch
 STOPPING = "SWEEP_IS_STOPPING"  # environment variable: this worker ends its run, and begins no other
 
 

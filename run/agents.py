@@ -1,16 +1,65 @@
-"""The agent that a configuration describes, and what acts before it."""
+"""The agent that a configuration describes, the shapes that it is built for, and what acts before it."""
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import gymnasium as gym
 import torch
 from hydra.utils import get_object, instantiate
 
-from agent.policy import load_policy
-from run.env_spec import EnvSpec
-from settings.schema import Settings, get_parameters
+from agent.policy import UniformPolicy, load_policy
+from settings.obs_spec import ObsSpec
+from settings.schema import Settings
 from utils import UserError
+
+
+class EnvSpec(NamedTuple):
+    """The shapes of an environment's observations and actions.
+
+    Attributes:
+        obs: the parts of an observation.
+        action_shape: (action_dim,), each component of an action in [-1, 1]; or (1,), an integer below num_actions.
+        num_actions: number of discrete actions, 2 or more; None if actions are continuous.
+    """
+
+    obs: ObsSpec
+    action_shape: tuple[int, ...]
+    num_actions: int | None = None
+
+    @classmethod
+    def of(cls, env: Any) -> "EnvSpec":
+        """Returns the shapes of an environment, or of each environment of a vector environment."""
+        prefix = "single_" if hasattr(env, "single_action_space") else ""
+        obs_space, actions = (getattr(env, f"{prefix}{name}_space") for name in ("observation", "action"))
+        obs = getattr(obs_space, "obs_spec", None) or ObsSpec.of_shape(obs_space.shape)
+        return cls(obs, actions.shape, int(actions.nvec[0]) if isinstance(actions, gym.spaces.MultiDiscrete) else None)
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        return self.obs.shape
+
+    @property
+    def action_dim(self) -> int:
+        """The width of a continuous action, or the number of discrete actions."""
+        return self.num_actions or self.action_shape[0]
+
+    @property
+    def action_range(self) -> tuple[float, float]:
+        """The lowest and the highest component of an action."""
+        return (0.0, self.num_actions - 1.0) if self.num_actions else (-1.0, 1.0)
+
+    def agent_arguments(self) -> dict[str, Any]:
+        """Returns the arguments of an agent's constructor that depend on the environment's shapes."""
+        obs = self.obs
+        parts: dict[str, Any] = {"obs_shape": list(obs.image)} if obs.image else {}
+        parts |= {"vector_dim": obs.vector_dim} if obs.is_mixed else {}
+        parts |= {"obs_groups": list(obs.groups)} if obs.groups else {}
+        obs_dim = obs.image_bytes + obs.vector_dim
+        return {"obs_dim": obs_dim, **parts, "action_dim": self.action_dim, "action_range": [*self.action_range]}
+
+    def uniform_policy(self, seed: int) -> UniformPolicy:
+        return UniformPolicy(self.action_dim, self.action_range, seed, self.num_actions is not None)
 
 
 def identity_of(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
@@ -19,25 +68,16 @@ def identity_of(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
 
 
 def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device) -> Any:
-    """Builds the agent of a run's settings; raises UserError if it does not suit the environment's shapes."""
+    """Builds the agent of a run's settings; raises UserError if only one of it and its task has discrete actions."""
     node = {key: value for key, value in cfg.agent.items() if key != "name"}  # which names the run's folder
-    agent_class, shapes = get_object(node["_target_"]), spec.agent_arguments()
-    require_kind(agent_class, spec, f"env={cfg.env}", f"agent={cfg.agent['name']}")
-    if "obs_shape" in shapes and "obs_shape" not in get_parameters(agent_class)[0]:
-        raise UserError(f"agent={cfg.agent['name']}: it takes no images {shapes['obs_shape']}; choose agent=drq")
-    return instantiate(node, _convert_="all")(**shapes, device=device)
-
-
-def require_kind(agent: Any, spec: EnvSpec, env: str, named: str) -> None:
-    """Raises UserError if only one of agent (an object or its class) and environment has discrete actions."""
-    kinds = "continuous", "discrete"
-    is_discrete, wants_discrete = spec.num_actions is not None, bool(getattr(agent, "discrete_actions", False))
-    if is_discrete != wants_discrete:
-        choice = "sac_discrete" if is_discrete else "sac"
+    is_discrete = spec.num_actions is not None
+    if is_discrete != bool(getattr(get_object(node["_target_"]), "discrete_actions", False)):
+        kinds = "discrete" if is_discrete else "continuous", "continuous" if is_discrete else "discrete"
         raise UserError(
-            f"{env}: its actions are {kinds[is_discrete]}, and {named} is for {kinds[wants_discrete]} ones; choose "
-            f"agent={choice}"
+            f"env={cfg.env}: its actions are {kinds[0]}, and agent={cfg.agent['name']} is for {kinds[1]} ones; choose "
+            f"agent={'sac_discrete' if is_discrete else 'sac'}"
         )
+    return instantiate(node, _convert_="all")(**spec.agent_arguments(), device=device)
 
 
 def build_seed_policy(

@@ -1,17 +1,32 @@
-"""Builds the replay buffer, and what turns steps into its rows, from a run's settings."""
+"""The replay buffer of a run, and the data that it begins with, from Minari data sets and older runs: in that buffer
+or, with `preload_share`, in a buffer of its own."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import torch
+from gymnasium.vector.utils import batch_space, iterate
 from hydra.utils import get_object, instantiate
+from omegaconf import OmegaConf
 
 from replay import device as device_buffer
 from replay import frames
-from replay.n_step import NStep
+from replay.episodes import Episode, feed, split_episodes
+from replay.mixed import MixedBatches
+from replay.n_step import NStep, batch_adder
 from replay_buffer import ReplayBuffer
-from run.env_spec import EnvSpec
+from run.agents import EnvSpec
+from run.checkpoint import BUFFER, PRELOADED, read_newest
 from settings.schema import Settings
 from utils import UserError
+
+STREAM = 2  # distinguishes this generator's seed from those of envs/episodes.py, which have more numbers
+Source = tuple[int, Callable[..., None]]  # the number of its transitions; what feeds them to n_step, observe and add
 
 
 def make_n_step(cfg: Settings) -> NStep:
@@ -37,12 +52,7 @@ def choose_storage(cfg: Settings, spec: EnvSpec, device: torch.device) -> str:
 
 
 def make_replay_buffer(cfg: Settings, spec: EnvSpec, device: torch.device, storage: str) -> Any:
-    """Makes the replay buffer that `cfg.replay_buffer` describes.
-
-    Args:
-        device: device of the batches.
-        storage: result of `choose_storage`.
-    """
+    """Makes the replay buffer that `cfg.replay_buffer` describes; `storage` is the result of `choose_storage`."""
     node = dict(cfg.replay_buffer)
     arguments: dict[str, Any] = {"obs_shape": spec.obs_shape, "action_shape": spec.action_shape, "device": device}
     if storage != "auto":
@@ -55,3 +65,147 @@ def make_replay_buffer(cfg: Settings, spec: EnvSpec, device: torch.device, stora
     if storage == "auto":
         buffer.load_state_dict(buffer.state_dict())  # a user's class that cannot do this could not resume
     return buffer
+
+
+@dataclass(eq=False)
+class Preloaded:
+    """The preloaded transitions, and what updates draw batches from.
+
+    Attributes:
+        own_actions: the map to the environment's actions (see dmc2gym.wrappers).
+        buffer: the ReplayBuffer of the preloaded transitions if `preload_share` is above 0, otherwise None.
+        batches, offline: sources of the updates' batches, and of those before the first environment step.
+    """
+
+    cfg: Settings
+    spec: EnvSpec
+    device: torch.device
+    replay_buffer: Any
+    own_actions: Any
+
+    def __post_init__(self) -> None:
+        self.buffer: Any = None
+        self.batches = self.offline = self.replay_buffer
+
+    def fill(self, agent: Any = None) -> int:
+        """Reads the transitions that `preload` names; returns the number of those in the replay buffer. The agent
+        observes each of them; None if it has done so before."""
+        cfg = self.cfg
+        if not cfg.preload:
+            if cfg.preload_share or cfg.offline_updates:
+                raise UserError("preload_share and offline_updates need preload=<data set, or a run's folder>")
+            return 0
+        if self.spec.obs.has_frames or cfg.obs_groups:
+            raise UserError(f"preload={cfg.preload}: only vectors can be preloaded, without frame_stack or obs_groups")
+        if cfg.preload_share and hasattr(self.replay_buffer, "update_priorities"):
+            raise UserError(f"preload_share={cfg.preload_share}: must be 0 with a replay buffer that draws by priority")
+        sources: dict[str, Source] = {}
+        for name in parse_names(cfg.preload):
+            is_run = (Path(name) / "config.yaml").exists()
+            sources[name] = _open_run(name, cfg, self.spec) if is_run else _open_data_set(name, cfg, self.own_actions)
+        total, target = sum(num_transitions for num_transitions, _ in sources.values()), self.replay_buffer
+        if cfg.preload_share:
+            target = self._make_buffer(total)
+        elif total > target.capacity:
+            raise UserError(f"replay_buffer_capacity={target.capacity}: must be at least {total}, which are preloaded")
+        for name, (num_transitions, feed_rows) in sources.items():
+            feed_rows(make_n_step(cfg), agent and agent.observe, batch_adder(target))
+            print(f"preload={name}: {num_transitions} transitions", flush=True)
+        return 0 if cfg.preload_share else target.num_added
+
+    def restore(self, saved: Any) -> None:
+        """Reads the transitions from a checkpoint, without their original source."""
+        buffer = self._make_buffer(saved.count_rows(PRELOADED))
+        saved.read_rows(PRELOADED, buffer)
+        buffer.num_added = saved.count_rows(PRELOADED)
+
+    def _make_buffer(self, capacity: int) -> ReplayBuffer:
+        """Makes the buffer of the preloaded transitions, and mixes it into the batches."""
+        cfg, spec, replaces = self.cfg, self.spec, draws_with_replacement(self.cfg)
+        num_bytes = frames.nbytes(spec.obs, spec.action_shape, capacity)
+        kind = device_buffer.STORAGES[device_buffer.choose_storage("auto", self.device, replaces, num_bytes)]
+        seed = int(np.random.SeedSequence([cfg.seed, STREAM]).generate_state(1)[0])
+        self.buffer = self.offline = kind(spec.obs_shape, spec.action_shape, capacity, self.device, seed, replaces)
+        self.batches = MixedBatches(self.replay_buffer, self.buffer, cfg.preload_share)
+        return self.buffer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state of the preloaded buffer; its rows are saved apart."""
+        return self.buffer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.buffer.load_state_dict(state)
+
+
+def parse_names(preload: str | list[str] | None) -> list[str]:
+    """Returns the names in the value of `preload`; folders become absolute paths, as they are saved and compared."""
+    names = [preload] if isinstance(preload, str) else preload or []
+    return [str(Path(name).resolve()) if Path(name).is_dir() else name for name in names if name]
+
+
+def _open_data_set(name: str, cfg: Settings, own_actions: Any) -> Source:
+    """Opens a Minari data set: an id, or the folder that holds its files or `data/` with them."""
+    import minari  # an optional package
+
+    folder = Path(name) / "data" if (Path(name) / "data").is_dir() else Path(name)
+    try:
+        data = minari.MinariDataset(folder) if folder.is_dir() else minari.load_dataset(name)
+    except (OSError, ValueError) as error:
+        raise UserError(f"preload={name}: {error}") from None
+    about, obs_space, space = data.storage.metadata, data.observation_space, data.action_space
+    recorded = {"action_repeat": about.get("action_repeat", 1), "obs_groups": about.get("obs_groups") or None}
+    _require_same(name, recorded, cfg)
+    is_discrete = isinstance(space, gym.spaces.Discrete)
+    low, high = (space.start, space.start + space.n - 1) if is_discrete else (space.low, space.high)
+    if not own_actions.are_within(type(space).__name__, low, high):
+        raise UserError(f"preload={name}: its actions are {space}, those of env={cfg.env} {own_actions.space}")
+
+    def read() -> Iterator[Episode]:
+        for episode in data.iterate_episodes():
+            steps = iterate(batch_space(obs_space, len(episode) + 1), episode.observations)
+            obs = np.array([gym.spaces.flatten(obs_space, step) for step in steps], np.float32)
+            rewards, terminated = episode.rewards.astype(np.float64), bool(episode.terminations[-1])
+            yield Episode(obs, own_actions.inverse(episode.actions), rewards, terminated)
+
+    return int(data.total_steps), partial(feed, read())
+
+
+def _open_run(name: str, cfg: Settings, spec: EnvSpec) -> Source:
+    """Opens the replay buffer of a run's newest checkpoint.
+
+    Its 1-step rows are joined into episodes again, and so fit any `n_step` of the new run. Rows of several steps are
+    taken as they are.
+    """
+    old: Any = OmegaConf.load(Path(name) / "config.yaml")
+    keys = ["action_repeat", "action_bounds", "obs_groups", *(["n_step"] if old.n_step > 1 else [])]
+    _require_same(name, {key: old[key] for key in keys}, cfg)
+    if old.n_step > 1 and old.agent.discount != cfg.agent.get("discount"):
+        raise UserError(f"preload={name}: its rows have n_step > 1 and agent.discount={old.agent.discount}")
+    identity = {key: spec.agent_arguments()[key] for key in ("obs_dim", "action_dim")}
+    saved = read_newest(Path(name), identity=identity, with_rows=True)
+    stop = saved.count_rows(BUFFER)
+    if not stop:
+        raise UserError(f"preload={name}: its newest checkpoint has no rows of a replay buffer")
+    buffer = ReplayBuffer(spec.obs_shape, spec.action_shape, min(stop, old.replay_buffer.capacity), torch.device("cpu"))
+    saved.read_rows(BUFFER, buffer)
+    buffer.num_added = stop
+    rows = buffer.stored(stop - len(buffer), stop)
+    if old.n_step == 1:
+        return len(buffer), partial(feed, split_episodes(rows, old.num_envs))
+
+    def feed_rows(n_step: NStep, observe: Callable[..., None] | None, add: Callable[..., None]) -> None:
+        obs, actions, rewards, next_obs, discounts = (column.numpy() for column in rows)
+        terminated = discounts[:, 0] == 0
+        step = obs, actions, rewards[:, 0].astype(np.float64), next_obs, terminated
+        if observe is not None:
+            for row in zip(*step, ~terminated, strict=True):
+                observe(*(value[None] for value in row))
+        add(*step, terminated, discounts[:, 0])
+
+    return len(buffer), feed_rows
+
+
+def _require_same(name: str, recorded: dict[str, Any], cfg: Settings) -> None:
+    for key, value in recorded.items():
+        if value != getattr(cfg, key):
+            raise UserError(f"preload={name}: it has {key}={value}, and this run {key}={getattr(cfg, key)}")

@@ -13,11 +13,8 @@ there is new. Files are loaded with `weights_only=True`: they hold tensors and p
 """
 
 import contextlib
-import errno
 import json
-import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +25,6 @@ from utils import UserError, leaves, sha256_of, sync
 
 FOLDER, MANIFEST = "checkpoints", "manifest.json"
 BUFFER, PRELOADED = "buffer", "preloaded"  # keys of the manifest, and folders of their segments
-DAMAGE = (OSError, ValueError, LookupError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError)  # of a reader
 PLAIN = (torch.Tensor, torch.nn.Parameter, bool, int, float, str, type(None))  # types that weights_only=True loads
 Segments = list[dict[str, Any]]  # name, ring, sha256, and rows [start, stop), counted from the first ever added
 
@@ -57,8 +53,8 @@ class Saved(NamedTuple):
     def read_rows(self, kind: str, buffer: Any) -> None:
         """Fills the rings of a ReplayBuffer; its `load_state_dict` restores the counters afterwards."""
         for segment in self.manifest[kind]:
-            ring, folder = buffer.rings[segment["ring"]], self.path.parent / kind
-            rows = np.memmap(folder / segment["name"], np.float32, "r").reshape(-1, ring.row_width)[-ring.capacity :]
+            ring, file = buffer.rings[segment["ring"]], self.path.parent / kind / segment["name"]
+            rows = np.memmap(file, np.float32, "r").reshape(-1, ring.row_width)[-ring.capacity :]
             ring.put_chunk(segment["stop"] - len(rows), rows)
 
 
@@ -68,10 +64,18 @@ def list_checkpoints(run_folder: Path) -> list[Path]:
     return sorted(paths, key=_step, reverse=True)
 
 
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step_"))
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    return json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+
+
 def read_checkpoint(path: Path, *names: str, with_rows: bool = False) -> Saved:
-    """Reads those of the files `<name>.pt` that the checkpoint has; raises one of DAMAGE if one of them has changed, or
+    """Reads those of the files `<name>.pt` that the checkpoint has; raises ValueError if one of them has changed, or
     with `with_rows` a segment."""
-    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    manifest = _read_manifest(path)
     names = tuple(name for name in names if f"{name}.pt" in manifest["files"])
     sums = {path / f"{name}.pt": manifest["files"][f"{name}.pt"] for name in names}
     for kind in (BUFFER, PRELOADED) if with_rows else ():
@@ -84,15 +88,12 @@ def read_checkpoint(path: Path, *names: str, with_rows: bool = False) -> Saved:
 
 
 def read_newest(run_folder: Path, *names: str, identity: dict[str, Any], with_rows: bool = False) -> Saved:
-    """Reads the newest checkpoint that is intact; prints a line about each that it passes over.
-
-    Raises:
-        UserError: if there is none, or it has another identity (see Checkpoints).
-    """
+    """Reads the newest checkpoint that is intact; prints a line about each that it passes over. Raises UserError if
+    there is none, or it has another identity (see Checkpoints)."""
     for path in list_checkpoints(run_folder):
         try:
             saved = read_checkpoint(path, *names, with_rows=with_rows)
-        except DAMAGE as error:
+        except Exception as error:  # a damaged file can make its reader raise anything
             print(f"{path} is damaged ({type(error).__name__}: {error}); using the one before it", flush=True)
             continue
         saved.require_identity(identity)
@@ -116,25 +117,16 @@ class Checkpoints:
         self._run_folder, self._folder = folder, folder / FOLDER
         self._keep, self._identity = keep, identity
         self._segments: dict[str, Segments] = {BUFFER: [], PRELOADED: []}
-        self._damaged: set[Path] = set()
         self.newest: Path | None = None
 
     def load_newest(self, *names: str) -> Saved:
         """Reads the newest intact checkpoint (see `read_newest`), with which the next ones share segments."""
         saved = read_newest(self._run_folder, *names, identity=self._identity, with_rows=True)
         self._segments = {kind: saved.manifest[kind] for kind in self._segments}
-        self._damaged = {path for path in list_checkpoints(self._run_folder) if _step(path) > saved.step}
         self.newest = saved.path
         return saved
 
-    def save(
-        self,
-        step: int,
-        states: dict[str, Any],
-        buffer: Any = None,
-        preloaded: Any = None,
-        save_policy: Callable[[Path], object] = lambda path: None,
-    ) -> None:
+    def save(self, step: int, states: dict[str, Any], buffer: Any = None, preloaded: Any = None) -> None:
         """Writes a checkpoint, and then deletes what is too old.
 
         If the process is killed or the machine switched off before the rename is on the disk, new segments and a folder
@@ -145,45 +137,38 @@ class Checkpoints:
         Args:
             states: tensors and plain values, by the name of their file.
             buffer, preloaded: ReplayBuffers whose new rows are saved; None saves none.
-            save_policy: writes the policy alone, or raises UserError if it cannot be saved alone.
 
         Raises:
             OSError: if it cannot be written; then nothing of it is left on the disk.
-            UserError: for a state that could not be loaded again.
         """
         if leaf := next((name for name, value in leaves(states, "state") if type(value) not in PLAIN), None):
             raise UserError(f"{leaf}: a state_dict holds tensors, numbers, strings, lists and dictionaries of these")
         partial, target = self._folder / f".step_{step}", self._folder / f"step_{step}"
+        self._folder.mkdir(exist_ok=True)  # without parents: a run's folder that the user deleted stays deleted
         try:
-            self._folder.mkdir(exist_ok=True)  # without parents: a run's folder that the user deleted stays deleted
             segments = {BUFFER: self._write_rows(BUFFER, buffer), PRELOADED: self._write_rows(PRELOADED, preloaded)}
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
             for name, state in states.items():
                 torch.save(state, partial / f"{name}.pt")
-            with contextlib.suppress(UserError):
-                save_policy(partial / "policy.pt")
             sums = {path.name: sha256_of(path) for path in sorted(partial.iterdir())}
             manifest = {"step": step, "identity": self._identity, "files": sums, **segments}
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             for path in (*partial.iterdir(), partial):
                 sync(path)
-            _remove(target)  # a damaged one of this step
+            shutil.rmtree(target, ignore_errors=True)  # a damaged one of this step
             partial.rename(target)
             sync(self._folder)
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            shutil.rmtree(partial, ignore_errors=True)
-            self._remove_unused_rows()
-            raise error if isinstance(error, OSError) else OSError(errno.EIO, str(error).splitlines()[0]) from error
+            self._remove_unused()
+            raise OSError(str(error).splitlines()[0]) from error
+        paths, known = list_checkpoints(self._run_folder), _step(self.newest) if self.newest else 0
         self._segments, self.newest = segments, target
-        paths = list_checkpoints(self._run_folder)
-        self._damaged.discard(target)
-        kept = [path for path in paths if path not in self._damaged][: self._keep]
+        # One after the step that the run continued from was damaged when it was read.
+        kept = [path for path in paths if path == target or _step(path) <= known][: self._keep]
         for path in set(paths) - set(kept):
-            _remove(path)
-        for path in self._folder.glob(".step_*"):  # of processes that were killed
-            shutil.rmtree(path, ignore_errors=True)
-        self._remove_unused_rows()
+            path.rename(path.with_name(f".{path.name}"))  # it loses its name before its files
+        self._remove_unused()
 
     def _write_rows(self, kind: str, buffer: Any) -> Segments:
         """Writes a segment for each ring with new rows; returns all segments with rows of these rings."""
@@ -201,31 +186,19 @@ class Checkpoints:
                         file.write(rows.data)
                 sync(path)
                 sync(path.parent)
-                segments.append(
-                    {"name": path.name, "ring": name, "start": start, "stop": stop, "sha256": sha256_of(path)}
-                )
+                written = {"name": path.name, "ring": name, "start": start, "stop": stop, "sha256": sha256_of(path)}
+                segments.append(written)
         return segments
 
-    def _remove_unused_rows(self) -> None:
-        """Deletes the segments that no checkpoint lists."""
-        used = {(kind, segment["name"]) for kind in self._segments for segment in self._segments[kind]}
+    def _remove_unused(self) -> None:
+        """Deletes folders without a checkpoint's name, and the segments that no checkpoint lists."""
+        for path in self._folder.glob(".step_*"):
+            shutil.rmtree(path, ignore_errors=True)
+        used = set()
         for path in list_checkpoints(self._run_folder):
-            with contextlib.suppress(*DAMAGE):
-                manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-                used |= {(kind, segment["name"]) for kind in self._segments for segment in manifest[kind]}
-        for path in self._folder.glob("*/*-*"):
-            if path.parent.name in self._segments and (path.parent.name, path.name) not in used:
+            with contextlib.suppress(OSError, ValueError, KeyError):  # a damaged one
+                manifest = _read_manifest(path)
+                used |= {self._folder / kind / each["name"] for kind in self._segments for each in manifest[kind]}
+        for kind in self._segments:
+            for path in set((self._folder / kind).glob("*-*")) - used:
                 path.unlink(missing_ok=True)
-
-
-def _remove(path: Path) -> None:
-    """Deletes a checkpoint, which loses its name before its files."""
-    if path.exists():
-        hidden = path.with_name(f".{path.name}.gone")
-        shutil.rmtree(hidden, ignore_errors=True)
-        path.rename(hidden)
-        shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _step(path: Path) -> int:
-    return int(path.name.removeprefix("step_"))

@@ -16,14 +16,10 @@ from envs.simulator import Simulator
 from physics import tasks
 from physics.training import TrainingWorlds
 from physics.worlds import Worlds
-from run import machine
+from run.execution import free_cores, resolve_device
 from settings.schema import ONLY_IN, Place, Settings
 from utils import UserError
 
-BETTER_IN_AGENT = {
-    "gymnasium.wrappers.NormalizeObservation": "agent/observation_normaliser=running",
-    "gymnasium.wrappers.NormalizeReward": "agent/reward_normaliser=returns",
-}
 # Keys of single environments, with the values that also fit worlds stepped together.
 SUPPORTED: Any = {"async_envs": (False,), "from_pixels": (False,), "frame_stack": ("auto", 1), "obs_groups": (None,)}
 BY_SIMULATORS = {**SUPPORTED, "action_repeat": (1,), "action_bounds": (None,)}
@@ -34,15 +30,6 @@ BY_WARP = {**BY_BATCHED, "action_repeat": (1,)}
 def can_render(cfg: Settings) -> bool:
     """Returns whether the run's environment can be rendered here."""
     return not is_simulator(cfg.env) and (opengl.can_render() or not needs_opengl(cfg.env))
-
-
-def describe_slow_wrappers(cfg: Settings) -> list[str]:
-    """Returns a line for each wrapper whose statistics would be the agent's better."""
-    return [
-        f"env_wrappers: {name} has other statistics in each environment, and new ones in a resumed run; {key} keeps one"
-        for name, key in BETTER_IN_AGENT.items()
-        if name in [node["_target_"] for node in cfg.env_wrappers]
-    ]
 
 
 def in_processes(cfg: Settings) -> bool:
@@ -57,11 +44,8 @@ def may_step_elsewhere(cfg: Settings) -> bool:
 
 
 def is_batched(cfg: Settings) -> bool:
-    """Resolves `physics`: returns whether worlds side by side (see physics/) are used with these settings.
-
-    Raises:
-        UserError: if `batched` or `warp` is requested and cannot serve.
-    """
+    """Resolves `physics`: returns whether worlds side by side (see physics/) are used; raises UserError if `batched` or
+    `warp` is requested and cannot serve."""
     task = tasks.find(cfg.env) if cfg.env in SUITE_TASKS else None
     has_task = task is not None and (task.on_device or cfg.physics != "warp")
     wrong = _list_unsupported(cfg, BY_WARP if cfg.physics == "warp" else BY_BATCHED)
@@ -88,20 +72,16 @@ def make_train_envs(cfg: Settings) -> Any:
     if cfg.physics == "warp":
         from physics.warp_worlds import WarpWorlds  # needs the extra `warp`
 
-        device = machine.resolve_device(cfg.device)
+        device = resolve_device(cfg.device)
         worlds = WarpWorlds(make(False), tasks.get(cfg.env), cfg.num_envs, cfg.seed, device)
         return Simulator(worlds, cfg.env, cfg.seed, first_steps=cfg.stagger_steps)
     return TrainingWorlds(make.make_batch(cfg.num_envs, False), cfg.seed, cfg.stagger_steps)
 
 
 def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
-    """Returns a function from `render` to an environment. Where many are stepped together, it has a method that makes
-    them: `worlds(count)` for a simulator, `make_batch(count, render)` for batched worlds.
-
-    Args:
-        place: training or evaluation; some wrappers are for one of them only.
-        human: whether the environment draws itself in a window; not for tasks of the suite.
-    """
+    """Returns a function from `render` to an environment, which draws itself in a window if `human` (not a task of the
+    suite). Where many are stepped together, it has a method that makes them: `worlds(count)` for a simulator,
+    `make_batch(count, render)` for batched worlds, the first of which may be rendered."""
     camera = None if cfg.camera_id == "auto" else cfg.camera_id
     stack = None if cfg.frame_stack == "auto" else cfg.frame_stack
     pixels = Pixels(cfg.from_pixels, cfg.image_size, stack, camera, cfg.obs_groups)
@@ -111,8 +91,7 @@ def make_env_factory(cfg: Settings, place: Place, human: bool = False) -> Any:
     make: Any = partial(make_env, cfg.env, cfg.seed, cfg.action_repeat, pixels=pixels, human=human, **options)
 
     def make_batch(count: int, render: bool) -> Worlds:
-        """Makes worlds of a task of the suite, the first of which may be rendered."""
-        return Worlds(make(render), tasks.get(cfg.env), cfg.env, count, machine.free_cores(cfg.device))
+        return Worlds(make(render), tasks.get(cfg.env), cfg.env, count, free_cores(cfg.device))
 
     if is_simulator(cfg.env):
         make.worlds = partial(_make_simulator, cfg, place)
@@ -129,8 +108,7 @@ def _make_simulator(cfg: Settings, place: Place, count: int, first_steps: int = 
 
 def _make_options(cfg: Settings, place: Place) -> dict[str, Any]:
     """Returns the arguments that environments and simulators share, for training or evaluation."""
-    chosen = [dict(node) for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
-    for node in chosen:
-        node.pop(ONLY_IN, None)
-    wrappers = [instantiate(node, _convert_="all") for node in chosen]
+    chosen = [node for node in cfg.env_wrappers if node.get(ONLY_IN, place) == place]
+    nodes = [{key: value for key, value in node.items() if key != ONLY_IN} for node in chosen]
+    wrappers = [instantiate(node, _convert_="all") for node in nodes]
     return {"kwargs": dict(cfg.env_kwargs), "wrappers": wrappers, "info_keys": dict(cfg.info_keys)}

@@ -1,11 +1,15 @@
-"""How an agent's updates run: operation by operation, recorded, compiled, or as CUDA graphs. A recording gives the same
-bytes, the other two the same numbers up to rounding.
+"""What a run computes with: device, precision, cores, and how an agent's updates run.
+
+Updates run operation by operation, recorded, compiled, or as CUDA graphs. A recording gives the same bytes, the other
+two the same numbers up to rounding.
 
 On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (agent/execution/tracing.py)
 avoids both, also for acting. On a GPU an update is some two hundred kernels of microseconds each, and Python needs
 longer to launch them than the GPU to run them; a captured CUDA graph launches them all at once.
 """
 
+import os
+from multiprocessing import parent_process
 from typing import Any
 
 import torch
@@ -16,21 +20,67 @@ from agent.execution.captured import Captured, CudaGraphs
 from agent.execution.compiled import CompiledStep
 from agent.execution.recorded import Recorded
 from agent.off_policy import OffPolicyAgent
+from settings.operating_system import usable_cpus
 from settings.types import Execution
 from utils import UserError
 
 COMPILE_BACKEND = "inductor"
+SHARED = "RUNS_SHARE_THE_CORES"  # environment variable of processes of a sweep that trains several runs at a time
+
+
+def resolve_device(name: str) -> torch.device:
+    """Returns the device of a name; `auto` is cuda if there is a GPU, else cpu."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, index = name.partition(":")
+    if name != "cpu" and (kind != "cuda" or int(index or 0) >= torch.cuda.device_count()):
+        found = f"{torch.cuda.device_count()} NVIDIA GPU(s) found"
+        raise UserError(f"device={name}: no such device here ({found}); choose auto, cpu, cuda or cuda:<index>")
+    return torch.device(name)
+
+
+def set_precision(precision: str, device: torch.device) -> str:
+    """Sets the precision of float32 matmuls; `auto` is tf32 on a GPU that has it, otherwise fp32.
+
+    With bf16 they stay in fp32: the agent's `autocast_dtype` then decides which of its matmuls are in bf16. Returns
+    the precision: fp32, tf32 or bf16.
+    """
+    has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    if precision == "tf32" and not has_tf32:
+        raise UserError(f"precision=tf32: {device} does not have it; choose auto, fp32 or bf16")
+    chosen = ("tf32" if has_tf32 else "fp32") if precision == "auto" else precision
+    torch.set_float32_matmul_precision("high" if chosen == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = chosen == "tf32"  # the same for convolutions
+    torch.backends.cudnn.deterministic = True  # so that captured and eager updates can be compared
+    return chosen
+
+
+def has_free_core(device: torch.device) -> bool:
+    """Returns whether the updates leave a core free.
+
+    Without one, a second process or thread would slow them down: the threads of an update wait for each other.
+    """
+    if device.type == "cuda":
+        return True
+    return SHARED not in os.environ and usable_cpus() > torch.get_num_threads()
+
+
+def free_cores(device: str) -> int:
+    """Returns how many threads may step worlds in this process; `device` is the run's, by its key's value.
+
+    A sweep's other runs need the cores, too. Beside an evaluation in a process of its own, a CPU trains on the other
+    cores, and a GPU's training needs one core.
+    """
+    if SHARED in os.environ:
+        return 1
+    if parent_process() is None:
+        return usable_cpus()
+    return max(1, usable_cpus() - 1) if device != "cpu" and torch.cuda.is_available() else 1
 
 
 def choose_execution(execution: Execution, agent: Any, device: torch.device) -> tuple[str, str]:
-    """Resolves `execution` for this agent on this device.
-
-    Returns:
-        The choice, and a line that says why `auto` is not the fastest ("" if it is).
-
-    Raises:
-        UserError: if the requested execution is not possible here.
-    """
+    """Resolves `execution` for this agent on this device; returns the choice, and a line that says why `auto` is not
+    the fastest ("" if it is)."""
     on_gpu = device.type == "cuda"
     if execution == "eager":
         return "eager", ""
@@ -41,14 +91,9 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
     if obstacle:
         raise UserError(f"execution={execution}: {obstacle}; choose eager")
     if execution == "recorded" and on_gpu:
-        raise UserError(
-            f"execution={execution}: recordings are for a CPU, and device={device}; choose auto or captured"
-        )
+        raise UserError(f"execution=recorded: recordings are for a CPU, and device={device}; choose auto or captured")
     if "captured" in execution and not on_gpu:
         raise UserError(f"execution={execution}: CUDA graphs need a GPU, and device={device}; choose auto or eager")
-    if "compiled" in execution and not _can_compile(on_gpu):
-        needs = "Triton" if on_gpu else "a C++ compiler (g++ or clang++)"
-        raise UserError(f"execution={execution}: torch.compile needs {needs}, and none was found; choose auto or eager")
     return execution, ""
 
 
@@ -67,18 +112,3 @@ def set_execution(agent: Any, execution: str, device: torch.device) -> None:
             policy.trace()
     if "captured" in execution:
         agent.execution = Captured(CudaGraphs(device))
-
-
-def _can_compile(on_gpu: bool) -> bool:
-    if on_gpu:
-        from torch.utils._triton import has_triton
-
-        return has_triton()
-    from torch._inductor.cpp_builder import get_cpp_compiler  # not before: it takes a second to import
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler:
-        return False
-    return True

@@ -1,47 +1,40 @@
-"""A run's folder: who works in it, and whether the run has finished or failed."""
+"""A run's folder: who works in it, and whether the run has finished."""
 
 import json
 import os
 import shlex
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from utils import UserError, lock, write_atomic
 
 FINISHED, FAILED = "finished.json", "failed.json"
-LOGS = ("train.csv", "eval.csv")
 
 
 def refuse_used(folder: Path) -> None:
     """Raises UserError if the folder holds a run with logs or checkpoints."""
-    if any((folder / name).exists() for name in LOGS) or any(folder.glob("checkpoints/step_*")):
+    if any(any(folder.glob(name)) for name in ("train.csv", "eval.csv", "checkpoints/step_*")):
         hint = shlex.quote(f"resume={folder}")
         raise UserError(f"{folder}: a run is there already; choose another folder, or continue it with {hint}")
 
 
-class Lock:
-    """Lets only one process work in a run's folder. The operating system releases it when the process ends.
-
-    Raises:
-        UserError: if another process holds it.
-    """
-
-    def __init__(self, folder: Path):
-        path = folder / ".lock"
-        try:
-            self._descriptor = lock(path)
-        except BlockingIOError:
-            raise UserError(
-                f"{folder}: process {path.read_text(encoding='utf-8').strip()} is working in this folder"
-            ) from None
-        path.write_text(f"{os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
-
-    def release(self) -> None:
-        """Releases the lock; a second call does nothing."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lets only one process work in a run's folder; the system unlocks it when a process ends, however it ends."""
+    path = folder / ".lock"
+    try:
+        descriptor = lock(path)
+    except BlockingIOError:
+        holder = path.read_text(encoding="utf-8").strip()
+        raise UserError(f"{folder}: process {holder} is working in this folder") from None
+    path.write_text(f"{os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def mark_finished(folder: Path, **result: Any) -> None:

@@ -11,7 +11,7 @@ docs/LIBRARY.md explains it.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -26,13 +26,12 @@ from logger import Logger
 from replay import frames
 from replay.device import STORAGES, choose_storage
 from replay.n_step import NStep
-from run import machine
-from run.env_spec import EnvSpec
+from run.agents import EnvSpec
 from run.evaluation.evaluations import Evaluations
 from run.evaluation.evaluator import Evaluator
-from run.execution import choose_execution, set_execution
+from run.execution import choose_execution, resolve_device, set_execution
 from run.loop import Loop
-from run.progress import Progress, describe_lack_of_updates
+from run.progress import Progress
 from run.stopping import Stopping
 from settings.types import Execution
 from utils import UserError
@@ -41,26 +40,18 @@ MIN_THREADED_WEIGHTS = 512 * 512  # a smaller matrix is multiplied in less time 
 
 
 class TrainResult(NamedTuple):
-    """The result of `train`: environment steps (summed over the environments), finished episodes, mean return of the
-    last evaluation (nan without one), and the replay buffer, which a later call may continue to fill."""
+    """The result of `train`."""
 
-    steps: int
-    episodes: int
-    last_return: float
-    replay_buffer: Any
+    steps: int  # environment steps, summed over the environments
+    episodes: int  # that ended
+    last_return: float  # mean return of the last evaluation; nan without one
+    replay_buffer: Any  # which a later call may continue to fill
 
 
 def shapes(env: gym.Env, device: str = "auto") -> dict[str, Any]:
-    """Returns the arguments of an agent's constructor that depend on the environment and the device.
-
-    Args:
-        env: any environment that `train` accepts.
-        device: auto (cuda if there is one), cpu, cuda or cuda:<number>.
-
-    Returns:
-        `obs_dim`, `action_dim`, `action_range` and `device`.
-    """
-    return EnvSpec.of(_adapt(env)).agent_arguments() | {"device": machine.resolve_device(device)}
+    """Returns the arguments of an agent's constructor that depend on the environment and the device: `obs_dim`,
+    `action_dim`, `action_range` and `device`. The latter is auto (cuda if there is one), cpu, cuda or cuda:<number>."""
+    return EnvSpec.of(_adapt(env)).agent_arguments() | {"device": resolve_device(device)}
 
 
 def train(
@@ -87,17 +78,14 @@ def train(
     Arguments named like a key of config/train.yaml have the same meaning. Schedules restart at step 0 in each call.
 
     Args:
-        agent: continues to learn from its current state.
-        env: an environment with observations that can be flattened and a Box or Discrete action space, or several of
-            the same shapes, which are stepped together. They stay open. Without a time limit of its own, an
-            environment gets a limit of 1000 steps.
+        env: an environment, or several of the same shapes, which are stepped together. They stay open. Observations
+            are flattened; without a time limit of its own, an environment gets a limit of 1000 steps.
         num_steps: environment steps, summed over the environments.
-        replay_buffer: stores the transitions; None creates one that holds all of them.
+        replay_buffer: None creates one that holds all transitions.
         logger: a logger.Logger, or an object with its `log`, `log_all`, `histograms_due` and `dump`; None logs nothing.
-        evaluator: a run.evaluation.evaluator.Evaluator, or an object with its `evaluate(agent, step)`. It is called
+        evaluator: a run.evaluation.evaluator.Evaluator, or an object with its `evaluate(agent, step)`, which is called
             every `eval_frequency` steps, and at the end.
-        checkpoint: called with the step at the start, every `checkpoint_frequency` steps, and at the end; for example
-            to save the agent.
+        checkpoint: called with the step at the start, every `checkpoint_frequency` steps, and at the end.
         seed: seed of the episodes and of the random actions; the agent's own noise is seeded when it is built.
 
     Raises:
@@ -129,15 +117,8 @@ def train(
     )
     first_batch = 1 if getattr(replay_buffer, "with_replacement", True) else getattr(agent, "batch_size", 1)
     progress, stopping = Progress(cfg, max(min_buffer_size, first_batch)), Stopping(grace_s=math.inf)
-    if note := describe_lack_of_updates(cfg, progress.updates_from - replay_buffer.num_added):
-        print(note, flush=True)
     evaluations = Evaluations(agent, None if evaluator is None else lambda: evaluator, logger, progress, stopping)
-    saved_steps = {-1}
-
-    def save_once(is_last: bool) -> None:
-        if checkpoint is not None and progress.step not in saved_steps:
-            saved_steps.add(progress.step)
-            checkpoint(progress.step)
+    save_once = cache(checkpoint or (lambda step: None))
 
     run = SimpleNamespace(
         cfg=cfg,
@@ -151,7 +132,7 @@ def train(
         progress=progress,
         evaluations=evaluations,
         stopping=stopping,
-        save=save_once,
+        save=lambda is_last: save_once(progress.step),
         may_step_in_thread=False,
     )
     num_threads = torch.get_num_threads()
@@ -167,17 +148,8 @@ def train(
 def evaluate(
     agent: Any, env: gym.Env, episodes: int = 10, sample: bool = False, *, action_repeat: int = 1, seed: int = 1
 ) -> list[float]:
-    """Runs evaluation episodes; training afterwards is the same as without them.
-
-    Args:
-        agent: an agent, or a policy alone (agent.policy.load_policy).
-        env: as for `train`; it stays open.
-        sample: sample the actions; otherwise they are greedy.
-        seed: seed of the episodes, and of the sampled actions.
-
-    Returns:
-        The undiscounted return of each episode.
-    """
+    """Runs episodes of an agent, or of a policy alone (agent.policy.load_policy); returns their undiscounted
+    returns. Actions are greedy unless `sample`. Training afterwards is the same as without them."""
     wrapped = _adapt(env, action_repeat)
     return Evaluator(lambda _: wrapped, seed, episodes, None, max_envs=1, sample=sample).evaluate(agent, step=0).returns
 

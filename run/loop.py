@@ -34,13 +34,10 @@ class Loop:
         self.add_rows = batch_adder(run.replay_buffer)
 
     def run(self, obs: np.ndarray | None = None) -> bool:
-        """Trains to the end.
+        """Trains to the end; returns False if a signal stopped it, for which the run has been saved.
 
         Args:
             obs: (num_envs, *obs_shape), the newest observations if the run is resumed; None for a new run.
-
-        Returns:
-            Whether training is complete. False if a signal stopped it; the run has been saved then.
 
         Raises:
             RunError: if an action, observation, reward or loss is not finite.
@@ -122,10 +119,8 @@ class Loop:
         if not self.evaluations.finish():
             self.workspace.save(False)
             return False
-        self.workspace.save(
-            True
-        )  # before the rows that only a run's end writes, so that a longer run can continue from here
-        self.end_unfinished_episodes()
+        self.workspace.save(True)  # before the rows that only a run's end writes, so that a longer run can go on here
+        self.end_episodes(self.progress.unfinished())
         if self.progress.last_eval_step != self.progress.step:
             self._evaluate(bar, is_last=True)
             return not self.workspace.stopping.signal_number
@@ -139,17 +134,9 @@ class Loop:
         require_finite("observation", obs)
         return obs
 
-    def end_unfinished_episodes(self) -> None:
-        """Writes the rows of the episodes that the run's end cuts short."""
-        self.end_episodes(self.progress.unfinished())
-
     def end_episodes(self, indices: np.ndarray, infos: Sequence[Any] | None = None) -> None:
-        """Writes a row for the episode of each of these environments, or one row of their means (see ROW_OF_EACH).
-
-        Args:
-            infos: for each environment, values of its episode's `info` (see envs.episodes.EpisodeInfo); None if the
-                run's end cut the episodes short.
-        """
+        """Writes a row for the episode of each of these environments, or one row of their means (see ROW_OF_EACH), with
+        what EPISODE_INFO has of each environment; None if the run's end cut the episodes short."""
         size = 1 if self.cfg.num_envs <= ROW_OF_EACH else max(1, len(indices))
         for together in indices.reshape(-1, size):
             for values in [] if infos is None else [infos[index] for index in together]:

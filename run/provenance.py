@@ -23,9 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 class Provenance:
     """Writes this process's entry when it begins and again when it ends; a killed process leaves `ended` empty.
-
-    Prints a line if a run goes on with code of another commit, or with changes that are in none.
-    """
+    Prints a line if a run goes on with code of another commit, or with changes that are in none."""
 
     def __init__(self, folder: Path, device: torch.device, step: int):
         self._path = folder / FILE
@@ -33,10 +31,8 @@ class Provenance:
         commit, changed = find_commit(ROOT)
         before = self._earlier[-1]["commit"] if self._earlier else None
         if before and commit and (before != commit or changed):
-            edited = ", with uncommitted changes" if changed else ""
-            print(
-                f"The code is of commit {commit[:10]}{edited}; the run was made with {before[:10]} so far", flush=True
-            )
+            now = f"{commit[:10]}, with uncommitted changes" if changed else commit[:10]
+            print(f"The code is of commit {now}; the run was made with {before[:10]} so far", flush=True)
         self._entry: dict[str, Any] = {
             "started": _now(),
             "ended": None,
@@ -72,12 +68,10 @@ def _now() -> str:
 def find_commit(root: Path) -> tuple[str | None, bool | None]:
     """Returns the commit of the code in a repository's folder, and whether the code differs from it: in changed files,
     or in new .py and .yaml files. None without git, and for an installed copy, even within another repository."""
-    command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     if not (root / ".git").exists() or not shutil.which("git"):
         return None, None
-    lines = subprocess.run(
-        command, check=False, capture_output=True, encoding="utf-8", errors="replace"
-    ).stdout.splitlines()
+    command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
+    lines = subprocess.run(command, check=False, capture_output=True, text=True).stdout.splitlines()
     commit = next((line.split()[2] for line in lines if line.startswith("# branch.oid")), None)
     changes = [line for line in lines if not line.startswith("#")]
     return commit, any(not line.startswith("?") or line.endswith((".py", ".yaml")) for line in changes)

@@ -13,12 +13,11 @@ from typing import Any
 import gymnasium as gym
 
 from agent.policy import load_policy
-from run import machine
-from run.agents import build_agent, identity_of
-from run.best import BEST, load_best
+from run.agents import EnvSpec, build_agent, identity_of
 from run.checkpoint import FOLDER, read_checkpoint, read_newest
-from run.env_spec import EnvSpec
 from run.environments import make_env_factory
+from run.evaluation.evaluations import BEST, load_best
+from run.execution import resolve_device
 from run.resume import load_settings
 from settings.schema import Settings, check
 from settings.trust import require_trusted
@@ -27,22 +26,14 @@ from utils import UserError, sha256_of
 
 @dataclass(frozen=True)
 class RunPolicy:
-    """A trained agent or policy, and its run's settings.
+    """A trained agent or policy, and its run's settings."""
 
-    Attributes:
-        folder: the run's folder, or the folder of an exported policy.
-        path: the checkpoint, `checkpoints/best`, or the exported policy.
-        actor: the agent, or a policy alone; has `act`.
-        step: environment steps of its training.
-        evaluation: an exported policy's `step`, `mean` and `std`; a run's evaluations are in its eval.csv.
-    """
-
-    folder: Path
-    path: Path
+    folder: Path  # of the run, or of an exported policy
+    path: Path  # the checkpoint, `checkpoints/best`, or the exported policy
     cfg: Settings
-    actor: Any
-    step: int
-    evaluation: dict[str, Any] | None = None
+    actor: Any  # the agent, or a policy alone; has `act`
+    step: int  # environment steps of its training
+    evaluation: dict[str, Any] | None = None  # of an exported policy: `step`, `mean` and `std`
 
     @property
     def make_env(self) -> Any:
@@ -70,16 +61,14 @@ def load_run_policy(path: Path, device: str = "auto", trusted: Sequence[str] = (
         path: the folder of a run (its newest intact checkpoint is used) or a checkpoint in it; `checkpoints/best` is
             the policy of the best evaluation. Or an exported policy.
         trusted: the user's packages, whose classes the run's configuration may name.
-
-    Raises:
-        UserError: if there is nothing to load, or its configuration names a class that is not trusted.
     """
     path = path.resolve()
-    folder, torch_device = run_folder_of(path), machine.resolve_device(device)
+    folder, torch_device = run_folder_of(path), resolve_device(device)
     if path.suffix == ".pt":
-        cfg, about = _read_description(path, trusted)
+        about = _read_description(path)
+        require_trusted(about["settings"], trusted, str(json_of(path)))
         policy = load_policy(path, str(torch_device), trusted=trusted)
-        return RunPolicy(folder, path, cfg, policy, about["step"], about["return"])
+        return RunPolicy(folder, path, check(about["settings"]), policy, about["step"], about["return"])
     cfg = load_settings(folder, trusted)
     if path == folder / BEST:
         policy, step, mean_return = load_best(folder, str(torch_device), trusted)
@@ -97,13 +86,11 @@ def load_run_policy(path: Path, device: str = "auto", trusted: Sequence[str] = (
     return RunPolicy(folder, saved.path, cfg, actor, saved.step)
 
 
-def _read_description(path: Path, trusted: Sequence[str]) -> tuple[Settings, dict[str, Any]]:
-    """Returns the settings of an exported policy's run, and the whole description beside it."""
-    json_path = json_of(path)
-    if not path.exists() or not json_path.exists():
+def _read_description(path: Path) -> dict[str, Any]:
+    """Returns what is written beside an exported policy."""
+    if not path.exists() or not json_of(path).exists():
         raise UserError(f"{path}: no policy with a .json beside it; `export.py <run> --format policy` writes both")
-    about = json.loads(json_path.read_text(encoding="utf-8"))
+    about = json.loads(json_of(path).read_text(encoding="utf-8"))
     if sha256_of(path) != about["sha256"]:
-        raise UserError(f"{path}: has changed since {json_path.name} beside it was written")
-    require_trusted(about["settings"], trusted, str(json_path))
-    return check(about["settings"]), about
+        raise UserError(f"{path}: has changed since {json_of(path).name} beside it was written")
+    return about

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from run.checkpoint import BUFFER, PRELOADED, Saved
+from run.checkpoint import BUFFER, PRELOADED
 from run.folder import FINISHED
 
 
@@ -52,10 +52,15 @@ class GlobalGenerators:
 
 def restore(run: Any) -> None:
     """Loads a Workspace's newest intact checkpoint. Nothing in the folder changes before the last part is restored."""
-    cfg, progress = run.cfg, run.progress
+    cfg, progress, buffer = run.cfg, run.progress, run.replay_buffer
     saved = run.checkpoints.load_newest("agent", "run", "replay_buffer")
     run.agent.load_state_dict(saved.states["agent"])
-    has_rows = _restore_replay_buffer(run, saved)
+    if counters := saved.states["run"].get("replay_buffer"):
+        has_rows = bool(saved.manifest[BUFFER]) or not counters["num_added"]
+        saved.read_rows(BUFFER, buffer)
+        buffer.load_state_dict(counters if has_rows else counters | {"num_added": 0})
+    elif has_rows := "replay_buffer" in saved.states:  # a user's own
+        buffer.load_state_dict(saved.states["replay_buffer"])
     num_preloaded = 0
     if cfg.preload_share and saved.manifest[PRELOADED]:
         run.data.restore(saved)
@@ -69,19 +74,6 @@ def restore(run: Any) -> None:
     (run.work_dir / FINISHED).unlink(missing_ok=True)
     if not has_rows:
         num_new = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
-        progress.updates_from = min(num_new + num_preloaded, run.replay_buffer.capacity)
+        progress.updates_from = min(num_new + num_preloaded, buffer.capacity)
         print(f"There is no saved replay buffer: no updates before {num_new} new transitions")
     print(f"Continuing from {saved.path}", flush=True)
-
-
-def _restore_replay_buffer(run: Any, saved: Saved) -> bool:
-    """Returns whether the checkpoint has all that was in the replay buffer."""
-    buffer, counters = run.replay_buffer, saved.states["run"].get("replay_buffer")
-    if counters is None:  # a user's own
-        if is_saved := "replay_buffer" in saved.states:
-            buffer.load_state_dict(saved.states["replay_buffer"])
-        return is_saved
-    is_saved = bool(saved.manifest[BUFFER]) or not counters["num_added"]
-    saved.read_rows(BUFFER, buffer)
-    buffer.load_state_dict(counters if is_saved else counters | {"num_added": 0})
-    return is_saved

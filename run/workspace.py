@@ -16,23 +16,22 @@ from omegaconf import OmegaConf
 
 from agent import require_support
 from agent.off_policy import OffPolicyAgent, takes_tensors
+from agent.policy import plain_policy
 from envs.make import reward_threshold
 from envs.opengl import NO_VIDEOS
 from envs.simulator import Simulator
 from replay_buffer import ReplayBuffer
-from run import buffers, environments, machine
+from run import buffers, environments
 from run import folder as run_folder
-from run.agents import build_agent, build_seed_policy, identity_of
-from run.best import BEST, BestPolicy, read_result
+from run.agents import EnvSpec, build_agent, build_seed_policy, identity_of
+from run.buffers import Preloaded, parse_names
 from run.checkpoint import Checkpoints, list_checkpoints
-from run.env_spec import EnvSpec
 from run.evaluation.background import BackgroundEvaluator, make_evaluator
-from run.evaluation.evaluations import Evaluations, PrunedError
+from run.evaluation.evaluations import BestPolicy, Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
-from run.execution import choose_execution, set_execution
+from run.execution import choose_execution, has_free_core, resolve_device, set_execution, set_precision
 from run.loop import Loop
-from run.preload import Preloaded, parse_names
-from run.progress import Progress, describe_lack_of_updates
+from run.progress import Progress
 from run.provenance import Provenance
 from run.state import EnvEpisodes, GlobalGenerators, restore
 from run.stopping import Requeued, Stopping
@@ -41,6 +40,7 @@ from settings.operating_system import keep_freed_memory
 from settings.schema import ONLY_IN, Settings
 from utils import (
     RunError,
+    UserError,
     command_line,
     non_finite,
     one_line,
@@ -57,17 +57,14 @@ class Workspace:
     """Trains one run in its folder (see run/loop.py).
 
     Args:
-        resume: continue from the folder's newest intact checkpoint.
+        resume: continue from the folder's newest intact checkpoint; otherwise the folder must hold no run.
         prune: see Evaluations.
-
-    Raises:
-        UserError: if the folder holds a run (or, to resume, none), or a part cannot be built here.
     """
 
     def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, prune: Callable[[int], bool] | None = None):
-        self.cfg, self.work_dir = cfg, work_dir
+        self.cfg, self.work_dir = make_absolute(cfg), work_dir
         self._closing = ExitStack()
-        self._closing.callback(run_folder.Lock(work_dir).release)
+        self._closing.enter_context(run_folder.lock_folder(work_dir))
         try:
             if not resume:
                 run_folder.refuse_used(work_dir)
@@ -82,18 +79,18 @@ class Workspace:
         print(f"Folder: {work_dir}", flush=True)
 
         # The machine.
-        device = machine.resolve_device(cfg.device)
+        device = resolve_device(cfg.device)
         if cfg.num_threads is not None:
             torch.set_num_threads(cfg.num_threads)
         keep_freed_memory()
-        precision = machine.set_precision(cfg.precision, device)
+        precision = set_precision(cfg.precision, device)
         films = cfg.save_video and environments.can_render(cfg)
         set_seed_everywhere(cfg.seed)
 
         # Environments.
         self.envs = environments.make_train_envs(cfg)
         self._closing.callback(self.envs.close)
-        spec = EnvSpec.of_spaces(self.envs.single_observation_space, self.envs.single_action_space)
+        spec = EnvSpec.of(self.envs)
         episodes = EnvEpisodes(self.envs)
 
         # Agent, and what acts for the first `num_seed_steps`.
@@ -128,12 +125,8 @@ class Workspace:
         make: Callable[[], Any] = partial(make_evaluator, cfg, work_dir, films)
         own_evaluator = None if get_object(cfg.evaluator["_target_"]) is Evaluator else make()
         self.stopping = Stopping(cfg.grace_s)
-        updates_from = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
-        updates_from = max(cfg.min_buffer_size, updates_from)
-        if not cfg.preload or cfg.preload_share:  # otherwise updates do not wait for the run's own transitions alone
-            note = describe_lack_of_updates(cfg, updates_from)
-            print(note) if note else None
-        self.progress = Progress(cfg, updates_from)
+        first_batch = 1 if buffers.draws_with_replacement(cfg) else self.agent.batch_size
+        self.progress = Progress(cfg, max(cfg.min_buffer_size, first_batch))
         self.best = BestPolicy(work_dir)
         # Wrappers may change the rewards, so that the registered task's threshold no longer applies.
         is_as_registered = all(node.get(ONLY_IN) == "training" for node in cfg.env_wrappers)
@@ -145,7 +138,7 @@ class Workspace:
             self.stopping,
             self._make_background_evaluator(films, device) if own_evaluator is None else None,
             reward_threshold(cfg.env) if is_as_registered else None,
-            keep_best=self.best.keep if cfg.checkpoint_frequency else None,
+            best=self.best if cfg.checkpoint_frequency else None,
             best_by=cfg.best_by,
             prune=prune,
         )
@@ -177,7 +170,7 @@ class Workspace:
         # The loop.
         self.provenance = Provenance(work_dir, device, self.progress.step)
         self._closing.callback(lambda: self.provenance.end(self.progress.step))
-        has_core = execution == "recorded" and machine.has_free_core(device) and not isinstance(self.envs, Simulator)
+        has_core = execution == "recorded" and has_free_core(device) and not isinstance(self.envs, Simulator)
         self.may_step_in_thread = has_core and environments.may_step_elsewhere(cfg)
         self.loop = Loop(self)
         self._closing.callback(self.loop.stepping.close)
@@ -186,8 +179,6 @@ class Workspace:
             print(NO_VIDEOS)
         if why_eager:
             print(why_eager)
-        for note in environments.describe_slow_wrappers(cfg):
-            print(note)
         if cfg.checkpoint_frequency and not self._saves:
             print(f"This run cannot be resumed: {type(self.agent).__name__} has no state_dict.")
         if getattr(self.envs, "cannot_restore", False):
@@ -196,7 +187,7 @@ class Workspace:
     def _make_background_evaluator(self, films: bool, device: torch.device) -> BackgroundEvaluator | None:
         """Returns an evaluator in another process; None if it is not wanted or, with a printed line, not possible."""
         cfg, agent = self.cfg, self.agent
-        pays = machine.has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
+        pays = has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
         if not (pays if cfg.eval_in_background == "auto" else cfg.eval_in_background):
             return None
         obstacle = f"{type(agent).__name__} acts in its own way"
@@ -209,17 +200,14 @@ class Workspace:
         return None
 
     @property
-    def step(self) -> int:
-        """Environment steps so far."""
+    def step(self) -> int:  # environment steps so far
         return self.progress.step
 
     def run(self) -> float:
         """Trains until the run is complete or pruned; returns the mean return of its last evaluation.
 
-        Raises:
-            Stopped: if a signal stopped the run, which was saved.
-            RunError: if a value is not finite. This and any other exception get a note: the step, and the newest
-                checkpoint.
+        Raises Stopped if a signal stopped the run, which was saved. Any other exception gets a note: the step, and the
+        newest checkpoint.
         """
         try:
             with self.stopping:  # until the run is marked as finished
@@ -242,34 +230,26 @@ class Workspace:
         try:
             is_complete = self.loop.run(self._obs)
             if not is_complete:
-                self.loop.end_unfinished_episodes()
+                self.loop.end_episodes(self.progress.unfinished())
         except PrunedError as pruned:
             is_complete, pruned_step = True, pruned.step
         self.logger.close()
         if self.cfg.save_figure and self.stopping.signal_number in (None, signal.SIGINT):
-            self._draw()
+            try:
+                import plot  # not before: matplotlib takes a second to import
+
+                plot.draw_run(self.work_dir)
+            except Exception as error:  # a broken matplotlib must not change how the run ends
+                print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
         if is_complete:
-            progress = self.progress
-            run_folder.mark_finished(
-                self.work_dir,
-                step=self.step if pruned_step is None else pruned_step,
-                last_return=progress.last_return,
-                solved_step=progress.solved_step,
-                pruned=pruned_step is not None,
-            )
+            step, was_pruned = (self.step, False) if pruned_step is None else (pruned_step, True)
+            result = {"last_return": self.progress.last_return, "solved_step": self.progress.solved_step}
+            run_folder.mark_finished(self.work_dir, step=step, **result, pruned=was_pruned)
         if self.stopping.signal_number:  # also after the last step, as it ends a sweep, too
             message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
             if self._saves:
                 message += f"; continue with: {command_line('train.py', f'resume={self.work_dir}')}"
             self.stopping.end(message)
-
-    def _draw(self) -> None:
-        try:
-            import plot  # not before: matplotlib takes a second to import
-
-            plot.draw_run(self.work_dir)
-        except Exception as error:  # a broken matplotlib must not change how the run ends
-            print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 
     def save(self, is_last: bool) -> None:
         """Writes a checkpoint, unless this step has one. If that fails, the run continues with the previous one.
@@ -278,7 +258,7 @@ class Workspace:
             RunError: if a loss or a weight is not finite.
             OSError: if there is no previous checkpoint, it is the run's last one, or the run's folder is gone.
         """
-        newest, buffer, preloaded = self.checkpoints.newest, self.replay_buffer, self.data.buffer
+        newest, buffer = self.checkpoints.newest, self.replay_buffer
         if not self._saves or (newest and newest.name == f"step_{self.step}"):
             return
         # A checkpoint must not replace a good one with weights that have diverged.
@@ -287,23 +267,24 @@ class Workspace:
         if diverged := non_finite(states["agent"], "agent"):
             raise RunError(f"{diverged} is not finite")
         states["run"] = {name: part.state_dict() for name, part in self.stateful.items()}
-        if isinstance(buffer, ReplayBuffer):
+        is_ours = isinstance(buffer, ReplayBuffer)
+        if is_ours:
             states["run"]["replay_buffer"] = buffer.state_dict()
         elif self.cfg.save_replay_buffer:
             states["replay_buffer"] = buffer.state_dict()
-        rows = (buffer if isinstance(buffer, ReplayBuffer) else None, preloaded)
-        save_policy = getattr(self.agent, "save_policy", lambda path: None)
+        if isinstance(self.agent, OffPolicyAgent):
+            with suppress(UserError):  # a network of a user's class
+                states["policy"] = plain_policy(self.agent.policy)
+        rows = (buffer if is_ours else None, self.data.buffer) if self.cfg.save_replay_buffer else ()
         try:
-            self.checkpoints.save(
-                self.step, states, *(rows if self.cfg.save_replay_buffer else (None, None)), save_policy
-            )
+            self.checkpoints.save(self.step, states, *rows)
         except OSError as error:
             if newest is None or is_last or not self.work_dir.is_dir():
                 raise
             print(f"No checkpoint at step {self.step}: {error}; {newest.name} stays", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Closes environments and evaluator, completes provenance.json, and releases the folder's lock."""
+        """Closes the run's parts and releases the folder's lock."""
         self._closing.close()
 
     def summary(self) -> list[str]:
@@ -313,17 +294,26 @@ class Workspace:
         result = f"{'Pruned' if finished.get('pruned') else 'Finished'} at step {progress.step}"
         if not math.isnan(progress.last_return):
             result += f": return {progress.last_return:.1f}"
-        if (folder / BEST / "policy.pt").exists():
-            step, best_return = read_result(folder)
-            result += f"; best {best_return:.1f}, at step {step}"
+        if best := self.best.saved:
+            result += f"; best {best['return']:.1f}, at step {best['step']}"
         lines = [result, f"Folder:   {folder}"]
         if list_checkpoints(folder):
             lines.append(f"Evaluate: {command_line('evaluate.py', str(folder))}")
         return lines
 
 
+def make_absolute(cfg: Settings) -> Settings:
+    """Returns the settings with absolute paths, as they are saved and compared."""
+    seed_policy = Path(cfg.seed_policy)
+    return dataclasses.replace(
+        cfg,
+        seed_policy=str(seed_policy.resolve()) if seed_policy.is_file() else cfg.seed_policy,
+        preload=parse_names(cfg.preload) or None,
+    )
+
+
 def _use(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
-    """Returns the settings with the environment's shapes and absolute paths; sinks that are off are None."""
+    """Returns the settings with the environment's shapes; sinks that are off are None."""
     used = dataclasses.asdict(cfg)
     sinks = used["logger"]["sinks"]
     for name, is_on in (("tensorboard", cfg.log_save_tb), ("wandb", cfg.log_save_wandb)):
@@ -332,7 +322,4 @@ def _use(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:
     if sinks.get("wandb") and sinks["wandb"].get("group", "") is None:
         sinks["wandb"]["group"] = name_of_group(dotted(dataclasses.asdict(cfg)))
     used["agent"] = {"name": cfg.agent["name"], **spec.agent_arguments(), **used["agent"]}
-    if cfg.seed_policy not in ("agent", "uniform"):
-        used["seed_policy"] = str(Path(cfg.seed_policy).resolve())
-    used["preload"] = parse_names(cfg.preload) or None
     return used

@@ -17,9 +17,9 @@ import torch
 from hydra.utils import instantiate
 
 from agent.policy import Policy
-from run import machine
 from run.environments import make_env_factory
 from run.evaluation.evaluator import Evaluation
+from run.execution import set_precision
 from settings.operating_system import begin_helper, interrupt_blocked
 from settings.schema import Settings
 from utils import set_seed_everywhere
@@ -37,11 +37,7 @@ def make_evaluator(cfg: Settings, work_dir: Path, films: bool) -> Any:
 
 
 class BackgroundEvaluator:
-    """Runs evaluations of a policy's weights in another process, one at a time. The first one starts the process.
-
-    Raises:
-        Exception: if the networks cannot be pickled.
-    """
+    """Runs evaluations of a policy's weights in another process, one at a time. The first one starts the process."""
 
     def __init__(self, cfg: Settings, work_dir: Path, films: bool, policy: Policy):
         # Pickled here, which copies tensors; the executor's own pickling would move them into shared memory.
@@ -52,13 +48,11 @@ class BackgroundEvaluator:
         self._result: Future[EvalResult] | None = None
 
     @property
-    def has_begun(self) -> bool:
-        """Whether an evaluation was ever begun."""
+    def has_begun(self) -> bool:  # whether an evaluation was ever begun
         return self._result is not None
 
     @property
-    def has_answered(self) -> bool:
-        """Whether `wait` would return, or raise, at once."""
+    def has_answered(self) -> bool:  # whether `wait` would return, or raise, at once
         return self._result is not None and self._result.done()
 
     def begin(self, step: int, weights: dict[str, Any]) -> None:
@@ -71,14 +65,10 @@ class BackgroundEvaluator:
             self._result.set_exception(error)
 
     def wait(self) -> EvalResult:
-        """Waits for the result of the evaluation for at most `env_timeout_s`.
-
-        Raises:
-            Exception: TimeoutError, BrokenProcessPool if the process died, or what the evaluation raised.
-        """
+        """Waits for the result of the evaluation; raises TimeoutError after `env_timeout_s`, BrokenProcessPool if the
+        process died, or what the evaluation raised."""
         assert self._result is not None
-        done, _ = wait([self._result], self._timeout_s)
-        if not done:
+        if not wait([self._result], self._timeout_s).done:
             raise TimeoutError(f"no result in env_timeout_s={self._timeout_s:g}")
         return self._result.result()
 
@@ -99,7 +89,7 @@ def _begin_process() -> None:
 @cache
 def _make_parts(pickled: bytes) -> tuple[Any, Policy]:
     cfg, work_dir, films, networks, action_range, device = pickle.loads(pickled)
-    machine.set_precision(cfg.precision, device)
+    set_precision(cfg.precision, device)
     set_seed_everywhere(cfg.seed)
     policy = Policy(**networks, action_range=action_range, device=device, generator=torch.Generator(device))
     if device.type == "cpu" and cfg.execution != "eager":

@@ -1,38 +1,87 @@
-"""Makes and logs the evaluations that are due, in this process or in the background."""
+"""Makes and logs the evaluations that are due, in this process or in the background, and keeps the best policy."""
 
+import copy
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
+from agent.policy import Policy, load_policy, plain_policy
 from run.evaluation.background import BackgroundEvaluator
 from run.evaluation.evaluator import Evaluation
 from run.progress import Progress
 from run.stopping import Stopping
 from settings.schema import BY_RETURN
-from utils import one_line
+from utils import UserError, one_line, replacing
+
+BEST = "checkpoints/best"  # in a run's folder; holds policy.pt
 
 
+@dataclass
 class PrunedError(Exception):
     """Ends a run early, after the evaluation at a step, because other trials of its study did better."""
 
-    def __init__(self, step: int):
-        super().__init__(f"pruned at step {step}")
-        self.step = step
+    step: int
+
+
+class BestPolicy:
+    """Keeps the policy of the best evaluation, with its step and return, on the disk and in checkpoints: a run that
+    goes back goes back to its best, too. `saved` is what the file holds; None without a file."""
+
+    def __init__(self, run_folder: Path):
+        self._path = run_folder / BEST / "policy.pt"
+        self.saved: dict[str, Any] | None = None
+
+    def keep(self, policy: Policy, step: int, mean_return: float) -> None:
+        """Replaces the best policy, unless the agent's `build` made none of it. A full disk is one printed line."""
+        try:
+            self.saved = copy.deepcopy(plain_policy(policy)) | {"step": step, "return": mean_return}
+            self._write()
+        except UserError:
+            return
+        except (OSError, RuntimeError) as error:
+            print(f"The best policy so far, of step {step}, could not be saved: {error}", file=sys.stderr, flush=True)
+
+    def _write(self) -> None:
+        for folder in (self._path.parents[1], self._path.parent):
+            folder.mkdir(exist_ok=True)
+        with replacing(self._path) as partial:
+            torch.save(self.saved, partial)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"saved": self.saved}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores a state, and replaces a later policy on the disk."""
+        self.saved = state["saved"]
+        self._path.unlink(missing_ok=True) if self.saved is None else self._write()
+
+
+def load_best(run_folder: Path, device: str = "cpu", trusted: Sequence[str] = ()) -> tuple[Policy, int, float]:
+    """Returns a run's best policy, and the step and mean return of its evaluation; raises UserError without one."""
+    path = run_folder / BEST / "policy.pt"
+    if not path.exists():
+        raise UserError(
+            f"{path}: missing; it is written after the first evaluation, if the agent's `build` made its networks"
+        )
+    saved = torch.load(path, map_location="cpu", weights_only=True)
+    return load_policy(path, device, trusted=trusted), saved["step"], saved["return"]
 
 
 class Pending(NamedTuple):
-    """An evaluation without a result. `weights` are the policy's when it was due (see Policy.weights), for the
-    background; None: the agent's current ones, as training waits."""
+    """An evaluation without a result."""
 
     step: int
     episode: int  # finished training episodes
-    weights: dict[str, Any] | None
+    weights: dict[str, Any] | None  # the policy's, for the background; None: the agent's current ones
 
 
 @dataclass(eq=False)
@@ -46,7 +95,7 @@ class Evaluations:
         agent: has a `policy` if there is a `background`.
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
-        keep_best: saves the best policy so far (see run/best.py), given policy, step and mean return.
+        best: keeps the best policy so far; None keeps none.
         best_by: what ranks the evaluations: `return`, or a key of `info_keys`.
         prune: decides from the step of a new result whether the run ends with a PrunedError; None never ends it. With
             `prune`, training always waits for evaluations. Otherwise timing would decide at which step a run is pruned.
@@ -59,7 +108,7 @@ class Evaluations:
     stopping: Stopping
     background: BackgroundEvaluator | None = None
     solved_from: float | None = None
-    keep_best: Callable[[Any, int, float], None] | None = None
+    best: BestPolicy | None = None
     best_by: str = BY_RETURN
     prune: Callable[[int], bool] | None = None
     _pending: Pending | None = field(default=None, init=False)
@@ -101,13 +150,12 @@ class Evaluations:
 
     def finish(self) -> bool:
         """Waits for the pending evaluation and logs its result; returns False if a signal interrupts the wait."""
-        pending = self._pending
-        if pending is not None:
-            result = self.stopping.interruptible(lambda: self._compute(pending))
-            if result is None:
-                return False
-            self._pending = None
-            self._log(pending, *result)
+        if (pending := self._pending) is None:
+            return True
+        if (result := self.stopping.interruptible(lambda: self._compute(pending))) is None:
+            return False
+        self._pending = None
+        self._log(pending, *result)
         return True
 
     def _compute(self, pending: Pending) -> tuple[Evaluation, float]:
@@ -133,9 +181,9 @@ class Evaluations:
         infos = {key: float(np.mean(values)) for key, values in getattr(evaluation, "infos", {}).items()}
         score = 0.0 if self.best_by == BY_RETURN else infos.get(self.best_by, -math.inf)
         policy = getattr(self.agent, "policy", None)
-        if self.keep_best is not None and policy is not None and self.progress.is_best(mean_return, score):
+        if self.best and policy is not None and self.progress.is_best(mean_return, score):
             evaluated = policy if pending.weights is None else policy.with_weights(pending.weights)
-            self.keep_best(evaluated, step, mean_return)
+            self.best.keep(evaluated, step, mean_return)
         if self.progress.evaluated(step, mean_return, self.solved_from, score):
             tqdm.write(f"Solved at step {step}: {mean_return:.1f} reaches the task's {self.solved_from:g}")
         row: dict[str, float] = {"eval/episode": pending.episode}
@@ -157,11 +205,10 @@ class Evaluations:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the pending evaluation, and restarts it if it runs in the background."""
-        if state["pending"] is None:
-            return
-        self._pending = Pending(**state["pending"])
-        if self.background and self._pending.weights is not None:
-            self.background.begin(self._pending.step, self._pending.weights)
+        if pending := state["pending"]:
+            self._pending = Pending(**pending)
+            if self.background and pending["weights"] is not None:
+                self.background.begin(pending["step"], pending["weights"])
 
     def close(self) -> None:
         if self.background is not None:

@@ -31,13 +31,10 @@ class Evaluation:
 
 @contextmanager
 def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]:
-    """Within its block, an agent acts as in the evaluation at `step`, on one thread.
+    """Within its block, an agent acts as in the evaluation at `step`, with the run's seed for sampled actions, or None.
 
-    Matmuls round differently with another number of threads, and the numbers have to be the same in the background and
-    in evaluate.py. Batches of ten rows would gain nothing from more threads.
-
-    Args:
-        sample_seed: the run's seed, which with `step` determines the sampled actions; None if actions are greedy.
+    It does so on one thread: matmuls round differently with another number of threads, and the numbers have to be the
+    same in the background and in evaluate.py.
     """
     num_threads, sampling = torch.get_num_threads(), nullcontext()
     torch.set_num_threads(1)
@@ -62,7 +59,7 @@ class SerialEnvs:
 
     def outcomes(self, actions: np.ndarray, which: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """Takes one action in each of the environments `which`, lazily; yields its observation, reward, terminated,
-        truncated, environment steps, and (key, value) pairs of EPISODE_INFO."""
+        truncated, environment steps, and EPISODE_INFO."""
         for index, action in zip(which, actions, strict=True):
             *outcome, info = self._envs[index].step(action)
             yield *outcome, info["repeats"], info.get(EPISODE_INFO, ())
@@ -78,9 +75,8 @@ class Evaluator:
     The seed of episode k of the evaluation at step s is a function of (run seed, s, k), and so independent of training.
 
     Args:
-        make_env: builds an environment; only the first one, which is filmed, may be asked to render. A method
-            `make_batch` builds all of them at once (see run.environments); a method `worlds` builds a
-            simulator (see envs/simulator.py) with one world per episode.
+        make_env: builds an environment; only the first one, which is filmed, may be asked to render. Its methods
+            `make_batch` and `worlds` build all of them at once (see run.environments.make_env_factory).
         video_path: returns the path of the video of an evaluation's first episode, given its step; None films nothing.
         action_repeat: environment steps that each action is held for; sets the speed of the video.
         max_envs: with more episodes, each environment runs several of them.
@@ -111,12 +107,7 @@ class Evaluator:
         self._seconds_per_step = seconds_per_step(self._envs, action_repeat) if self._envs else 0.0
 
     def evaluate(self, agent: Any, step: int) -> Evaluation:
-        """Runs the episodes of one evaluation.
-
-        Args:
-            agent: has `act(obs, sample)` for a batch of observations, and `train(bool)`. To sample from random numbers
-                that training does not use, it also has `sampling(seed)` (see agent.Agent).
-        """
+        """Runs the episodes of one evaluation, of an agent or a policy alone."""
         returns, lengths = np.zeros(self._num_episodes), np.zeros(self._num_episodes, int)
         infos: dict[str, list[float]] = {}
 

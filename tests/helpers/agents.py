@@ -8,8 +8,7 @@ from hydra.utils import get_object
 
 from agent.toolkit.hooks import Noise
 from replay_buffer import Batch
-from run.agents import build_agent
-from run.env_spec import EnvSpec
+from run.agents import EnvSpec, build_agent
 from settings.obs_spec import ObsSpec
 
 OBS_DIM, ACTION_DIM = 17, 6

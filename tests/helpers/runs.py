@@ -80,6 +80,19 @@ def assert_same(folder: Path, straight: Path) -> None:
     assert kept[0] == kept[1]
 
 
+def assert_goes_on(folder: Path, step: int, *run: str, then: tuple[str, ...] = ()) -> tuple[Workspace, Workspace]:
+    """Asserts that a run that dies in a step, and goes on with some overrides, ends in the bytes of an undisturbed one.
+
+    Returns:
+        The undisturbed run, and the continued one.
+    """
+    straight = probes.train(folder / "straight", *run)
+    run_until(folder / "killed", step, *run)
+    continued = go_on(folder / "killed", *then)
+    assert_same(folder / "killed", folder / "straight")
+    return straight, continued
+
+
 def rows(path: Path) -> list[dict[str, str]]:
     """Returns the rows of train.csv or eval.csv, each by column."""
     with path.open(newline="") as file:

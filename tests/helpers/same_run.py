@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from run.best import BEST
 from run.checkpoint import read_newest
+from run.evaluation.evaluations import BEST
 from run.folder import read_finished
 
 CLOCKS = ("duration", "steps_per_second")  # columns that measure time

@@ -12,8 +12,8 @@ from same_run import same
 
 from replay.frames import STORAGES, FrameBuffer, nbytes
 from replay.n_step import NStep
+from run.agents import EnvSpec
 from run.buffers import make_replay_buffer
-from run.env_spec import EnvSpec
 from settings.obs_spec import ObsSpec
 
 CPU = torch.device("cpu")

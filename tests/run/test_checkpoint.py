@@ -13,7 +13,7 @@ from kills import Killed, killed_after
 from strangers import Evil
 
 from run import checkpoint
-from run.checkpoint import Checkpoints, read_checkpoint, read_newest
+from run.checkpoint import Checkpoints, read_newest
 from utils import UserError
 
 
@@ -103,18 +103,6 @@ def test_a_damaged_checkpoint_is_replaced_and_not_counted(tmp_path: Path) -> Non
     np.testing.assert_array_equal(rows.rows, buffer.rows)
 
 
-def test_the_policy_is_a_file_of_the_checkpoint(tmp_path: Path) -> None:
-    writer = Checkpoints(tmp_path, 2, MINE)
-    writer.save(5, {"agent": {}}, save_policy=lambda path: path.write_bytes(b"weights"))
-    assert (tmp_path / "checkpoints/step_5/policy.pt").read_bytes() == b"weights"
-
-    def refuse(path: Path) -> None:
-        raise UserError("a network of the user's")
-
-    writer.save(9, {"agent": {}}, save_policy=refuse)
-    assert list(read_checkpoint(tmp_path / "checkpoints/step_9").manifest["files"]) == ["agent.pt"]
-
-
 @pytest.mark.parametrize("value", [np.zeros(2), np.float32(1.0), {1, 2}, print])
 def test_a_state_that_could_not_be_loaded_is_refused_when_it_is_saved(tmp_path: Path, value: Any) -> None:
     with pytest.raises(UserError, match=r"^state\.run\.buffer\.0: a state_dict holds tensors, numbers"):
@@ -166,16 +154,19 @@ def test_killed_at_any_change_of_the_disk_a_whole_checkpoint_is_there(tmp_path: 
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("PytorchStreamWriter\nstack")])
-def test_a_full_disk_is_an_os_error_and_leaves_the_older_checkpoint(tmp_path: Path, error: Exception) -> None:
+def test_a_full_disk_is_an_os_error_and_leaves_the_older_checkpoint(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     buffer = new_buffer()
     saver = save(tmp_path, 5, buffer=buffer)
 
-    def fail(path: Path) -> None:
+    def fail(state: object, path: Path) -> None:
         path.write_bytes(b"half")
         raise error
 
+    monkeypatch.setattr(torch, "save", fail)
     with pytest.raises(OSError, match=r"No space left|PytorchStreamWriter$"):
-        saver.save(9, {"agent": {}}, filled(buffer, 9), save_policy=fail)
+        saver.save(9, {"agent": {}}, filled(buffer, 9))
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_5"]
     assert len(list((tmp_path / "checkpoints/buffer").iterdir())) == 1 and newest(tmp_path) == 5
 

@@ -90,20 +90,3 @@ def test_one_that_does_not_render_trains_and_resumes_without_videos(
     go_on(tmp_path, "num_train_steps=160")
     assert capsys.readouterr().out.count("as it cannot be filmed (NotImplementedError") == 2
     assert not list(tmp_path.glob("video/*")) and run_folder.read_finished(tmp_path) is not None
-
-
-@pytest.mark.parametrize(
-    ("overrides", "why"),
-    [
-        (("min_buffer_size=500",), "500 transitions (min_buffer_size=500) are waited for"),
-        (("num_seed_steps=160",), "num_seed_steps=160"),
-        (("update_every=200",), "update_every=200"),
-        (("action_repeat=2", "min_buffer_size=79"), None),
-    ],
-)
-def test_a_run_that_will_not_learn_says_so(
-    overrides: tuple[str, ...], why: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = probes.train(tmp_path, "env=ProbeTimeLimit-v0", *RUN, *overrides)
-    expected = f"No update is to be expected within 160 steps: {why}" if why else "No update"
-    assert (expected in capsys.readouterr().out) == (why is not None) == (run.agent.num_updates == 0)

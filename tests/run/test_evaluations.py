@@ -15,9 +15,9 @@ import psutil
 import pytest
 from runs import assert_same, at_step, die_in, go_on, rows
 
-from run.best import load_best
 from run.checkpoint import list_checkpoints
 from run.evaluation.background import BackgroundEvaluator
+from run.evaluation.evaluations import load_best
 from run.evaluation.evaluator import Evaluator
 from run.folder import read_finished
 from run.stopping import Stopped
@@ -195,30 +195,20 @@ def test_auto_evaluates_in_the_background_if_a_long_run_has_a_free_core(
     assert not has_process("num_train_steps=10_000") and has_process("eval_in_background=true")
 
 
-@pytest.mark.parametrize(
-    ("override", "reason"),
-    [
-        ("agent._target_=probes.ActsItself", "ActsItself acts in its own way"),
-    ],
-)
-def test_what_needs_more_than_a_policy_is_evaluated_here(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, reason: str
-) -> None:
-    run = probes.train(tmp_path / "run", *BACKGROUND, override, "checkpoint_frequency=0")
-    assert f"Training waits for evaluations: {reason}" in capsys.readouterr().out
+def test_what_needs_more_than_a_policy_is_evaluated_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    acts_itself = "agent._target_=probes.ActsItself"
+    run = probes.train(tmp_path / "run", *BACKGROUND, acts_itself, "checkpoint_frequency=0")
+    assert "Training waits for evaluations: ActsItself acts in its own way" in capsys.readouterr().out
     assert run.evaluations.background is None and len(rows(tmp_path / "run/eval.csv")) == 4
 
 
 def test_the_best_policy_is_kept_and_a_run_that_goes_back_goes_back_to_its_best(tmp_path: Path) -> None:
     whole = probes.train(tmp_path / "whole", *FOREGROUND, "keep_checkpoints=9").work_dir
-    step, value = max(
-        ((row["step"], row["episode_reward"]) for row in rows(whole / "eval.csv")), key=lambda r: float(r[1])
-    )
+    best = max(rows(whole / "eval.csv"), key=lambda row: float(row["episode_reward"]))
     policy, kept_step, kept_return = load_best(whole)
-    assert (kept_step, kept_return) == (int(step), float(value)) and kept_step > 50
-    returns = (
-        probes.workspace(tmp_path / "other", *FOREGROUND).evaluations.evaluator.evaluate(policy, kept_step).returns
-    )
+    assert (kept_step, kept_return) == (int(best["step"]), float(best["episode_reward"])) and kept_step > 50
+    evaluator = probes.workspace(tmp_path / "other", *FOREGROUND).evaluations.evaluator
+    returns = evaluator.evaluate(policy, kept_step).returns
     assert sum(returns) / len(returns) == kept_return
     gone_back = shutil.copytree(whole, tmp_path / "run")
     (gone_back / "finished.json").unlink()

@@ -11,13 +11,11 @@ from utils import UserError
 
 
 def test_one_process_a_folder(tmp_path: Path) -> None:
-    lock = run_folder.Lock(tmp_path)
     taken = rf"^{re.escape(str(tmp_path))}: process {os.getpid()} on .* is working in this folder$"
-    with pytest.raises(UserError, match=taken):
-        run_folder.Lock(tmp_path)
-    lock.release()
-    lock.release()
-    run_folder.Lock(tmp_path).release()
+    with run_folder.lock_folder(tmp_path), pytest.raises(UserError, match=taken), run_folder.lock_folder(tmp_path):
+        pass
+    with run_folder.lock_folder(tmp_path):
+        pass
 
 
 def test_a_run_with_logs_is_never_overwritten_and_a_finished_one_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import probes
 import pytest
 from agents import TINY
-from runs import RUN, assert_same, go_on, rows, run_until
+from runs import RUN, assert_goes_on, go_on, rows, run_until
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replay import frames
@@ -29,14 +29,10 @@ OF_IMAGES = ("env=ProbeImages-v0", *DRQ)
     ],
 )
 def test_killed_it_ends_in_the_same_bytes(tmp_path: Path, also: tuple[str, ...]) -> None:
-    run = (*RUN, *OF_IMAGES, *also)
-    straight = probes.train(tmp_path / "straight", *run)
+    straight, _ = assert_goes_on(tmp_path, 101, *RUN, *OF_IMAGES, *also)
     assert isinstance(straight.replay_buffer, frames.FrameBuffer) and straight.agent.num_updates > 100
-    run_until(tmp_path / "killed", 101, *run)
-    written = sorted(path.suffix for path in (tmp_path / "killed/checkpoints/buffer").iterdir())
-    assert set(written) == {".frames", ".rows"}
-    go_on(tmp_path / "killed")
-    assert_same(tmp_path / "killed", tmp_path / "straight")
+    written = {path.suffix for path in (tmp_path / "killed/checkpoints/buffer").iterdir()}
+    assert written == {".frames", ".rows"}
 
 
 def test_a_damaged_file_of_frames_means_the_checkpoint_before(tmp_path: Path) -> None:
@@ -47,10 +43,8 @@ def test_a_damaged_file_of_frames_means_the_checkpoint_before(tmp_path: Path) ->
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
     assert read_newest(tmp_path / "killed", identity={}, with_rows=True).step == 60
     assert go_on(tmp_path / "killed").step == straight.step
-    assert (
-        rows(tmp_path / "killed/train.csv")[-1]["critic_loss"]
-        == rows(tmp_path / "straight/train.csv")[-1]["critic_loss"]
-    )
+    losses = [rows(tmp_path / name / "train.csv")[-1]["critic_loss"] for name in ("killed", "straight")]
+    assert losses[0] == losses[1]
 
 
 def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
@@ -59,18 +53,13 @@ def test_a_strip_shows_what_the_networks_see(tmp_path: Path) -> None:
     events.Reload()
     shown = events.Images("train/images")
     assert len(shown) >= 2 and (shown[0].width, shown[0].height) == (2 * 2 * 10, 4 * 8)  # 2 views of 2 frames; 4 rows
-    assert {"train_critic/conv0_w", "train_critic/conv1_w_g", "train_critic/q1_fc0_w"} <= set(
-        events.Tags()["histograms"]
-    )
+    histograms = set(events.Tags()["histograms"])
+    assert {"train_critic/conv0_w", "train_critic/conv1_w_g", "train_critic/q1_fc0_w"} <= histograms
 
 
-def test_without_opengl_it_is_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_opengl_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "disabled")
-    with pytest.raises(
-        UserError, match=r"^from_pixels=true: env=cartpole_swingup cannot be rendered here; OpenGL needs"
-    ):
+    with pytest.raises(UserError, match=r"^from_pixels=true: env=cartpole_swingup cannot be rendered here; OpenGL"):
         environments.make_train_envs(composed.settings("agent=drq", "env=cartpole_swingup"))
     assert environments.can_render(composed.settings("env=Pendulum-v1"))  # draws without OpenGL
 

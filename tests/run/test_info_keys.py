@@ -10,7 +10,7 @@ from runs import assert_same, go_on, rows, run_until
 
 from envs.episodes import EPISODE_INFO
 from envs.make import adapt
-from run.best import load_best
+from run.evaluation.evaluations import load_best
 from run.progress import Progress
 
 KEYS = ("info_keys.moved=sum", "info_keys.taken=last")
@@ -84,13 +84,13 @@ def test_the_best_policy_is_that_with_the_most_success(tmp_path: Path) -> None:
     assert len({row["episode_reward"] for row in evaluated}) == 1
     most = max(evaluated, key=lambda row: float(row["info_is_success"]))  # the first of equal ones
     _, step, _ = load_best(tmp_path)
-    assert step == int(most["step"]) and trained.progress.best_score == float(most["info_is_success"])
+    assert step == int(most["step"]) and trained.progress.best[0] == float(most["info_is_success"])
 
 
 def test_equal_scores_are_told_apart_by_the_return() -> None:
     progress = Progress.__new__(Progress)
-    progress.best_return, progress.best_score = None, 0.0
+    progress.best = None
     assert progress.is_best(-5.0, -np.inf)
-    progress.best_return, progress.best_score = 3.0, 0.5
+    progress.best = 0.5, 3.0
     assert progress.is_best(-9.0, 0.6) and progress.is_best(4.0, 0.5)
     assert not progress.is_best(3.0, 0.5) and not progress.is_best(9.0, 0.4) and not progress.is_best(9.0, -np.inf)

@@ -135,9 +135,3 @@ def test_small_networks_train_on_one_thread() -> None:
         assert threads == [1, 1, 2, 2] and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-def test_a_call_that_will_not_learn_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
-    env = gym.make("Pendulum-v1")
-    train(make(env), env, 20)
-    assert "No update is to be expected within 20 steps: num_seed_steps=5000." in capsys.readouterr().out

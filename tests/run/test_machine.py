@@ -3,16 +3,14 @@
 import pytest
 import torch
 
-from run import machine
-from run.machine import resolve_device, set_precision
+from run import execution
+from run.execution import free_cores, resolve_device, set_precision
 from utils import UserError
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("cuda:99", "NVIDIA GPU"), ("gpu", "no such device"), ("meta", "only cpu and cuda")]
-)
-def test_a_device_that_is_not_here_is_refused(name: str, message: str) -> None:
-    with pytest.raises(UserError, match=f"device={name}.*{message}"):
+@pytest.mark.parametrize("name", ["cuda:99", "gpu", "meta"])
+def test_a_device_that_is_not_here_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"device={name}: no such device .* GPU"):
         resolve_device(name)
 
 
@@ -36,10 +34,10 @@ def test_precision_is_set_for_every_run() -> None:
 def test_worlds_are_stepped_by_the_cores_that_training_leaves(
     monkeypatch: pytest.MonkeyPatch, device: str, has_gpu: bool, in_a_process: bool, in_a_sweep: bool, cores: int
 ) -> None:
-    monkeypatch.setattr(machine, "usable_cpus", lambda: 8)
+    monkeypatch.setattr(execution, "usable_cpus", lambda: 8)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
-    monkeypatch.setattr(machine, "parent_process", lambda: object() if in_a_process else None)
-    monkeypatch.delenv(machine.SHARED, raising=False)
+    monkeypatch.setattr(execution, "parent_process", lambda: object() if in_a_process else None)
+    monkeypatch.delenv(execution.SHARED, raising=False)
     if in_a_sweep:
-        monkeypatch.setenv(machine.SHARED, "1")
-    assert machine.free_cores(device) == cores
+        monkeypatch.setenv(execution.SHARED, "1")
+    assert free_cores(device) == cores

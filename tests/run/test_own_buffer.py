@@ -5,17 +5,16 @@ from typing import Any
 
 import composed
 import numpy as np
-import probes
 import pytest
 import torch
 from omegaconf import OmegaConf
 from own_buffers import ListBuffer, PrioritisedBuffer
-from runs import RUN, assert_same, go_on, run_until
+from runs import RUN, assert_goes_on, go_on, run_until
 
 from replay.device import DeviceReplayBuffer
 from replay_buffer import ReplayBuffer
+from run.agents import EnvSpec
 from run.buffers import choose_storage, make_replay_buffer
-from run.env_spec import EnvSpec
 from settings.obs_spec import ObsSpec
 from utils import UserError
 
@@ -34,14 +33,11 @@ OWN = {ListBuffer: A_LIST, PrioritisedBuffer: PRIORITISED}
 )
 def test_it_trains_and_goes_on_to_the_same_bytes(tmp_path: Path, own: Any, overrides: tuple[str, ...]) -> None:
     run = (*RUN, "env=Pendulum-v1", "replay_buffer_capacity=120", "execution=auto", "n_step=2", *OWN[own], *overrides)
-    straight = probes.train(tmp_path / "straight", *run)
+    straight, continued = assert_goes_on(tmp_path, 101, *run, then=("device=cpu",))
     assert isinstance(straight.replay_buffer, own) and straight.agent.num_updates == 120
     if own is PrioritisedBuffer:
         assert len(straight.replay_buffer.state_dict()["p"].unique()) > 60  # set by the updates
-    run_until(tmp_path / "killed", 101, *run)
     assert OmegaConf.load(tmp_path / "killed/config.yaml").replay_storage == "auto"
-    continued = go_on(tmp_path / "killed", "device=cpu")
-    assert_same(tmp_path / "killed", tmp_path / "straight")
     assert all(map(torch.equal, continued.replay_buffer.sample(200), straight.replay_buffer.sample(200)))
 
 

@@ -15,7 +15,7 @@ import yaml
 from runs import RUN, SILENT, assert_same, rows, run_until
 
 import evaluate
-from run.environments import describe_slow_wrappers, make_env_factory
+from run.environments import make_env_factory
 from run.folder import read_finished
 from run.resume import load_settings
 from run.workspace import Workspace
@@ -137,12 +137,6 @@ def test_an_argument_that_it_does_not_have_is_one_line(
     assert command(*SMALL, ENV, "env_kwargs.fricton=0.5", "hydra.run.dir=run", *SILENT) == 2
     line = capsys.readouterr().err
     assert "env_kwargs={'fricton': 0.5}" in line and "unexpected keyword" in line and line.count("\n") == 1
-
-
-def test_a_wrapper_with_statistics_is_noted() -> None:
-    wrapper = "env_wrappers=[{_target_: gymnasium.wrappers.NormalizeObservation}]"
-    (line,) = describe_slow_wrappers(composed.settings(ENV, wrapper))
-    assert "NormalizeObservation has other statistics in each environment" in line and "running" in line
 
 
 @pytest.mark.parametrize(("place", "expected"), [("training", 5.0), ("evaluation", None)])

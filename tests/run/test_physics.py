@@ -6,7 +6,7 @@ import composed
 import numpy as np
 import probes
 import pytest
-from runs import RUN, assert_same, go_on, run_until
+from runs import RUN, assert_goes_on, assert_same
 
 from run.environments import is_batched, make_env_factory, make_train_envs
 from utils import UserError
@@ -25,12 +25,8 @@ def test_it_has_the_bytes_of_the_suite(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("overrides", [["physics=suite"], []])
 def test_a_run_that_was_killed_goes_on_in_mid_episode_in_either_engine(tmp_path: Path, overrides: list[str]) -> None:
-    run = (*SHORT, "num_envs=2", "save_video=false")
-    probes.train(tmp_path / "straight", *run)
-    run_until(tmp_path / "killed", 110, *run)
-    resumed = go_on(tmp_path / "killed", *overrides)
+    _, resumed = assert_goes_on(tmp_path, 110, *SHORT, "num_envs=2", "save_video=false", then=tuple(overrides))
     assert hasattr(resumed.envs, "_worlds") == (not overrides)
-    assert_same(tmp_path / "killed", tmp_path / "straight")
 
 
 def test_worlds_that_are_at_different_steps_are_restored() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from composed import settings
 
-from run.progress import Progress, describe_lack_of_updates
+from run.progress import Progress
 
 
 def updates(num_envs: int, every: int, per_step: float, transitions: int) -> list[int]:
@@ -93,10 +93,3 @@ def test_an_ignored_step_brings_no_update_also_after_a_restart() -> None:
     first.count(np.zeros(2), np.array([1, 0]))
     second.load_state_dict(first.state_dict())
     assert [progress.take_updates(1) for progress in (first, second)] == [1, 1]
-
-
-@pytest.mark.parametrize(("while_seeding", "lines"), [(False, 1), (True, 0)])
-def test_a_run_of_seed_steps_alone_says_so_unless_it_updates_meanwhile(while_seeding: bool, lines: int) -> None:
-    keys = ("num_train_steps=250", "num_seed_steps=250", f"updates_while_seeding={str(while_seeding).lower()}")
-    note = describe_lack_of_updates(settings("env=Pendulum-v1", *keys), 1)
-    assert (note or "").count("No update is to be expected") == lines

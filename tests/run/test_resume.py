@@ -12,7 +12,7 @@ import pytest
 import torch
 from agents import TINY
 from omegaconf import OmegaConf
-from runs import ROOT, RUN, Killed, assert_same, die_in, go_on, run_until
+from runs import ROOT, RUN, Killed, assert_goes_on, assert_same, die_in, go_on, run_until
 from same_run import timeless
 
 import train
@@ -96,10 +96,7 @@ def test_the_command_line_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_environments_may_move_into_processes(tmp_path: Path) -> None:
     run = (*RUN, "env=probes:ProbeDrawn-v0", "num_envs=2")
-    probes.train(tmp_path / "straight", *run)
-    run_until(tmp_path / "killed", 100, *run)
-    assert go_on(tmp_path / "killed", "async_envs=true").cfg.async_envs
-    assert_same(tmp_path / "killed", tmp_path / "straight")
+    assert assert_goes_on(tmp_path, 100, *run, then=("async_envs=true",))[1].cfg.async_envs
 
 
 def test_every_generator_goes_on(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from counting import HIGH, LENGTHS, LOW, CountingVec, OneCounting, reward_of, terminates
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from runs import RUN, assert_same, go_on, rows, run_until
+from runs import RUN, assert_goes_on, go_on, rows, run_until
 
 import evaluate
 import export
@@ -42,6 +42,10 @@ def expected_row(world: int, episode: int, taken: int, n: int) -> tuple[float, l
     reward = sum(GAMMA**k * reward_of(world, episode, taken + k + 1) for k in range(stop - taken))
     ends = stop == length and terminates(world, episode)
     return reward, [world, episode, stop], 0.0 if ends else GAMMA ** (stop - taken - 1)
+
+
+def return_of(world: int, episode: int = 1) -> float:
+    return sum(reward_of(world, episode, k + 1) for k in range(LENGTHS[world % 4]))
 
 
 def stored(run: Workspace) -> dict[tuple[int, int, int], tuple[float, list[float], float]]:
@@ -88,7 +92,7 @@ def test_without_last_observations_a_time_out_bootstraps_from_the_one_before(tmp
 @pytest.mark.parametrize("mode", MODES)
 def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode: str) -> None:
     run = probes.train(tmp_path, *counting(mode, "info_keys.speed=sum"))
-    returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
+    returns = [return_of(i) for i in range(3)]
     evaluated = rows(tmp_path / "eval.csv")[-1]
     assert float(evaluated["episode_reward"]) == run.progress.last_return == np.mean(returns)
     assert float(evaluated["info_is_success"]) == np.mean([terminates(i, 1) for i in range(3)])
@@ -100,7 +104,7 @@ def test_an_evaluation_is_the_first_episode_of_every_world(tmp_path: Path, mode:
 
 def test_its_policy_is_evaluated_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes.train(tmp_path / "run", *counting("SameStep", "info_keys.speed=sum"))
-    returns = [sum(reward_of(i, 1, k + 1) for k in range(LENGTHS[i])) for i in range(3)]
+    returns = [return_of(i) for i in range(3)]
     assert evaluate.evaluate(tmp_path / "run", trusted=["counting"], film=tmp_path / "none.mp4") == returns
     said = capsys.readouterr().out
     assert "simulators of many worlds are never filmed" in said
@@ -113,8 +117,8 @@ def test_with_a_single_environment_too_that_is_evaluated_and_one_is_trained_in(t
     several, one = (probes.train(tmp_path / str(count), *both, f"num_envs={count}") for count in (4, 1))
     assert isinstance(several.envs, Simulator) and not isinstance(one.envs, Simulator)
     assert {world for world, *_ in stored(several)} == {0, 1, 2, 3}
-    expected = sum(reward_of(0, 1, k + 1) for k in range(LENGTHS[0]))  # every episode is the first world's first
-    assert several.progress.last_return == one.progress.last_return == expected
+    # Every episode is the first world's first.
+    assert several.progress.last_return == one.progress.last_return == return_of(0)
 
 
 def test_of_many_worlds_the_episodes_that_end_together_are_one_row_of_their_means(tmp_path: Path) -> None:
@@ -126,9 +130,7 @@ def test_of_many_worlds_the_episodes_that_end_together_are_one_row_of_their_mean
     for step in range(1, 8):
         ended = [i for i in range(num_envs) if step % LENGTHS[i % 4] == 0]
         episodes = [step // LENGTHS[i % 4] for i in ended]
-        returns = [
-            sum(reward_of(i, e, k + 1) for k in range(LENGTHS[i % 4])) for i, e in zip(ended, episodes, strict=True)
-        ]
+        returns = [return_of(i, e) for i, e in zip(ended, episodes, strict=True)]
         done += len(ended)
         expected += [(done, np.mean(returns), np.mean([LENGTHS[i % 4] for i in ended]))] if ended else []
     got = [(int(row["episode"]), float(row["episode_reward"]), float(row["episode_length"])) for row in logged]
@@ -143,11 +145,6 @@ def test_the_preset_makes_two_updates_for_every_step_of_all_worlds(tmp_path: Pat
     assert run.agent.num_updates == 2 * (400 - 80) // 8
 
 
-def killed(folder: Path, *overrides: str) -> Workspace:
-    run_until(folder, 77, *overrides)
-    return go_on(folder)
-
-
 @pytest.mark.parametrize(
     "kind",
     ["NextStep", *(pytest.param(mode, marks=pytest.mark.thorough) for mode in MODES[1:]), "replay_storage=device"],
@@ -156,9 +153,7 @@ def test_with_a_state_of_its_own_it_resumes_to_the_same_bytes(tmp_path: Path, ki
     mode = kind if kind in MODES else "SameStep"
     sums = ("info_keys.speed=sum", "info_keys.obs=sum")
     own = counting(mode, "n_step=3", *sums, *([kind] if kind != mode else []), env="SavedCounting-v0")
-    probes.train(tmp_path / "straight", *own)
-    killed(tmp_path / "run", *own)
-    assert_same(tmp_path / "run", tmp_path / "straight")
+    assert_goes_on(tmp_path, 77, *own)
 
 
 def test_without_one_it_begins_new_episodes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,10 +243,8 @@ def test_tensors_that_are_not_finite_end_the_run(what: str) -> None:
     if what == "action":
         actions[2] = torch.nan
     elif what == "last":  # an episode's last obs, which only the info has
-        env._last = lambda done: {
-            "steps": torch.zeros(4),
-            "names": torch.tensor([[0.0], [0], [np.nan], [0]]).repeat(1, 2),
-        }  # type: ignore
+        names = torch.tensor([[0.0], [0], [np.nan], [0]]).repeat(1, 2)
+        env._last = lambda done: {"steps": torch.zeros(4), "names": names}  # type: ignore
         simulator.step(actions)
         env.lengths[2] = 3
     else:
@@ -272,11 +265,8 @@ def test_first_episodes_are_cut_so_that_worlds_do_not_end_together(resumed: bool
         next_obs, _, terminated, truncated, _ = simulator.step(np.zeros((400, 2), np.float32))
         done = terminated | truncated
         cut.append(int(done.sum()))
-        assert (
-            truncated[done]
-            == (next_obs[done][:, 2] < 50)
-            | ~np.array([terminates(int(world), int(episode)) for world, episode, _ in next_obs[done]], bool)
-        ).all()
+        ends = np.array([terminates(int(world), int(episode)) for world, episode, _ in next_obs[done]], bool)
+        assert (truncated[done] == (next_obs[done][:, 2] < 50) | ~ends).all()
         simulator.reset(options={"reset_mask": done})
     assert max(cut) < 30 and sum(cut) == 800  # two episodes end in each world
 

@@ -7,17 +7,20 @@ import pytest
 from runs import quoted
 
 
-def test_no_seed_steps_waits_for_one_transition(tmp_path: Path) -> None:
-    agent = probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", "num_train_steps=20").agent
-    assert agent.num_updates == 19
-
-
-@pytest.mark.parametrize(("updates_per_step", "expected"), [("3", 300), ("0.25", 25)])
-def test_the_ratio_of_updates_to_transitions(tmp_path: Path, updates_per_step: str, expected: int) -> None:
-    overrides = ("env=ProbeTimeLimit-v0", "num_train_steps=300", "num_seed_steps=100", "action_repeat=2")
-    trained = probes.train(tmp_path, *overrides, f"updates_per_step={updates_per_step}")
-    transitions = trained.replay_buffer.num_added
-    assert trained.agent.num_updates == pytest.approx(expected * (transitions - 60) / 100, abs=1)
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (("num_train_steps=20",), 19),  # waits for one transition
+        (("num_train_steps=30", "sample_with_replacement=false"), 30 - 16),  # waits for a batch
+        (("num_train_steps=100", "min_buffer_size=60", "replay_buffer_capacity=20"), 40),
+        # Decisions of two steps in episodes of five: three transitions each.
+        (("num_train_steps=300", "num_seed_steps=100", "action_repeat=2", "updates_per_step=3"), 360),
+        (("num_train_steps=300", "num_seed_steps=100", "action_repeat=2", "updates_per_step=0.25"), 30),
+    ],
+)
+def test_how_many_updates_are_made(tmp_path: Path, overrides: tuple[str, ...], expected: int) -> None:
+    run = probes.train(tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", *overrides)
+    assert run.agent.num_updates == pytest.approx(expected, abs=1 if "action_repeat=2" in overrides else 0)
 
 
 def test_updates_come_in_bursts_and_wait_for_the_buffer(tmp_path: Path) -> None:
@@ -35,26 +38,6 @@ def test_updates_come_in_bursts_and_wait_for_the_buffer(tmp_path: Path) -> None:
     run.run()
     assert sorted({step for step, _ in made}) == [60, 80, 100, 120]
     assert [sum(step == at for step, _ in made) for at in (60, 80, 100, 120)] == [20] * 4
-
-
-def test_a_buffer_smaller_than_the_first_updates_wait_still_trains(tmp_path: Path) -> None:
-    overrides = ("num_seed_steps=0", "min_buffer_size=60", "replay_buffer_capacity=20", "num_train_steps=100")
-    assert probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides).agent.num_updates == 40
-
-
-def test_a_fraction_of_an_update_adds_up_exactly(tmp_path: Path) -> None:
-    run = probes.workspace(
-        tmp_path, "env=ProbeTimeLimit-v0", "num_seed_steps=0", "updates_per_step=0.1", "num_train_steps=101"
-    )
-    made: list[int] = []
-    run.agent.update = lambda buffer, logger, step: made.append(step)
-    run.run()
-    assert made == list(range(10, 101, 10))
-
-
-def test_without_replacement_the_first_update_waits_for_a_batch(tmp_path: Path) -> None:
-    overrides = ("num_seed_steps=0", "sample_with_replacement=false", "num_train_steps=30")
-    assert probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides).agent.num_updates == 30 - 16
 
 
 @pytest.mark.parametrize("policy", ["uniform", "agent", "saved"])

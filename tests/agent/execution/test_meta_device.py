@@ -22,8 +22,7 @@ from agent.execution.captured import Captured, Update
 from logger import Logger
 from replay import frames
 from replay.n_step import NStep
-from run.agents import build_agent
-from run.env_spec import EnvSpec
+from run.agents import EnvSpec, build_agent
 from settings.obs_spec import ObsSpec
 
 NAMES = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("[!_]*.yaml"))
