@@ -117,14 +117,15 @@ def saving_on_signal() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         workers = [child for child in psutil.Process().children() if "loky" in " ".join(child.cmdline())]
         if not workers or received:
-            raise KeyboardInterrupt
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
         received.append(number)
         print("\nthe runs are saving; a second Ctrl-C does not wait for them", file=sys.stderr, flush=True)
         for worker in workers:
             with suppress(psutil.NoSuchProcess):
                 worker.send_signal(signal.SIGTERM)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, Any] = {int(one): signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         try:
             yield

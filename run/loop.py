@@ -117,8 +117,7 @@ class Loop:
         """Runs the last evaluation and writes the last rows; returns whether nothing is left to do."""
         bar.set_postfix_str(self._status())
         if not self.evaluations.finish():
-            self.workspace.save(False)
-            return False
+            return False  # not saved: this step's checkpoint is the one below, which has the evaluation's result
         self.workspace.save(True)  # before the rows that only a run's end writes, so that a longer run can go on here
         self.end_episodes(self.progress.unfinished())
         if self.progress.last_eval_step != self.progress.step:

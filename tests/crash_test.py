@@ -118,7 +118,7 @@ class Scenario:
                 code = wait(process, 60)
                 self.counts["during a write"] += bool(find(path, ".step_*"))
                 span_s *= 1.3 if find(path, "step_*") == before else 0.9
-                if code in (-number, 75, 130):  # 130: a SIGTERM before the run began or went on
+                if code in (-number, 75):
                     continue
             if code != 0:
                 self.faults.append(f"exit code {code}: {self._last_output(path)} ({path})")
