@@ -1,6 +1,5 @@
 """The agent that a configuration describes, the shapes that it is built for, and what acts before it."""
 
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,15 +79,10 @@ def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device) -> Any:
     return instantiate(node, _convert_="all")(**spec.agent_arguments(), device=device)
 
 
-def build_seed_policy(
-    cfg: Settings, agent: Any, spec: EnvSpec, device: torch.device, copied: Path, resume: bool
-) -> Any:
-    """Returns what acts for the first `num_seed_steps`: a uniform policy, the agent, or the policy in a file, which is
-    copied into the run's folder, where a resumed run reads it."""
+def build_seed_policy(cfg: Settings, agent: Any, spec: EnvSpec, device: torch.device) -> Any:
+    """Returns what acts for the first `num_seed_steps`: a uniform policy, the agent, or the policy in a file."""
     if cfg.seed_policy in ("agent", "uniform"):
         return agent if cfg.seed_policy == "agent" else spec.uniform_policy(cfg.seed)
-    if not resume:
-        if not Path(cfg.seed_policy).is_file():
-            raise UserError(f"seed_policy={cfg.seed_policy}: must be uniform, agent or the file of a saved policy")
-        shutil.copyfile(cfg.seed_policy, copied)
-    return load_policy(copied, str(device), cfg.seed)
+    if not Path(cfg.seed_policy).is_file():
+        raise UserError(f"seed_policy={cfg.seed_policy}: must be uniform, agent or the file of a saved policy")
+    return load_policy(Path(cfg.seed_policy), str(device), cfg.seed)

@@ -14,6 +14,7 @@ there is new. Files are loaded with `weights_only=True`: they hold tensors and p
 
 import contextlib
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,3 +203,43 @@ class Checkpoints:
         for kind in self._segments:
             for path in set((self._folder / kind).glob("*-*")) - used:
                 path.unlink(missing_ok=True)
+
+
+class EnvEpisodes:
+    """Saves the episode of every training environment: its number and its actions, which are replayed to restore it.
+
+    Attributes:
+        envs: the training environments.
+        obs: (num_envs, *obs_shape), the newest observation of every environment; set by `load_state_dict`.
+    """
+
+    def __init__(self, envs: Any):
+        self.envs = envs
+        self.obs: Any = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"episodes": list(self.envs.call("state_dict"))}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        every_env = np.ones(self.envs.num_envs, bool)
+        self.obs = self.envs.reset(options={"reset_mask": every_env, "states": state["episodes"]})[0]
+
+
+class GlobalGenerators:
+    """Saves the global random generators of Python, NumPy, torch and, if the run uses one, its GPU."""
+
+    def __init__(self, device: torch.device):
+        self._device = device
+
+    def state_dict(self) -> dict[str, Any]:
+        kind, keys, *rest = np.random.get_state(legacy=True)
+        numpy_state = (kind, np.asarray(keys).tolist(), *rest)
+        state = {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state()}
+        return state | ({"cuda": torch.cuda.get_rng_state(self._device)} if self._device.type == "cuda" else {})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        random.setstate(state["python"])
+        np.random.set_state(state["numpy"])
+        torch.set_rng_state(state["torch"])
+        if self._device.type == "cuda" and "cuda" in state:  # a run may change its device
+            torch.cuda.set_rng_state(state["cuda"], self._device)

@@ -78,23 +78,22 @@ def free_cores(device: str) -> int:
     return max(1, usable_cpus() - 1) if device != "cpu" and torch.cuda.is_available() else 1
 
 
-def choose_execution(execution: Execution, agent: Any, device: torch.device) -> tuple[str, str]:
-    """Resolves `execution` for this agent on this device; returns the choice, and a line that says why `auto` is not
-    the fastest ("" if it is)."""
+def choose_execution(execution: Execution, agent: Any, device: torch.device) -> str:
+    """Resolves `execution` for this agent on this device; `auto` is the fastest that the agent allows."""
     on_gpu = device.type == "cuda"
     if execution == "eager":
-        return "eager", ""
+        return "eager"
     obstacle = agent.recording_obstacle() if isinstance(agent, Agent) else "the agent makes its updates itself"
     if execution == "auto":
-        best = "captured" if on_gpu else "recorded"
-        return ("eager", f"Updates run eagerly: {obstacle}.") if obstacle else (best, "")
+        fastest = "captured" if on_gpu else "recorded"
+        return "eager" if obstacle else fastest
     if obstacle:
         raise UserError(f"execution={execution}: {obstacle}; choose eager")
     if execution == "recorded" and on_gpu:
         raise UserError(f"execution=recorded: recordings are for a CPU, and device={device}; choose auto or captured")
     if "captured" in execution and not on_gpu:
         raise UserError(f"execution={execution}: CUDA graphs need a GPU, and device={device}; choose auto or eager")
-    return execution, ""
+    return execution
 
 
 def set_execution(agent: Any, execution: str, device: torch.device) -> None:

@@ -97,7 +97,7 @@ def train(
     if replay_buffer is None:
         storage = choose_storage("auto", device, True, frames.nbytes(spec.obs, spec.action_shape, num_steps))
         replay_buffer = STORAGES[storage](spec.obs_shape, spec.action_shape, num_steps, device, seed)
-    set_execution(agent, choose_execution(execution, agent, device)[0], device)
+    set_execution(agent, choose_execution(execution, agent, device), device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
     paths = [path for sink in getattr(logger, "sinks", {}).values() for path in getattr(sink, "_paths", {}).values()]
     if used := [path for path in paths if path.exists()]:

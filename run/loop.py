@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -42,86 +42,77 @@ class Loop:
         Raises:
             RunError: if an action, observation, reward or loss is not finite.
         """
-        total, done, is_hidden = self.cfg.num_train_steps, self.progress.step, not sys.stderr.isatty()
-        # "1.00M/1.00M" and a short text behind it leave room for the bar itself in 80 columns.
-        bar_options: Any = {"unit": " steps", "unit_scale": True, "dynamic_ncols": True}
-        with tqdm(total=total, initial=done, disable=is_hidden, **bar_options) as bar:
-            return self._train(obs, bar) and self._finish(bar)
-
-    def _train(self, obs: np.ndarray | None, bar: "tqdm[NoReturn]") -> bool:
         run, cfg, progress = self.workspace, self.cfg, self.progress
         agent, replay_buffer, n_step = run.agent, run.replay_buffer, run.n_step
         obs = self.begin_episodes(np.ones(cfg.num_envs, bool)) if obs is None else obs
         run.save(False)  # so that there are never logs without a checkpoint
-        while True:
-            if progress.evaluation_due:
-                self._evaluate(bar)
-            else:
-                self.evaluations.poll()
-            if run.stopping.signal_number:
-                run.save(False)
-                return False
-            if progress.step >= cfg.num_train_steps:
-                return True
-            if progress.step < cfg.offline_updates:
-                bar.update(self._update_offline())
-                continue
-            seeding = progress.step < cfg.num_seed_steps
-            actions = (run.seed_policy if seeding else agent).act(obs, sample=True)
-            require_finite("action", actions)
-            # Updates do not use this step's transitions, so the environments may step meanwhile.
-            step_result = self.stepping.begin(actions)
-            if (cfg.updates_while_seeding or not seeding) and replay_buffer.num_added >= progress.updates_from:
-                for _ in range(progress.take_updates(replay_buffer.num_added + n_step.num_pending)):
-                    agent.update(run.data.batches, self.logger, progress.step)
-            next_obs, rewards, terminated, truncated, info = step_result()
-            require_finite("observation", next_obs)
-            require_finite("reward", rewards)
-            done = terminated | truncated
-            agent.observe(obs, actions, rewards, next_obs, terminated, truncated)
-            self.add_rows(*n_step.rows(obs, actions, rewards, next_obs, done, terminated, info.get(TAKEN)))
-            obs = next_obs
-            bar.update(progress.count(rewards, info["repeats"]))
-            if done.any():
-                self.end_episodes(np.flatnonzero(done), info.get(EPISODE_INFO))
-                bar.set_postfix_str(self._status(), refresh=False)
-                obs = self.begin_episodes(done)
-            if progress.checkpoint_due:
-                run.save(False)  # before the evaluation, which can be repeated
+        # "1.00M/1.00M" and a short text behind it leave room for the bar itself in 80 columns.
+        bar_options: Any = {"unit": " steps", "unit_scale": True, "dynamic_ncols": True}
+        is_hidden = not sys.stderr.isatty()
+        with tqdm(total=cfg.num_train_steps, initial=progress.step, disable=is_hidden, **bar_options) as self.bar:
+            while True:
+                if progress.evaluation_due:
+                    self._evaluate()
+                else:
+                    self.evaluations.poll()
+                if run.stopping.signal_number:
+                    run.save(False)
+                    return False
+                if progress.step >= cfg.num_train_steps:
+                    return self._finish()
+                if progress.step < cfg.offline_updates:
+                    self._update_offline()
+                    continue
+                seeding = progress.step < cfg.num_seed_steps
+                actions = (run.seed_policy if seeding else agent).act(obs, sample=True)
+                require_finite("action", actions)
+                # Updates do not use this step's transitions, so the environments may step meanwhile.
+                step_result = self.stepping.begin(actions)
+                if (cfg.updates_while_seeding or not seeding) and replay_buffer.num_added >= progress.updates_from:
+                    for _ in range(progress.take_updates(replay_buffer.num_added + n_step.num_pending)):
+                        agent.update(run.data.batches, self.logger, progress.step)
+                next_obs, rewards, terminated, truncated, info = step_result()
+                require_finite("observation", next_obs)
+                require_finite("reward", rewards)
+                done = terminated | truncated
+                agent.observe(obs, actions, rewards, next_obs, terminated, truncated)
+                self.add_rows(*n_step.rows(obs, actions, rewards, next_obs, done, terminated, info.get(TAKEN)))
+                obs = next_obs
+                self.bar.update(progress.count(rewards, info["repeats"]))
+                if done.any():
+                    self.end_episodes(np.flatnonzero(done), info.get(EPISODE_INFO))
+                    self._show_return()
+                    obs = self.begin_episodes(done)
+                if progress.checkpoint_due:
+                    run.save(False)  # before the evaluation, which can be repeated
 
-    def _update_offline(self) -> int:
-        """Makes one update on preloaded data, without stepping environments; returns how many steps it counts as."""
+    def _update_offline(self) -> None:
+        """Makes one update on preloaded data, without stepping environments; it counts as a step."""
         self.workspace.agent.update(self.workspace.data.offline, self.logger, self.progress.step)
-        steps = self.progress.advance(1)
+        self.bar.update(self.progress.advance(1))
         if self.progress.step % OFFLINE_ROW_STEPS == 0:
             require_finite_losses(self.logger.dump(self.progress.step, ty="train"))
         if self.progress.checkpoint_due:
             self.workspace.save(False)
-        return steps
 
-    def _evaluate(self, bar: "tqdm[NoReturn]", is_last: bool = False) -> None:
+    def _evaluate(self, is_last: bool = False) -> None:
         """Runs or starts the evaluation that is due, and shows it in the bar, as training may wait for it."""
-        if self.evaluations.pending_step is None:  # otherwise the bar shows the step of the pending evaluation
-            bar.set_postfix_str(f"evaluating step {self.progress.step}")
+        self.bar.set_postfix_str(f"evaluating step {self.progress.step}")
         self.evaluations.evaluate(is_last)
-        bar.set_postfix_str(self._status())
+        self._show_return()
 
-    def _status(self) -> str:
-        """Returns the progress bar's text: the evaluation that runs in the background, or the last one's result."""
-        if (step := self.evaluations.pending_step) is not None:
-            return f"evaluating step {step}"
-        last_return = self.progress.last_return
-        return "" if math.isnan(last_return) else f"evaluated at {last_return:.1f}"
+    def _show_return(self) -> None:
+        if not math.isnan(last_return := self.progress.last_return):
+            self.bar.set_postfix_str(f"evaluated at {last_return:.1f}", refresh=False)
 
-    def _finish(self, bar: "tqdm[NoReturn]") -> bool:
+    def _finish(self) -> bool:
         """Runs the last evaluation and writes the last rows; returns whether nothing is left to do."""
-        bar.set_postfix_str(self._status())
         if not self.evaluations.finish():
             return False  # not saved: this step's checkpoint is the one below, which has the evaluation's result
         self.workspace.save(True)  # before the rows that only a run's end writes, so that a longer run can go on here
         self.end_episodes(self.progress.unfinished())
         if self.progress.last_eval_step != self.progress.step:
-            self._evaluate(bar, is_last=True)
+            self._evaluate(is_last=True)
             return not self.workspace.stopping.signal_number
         return True
 

@@ -1,7 +1,7 @@
 """Begins a run in its folder, or continues what is there."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,9 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from run import folder as run_folder
 from run.buffers import parse_names
 from run.checkpoint import list_checkpoints
-from run.workspace import Workspace, make_absolute
+from run.workspace import Workspace, read_finished
 from settings.keys import FROM_ENVIRONMENT, dotted
 from settings.schema import Settings, check, get_values
 from settings.trust import require_trusted
@@ -20,14 +19,10 @@ from utils import UserError
 
 # The keys that may change when a run goes on.
 MAY_CHANGE = (
-    *("num_train_steps", "eval_frequency", "num_eval_episodes", "eval_in_background", "checkpoint_frequency"),
-    *("keep_checkpoints", "save_replay_buffer", "log_frequency", "logger.sinks.console.columns", "device", "execution"),
-    *("replay_storage", "async_envs", "physics", "env_timeout_s", "grace_s", "save_video", "save_figure"),
+    *("num_train_steps", "eval_frequency", "eval_in_background", "checkpoint_frequency", "keep_checkpoints"),
+    *("save_replay_buffer", "device", "execution", "replay_storage", "async_envs", "env_timeout_s", "grace_s"),
+    *("logger.sinks.console.columns", "save_video", "save_figure"),
 )
-# Those that follow one of them, as a saved configuration has no interpolations.
-FOLLOWERS = {"num_eval_episodes": "evaluator.num_episodes", "log_frequency": "logger.log_frequency"}
-# Values that ask for an automatic choice; the one in the saved configuration stays.
-AUTOMATIC = {"device": "auto", "num_threads": None, "precision": "auto", "execution": "auto", "replay_storage": "auto"}
 
 
 def begin_or_continue(
@@ -40,22 +35,25 @@ def begin_or_continue(
         may_continue: go on from the folder's newest checkpoint, if it has one; a finished run is not trained again.
         prune: see Evaluations.
     """
-    cfg = make_absolute(check(get_values(config)))
-    if not (may_continue and list_checkpoints(folder)):
-        return _train(cfg, folder, resume=False, prune=prune)
-    plain = OmegaConf.to_container(OmegaConf.create(asdict(cfg)))  # with lists instead of tuples, as it is saved
-    written = dotted(OmegaConf.to_container(config, resolve=False))  # type: ignore[arg-type]
-    followers = {key for key, value in written.items() if str(value).startswith("${")}  # each follows another key
-    wanted = {key: value for key, value in dotted(plain).items() if key not in followers}  # type: ignore[arg-type]
-    return _continue(_change(_read(folder), wanted, folder), folder, prune, pruned_too=True)
+    cfg, resume = check(get_values(config)), may_continue and bool(list_checkpoints(folder))
+    if Path(cfg.seed_policy).is_file():
+        cfg = dataclasses.replace(cfg, seed_policy=str(Path(cfg.seed_policy).resolve()))
+    cfg = dataclasses.replace(cfg, preload=parse_names(cfg.preload) or None)
+    if resume:
+        plain = OmegaConf.to_container(OmegaConf.create(dataclasses.asdict(cfg)))  # lists for tuples, as it is saved
+        written = dotted(OmegaConf.to_container(config, resolve=False))  # type: ignore[arg-type]
+        wanted = dotted(plain)  # type: ignore[arg-type]
+        follows = [key for key in wanted if str(written.get(key)).startswith("${")]  # each follows another key
+        cfg = _change(_read(folder), {key: wanted[key] for key in wanted if key not in follows}, folder)
+    last_return = _find_result(cfg, folder, pruned_too=True) if may_continue else None
+    return Workspace(cfg, folder, resume, prune).run() if last_return is None else last_return
 
 
 def continue_run(folder: Path, overrides: Sequence[str], trusted: Sequence[str]) -> float:
     """Continues the run in a folder, unless it is finished; see `load_settings`."""
     cfg = load_settings(folder, trusted, overrides)
-    if not list_checkpoints(folder):
-        raise UserError(f"resume={folder}: there is no checkpoint in it to continue from")
-    return _continue(cfg, folder)
+    last_return = _find_result(cfg, folder, pruned_too=False)
+    return Workspace(cfg, folder, resume=True).run() if last_return is None else last_return
 
 
 def load_settings(folder: Path, trusted: Sequence[str] = (), overrides: Sequence[str] = ()) -> Settings:
@@ -74,57 +72,44 @@ def load_settings(folder: Path, trusted: Sequence[str] = (), overrides: Sequence
     return _change(saved, wanted, folder)
 
 
-def _continue(
-    cfg: Settings, folder: Path, prune: Callable[[int], bool] | None = None, pruned_too: bool = False
-) -> float:
-    finished = run_folder.read_finished(folder)
+def _find_result(cfg: Settings, folder: Path, pruned_too: bool) -> float | None:
+    """Returns the last mean return of a run with nothing left to do, otherwise None."""
+    finished = read_finished(folder)
     if finished is None or (finished["step"] < cfg.num_train_steps and not (pruned_too and finished["pruned"])):
-        return _train(cfg, folder, resume=True, prune=prune)
+        return None
     print(f"{folder}: finished at step {finished['step']}; nothing is left to do", flush=True)
     return float(finished["last_return"])
-
-
-def _train(cfg: Settings, folder: Path, resume: bool, prune: Callable[[int], bool] | None) -> float:
-    workspace = Workspace(cfg, folder, resume=resume, prune=prune)
-    try:
-        last_return = workspace.run()
-    finally:
-        workspace.close()
-    print("\n".join(workspace.summary()), flush=True)
-    return last_return
 
 
 def _read(folder: Path) -> dict[str, Any]:
     """Reads a run's saved configuration."""
     path = folder / "config.yaml"
-    try:
-        saved = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{folder}: no run's folder ({path.name}: {error.strerror})") from None
+    if not path.exists():
+        raise UserError(f"{folder}: no run's folder, as it has no {path.name}")
+    saved = yaml.safe_load(path.read_text(encoding="utf-8"))
     for key in FROM_ENVIRONMENT:  # saved with the agent
         saved["agent"].pop(key, None)
     return saved
 
 
 def _change(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> Settings:
-    """Puts the wanted values, by dotted key, into a saved configuration; refuses those that would change the run."""
+    """Puts the wanted values, by dotted key, into a saved configuration; refuses those that would change the run. An
+    automatic choice that was made stays."""
     before = dotted(saved)
-    may_change = {*MAY_CHANGE, *FOLLOWERS.values()}
     for key, value in wanted.items():
-        is_same = before.get(key, ...) == value or AUTOMATIC.get(key, ...) == value
-        if is_same or (key.startswith("logger.") and key not in may_change):
+        is_automatic = value == "auto" or (key == "num_threads" and value is None)
+        if is_automatic or before.get(key, ...) == value or (key.startswith("logger.") and key not in MAY_CHANGE):
             continue
-        if key not in may_change or (key == "physics" and "warp" in (value, before[key])):
+        if key not in MAY_CHANGE:
             raise UserError(
                 f"resume={folder}: {key}={value} would change the run, which has {key}={before.get(key)}; leave it "
                 f"out, or begin another run (what may change: {', '.join(MAY_CHANGE)})"
             )
-        for changed in (key, FOLLOWERS.get(key, key)):
-            *parents, last = changed.split(".")
-            node = saved
-            for parent in parents:
-                node = node[parent]
-            node[last] = value
+        *parents, last = key.split(".")
+        node = saved
+        for parent in parents:
+            node = node[parent]
+        node[last] = value
         if key == "device":  # the new device makes its own choices
             saved |= {"execution": "auto", "replay_storage": "auto"}
             saved["precision"] = "auto" if saved["precision"] == "tf32" else saved["precision"]

@@ -1,7 +1,8 @@
 """One run in its folder, from its parts to its end."""
 
 import dataclasses
-import math
+import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
@@ -21,19 +23,16 @@ from envs.make import reward_threshold
 from envs.opengl import NO_VIDEOS
 from envs.simulator import Simulator
 from replay_buffer import ReplayBuffer
-from run import buffers, environments
-from run import folder as run_folder
+from run import buffers, environments, provenance
 from run.agents import EnvSpec, build_agent, build_seed_policy, identity_of
-from run.buffers import Preloaded, parse_names
-from run.checkpoint import Checkpoints, list_checkpoints
+from run.buffers import Preloaded
+from run.checkpoint import BUFFER, PRELOADED, Checkpoints, EnvEpisodes, GlobalGenerators
 from run.evaluation.background import BackgroundEvaluator, make_evaluator
 from run.evaluation.evaluations import BestPolicy, Evaluations, PrunedError
 from run.evaluation.evaluator import Evaluator
 from run.execution import choose_execution, has_free_core, resolve_device, set_execution, set_precision
 from run.loop import Loop
 from run.progress import Progress
-from run.provenance import Provenance
-from run.state import EnvEpisodes, GlobalGenerators, restore
 from run.stopping import Requeued, Stopping
 from settings.keys import dotted, name_of_group
 from settings.operating_system import keep_freed_memory
@@ -42,6 +41,7 @@ from utils import (
     RunError,
     UserError,
     command_line,
+    lock,
     non_finite,
     one_line,
     require_finite_losses,
@@ -49,7 +49,7 @@ from utils import (
     write_atomic,
 )
 
-SEED_POLICY = "seed_policy.pt"  # in the run's folder, a copy of the file that `seed_policy` names
+FINISHED = "finished.json"  # in the folder of a run that is complete
 STEPS_WORTH_A_PROCESS = 10_000  # a shorter run gains nothing from evaluating in the background
 
 
@@ -62,12 +62,16 @@ class Workspace:
     """
 
     def __init__(self, cfg: Settings, work_dir: Path, resume: bool = False, prune: Callable[[int], bool] | None = None):
-        self.cfg, self.work_dir = make_absolute(cfg), work_dir
-        self._closing = ExitStack()
-        self._closing.enter_context(run_folder.lock_folder(work_dir))
+        self.cfg, self.work_dir = cfg, work_dir
         try:
-            if not resume:
-                run_folder.refuse_used(work_dir)
+            descriptor = lock(work_dir / ".lock")  # the system unlocks it when the process ends, however it ends
+        except BlockingIOError:
+            raise UserError(f"{work_dir}: another process is working in this folder") from None
+        self._closing = ExitStack()
+        self._closing.callback(os.close, descriptor)
+        try:
+            if not resume and any(work_dir.glob("*.csv")):
+                raise UserError(f"{work_dir}: a run is there already; choose another folder, or continue with resume=")
             self._build(resume, prune)
         except BaseException:
             self.close()
@@ -95,10 +99,10 @@ class Workspace:
 
         # Agent, and what acts for the first `num_seed_steps`.
         self.agent = build_agent(cfg, spec, device)
-        execution, why_eager = choose_execution(cfg.execution, self.agent, device)
+        execution = choose_execution(cfg.execution, self.agent, device)
         set_execution(self.agent, execution, device)
         self.agent.autocast_dtype = torch.bfloat16 if precision == "bf16" else None
-        self.seed_policy = build_seed_policy(cfg, self.agent, spec, device, work_dir / SEED_POLICY, resume)
+        self.seed_policy = build_seed_policy(cfg, self.agent, spec, device)
 
         # Replay buffer, and the transitions that it begins with.
         self.n_step = buffers.make_n_step(cfg)
@@ -160,7 +164,7 @@ class Workspace:
             "logger": self.logger,  # the last, as it cuts the logs back
         }
         if resume:
-            restore(self)
+            self._restore()
         else:
             self.data.fill(self.agent)
             self.logger.log_settings(self.used)
@@ -168,8 +172,7 @@ class Workspace:
         self._obs = episodes.obs  # (num_envs, *obs_shape) of a resumed run, else None
 
         # The loop.
-        self.provenance = Provenance(work_dir, device, self.progress.step)
-        self._closing.callback(lambda: self.provenance.end(self.progress.step))
+        provenance.add_entry(work_dir, device, self.progress.step)
         has_core = execution == "recorded" and has_free_core(device) and not isinstance(self.envs, Simulator)
         self.may_step_in_thread = has_core and environments.may_step_elsewhere(cfg)
         self.loop = Loop(self)
@@ -177,41 +180,83 @@ class Workspace:
 
         if films != cfg.save_video:
             print(NO_VIDEOS)
-        if why_eager:
-            print(why_eager)
         if cfg.checkpoint_frequency and not self._saves:
             print(f"This run cannot be resumed: {type(self.agent).__name__} has no state_dict.")
         if getattr(self.envs, "cannot_restore", False):
             print(f"env={cfg.env}: without state_dict and load_state_dict, a resumed run begins its episodes anew")
 
     def _make_background_evaluator(self, films: bool, device: torch.device) -> BackgroundEvaluator | None:
-        """Returns an evaluator in another process; None if it is not wanted or, with a printed line, not possible."""
+        """Returns an evaluator in another process; None if it is not wanted, or the agent acts in its own way."""
         cfg, agent = self.cfg, self.agent
         pays = has_free_core(device) and cfg.num_train_steps >= STEPS_WORTH_A_PROCESS
-        if not (pays if cfg.eval_in_background == "auto" else cfg.eval_in_background):
+        is_wanted = pays if cfg.eval_in_background == "auto" else cfg.eval_in_background
+        if not is_wanted or getattr(type(agent), "act", None) is not OffPolicyAgent.act:
             return None
-        obstacle = f"{type(agent).__name__} acts in its own way"
-        if isinstance(agent, OffPolicyAgent) and type(agent).act is OffPolicyAgent.act:
-            try:
-                return BackgroundEvaluator(cfg, self.work_dir, films, agent.policy)
-            except Exception as error:  # pickling a user's network can raise anything
-                obstacle = f"its networks cannot be sent to another process ({one_line(error)})"
-        print(f"Training waits for evaluations: {obstacle}.")
-        return None
+        try:
+            return BackgroundEvaluator(cfg, self.work_dir, films, agent.policy)
+        except Exception as error:  # pickling a user's network can raise anything
+            print(f"Training waits for evaluations: {one_line(error)}")
+            return None
+
+    def _restore(self) -> None:
+        """Loads the newest intact checkpoint. Nothing in the folder changes before the last part is restored."""
+        cfg, progress, buffer = self.cfg, self.progress, self.replay_buffer
+        saved = self.checkpoints.load_newest("agent", "run", "replay_buffer")
+        self.agent.load_state_dict(saved.states["agent"])
+        if counters := saved.states["run"].get("replay_buffer"):
+            has_rows = bool(saved.manifest[BUFFER]) or not counters["num_added"]
+            saved.read_rows(BUFFER, buffer)
+            buffer.load_state_dict(counters if has_rows else counters | {"num_added": 0})
+        elif has_rows := "replay_buffer" in saved.states:  # a user's own
+            buffer.load_state_dict(saved.states["replay_buffer"])
+        num_preloaded = 0
+        if cfg.preload_share and saved.manifest[PRELOADED]:
+            self.data.restore(saved)
+        elif cfg.preload_share or not has_rows:
+            num_preloaded = self.data.fill()
+        for name, part in self.stateful.items():
+            part.load_state_dict(saved.states["run"][name])
+        if getattr(self.envs, "cannot_restore", False):  # the saved episodes cannot be continued
+            progress.begin_episodes(np.ones(cfg.num_envs, bool))
+            self.n_step.forget()
+        (self.work_dir / FINISHED).unlink(missing_ok=True)
+        if not has_rows:
+            num_new = max(cfg.num_seed_steps // cfg.action_repeat, progress.updates_from)
+            progress.updates_from = min(num_new + num_preloaded, buffer.capacity)
+            print(f"There is no saved replay buffer: no updates before {num_new} new transitions")
+        print(f"Continuing from {saved.path}", flush=True)
 
     @property
     def step(self) -> int:  # environment steps so far
         return self.progress.step
 
     def run(self) -> float:
-        """Trains until the run is complete or pruned; returns the mean return of its last evaluation.
+        """Trains until the run is complete or pruned, and closes it; returns the mean return of its last evaluation.
 
         Raises Stopped if a signal stopped the run, which was saved. Any other exception gets a note: the step, and the
         newest checkpoint.
         """
+        progress, is_pruned = self.progress, False
         try:
             with self.stopping:  # until the run is marked as finished
-                self._train()
+                try:
+                    is_complete = self.loop.run(self._obs)
+                except PrunedError:
+                    is_complete = is_pruned = True
+                if not is_complete:
+                    self.loop.end_episodes(progress.unfinished())
+                self.logger.close()
+                if self.cfg.save_figure and self.stopping.signal_number in (None, signal.SIGINT):
+                    self._draw_curves()
+                if is_complete:
+                    result = {"last_return": progress.last_return, "solved_step": progress.solved_step}
+                    result_text = json.dumps({"step": self.step, **result, "pruned": is_pruned})
+                    write_atomic(self.work_dir / FINISHED, result_text)
+                if self.stopping.signal_number:  # also after the last step, as it ends a sweep, too
+                    message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
+                    if self._saves:
+                        message += f"; continue with: {command_line('train.py', f'resume={self.work_dir}')}"
+                    self.stopping.end(message)
         except Requeued:
             raise
         except (Exception, SystemExit) as error:
@@ -223,33 +268,20 @@ class Workspace:
         finally:
             with suppress(OSError):  # a full disk
                 self.logger.close()
-        return self.progress.last_return
+            self.close()
+        print(f"{'Pruned' if is_pruned else 'Finished'} at step {self.step}: return {progress.last_return:.1f}")
+        print(f"Folder:   {self.work_dir}", flush=True)
+        if self._saves:
+            print(f"Evaluate: {command_line('evaluate.py', str(self.work_dir))}", flush=True)
+        return progress.last_return
 
-    def _train(self) -> None:
-        pruned_step = None
+    def _draw_curves(self) -> None:
         try:
-            is_complete = self.loop.run(self._obs)
-            if not is_complete:
-                self.loop.end_episodes(self.progress.unfinished())
-        except PrunedError as pruned:
-            is_complete, pruned_step = True, pruned.step
-        self.logger.close()
-        if self.cfg.save_figure and self.stopping.signal_number in (None, signal.SIGINT):
-            try:
-                import plot  # not before: matplotlib takes a second to import
+            import plot  # not before: matplotlib takes a second to import
 
-                plot.draw_run(self.work_dir)
-            except Exception as error:  # a broken matplotlib must not change how the run ends
-                print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
-        if is_complete:
-            step, was_pruned = (self.step, False) if pruned_step is None else (pruned_step, True)
-            result = {"last_return": self.progress.last_return, "solved_step": self.progress.solved_step}
-            run_folder.mark_finished(self.work_dir, step=step, **result, pruned=was_pruned)
-        if self.stopping.signal_number:  # also after the last step, as it ends a sweep, too
-            message = f"{signal.Signals(self.stopping.signal_number).name} at step {self.step}"
-            if self._saves:
-                message += f"; continue with: {command_line('train.py', f'resume={self.work_dir}')}"
-            self.stopping.end(message)
+            plot.draw_run(self.work_dir)
+        except Exception as error:  # a broken matplotlib must not change how the run ends
+            print(f"No curves.png: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True)
 
     def save(self, is_last: bool) -> None:
         """Writes a checkpoint, unless this step has one. If that fails, the run continues with the previous one.
@@ -287,29 +319,11 @@ class Workspace:
         """Closes the run's parts and releases the folder's lock."""
         self._closing.close()
 
-    def summary(self) -> list[str]:
-        """Returns the last lines of a run: its result, its folder, and the command that comes next."""
-        folder, progress = self.work_dir, self.progress
-        finished = run_folder.read_finished(folder) or {}
-        result = f"{'Pruned' if finished.get('pruned') else 'Finished'} at step {progress.step}"
-        if not math.isnan(progress.last_return):
-            result += f": return {progress.last_return:.1f}"
-        if best := self.best.saved:
-            result += f"; best {best['return']:.1f}, at step {best['step']}"
-        lines = [result, f"Folder:   {folder}"]
-        if list_checkpoints(folder):
-            lines.append(f"Evaluate: {command_line('evaluate.py', str(folder))}")
-        return lines
 
-
-def make_absolute(cfg: Settings) -> Settings:
-    """Returns the settings with absolute paths, as they are saved and compared."""
-    seed_policy = Path(cfg.seed_policy)
-    return dataclasses.replace(
-        cfg,
-        seed_policy=str(seed_policy.resolve()) if seed_policy.is_file() else cfg.seed_policy,
-        preload=parse_names(cfg.preload) or None,
-    )
+def read_finished(folder: Path) -> dict[str, Any] | None:
+    """Returns `step`, `last_return`, `solved_step` and `pruned` of a run that is complete, otherwise None."""
+    path = folder / FINISHED
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def _use(cfg: Settings, spec: EnvSpec) -> dict[str, Any]:

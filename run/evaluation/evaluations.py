@@ -25,11 +25,8 @@ from utils import UserError, one_line, replacing
 BEST = "checkpoints/best"  # in a run's folder; holds policy.pt
 
 
-@dataclass
 class PrunedError(Exception):
-    """Ends a run early, after the evaluation at a step, because other trials of its study did better."""
-
-    step: int
+    """Ends a run after an evaluation, because other trials of its study did better."""
 
 
 class BestPolicy:
@@ -198,7 +195,7 @@ class Evaluations:
             self.logger.log_video("eval/video", preview, step, evaluation.preview_fps)
         self.logger.dump(step, ty="eval")
         if self.prune is not None and self.prune(step):
-            raise PrunedError(step)
+            raise PrunedError
 
     def state_dict(self) -> dict[str, Any]:
         return {"pending": self._pending._asdict() if self._pending else None}

@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from run.checkpoint import read_newest
 from run.evaluation.evaluations import BEST
-from run.folder import read_finished
+from run.workspace import read_finished
 
 CLOCKS = ("duration", "steps_per_second")  # columns that measure time
 

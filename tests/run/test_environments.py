@@ -10,7 +10,6 @@ import probes
 import pytest
 from runs import RUN, SILENT, go_on
 
-from run import folder as run_folder
 from run import workspace
 from run.environments import make_train_envs
 
@@ -89,4 +88,4 @@ def test_one_that_does_not_render_trains_and_resumes_without_videos(
     probes.train(tmp_path, "env=ProbeNoLimit-v0", *RUN, "num_train_steps=80", "save_video=true", "num_eval_episodes=1")
     go_on(tmp_path, "num_train_steps=160")
     assert capsys.readouterr().out.count("as it cannot be filmed (NotImplementedError") == 2
-    assert not list(tmp_path.glob("video/*")) and run_folder.read_finished(tmp_path) is not None
+    assert not list(tmp_path.glob("video/*")) and workspace.read_finished(tmp_path) is not None

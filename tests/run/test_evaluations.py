@@ -19,8 +19,8 @@ from run.checkpoint import list_checkpoints
 from run.evaluation.background import BackgroundEvaluator
 from run.evaluation.evaluations import load_best
 from run.evaluation.evaluator import Evaluator
-from run.folder import read_finished
 from run.stopping import Stopped
+from run.workspace import read_finished
 
 RUN = (
     *("env=probes:ProbeDrawn-v0", "num_train_steps=200", "num_seed_steps=40", "num_threads=1", "log_save_tb=true"),

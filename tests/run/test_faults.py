@@ -16,8 +16,7 @@ import torch
 from runs import RUN, assert_same, at_step, go_on
 
 from run.checkpoint import read_newest
-from run.folder import read_finished
-from run.workspace import Workspace
+from run.workspace import Workspace, read_finished
 from utils import RunError
 
 NEWEST = "checkpoints/step_30"

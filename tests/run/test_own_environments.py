@@ -16,9 +16,8 @@ from runs import RUN, SILENT, assert_same, rows, run_until
 
 import evaluate
 from run.environments import make_env_factory
-from run.folder import read_finished
 from run.resume import load_settings
-from run.workspace import Workspace
+from run.workspace import Workspace, read_finished
 from utils import UserError
 
 PAGE = Path(__file__).parents[2] / "docs/ENVIRONMENTS.md"

@@ -17,8 +17,7 @@ from same_run import timeless
 
 import train
 from run import resume
-from run.folder import read_finished
-from run.workspace import Workspace
+from run.workspace import Workspace, read_finished
 from utils import UserError
 
 AGENTS = {path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml")}
@@ -160,9 +159,9 @@ def test_a_finished_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_capacity_stays_where_it_followed_the_steps(tmp_path: Path) -> None:
     run_until(tmp_path, 100, "env=ProbeTimeLimit-v0", *RUN)
-    goes_on = resume.load_settings(tmp_path, (), ["num_train_steps=1e4", "log_frequency=7", "num_eval_episodes=3"])
+    goes_on = resume.load_settings(tmp_path, (), ["num_train_steps=1e4", "device=auto"])
     assert (goes_on.num_train_steps, goes_on.replay_buffer_capacity) == (10_000, 160)
-    assert goes_on.logger["log_frequency"] == 7 and goes_on.evaluator["num_episodes"] == 3
+    assert goes_on.device == "cpu", "a choice that was made stays"
 
 
 @pytest.fixture(scope="module")
@@ -215,3 +214,14 @@ def test_a_run_whose_last_step_went_beyond_its_end_can_be_finished(tmp_path: Pat
     (killed / "finished.json").unlink()
     assert go_on(killed).step == 102
     assert_same(killed, whole)
+
+
+def test_a_folder_is_for_one_run_and_one_process(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run's folder"):
+        resume.load_settings(tmp_path)
+    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", *RUN, "num_train_steps=20")
+    with pytest.raises(UserError, match="another process is working in this folder"):
+        probes.workspace(tmp_path)
+    run.run()
+    with pytest.raises(UserError, match="a run is there already"):
+        probes.workspace(tmp_path)

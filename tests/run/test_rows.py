@@ -85,7 +85,7 @@ def test_the_progress_bar_says_when_an_evaluation_is_made_and_how_the_last_one_e
     run.run()
     run.close()
     # Episodes last five steps; the last evaluation is made at the run's end.
-    assert said == ["", "", "evaluating step 10", *["evaluated at 5.0"] * 3, "evaluating step 15", "evaluated at 5.0"]
+    assert said == ["evaluating step 10", *["evaluated at 5.0"] * 2, "evaluating step 15", "evaluated at 5.0"]
 
 
 def test_a_solved_task_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,8 @@ import pytest
 from runs import ROOT, RUN, SILENT, assert_same, at_step, go_on, run_until
 
 from run import stopping
-from run.folder import read_finished
 from run.stopping import Stopped, Stopping
+from run.workspace import read_finished
 
 PROBE = ("env=ProbeTimeLimit-v0", *RUN)
 

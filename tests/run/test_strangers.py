@@ -20,7 +20,7 @@ EVIL = {"_target_": "torch.load", "f": "evil.pkl", "weights_only": False}
 CONFIGURATIONS: dict[str, tuple[str, Any]] = {  # a key of config.yaml, and a stranger's value
     "a function": ("agent/critic/_target_", "os.system"),
     "a function of this project": ("agent/reward_scale", {"_target_": "utils.write_atomic", "path": "x", "data": "x"}),
-    "a class of this project elsewhere": ("agent/reward_scale", {"_target_": "run.folder.lock_folder", "folder": "x"}),
+    "a class of this project elsewhere": ("agent/reward_scale", {"_target_": "replay_buffer.ReplayBuffer"}),
     "what a module imported": ("agent/reward_scale", {"_target_": "agent.policy.torch.load", "f": "evil.pkl"}),
     "a class of the folder's": ("agent/reward_scale", {"_target_": "evil_module.Thing"}),
     "an argument in a list": ("agent/reward_scale", {"_target_": "agent.schedule.Piecewise", "points": [[0, EVIL]]}),

@@ -52,7 +52,7 @@ def assert_near(ours: Any, theirs: Any) -> None:
 
 def agent_that_is(execution: str, *overrides: str) -> Any:
     agent = make_agent(*overrides, device="cuda")
-    assert choose_execution(execution, agent, GPU) == (execution, "")  # type: ignore[arg-type]
+    assert choose_execution(execution, agent, GPU) == execution  # type: ignore[arg-type]
     set_execution(agent, execution, GPU)
     return agent
 
