@@ -50,8 +50,6 @@ def evaluate(
     """
     if dataset_id is not None:
         from run import dataset_writer  # needs the extra `data`
-
-        dataset_writer.require_new(dataset_id)
     policy = load_run_policy(path, device, trusted)
     cfg, make_env, recorded = policy.cfg, policy.make_env, list[Any]()
     seed, sample = cfg.seed if seed is None else seed, cfg.eval_sample if sample is None else sample
@@ -73,7 +71,7 @@ def evaluate(
         evaluation = evaluator.evaluate(policy.actor, policy.step)
         evaluator.close()
         returns, infos = evaluation.returns, evaluation.infos
-        if evaluation.preview is not None:
+        if film is not None and film.exists():
             print(film)
         if dataset_id is not None:
             print(dataset_writer.write_dataset(dataset_id, recorded, policy, sample))

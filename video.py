@@ -7,12 +7,8 @@ from typing import Any
 
 import imageio
 import numpy as np
-from PIL import Image
 
 FPS = 30
-MAX_IN_PREVIEW = 100  # frames
-PREVIEW_SIZE = 160  # pixels, at most
-PREVIEW_EVERY = 3  # video frames per preview frame; doubled, once or repeatedly, in a long video
 
 
 def seconds_per_step(env: Any, action_repeat: int) -> float:
@@ -39,8 +35,6 @@ class VideoRecorder:
         self._partial: Any = path and path.with_name(f".{path.stem}.part.mp4")
         self._steps = self._frames = 0
         self._writer: Any = None
-        self._preview: list[np.ndarray] = []
-        self._preview_every = PREVIEW_EVERY
         self.has_failed = False
 
     def record(self, env: Any) -> None:
@@ -58,23 +52,9 @@ class VideoRecorder:
                 self._writer = imageio.get_writer(self._partial, fps=FPS, macro_block_size=2, **options)
             for _ in range(num_frames):
                 self._writer.append_data(frame)
-                self._add_to_preview(frame)
+            self._frames += num_frames
         except Exception as error:  # of the environment, of ffmpeg, or a full disk
             self._fail(error)
-
-    def _add_to_preview(self, frame: np.ndarray) -> None:
-        if self._frames % self._preview_every == 0:
-            shrink = -(-max(frame.shape[:2]) // PREVIEW_SIZE)
-            self._preview.append(np.asarray(Image.fromarray(frame).reduce(shrink)))
-            if len(self._preview) > MAX_IN_PREVIEW:
-                del self._preview[1::2]
-                self._preview_every *= 2
-        self._frames += 1
-
-    def preview(self) -> tuple[np.ndarray | None, float]:
-        """Returns small frames of the video (T, H, W, 3), uint8, or None without a video, and their frame rate."""
-        frames = None if self.has_failed or not self._preview else np.stack(self._preview)
-        return frames, FPS / self._preview_every
 
     def save(self) -> None:
         """Completes the file and moves it to its path."""

@@ -171,16 +171,11 @@ def _open_data_set(name: str, cfg: Settings, own_actions: Any) -> Source:
 
 
 def _open_run(name: str, cfg: Settings, spec: EnvSpec) -> Source:
-    """Opens the replay buffer of a run's newest checkpoint.
-
-    Its 1-step rows are joined into episodes again, and so fit any `n_step` of the new run. Rows of several steps are
-    taken as they are.
-    """
+    """Opens the replay buffer of a run's newest checkpoint; its rows are joined into episodes again."""
     old: Any = OmegaConf.load(Path(name) / "config.yaml")
-    keys = ["action_repeat", "action_bounds", "obs_groups", *(["n_step"] if old.n_step > 1 else [])]
-    _require_same(name, {key: old[key] for key in keys}, cfg)
-    if old.n_step > 1 and old.agent.discount != cfg.agent.get("discount"):
-        raise UserError(f"preload={name}: its rows have n_step > 1 and agent.discount={old.agent.discount}")
+    if old.n_step > 1:
+        raise UserError(f"preload={name}: it has n_step={old.n_step}; only a run with n_step=1 can be preloaded")
+    _require_same(name, {key: old[key] for key in ("action_repeat", "action_bounds", "obs_groups")}, cfg)
     identity = {key: spec.agent_arguments()[key] for key in ("obs_dim", "action_dim")}
     saved = read_newest(Path(name), identity=identity, with_rows=True)
     stop = saved.count_rows(BUFFER)
@@ -189,20 +184,7 @@ def _open_run(name: str, cfg: Settings, spec: EnvSpec) -> Source:
     buffer = ReplayBuffer(spec.obs_shape, spec.action_shape, min(stop, old.replay_buffer.capacity), torch.device("cpu"))
     saved.read_rows(BUFFER, buffer)
     buffer.num_added = stop
-    rows = buffer.stored(stop - len(buffer), stop)
-    if old.n_step == 1:
-        return len(buffer), partial(feed, split_episodes(rows, old.num_envs))
-
-    def feed_rows(n_step: NStep, observe: Callable[..., None] | None, add: Callable[..., None]) -> None:
-        obs, actions, rewards, next_obs, discounts = (column.numpy() for column in rows)
-        terminated = discounts[:, 0] == 0
-        step = obs, actions, rewards[:, 0].astype(np.float64), next_obs, terminated
-        if observe is not None:
-            for row in zip(*step, ~terminated, strict=True):
-                observe(*(value[None] for value in row))
-        add(*step, terminated, discounts[:, 0])
-
-    return len(buffer), feed_rows
+    return len(buffer), partial(feed, split_episodes(buffer.stored(stop - len(buffer), stop), old.num_envs))
 
 
 def _require_same(name: str, recorded: dict[str, Any], cfg: Settings) -> None:

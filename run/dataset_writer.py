@@ -9,20 +9,8 @@ import gymnasium as gym
 import minari  # an optional package
 import numpy as np
 from minari.data_collector import EpisodeBuffer
-from minari.dataset.minari_dataset import parse_dataset_id
-from minari.storage.datasets_root_dir import get_dataset_path
 
 from utils import UserError
-
-
-def require_new(dataset_id: str) -> None:
-    """Raises UserError for an id that is malformed or taken; Minari would only after the episodes."""
-    try:
-        parse_dataset_id(dataset_id)
-    except (TypeError, ValueError):  # a TypeError where the version is missing
-        raise UserError(f"--dataset {dataset_id}: must be an id such as cheetah/expert-v0") from None
-    if get_dataset_path(dataset_id).exists():
-        raise UserError(f"--dataset {dataset_id}: exists already; choose another version, such as -v1")
 
 
 class Recorder(gym.Wrapper):

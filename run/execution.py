@@ -2,10 +2,8 @@
 
 Updates run operation by operation, recorded, compiled, or as CUDA graphs. A recording gives the same bytes, the other
 two the same numbers up to rounding.
-
-On a CPU, Python and autograd take as long as a small network's arithmetic; a recording (agent/execution/tracing.py)
-avoids both, also for acting. On a GPU an update is some two hundred kernels of microseconds each, and Python needs
-longer to launch them than the GPU to run them; a captured CUDA graph launches them all at once.
+On a CPU, a recording (agent/execution/tracing.py) avoids the time of Python and autograd, also for acting; on a GPU, a
+captured CUDA graph launches all kernels of an update at once.
 """
 
 import os
@@ -89,10 +87,8 @@ def choose_execution(execution: Execution, agent: Any, device: torch.device) -> 
         return "eager" if obstacle else fastest
     if obstacle:
         raise UserError(f"execution={execution}: {obstacle}; choose eager")
-    if execution == "recorded" and on_gpu:
-        raise UserError(f"execution=recorded: recordings are for a CPU, and device={device}; choose auto or captured")
-    if "captured" in execution and not on_gpu:
-        raise UserError(f"execution={execution}: CUDA graphs need a GPU, and device={device}; choose auto or eager")
+    if (execution == "recorded" and on_gpu) or ("captured" in execution and not on_gpu):
+        raise UserError(f"execution={execution}: not on device={device}; choose auto or eager")
     return execution
 
 

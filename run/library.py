@@ -34,7 +34,6 @@ from run.loop import Loop
 from run.progress import Progress
 from run.stopping import Stopping
 from settings.types import Execution
-from utils import UserError
 
 MIN_THREADED_WEIGHTS = 512 * 512  # a smaller matrix is multiplied in less time than a second thread takes to wake up
 
@@ -60,7 +59,6 @@ def train(
     num_steps: int,
     *,
     num_seed_steps: int = 5000,
-    min_buffer_size: int = 0,
     action_repeat: int = 1,
     update_every: int = 1,
     updates_per_step: float = 1.0,
@@ -99,15 +97,11 @@ def train(
         replay_buffer = STORAGES[storage](spec.obs_shape, spec.action_shape, num_steps, device, seed)
     set_execution(agent, choose_execution(execution, agent, device), device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
-    paths = [path for sink in getattr(logger, "sinks", {}).values() for path in getattr(sink, "_paths", {}).values()]
-    if used := [path for path in paths if path.exists()]:
-        raise UserError(f"{used[0]}: has the rows of another training; each call needs a Logger with its own folder")
     cfg = SimpleNamespace(
         num_train_steps=num_steps,
         num_seed_steps=num_seed_steps,
         num_envs=len(env_list),
         action_repeat=action_repeat,
-        min_buffer_size=min_buffer_size,
         update_every=update_every,
         updates_per_step=updates_per_step,
         updates_while_seeding=False,
@@ -116,7 +110,7 @@ def train(
         checkpoint_frequency=checkpoint_frequency if checkpoint is not None else 0,
     )
     first_batch = 1 if getattr(replay_buffer, "with_replacement", True) else getattr(agent, "batch_size", 1)
-    progress, stopping = Progress(cfg, max(min_buffer_size, first_batch)), Stopping(grace_s=math.inf)
+    progress, stopping = Progress(cfg, first_batch), Stopping(grace_s=math.inf)
     evaluations = Evaluations(agent, None if evaluator is None else lambda: evaluator, logger, progress, stopping)
     save_once = cache(checkpoint or (lambda step: None))
 

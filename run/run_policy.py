@@ -21,19 +21,27 @@ from run.execution import resolve_device
 from run.resume import load_settings
 from settings.schema import Settings, check
 from settings.trust import require_trusted
-from utils import UserError, sha256_of
+from utils import UserError
 
 
 @dataclass(frozen=True)
 class RunPolicy:
-    """A trained agent or policy, and its run's settings."""
+    """A trained agent or policy, and its run's settings.
 
-    folder: Path  # of the run, or of an exported policy
-    path: Path  # the checkpoint, `checkpoints/best`, or the exported policy
+    Attributes:
+        folder: of the run, or of an exported policy.
+        path: the checkpoint, `checkpoints/best`, or the exported policy.
+        actor: the agent, or a policy alone; has `act`.
+        step: environment steps of its training.
+        evaluation: `step`, `mean` and `std`, of an exported policy.
+    """
+
+    folder: Path
+    path: Path
     cfg: Settings
-    actor: Any  # the agent, or a policy alone; has `act`
-    step: int  # environment steps of its training
-    evaluation: dict[str, Any] | None = None  # of an exported policy: `step`, `mean` and `std`
+    actor: Any
+    step: int
+    evaluation: dict[str, Any] | None = None
 
     @property
     def make_env(self) -> Any:
@@ -65,7 +73,9 @@ def load_run_policy(path: Path, device: str = "auto", trusted: Sequence[str] = (
     path = path.resolve()
     folder, torch_device = run_folder_of(path), resolve_device(device)
     if path.suffix == ".pt":
-        about = _read_description(path)
+        if not json_of(path).exists():
+            raise UserError(f"{path}: no policy with a .json beside it; `export.py <run> --format policy` writes both")
+        about = json.loads(json_of(path).read_text(encoding="utf-8"))
         require_trusted(about["settings"], trusted, str(json_of(path)))
         policy = load_policy(path, str(torch_device), trusted=trusted)
         return RunPolicy(folder, path, check(about["settings"]), policy, about["step"], about["return"])
@@ -84,13 +94,3 @@ def load_run_policy(path: Path, device: str = "auto", trusted: Sequence[str] = (
     actor.load_state_dict(saved.states["agent"])
     actor.train(False)  # so that it acts as in evaluations; in training it may act with other weights
     return RunPolicy(folder, saved.path, cfg, actor, saved.step)
-
-
-def _read_description(path: Path) -> dict[str, Any]:
-    """Returns what is written beside an exported policy."""
-    if not path.exists() or not json_of(path).exists():
-        raise UserError(f"{path}: no policy with a .json beside it; `export.py <run> --format policy` writes both")
-    about = json.loads(json_of(path).read_text(encoding="utf-8"))
-    if sha256_of(path) != about["sha256"]:
-        raise UserError(f"{path}: has changed since {json_of(path).name} beside it was written")
-    return about

@@ -190,9 +190,6 @@ class Evaluations:
         row |= {"eval/duration": seconds, **{f"eval_info/{key}": value for key, value in infos.items()}}
         for key, value in row.items():
             self.logger.log(key, value, step)
-        preview = getattr(evaluation, "preview", None)  # a user's evaluator or logger may not support videos
-        if preview is not None and hasattr(self.logger, "log_video"):
-            self.logger.log_video("eval/video", preview, step, evaluation.preview_fps)
         self.logger.dump(step, ty="eval")
         if self.prune is not None and self.prune(step):
             raise PrunedError

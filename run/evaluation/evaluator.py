@@ -25,8 +25,6 @@ class Evaluation:
     returns: list[float]
     lengths: list[int]
     infos: dict[str, list[float]] = field(default_factory=dict)  # by key of `info_keys`, of the episodes that have one
-    preview: np.ndarray | None = None  # small frames of the first episode (T, H, W, 3), uint8; None if not filmed
-    preview_fps: float = 0.0  # frames per simulated second
 
 
 @contextmanager
@@ -118,9 +116,9 @@ class Evaluator:
 
         run = self._run_envs if self._worlds is None else self._run_worlds
         with evaluating(agent, step, self._seed if self._sample else None):
-            preview = run(agent, step, returns, lengths, end_episode)
+            run(agent, step, returns, lengths, end_episode)
         require_finite("an evaluation's return", returns)
-        return Evaluation(returns.tolist(), lengths.tolist(), infos, *preview)
+        return Evaluation(returns.tolist(), lengths.tolist(), infos)
 
     def _act(self, agent: Any, obs: np.ndarray) -> np.ndarray:
         require_finite("an evaluation's observation", obs)
@@ -128,8 +126,8 @@ class Evaluator:
         require_finite("action", actions)
         return actions
 
-    def _run_envs(self, agent: Any, step: int, returns: np.ndarray, lengths: np.ndarray, end_episode: Any) -> Any:
-        """Runs the episodes; each environment starts another one when its episode has ended. Returns the preview."""
+    def _run_envs(self, agent: Any, step: int, returns: np.ndarray, lengths: np.ndarray, end_episode: Any) -> None:
+        """Runs the episodes; each environment starts another one when its episode has ended."""
         waiting, running = list(range(self._num_episodes)), dict[int, int]()  # index of an environment -> its episode
         obs: dict[int, np.ndarray] = {}
         with filming(self._video_path and self._video_path(step), self._seconds_per_step) as film:
@@ -157,9 +155,8 @@ class Evaluator:
                             start_episode(index)
         if film.has_failed:
             self._video_path = None  # one line is enough
-        return film.preview()
 
-    def _run_worlds(self, agent: Any, step: int, returns: np.ndarray, lengths: np.ndarray, end_episode: Any) -> Any:
+    def _run_worlds(self, agent: Any, step: int, returns: np.ndarray, lengths: np.ndarray, end_episode: Any) -> None:
         """Runs the first episode of every world of a simulator; one seed is for all worlds together."""
         running = done = np.ones(self._num_episodes, bool)
         seed = episode_seed(self._seed, EVAL_STREAM, step, 0)
@@ -173,7 +170,6 @@ class Evaluator:
                 end_episode(index, info[EPISODE_INFO][index])
             running = running & ~done
             obs, _ = self._worlds.reset(options={"reset_mask": done})
-        return ()
 
     def close(self) -> None:
         """Closes the environments."""

@@ -1,4 +1,4 @@
-"""Shows a policy live: MuJoCo's simulations in its viewer, any other environment in its own window."""
+"""Shows a policy live: the suite's tasks in MuJoCo's viewer, any other environment in its own window."""
 
 import threading
 import time
@@ -27,8 +27,6 @@ def watch(policy: RunPolicy, num_episodes: int | None, seed: int, sample: bool) 
     if hasattr(base, "_env"):  # a task of dm_control
         window = viewer.launch_passive(base._env.physics.model.ptr, base._env.physics.data.ptr)
         window.cam.type, window.cam.fixedcamid = mjtCamera.mjCAMERA_FIXED, base.render_kwargs["camera_id"]
-    elif type(getattr(base, "model", None)).__name__ == "MjModel":
-        window = viewer.launch_passive(base.model, base.data)
     else:
         env = make_env_factory(policy.cfg, "evaluation", human=True)(True)
     try:

@@ -195,10 +195,9 @@ def test_auto_evaluates_in_the_background_if_a_long_run_has_a_free_core(
     assert not has_process("num_train_steps=10_000") and has_process("eval_in_background=true")
 
 
-def test_what_needs_more_than_a_policy_is_evaluated_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_needs_more_than_a_policy_is_evaluated_here(tmp_path: Path) -> None:
     acts_itself = "agent._target_=probes.ActsItself"
     run = probes.train(tmp_path / "run", *BACKGROUND, acts_itself, "checkpoint_frequency=0")
-    assert "Training waits for evaluations: ActsItself acts in its own way" in capsys.readouterr().out
     assert run.evaluations.background is None and len(rows(tmp_path / "run/eval.csv")) == 4
 
 
@@ -219,3 +218,10 @@ def test_the_best_policy_is_kept_and_a_run_that_goes_back_goes_back_to_its_best(
     assert load_best(tmp_path / "short")[1] <= 60
     go_on(gone_back)
     assert_same(gone_back, whole)
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_each_evaluation_has_its_video(opengl: None, tmp_path: Path, in_background: bool) -> None:
+    run = ("env=Pendulum-v1", "env_kwargs.max_episode_steps=20", "num_train_steps=40", "eval_frequency=20")
+    probes.train(tmp_path, *run, "num_eval_episodes=1", "save_video=true", f"eval_in_background={in_background}")
+    assert {path.name for path in (tmp_path / "video").iterdir()} == {"20.mp4", "40.mp4"}
