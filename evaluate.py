@@ -13,7 +13,6 @@ the evaluation during training at that step. Neither the replay buffer nor a GPU
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ def evaluate(
             print(NO_VIDEOS)
             film = None
         if dataset_id is not None:
-            make_env = partial(dataset_writer.make_recorded, make_env, recorded)
+            make_env = lambda render: dataset_writer.Recorder(policy.make_env(render), recorded)  # noqa: E731
         film_path, count = None if film is None else (lambda step: film), num_episodes or cfg.num_eval_episodes
         evaluator = Evaluator(make_env, seed, count, film_path, cfg.action_repeat, 10, sample, _print_episode)
         evaluation = evaluator.evaluate(policy.actor, policy.step)

@@ -71,11 +71,8 @@ def build_agent(cfg: Settings, spec: EnvSpec, device: torch.device) -> Any:
     node = {key: value for key, value in cfg.agent.items() if key != "name"}  # which names the run's folder
     is_discrete = spec.num_actions is not None
     if is_discrete != bool(getattr(get_object(node["_target_"]), "discrete_actions", False)):
-        kinds = "discrete" if is_discrete else "continuous", "continuous" if is_discrete else "discrete"
-        raise UserError(
-            f"env={cfg.env}: its actions are {kinds[0]}, and agent={cfg.agent['name']} is for {kinds[1]} ones; choose "
-            f"agent={'sac_discrete' if is_discrete else 'sac'}"
-        )
+        kind, choice = ("discrete", "sac_discrete") if is_discrete else ("continuous", "sac")
+        raise UserError(f"env={cfg.env}: its actions are {kind}; choose agent={choice}")
     return instantiate(node, _convert_="all")(**spec.agent_arguments(), device=device)
 
 

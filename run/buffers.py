@@ -69,13 +69,8 @@ def make_replay_buffer(cfg: Settings, spec: EnvSpec, device: torch.device, stora
 
 @dataclass(eq=False)
 class Preloaded:
-    """The preloaded transitions, and what updates draw batches from.
-
-    Attributes:
-        own_actions: the map to the environment's actions (see dmc2gym.wrappers).
-        buffer: the ReplayBuffer of the preloaded transitions if `preload_share` is above 0, otherwise None.
-        batches, offline: sources of the updates' batches, and of those before the first environment step.
-    """
+    """The preloaded transitions, in `buffer` if `preload_share` is above 0; what updates draw `batches` from, and those
+    before the first environment step, `offline`. `own_actions` maps to the environment's actions (dmc2gym.wrappers)."""
 
     cfg: Settings
     spec: EnvSpec
@@ -92,8 +87,6 @@ class Preloaded:
         observes each of them; None if it has done so before."""
         cfg = self.cfg
         if not cfg.preload:
-            if cfg.preload_share or cfg.offline_updates:
-                raise UserError("preload_share and offline_updates need preload=<data set, or a run's folder>")
             return 0
         if self.spec.obs.has_frames or cfg.obs_groups:
             raise UserError(f"preload={cfg.preload}: only vectors can be preloaded, without frame_stack or obs_groups")

@@ -207,15 +207,10 @@ class Checkpoints:
 
 class EnvEpisodes:
     """Saves the episode of every training environment: its number and its actions, which are replayed to restore it.
-
-    Attributes:
-        envs: the training environments.
-        obs: (num_envs, *obs_shape), the newest observation of every environment; set by `load_state_dict`.
-    """
+    `load_state_dict` sets `obs`, (num_envs, *obs_shape), the newest observation of every environment."""
 
     def __init__(self, envs: Any):
-        self.envs = envs
-        self.obs: Any = None
+        self.envs, self.obs = envs, None
 
     def state_dict(self) -> dict[str, Any]:
         return {"episodes": list(self.envs.call("state_dict"))}

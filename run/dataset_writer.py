@@ -43,18 +43,8 @@ class Recorder(gym.Wrapper):
         return obs, reward, terminated, truncated, info
 
 
-def make_recorded(make_env: Any, episodes: list[EpisodeBuffer], render: bool) -> gym.Env:
-    return Recorder(make_env(render), episodes)
-
-
 def write_dataset(dataset_id: str, episodes: Sequence[EpisodeBuffer], trained: Any, sampled: bool) -> Path:
-    """Writes recorded episodes, and returns the folder of the data set.
-
-    Args:
-        dataset_id: an id of Minari's that is not there yet, such as cheetah/expert-v0.
-        trained: a RunPolicy.
-        sampled: whether its actions were sampled.
-    """
+    """Writes episodes of a RunPolicy, whose actions were `sampled` or greedy; returns the folder of the data set."""
     cfg, env = trained.cfg, trained.make_env(False)
     kind, name = "Sampled" if sampled else "Greedy", cfg.agent["name"]
     with warnings.catch_warnings():

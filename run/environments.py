@@ -37,12 +37,6 @@ def in_processes(cfg: Settings) -> bool:
     return cfg.async_envs or (cfg.from_pixels and cfg.num_envs > 1)
 
 
-def may_step_elsewhere(cfg: Settings) -> bool:
-    """Returns whether a thread other than the one that made the environments may step them: EGL's context belongs to
-    the thread that first drew with it."""
-    return not cfg.from_pixels or in_processes(cfg)
-
-
 def is_batched(cfg: Settings) -> bool:
     """Resolves `physics`: returns whether worlds side by side (see physics/) are used; raises UserError if `batched` or
     `warp` is requested and cannot serve."""

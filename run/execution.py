@@ -54,21 +54,15 @@ def set_precision(precision: str, device: torch.device) -> str:
 
 
 def has_free_core(device: torch.device) -> bool:
-    """Returns whether the updates leave a core free.
-
-    Without one, a second process or thread would slow them down: the threads of an update wait for each other.
-    """
+    """Returns whether the updates leave a core free; otherwise a second process or thread would slow them down."""
     if device.type == "cuda":
         return True
     return SHARED not in os.environ and usable_cpus() > torch.get_num_threads()
 
 
 def free_cores(device: str) -> int:
-    """Returns how many threads may step worlds in this process; `device` is the run's, by its key's value.
-
-    A sweep's other runs need the cores, too. Beside an evaluation in a process of its own, a CPU trains on the other
-    cores, and a GPU's training needs one core.
-    """
+    """Returns how many threads may step worlds in this process, beside a sweep's other runs or, in the process that
+    evaluates, beside the training; `device` is the value of the run's key."""
     if SHARED in os.environ:
         return 1
     if parent_process() is None:

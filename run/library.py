@@ -1,12 +1,6 @@
 """The framework as a library: train and evaluate an agent, without Hydra and without a run's folder.
 
->>> env = gymnasium.make("Pendulum-v1")
->>> agent = SACAgent(**shapes(env), critic=..., actor=..., temperature=LearnedTemperature)
->>> train(agent, env, num_steps=10_000)
->>> evaluate(agent, env, episodes=10)
->>> torch.save(agent.state_dict(), "pendulum.pt")
-
-docs/LIBRARY.md explains it.
+docs/LIBRARY.md explains it, and examples/library.py is an example.
 """
 
 import math
@@ -33,14 +27,9 @@ from run.execution import choose_execution, resolve_device, set_execution
 from run.loop import Loop
 from run.progress import Progress
 from run.stopping import Stopping
-from settings.types import Execution
-
-MIN_THREADED_WEIGHTS = 512 * 512  # a smaller matrix is multiplied in less time than a second thread takes to wake up
 
 
 class TrainResult(NamedTuple):
-    """The result of `train`."""
-
     steps: int  # environment steps, summed over the environments
     episodes: int  # that ended
     last_return: float  # mean return of the last evaluation; nan without one
@@ -68,7 +57,6 @@ def train(
     eval_frequency: int = 10_000,
     checkpoint: Callable[[int], Any] | None = None,
     checkpoint_frequency: int = 20_000,
-    execution: Execution = "auto",
     seed: int = 1,
 ) -> TrainResult:
     """Trains an agent with the training loop of `train.py`.
@@ -80,10 +68,7 @@ def train(
             are flattened; without a time limit of its own, an environment gets a limit of 1000 steps.
         num_steps: environment steps, summed over the environments.
         replay_buffer: None creates one that holds all transitions.
-        logger: a logger.Logger, or an object with its `log`, `log_all`, `histograms_due` and `dump`; None logs nothing.
-        evaluator: a run.evaluation.evaluator.Evaluator, or an object with its `evaluate(agent, step)`, which is called
-            every `eval_frequency` steps, and at the end.
-        checkpoint: called with the step at the start, every `checkpoint_frequency` steps, and at the end.
+        logger, evaluator, checkpoint: see docs/LIBRARY.md; None logs, evaluates or saves nothing.
         seed: seed of the episodes and of the random actions; the agent's own noise is seeded when it is built.
 
     Raises:
@@ -95,7 +80,7 @@ def train(
     if replay_buffer is None:
         storage = choose_storage("auto", device, True, frames.nbytes(spec.obs, spec.action_shape, num_steps))
         replay_buffer = STORAGES[storage](spec.obs_shape, spec.action_shape, num_steps, device, seed)
-    set_execution(agent, choose_execution(execution, agent, device), device)
+    set_execution(agent, choose_execution("auto", agent, device), device)
     logger = Logger(Path(), {}, log_frequency=0) if logger is None else logger
     cfg = SimpleNamespace(
         num_train_steps=num_steps,
@@ -129,13 +114,7 @@ def train(
         save=lambda is_last: save_once(progress.step),
         may_step_in_thread=False,
     )
-    num_threads = torch.get_num_threads()
-    sizes = [each.numel() for module in getattr(agent, "modules", {}).values() for each in module.parameters()]
-    torch.set_num_threads(1 if sizes and max(sizes) < MIN_THREADED_WEIGHTS else num_threads)
-    try:
-        Loop(run).run()
-    finally:
-        torch.set_num_threads(num_threads)
+    Loop(run).run()
     return TrainResult(progress.step, progress.episode, progress.last_return, replay_buffer)
 
 

@@ -24,8 +24,7 @@ class Progress:
         episode: number of finished training episodes.
         episode_reward, episode_length: (num_envs,), return and environment steps so far of the unfinished episodes.
         num_taken: number of environments that took a step in the newest step of the training loop.
-        last_eval_step: step of the newest evaluation; 0 before the first.
-        last_return: mean return of the newest evaluation that has a result; nan before the first.
+        last_eval_step, last_return: step and mean return of the newest evaluation; 0 and nan before the first.
         best: of the best evaluation so far, the value of the key `best_by` (0 if that is the return) and the mean
             return; None before the first.
         solved_step: step of the first evaluation that solved the task; None if none has.
@@ -92,10 +91,6 @@ class Progress:
         # The sum over all bursts is rounded down, not each burst; 1e-9 is for rounding errors just below an integer.
         self.updates_made = math.floor(self.bursts * every * self.cfg.updates_per_step + 1e-9)
         return self.updates_made - made_before
-
-    def evaluation_begun(self) -> None:
-        self.evaluation_due = False
-        self.last_eval_step = self.step
 
     def evaluated(self, step: int, mean_return: float, solved_from: float | None = None, score: float = 0.0) -> bool:
         """Records the result of the evaluation at a step; returns whether it is the first to reach `solved_from`."""

@@ -21,7 +21,7 @@ from utils import UserError
 MAY_CHANGE = (
     *("num_train_steps", "eval_frequency", "eval_in_background", "checkpoint_frequency", "keep_checkpoints"),
     *("save_replay_buffer", "device", "execution", "replay_storage", "async_envs", "env_timeout_s", "grace_s"),
-    *("logger.sinks.console.columns", "save_video", "save_figure"),
+    *("save_video", "save_figure"),
 )
 
 
@@ -98,18 +98,14 @@ def _change(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> Sett
     before = dotted(saved)
     for key, value in wanted.items():
         is_automatic = value == "auto" or (key == "num_threads" and value is None)
-        if is_automatic or before.get(key, ...) == value or (key.startswith("logger.") and key not in MAY_CHANGE):
+        if is_automatic or before.get(key, ...) == value or key.startswith("logger."):
             continue
         if key not in MAY_CHANGE:
             raise UserError(
                 f"resume={folder}: {key}={value} would change the run, which has {key}={before.get(key)}; leave it "
                 f"out, or begin another run (what may change: {', '.join(MAY_CHANGE)})"
             )
-        *parents, last = key.split(".")
-        node = saved
-        for parent in parents:
-            node = node[parent]
-        node[last] = value
+        saved[key] = value
         if key == "device":  # the new device makes its own choices
             saved |= {"execution": "auto", "replay_storage": "auto"}
             saved["precision"] = "auto" if saved["precision"] == "tf32" else saved["precision"]

@@ -26,22 +26,14 @@ from utils import UserError
 
 @dataclass(frozen=True)
 class RunPolicy:
-    """A trained agent or policy, and its run's settings.
+    """A trained agent or policy, and its run's settings."""
 
-    Attributes:
-        folder: of the run, or of an exported policy.
-        path: the checkpoint, `checkpoints/best`, or the exported policy.
-        actor: the agent, or a policy alone; has `act`.
-        step: environment steps of its training.
-        evaluation: `step`, `mean` and `std`, of an exported policy.
-    """
-
-    folder: Path
-    path: Path
+    folder: Path  # of the run, or of an exported policy
+    path: Path  # the checkpoint, `checkpoints/best`, or the exported policy
     cfg: Settings
-    actor: Any
-    step: int
-    evaluation: dict[str, Any] | None = None
+    actor: Any  # the agent, or a policy alone; has `act`
+    step: int  # environment steps of its training
+    evaluation: dict[str, Any] | None = None  # of an exported policy: `step`, `mean` and `std`
 
     @property
     def make_env(self) -> Any:

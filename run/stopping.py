@@ -46,7 +46,9 @@ class Stopping:
         self.signal_number: int | None = signal.SIGTERM if "SWEEP_IS_STOPPING" in os.environ else None
 
     def __enter__(self) -> "Stopping":
-        of_cluster = (signal.SIGUSR2,) if "SUBMITIT_EXECUTOR" in os.environ else cluster_signals()
+        under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        of_cluster = (signal.SIGTERM, signal.SIGUSR1, *(() if under_nohup else (signal.SIGHUP,)))
+        of_cluster = (signal.SIGUSR2,) if "SUBMITIT_EXECUTOR" in os.environ else of_cluster
         if threading.current_thread() is threading.main_thread():  # Python handles no signals in other threads
             self._previous = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, *of_cluster)}
             if self._grace_s < threading.TIMEOUT_MAX:
@@ -98,13 +100,6 @@ class Stopping:
         # it before it has said that it saved. Programs that it starts do not inherit a function, unlike SIG_IGN.
         self._previous = {n: (lambda *_: None) if old is signal.SIG_DFL else old for n, old in self._previous.items()}
         raise Stopped(message, EXIT_INTERRUPTED if self.signal_number == signal.SIGINT else EXIT_SAVED)
-
-
-def cluster_signals() -> tuple[int, ...]:
-    """Returns what clusters send before they kill a process, and SIGHUP, which a closed terminal sends, unless nohup
-    has it ignored."""
-    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    return signal.SIGTERM, signal.SIGUSR1, *hangup
 
 
 def watch(process: int, grace_s: float, numbers: list[int]) -> None:

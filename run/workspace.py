@@ -171,7 +171,8 @@ class Workspace:
         # The loop.
         provenance.add_entry(work_dir, device, self.progress.step)
         has_core = execution == "recorded" and has_free_core(device) and not isinstance(self.envs, Simulator)
-        self.may_step_in_thread = has_core and environments.may_step_elsewhere(cfg)
+        # EGL's context belongs to the thread that first drew with it.
+        self.may_step_in_thread = has_core and (not cfg.from_pixels or environments.in_processes(cfg))
         self.loop = Loop(self)
         self._closing.callback(self.loop.stepping.close)
 
@@ -179,8 +180,6 @@ class Workspace:
             print(NO_VIDEOS)
         if cfg.checkpoint_frequency and not self._saves:
             print(f"This run cannot be resumed: {type(self.agent).__name__} has no state_dict.")
-        if getattr(self.envs, "cannot_restore", False):
-            print(f"env={cfg.env}: without state_dict and load_state_dict, a resumed run begins its episodes anew")
 
     def _make_background_evaluator(self, films: bool, device: torch.device) -> BackgroundEvaluator | None:
         """Returns an evaluator in another process; None if that is not wanted, or it would need more than a policy."""
@@ -268,9 +267,7 @@ class Workspace:
                 self.logger.close()
             self.close()
         print(f"{'Pruned' if is_pruned else 'Finished'} at step {self.step}: return {progress.last_return:.1f}")
-        print(f"Folder:   {self.work_dir}", flush=True)
-        if self._saves:
-            print(f"Evaluate: {command_line('evaluate.py', str(self.work_dir))}", flush=True)
+        print(f"Folder: {self.work_dir}", flush=True)
         return progress.last_return
 
     def _draw_curves(self) -> None:

@@ -48,10 +48,6 @@ class BackgroundEvaluator:
         self._result: Future[EvalResult] | None = None
 
     @property
-    def has_begun(self) -> bool:  # whether an evaluation was ever begun
-        return self._result is not None
-
-    @property
     def has_answered(self) -> bool:  # whether `wait` would return, or raise, at once
         return self._result is not None and self._result.done()
 

@@ -66,9 +66,7 @@ def load_best(run_folder: Path, device: str = "cpu", trusted: Sequence[str] = ()
     """Returns a run's best policy, and the step and mean return of its evaluation; raises UserError without one."""
     path = run_folder / BEST / "policy.pt"
     if not path.exists():
-        raise UserError(
-            f"{path}: missing; it is written after the first evaluation, if the agent's `build` made its networks"
-        )
+        raise UserError(f"{path}: missing; it is written after the first evaluation")
     saved = torch.load(path, map_location="cpu", weights_only=True)
     return load_policy(path, device, trusted=trusted), saved["step"], saved["return"]
 
@@ -89,13 +87,12 @@ class Evaluations:
     when the next evaluation is due, and at the end of the run. Results and their order are as without `background`.
 
     Attributes:
-        agent: has a `policy` if there is a `background`.
         make_evaluator: builds an evaluator, for the first evaluation in this process; None never evaluates.
         solved_from: the mean return from which the task counts as solved; None if the task defines none.
         best: keeps the best policy so far; None keeps none.
         best_by: what ranks the evaluations: `return`, or a key of `info_keys`.
-        prune: decides from the step of a new result whether the run ends with a PrunedError; None never ends it. With
-            `prune`, training always waits for evaluations. Otherwise timing would decide at which step a run is pruned.
+        prune: decides from the step of a new result whether the run ends with a PrunedError. With it, training always
+            waits for evaluations; otherwise timing would decide at which step a run is pruned.
     """
 
     agent: Any
@@ -129,11 +126,10 @@ class Evaluations:
         if self.make_evaluator is None or not self.finish():
             return
         waits = is_last or self.prune is not None
-        # Starting a process takes longer than an evaluation saves if training would only wait for it.
-        background = None if waits and not (self.background and self.background.has_begun) else self.background
+        background = None if waits else self.background
         weights = self.agent.policy.weights() if background else None
         self._pending = Pending(self.progress.step, self.progress.episode, weights)
-        self.progress.evaluation_begun()
+        self.progress.evaluation_due, self.progress.last_eval_step = False, self.progress.step
         if background and weights:
             background.begin(self.progress.step, weights)
         if waits or not background:

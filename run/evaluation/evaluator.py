@@ -31,8 +31,7 @@ class Evaluation:
 def evaluating(agent: Any, step: int, sample_seed: int | None) -> Iterator[None]:
     """Within its block, an agent acts as in the evaluation at `step`, with the run's seed for sampled actions, or None.
 
-    It does so on one thread: matmuls round differently with another number of threads, and the numbers have to be the
-    same in the background and in evaluate.py.
+    It does so on one thread, as matmuls round differently with another number of threads.
     """
     num_threads, sampling = torch.get_num_threads(), nullcontext()
     torch.set_num_threads(1)

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import count, islice
-from typing import Any
 
 import glfw
 from mujoco import mjtCamera, viewer
@@ -23,8 +22,7 @@ def watch(policy: RunPolicy, num_episodes: int | None, seed: int, sample: bool) 
     if not glfw.init():
         raise UserError("--view: no display can be opened here; --video out.mp4 films instead")
     env, window, others = policy.make_env(False), None, set(threading.enumerate())
-    base: Any = env.unwrapped
-    if hasattr(base, "_env"):  # a task of dm_control
+    if hasattr(base := env.unwrapped, "_env"):  # a task of dm_control
         window = viewer.launch_passive(base._env.physics.model.ptr, base._env.physics.data.ptr)
         window.cam.type, window.cam.fixedcamid = mjtCamera.mjCAMERA_FIXED, base.render_kwargs["camera_id"]
     else:

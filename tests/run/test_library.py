@@ -60,9 +60,9 @@ def test_a_later_call_continues_with_agent_and_buffer() -> None:
     first = train(agent, envs, 80, num_seed_steps=40, action_repeat=2)
     assert first.steps == 80 and first.replay_buffer.num_added == 40 and agent.num_updates == 20
     assert np.abs(first.replay_buffer.rows[:40, 3]).max() <= 1 and not isinstance(agent.execution, Eager)
-    again = train(agent, envs[1], 20, num_seed_steps=0, replay_buffer=first.replay_buffer, seed=2, execution="eager")
+    again = train(agent, envs[1], 20, num_seed_steps=0, replay_buffer=first.replay_buffer, seed=2)
     assert again.replay_buffer is first.replay_buffer and again.replay_buffer.num_added == 60
-    assert agent.num_updates == 40 and isinstance(agent.execution, Eager)
+    assert agent.num_updates == 40
     envs[0].step(np.zeros(1))
 
 
@@ -73,7 +73,7 @@ def test_the_loop_is_that_of_train_py(tmp_path: Path) -> None:
     torch.manual_seed(3)
     node = {key: value for key, value in run.cfg.agent.items() if key != "name"}
     agent = instantiate(node, _convert_="all")(**shapes(env, "cpu"))
-    result = train(agent, env, 150, num_seed_steps=60, seed=3, execution="eager")
+    result = train(agent, env, 150, num_seed_steps=60, seed=3)
     np.testing.assert_array_equal(result.replay_buffer.rows, run.replay_buffer.rows)
     assert all(map(torch.equal, agent.critic.parameters(), run.agent.critic.parameters()))
 
@@ -118,16 +118,3 @@ def test_sampled_and_greedy_evaluations_leave_the_agent_as_it_is() -> None:
     sampled = evaluate(agent, env, 3, sample=True)
     assert len(set(sampled)) == 3 and evaluate(agent, env, 3, sample=True) == sampled
     assert torch.equal(before, agent.policy.generator.get_state()) and agent.training
-
-
-def test_small_networks_train_on_one_thread() -> None:
-    env, threads = gym.make("ProbeTimeLimit-v0"), list[int]()
-    large = make(env, critic=partial(CriticEnsemble, hidden_dim=512, hidden_depth=2))
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        for agent in (make(env), large):
-            train(agent, env, 5, checkpoint=lambda _: threads.append(torch.get_num_threads()))
-        assert threads == [1, 1, 2, 2] and torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)

@@ -228,8 +228,6 @@ WIDE = {"action": gym.spaces.Box(-3, 3, (1,), np.float32)}
         ({"action_repeat": 2}, (), "it has action_repeat=2, and this run action_repeat=1"),
         ({"obs_groups": "{'actor': ['b']}"}, (), "it has obs_groups={'actor': .*, and this run obs_groups=None"),
         ({}, ("replay_buffer_capacity=17",), "replay_buffer_capacity=17: must be at least 18, which are preloaded"),
-        ({}, ("preload=null", "preload_share=0.5"), "need preload="),
-        ({}, ("preload=null", "offline_updates=5"), "need preload="),
         ({}, ("preload_share=0.5", "replay_buffer=lap"), "must be 0 with a replay buffer that draws by priority"),
         ({}, ("frame_stack=2",), "only vectors can be preloaded"),
     ],

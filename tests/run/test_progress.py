@@ -54,7 +54,7 @@ def stepped(progress: Progress, steps: int) -> list[Any]:
         progress.count(np.array([1.0, 2.0]), np.array([2, 2]))
         seen += [progress.step, progress.checkpoint_due, progress.evaluation_due, progress.take_updates(progress.step)]
         if progress.evaluation_due and progress.step % 3 == 0:
-            progress.evaluation_begun()
+            progress.evaluation_due, progress.last_eval_step = False, progress.step
             progress.evaluated(progress.step, progress.step / 2)
         for index in (0, 1):
             if progress.episode_length[index] >= 6 + 4 * index:
