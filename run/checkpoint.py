@@ -130,10 +130,8 @@ class Checkpoints:
     def save(self, step: int, states: dict[str, Any], buffer: Any = None, preloaded: Any = None) -> None:
         """Writes a checkpoint, and then deletes what is too old.
 
-        If the process is killed or the machine switched off before the rename is on the disk, new segments and a folder
-        `.step_N` are left, which nobody reads and the next checkpoint deletes; the older checkpoints are untouched
-        until then. After it, the checkpoint is whole, as its files, its folder's names and the segments were synced
-        before.
+        If the process is killed or the machine switched off before the rename is on the disk, the older checkpoints are
+        untouched, and the next one deletes what is left. After it, the checkpoint is whole, as all was synced before.
 
         Args:
             states: tensors and plain values, by the name of their file.

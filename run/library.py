@@ -64,8 +64,8 @@ def train(
     Arguments named like a key of config/train.yaml have the same meaning. Schedules restart at step 0 in each call.
 
     Args:
-        env: an environment, or several of the same shapes, which are stepped together. They stay open. Observations
-            are flattened; without a time limit of its own, an environment gets a limit of 1000 steps.
+        env: an environment, or several of the same shapes, which are stepped together. Without a time limit of its own,
+            each gets one of 1000 steps.
         num_steps: environment steps, summed over the environments.
         replay_buffer: None creates one that holds all transitions.
         logger, evaluator, checkpoint: see docs/LIBRARY.md; None logs, evaluates or saves nothing.
@@ -98,7 +98,6 @@ def train(
     progress, stopping = Progress(cfg, first_batch), Stopping(grace_s=math.inf)
     evaluations = Evaluations(agent, None if evaluator is None else lambda: evaluator, logger, progress, stopping)
     save_once = cache(checkpoint or (lambda step: None))
-
     run = SimpleNamespace(
         cfg=cfg,
         envs=envs,

@@ -67,8 +67,6 @@ def load_settings(folder: Path, trusted: Sequence[str] = (), overrides: Sequence
     wanted: dict[str, Any] = {}
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         wanted |= dotted({str(override.key_or_group): override.value()})
-    if "preload" in wanted:  # as it is saved
-        wanted["preload"] = parse_names(wanted["preload"]) or None
     return _change(saved, wanted, folder)
 
 

@@ -96,8 +96,7 @@ class Stopping:
                 handler(self.signal_number, None)
             except SystemExit as end:
                 raise Requeued(end.code) from None
-        # Many send SIGTERM twice: to the process, and to its group or when its parent ends. The second one must not end
-        # it before it has said that it saved. Programs that it starts do not inherit a function, unlike SIG_IGN.
+        # Many send SIGTERM twice; the second one must not end the process before it has said that it saved.
         self._previous = {n: (lambda *_: None) if old is signal.SIG_DFL else old for n, old in self._previous.items()}
         raise Stopped(message, EXIT_INTERRUPTED if self.signal_number == signal.SIGINT else EXIT_SAVED)
 

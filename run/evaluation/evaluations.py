@@ -31,7 +31,7 @@ class PrunedError(Exception):
 
 class BestPolicy:
     """Keeps the policy of the best evaluation, with its step and return, on the disk and in checkpoints: a run that
-    goes back goes back to its best, too. `saved` is what the file holds; None without a file."""
+    goes back goes back to its best, too."""
 
     def __init__(self, run_folder: Path):
         self._path = run_folder / BEST / "policy.pt"

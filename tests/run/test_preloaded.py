@@ -247,7 +247,7 @@ def test_rows_that_were_not_saved_are_read_again(
     run = (*RUN, ENV, f"preload={ID}", f"preload_share={share}", "save_replay_buffer=false")
     run_until(tmp_path / "run", 100, *run, "agent/observation_normaliser=running")
     capsys.readouterr()
-    continued = go_on(tmp_path / "run", f"preload={ID}")
+    continued = go_on(tmp_path / "run")
     assert "no updates before 40 new transitions" in capsys.readouterr().out
     buffer = continued.data.buffer if share else continued.replay_buffer
     assert_known(buffer.stored(0, 18), 1)  # type: ignore[union-attr]
