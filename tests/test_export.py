@@ -76,20 +76,6 @@ def test_discrete_actions_are_exported_as_the_environments_own_integers() -> Non
     np.testing.assert_array_equal(actions, agent.act(obs)[:, 0] - 2)
 
 
-def test_rounding_may_decide_between_equally_probable_actions_alone() -> None:
-    agent, own_actions = make_agent("agent=sac_discrete", *SMALL), ActionMap(gym.spaces.Discrete(6, start=-2))
-    obs = np.random.default_rng(1).normal(size=(33, agent.obs_dim)).astype(np.float32)
-
-    def difference(action: int) -> float:
-        return export.worst_difference(lambda obs: np.full(len(obs), action), agent.policy, obs, own_actions)
-
-    log_probs = agent.policy.log_probs(obs)
-    assert difference(3) == pytest.approx((log_probs.max(1) - log_probs[:, 5]).max()) and difference(3) > 0.01
-    for parameter in agent.actor.parameters():
-        parameter.data.zero_()
-    assert difference(3) == 0
-
-
 @pytest.fixture(scope="module")
 def pendulum(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an exported run, which tests only read."""

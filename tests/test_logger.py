@@ -256,18 +256,6 @@ def test_sums_that_were_restored_on_the_cpu_go_on_on_the_device(tmp_path: Path) 
     log.log_all({"train/a": on_device, "train/b": on_device}, 2)
 
 
-def test_values_logged_together_are_those_logged_one_by_one(tmp_path: Path) -> None:
-    together, alone = Logger(tmp_path, {}), Logger(tmp_path, {})
-    for step in range(1, 6):
-        values: dict[str, Any] = {"train_critic/loss": torch.tensor(float(step)), "train_actor/target_entropy": -6.0}
-        if step % 2:
-            values["train_actor/loss"] = torch.tensor(10.0 * step)
-        together.log_all(values, step)
-        for key, value in values.items():
-            alone.log(key, value, step)
-    assert together.peek() == alone.peek() == together.dump(5) == alone.dump(5)
-
-
 def test_tensorboard_has_every_curve_and_sets_the_settings_beside_them(tmp_path: Path) -> None:
     log = Logger(tmp_path, {"tensorboard": TensorBoardSink})
     agent = {"lr": 1e-3, "bound": None, "_target_": "a.B", "reward_scale": 1.0}

@@ -106,11 +106,3 @@ def test_a_folder_without_runs_is_one_line(
         with pytest.raises(SystemExit, match=r"^2$"):
             plot.main([path])
         assert capsys.readouterr().err == f"plot.py: {path!r}: no run there (a run's folder has a config.yaml)\n"
-
-
-def test_random_episodes_do_not_flatten_the_speed() -> None:
-    steps = [1.0, 2.0, 3.0, 4.0, 5.0]
-    train: runs.Columns = {"steps_per_second": (steps, [900.0, 800.0, 300.0, 60.0, 50.0])}
-    assert figures._without_seeding(train) == train
-    train["critic_loss"] = (steps[2:], [1.0] * 3)
-    assert figures._without_seeding(train)["steps_per_second"] == ([4.0, 5.0], [60.0, 50.0])

@@ -4,7 +4,6 @@ import copy
 from functools import partial
 from typing import Any
 
-import composed
 import formulas
 import numpy as np
 import pytest
@@ -89,23 +88,6 @@ def test_fifty_updates_are_those_of_its_authors_in_and_after_the_warm_up() -> No
     assert_same(agent.actor.trunk, expected.actor)
     torch.testing.assert_close(agent.temperature.parameter, expected.temperature["log"], rtol=0, atol=1e-8)
     assert expected.passes == {"actor": 16, "critic": 50}
-
-
-def test_critics_have_2048_units_and_the_actor_256() -> None:
-    agent = make_agent("agent=crossq")
-    assert agent.critic.trunk[1].weight.shape == (2, OBS_DIM + ACTION_DIM, 2048)
-    assert agent.actor.trunk[1].weight.shape == (OBS_DIM, 256)
-
-
-@pytest.mark.parametrize("preset", ["fast", "strong"])
-def test_the_presets_own_crossq_stays_what_they_were_tuned_with(preset: str) -> None:
-    """They build on CrossQ but keep the bytes of their training, so these values are not those of its authors."""
-    agent = composed.settings(f"preset={preset}").agent
-    head = agent["critic"]["head"]
-    assert (agent["actor_update_at"], agent["actor_update_frequency"]) == ("first", 2)
-    assert (agent["critic"]["init"], agent["actor"]["init"]) == ("orthogonal", "orthogonal")
-    assert agent["temperature"]["form"] == "log"
-    assert head is None or head == {"_target_": "agent.networks.ScalarHead", "_partial_": True, "target_q": "mean"}
 
 
 @pytest.mark.parametrize("name", ["crossq", "flash_sac"])

@@ -2,9 +2,7 @@
 
 import copy
 import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -25,7 +23,6 @@ from agents import (
 
 from agent.augmentation import RandomShift
 from agent.networks import Encoder
-from agent.policy import load_policy
 from agent.toolkit.copies import is_view
 from agent.toolkit.histograms import strip
 from utils import UserError
@@ -158,14 +155,6 @@ def test_the_actors_loss_has_no_gradient_in_the_convolutions(name: str) -> None:
     assert all(parameter.grad is None for parameter in (*ours.parameters(), *shared.parameters()))
     assert all(torch.equal(before[key], value) for key, value in ours.state_dict().items())
     assert not torch.equal(head, agent.actor.encoder.linear.weight)  # the actor trains its own linear layer
-
-
-def test_a_policy_from_images_is_saved_alone_and_acts_the_same(tmp_path: Path) -> None:
-    agent = make_agent(*DRQ)
-    agent.save_policy(tmp_path / "policy.pt")
-    images = np.random.default_rng(0).integers(0, 256, (5, *IMAGE), np.uint8)
-    assert np.array_equal(load_policy(tmp_path / "policy.pt").act(images), agent.act(images))
-    assert np.array_equal(agent.policy.with_weights(agent.policy.weights()).act(images), agent.act(images))
 
 
 @pytest.mark.parametrize(

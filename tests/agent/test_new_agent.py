@@ -11,7 +11,6 @@ from agents import SMALL, make_agent
 from parts import PARTS
 from stand_in_graphs import FROM_IMAGES, assert_same, learned, train
 
-from agent import api
 from run.execution import set_execution
 
 ROOT = Path(__file__).parents[2]
@@ -41,8 +40,3 @@ def test_it_trains_recorded_as_eager(overrides: tuple[str, ...], parts: tuple[st
     assert_same(train(recorded, "host", 12), train(eager, "host", 12))
     assert_same(learned(recorded), learned(eager))
     assert recorded.execution._recordings
-
-
-def test_the_api_says_what_each_name_is_for() -> None:
-    imports = [line for line in Path(api.__file__).read_text().splitlines() if line.startswith("from ")]
-    assert len(imports) > 10 and all("  # " in line for line in imports)

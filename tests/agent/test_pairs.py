@@ -83,8 +83,8 @@ ROWS = design(rare=("execution", "compiled"))
 REFUSED = [(name, part) for (name, part), together in SAYS.items() if not together]
 
 
-# `make test` runs one of them: the first eager one with three-step returns and three environments.
-QUICK = next(row for row in ROWS if (row["execution"], row["n_step"], row["num_envs"]) == ("eager", 3, 3))
+# `make test` runs one of them.
+QUICK = next(row for row in ROWS if tuple(row.values())[:4] == ("sac", "eager", 3, 3))
 
 
 def command_of(row: Row) -> tuple[str, ...]:

@@ -127,13 +127,6 @@ def test_a_deep_copy_is_refused() -> None:
         copy.deepcopy(make_agent())
 
 
-def test_targets_start_as_copies_and_take_no_gradient() -> None:
-    agent = small_agent()
-    for online, target in zip(agent.critic.parameters(), agent.critic_target.parameters(), strict=True):
-        assert torch.equal(online, target)
-        assert not target.requires_grad
-
-
 def test_each_optimizer_has_its_own_numbers() -> None:
     keys = ("lr", "betas", "weight_decay")
     asked = {"actor": (0.1, (0.2, 0.3), 0.4), "critic": (0.5, (0.6, 0.7), 0.8), "alpha": (0.9, (0.15, 0.25), 0.0)}
