@@ -72,7 +72,7 @@ replay/test_n_step.py
 run/test_resume.py
 - self.num_added, self._rng.bit_generator.state = state["num_added"], state["rng"]
 + self.num_added = state["num_added"]
-replay/test_sampling.py replay/test_frames.py
+replay/test_sampling.py replay/test_against_lists.py
 - self._largest = max(self._largest, values.max())
 + self._largest = values.max()
 - int(self._newest_row[place]) + 1)

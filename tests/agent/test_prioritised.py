@@ -8,7 +8,6 @@ import pytest
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, Always, Silent, make_agent, make_batch
 from forks import ForkAgent
-from own_buffers import PrioritisedBuffer
 from stand_in_graphs import (
     AGENTS,
     StandInGraphs,
@@ -25,7 +24,8 @@ from agent import require_support
 from agent.execution.captured import Captured
 from agent.networks.heads import CategoricalHead, HuberHead, QuantileHead, ScalarHead
 from replay.frames import FrameBuffer
-from replay_buffer import Batch, WeightedBatch
+from replay.sampling import Prioritised
+from replay_buffer import Batch, ReplayBuffer, WeightedBatch
 from run.execution import set_execution
 from utils import UserError
 
@@ -37,7 +37,10 @@ HEADS = {
     "categorical": CategoricalHead(7, (-3.0, 3.0)),
 }
 CATEGORICAL = "agent.critic.head={_target_: agent.networks.CategoricalHead, _partial_: true}"
-DIFFERENT = ("sac", "td3", "tqc", "crossq", "flash_sac", "drq", "sac_discrete")
+DIFFERENT = [
+    pytest.param(name, marks=() if name in ("sac", "tqc", "crossq", "drq") else pytest.mark.thorough)
+    for name in ("sac", "td3", "tqc", "crossq", "flash_sac", "drq", "sac_discrete")
+]
 BY_HAND = {  # agents whose values depend only on the critics' weights and the batch's obs and action
     "sac": ("agent=sac",),
     "td3": ("agent=td3",),
@@ -46,17 +49,16 @@ BY_HAND = {  # agents whose values depend only on the critics' weights and the b
 }
 
 
-class PrioritisedFrames(PrioritisedBuffer, FrameBuffer):
-    """A PrioritisedBuffer of images."""
-
-
-def prioritised(images: bool = False, capacity: int = 60, discrete: bool = False) -> Any:
+def prioritised(images: bool = False, discrete: bool = False) -> Any:
     """A buffer that holds 40 rows."""
     if not images:
-        buffer = PrioritisedBuffer((OBS_DIM,), (1 if discrete else ACTION_DIM,), capacity, CPU)
+        buffer = ReplayBuffer((OBS_DIM,), (1 if discrete else ACTION_DIM,), 60, CPU, sampling=Prioritised)
         fill(buffer, 40, seed=0)
         return buffer
-    frames, random = PrioritisedFrames(IMAGE, (ACTION_DIM,), capacity, CPU, frame_stack=STACK), np.random.default_rng(0)
+    frames, random = (
+        FrameBuffer(IMAGE, (ACTION_DIM,), 60, CPU, sampling=Prioritised, frame_stack=STACK),
+        np.random.default_rng(0),
+    )
     film = random.integers(0, 256, (44, 3, *IMAGE[1:]), np.uint8)  # each row has STACK + 1 of these frames
     for i in range(40):
         action = random.uniform(-1, 1, ACTION_DIM).astype(np.float32)
@@ -192,7 +194,7 @@ def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> 
     logged = train(agent, buffer, updates)
     if execution == "captured":
         assert graphs._backend.replays >= 3
-    return [logged, learned(agent), buffer.state_dict()["p"], buffer.sample(8)._asdict()]
+    return [logged, learned(agent), buffer.state_dict()["sampling"]["priorities"], buffer.sample(8)._asdict()]
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
