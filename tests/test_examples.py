@@ -82,8 +82,8 @@ def threads() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("env", "num_threads", "num_steps", "hidden_dim", "batch_size"),
     [
-        ("ProbeDrawn-v0", 1, 300, 32, 24),  # episodes that terminate
-        ("Pendulum-v1", 1, 360, 32, 24),  # episodes that a time limit truncates
+        ("ProbeDrawn-v0", 1, 220, 32, 24),  # episodes that terminate
+        ("Pendulum-v1", 1, 250, 32, 24),  # episodes that a time limit truncates
         ("walker_walk", 2, 105, 128, 64),  # |A| = 6
     ],
 )

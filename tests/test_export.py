@@ -153,14 +153,11 @@ def test_what_cannot_be_exported_is_one_line(
     probes.train(tmp_path / "own", *own)
     with pytest.raises(UserError, match="ActsItself acts in its own way, which cannot be exported"):
         export.export(tmp_path / "own", trusted=("probes",))
-    for module, message in (("onnxruntime", "pip install -e '.[export]'"), ("none", "no run's folder")):
-        monkeypatch.setitem(sys.modules, module, None)
-        path = pendulum if module == "onnxruntime" else tmp_path
-        monkeypatch.setattr(sys, "argv", ["export.py", str(path), "--output", str(tmp_path / "new.onnx")])
-        with pytest.raises(SystemExit, match=r"^2$"):
-            export.main()
-        assert message in capsys.readouterr().err
-    assert not (tmp_path / "new.onnx").exists()
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setattr(sys, "argv", ["export.py", str(pendulum), "--output", str(tmp_path / "new.onnx")])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        export.main()
+    assert "pip install -e '.[export]'" in capsys.readouterr().err and not (tmp_path / "new.onnx").exists()
 
 
 def test_the_example_plays_it_without_torch(pendulum: Path) -> None:

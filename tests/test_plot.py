@@ -62,9 +62,7 @@ def test_a_study_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         last = [row for row in csv.DictReader(file) if row["task"] == "IQM of 2 tasks"][-1]
     assert (last["step"], last["value"], last["runs"]) == ("100000", "200", "4")
     assert iio.imread(written / "curves.png").std() > 10
-    before = {name: (written / name).read_bytes() for name in names}
-    plot.main([str(tmp_path / "sweep"), "--reference"])  # its own output does not count as a run
-    assert before == {name: (written / name).read_bytes() for name in names}
+    assert len(runs.find([str(tmp_path / "sweep")])) == 4  # its own output does not count as a run
 
 
 def test_one_run_is_drawn_where_it_lies_or_where_asked_and_a_name_is_no_formula(tmp_path: Path) -> None:
