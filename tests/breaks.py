@@ -35,7 +35,7 @@ agent/test_td3.py agent/test_flash_sac.py
 + self.critic_target.outputs(joint_obs, joint_action).chunk(2, dim=1)[0]
 - noise.normal(*batch.action.shape)).clamp(-clip, clip)
 + noise.normal(*batch.action.shape))
-agent/networks/test_batch_norm.py agent/test_normalise.py agent/test_exploration.py
+agent/test_crossq.py agent/test_normalise.py agent/test_exploration.py
 - self.running_var.lerp_(var.expand_as(self.running_var), 1 - self.momentum)
 + self.running_var.lerp_(var.expand_as(self.running_var), self.momentum)
 - discount * np.where(ended, 0.0, before)

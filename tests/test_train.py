@@ -69,12 +69,14 @@ def test_every_preset_trains_and_logs_in_its_own_environment(tmp_path: Path, pre
 
 
 def test_the_saved_config_says_what_was_used(tmp_path: Path) -> None:
-    probes.workspace(tmp_path, "env=cheetah_run", "device=auto", "num_train_steps=1e3").close()
+    run = probes.workspace(tmp_path, "env=cheetah_run", "device=auto", "num_train_steps=1e3", "precision=bf16")
+    run.close()
     saved = OmegaConf.load(tmp_path / "config.yaml")
     assert (saved.agent.obs_dim, saved.agent.action_dim, list(saved.agent.action_range)) == (17, 6, [-1.0, 1.0])
     assert saved.device in ("cpu", "cuda")
     assert saved.num_threads == torch.get_num_threads()
     assert saved.replay_buffer_capacity == 1000
+    assert saved.precision == "bf16" and run.agent.autocast_dtype is torch.bfloat16
 
 
 @pytest.mark.thorough
@@ -145,16 +147,6 @@ def test_an_evaluator_of_ones_own(tmp_path: Path) -> None:
     probes.train(tmp_path, "env=ProbeTimeLimit-v0", *overrides)
     written = [(row["step"], row["episode_reward"], row["episode_length"]) for row in rows(tmp_path / "eval.csv")]
     assert written == [("50", "50.0", "7.0"), ("100", "100.0", "7.0")]
-
-
-@pytest.mark.parametrize(("precision", "chosen", "dtype"), [("auto", "fp32", None), ("bf16", "bf16", torch.bfloat16)])
-def test_the_precision_reaches_the_agent_and_the_saved_configuration(
-    tmp_path: Path, precision: str, chosen: str, dtype: torch.dtype | None
-) -> None:
-    run = probes.workspace(tmp_path, "env=ProbeTimeLimit-v0", f"precision={precision}")
-    run.close()
-    assert run.agent.autocast_dtype is dtype
-    assert OmegaConf.load(tmp_path / "config.yaml").precision == chosen
 
 
 def test_an_agent_of_a_fork_trains_and_says_that_it_cannot_be_resumed(

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from agent import losses
+from agent.networks.heads import ScalarHead
 from utils import UserError
 
 
@@ -18,6 +19,8 @@ def test_the_gradient_of_a_minimum_is_one_critics_and_of_equal_values_too() -> N
     assert sorted(found[:, 1, 0].tolist()) == [0, 0, 1] and found[2, 1, 0] == 0  # not a half each
     torch.testing.assert_close(losses.mean(q), column(2.0, 22 / 3))
     torch.testing.assert_close(losses.first(q), column(1.0, 7.0))
+    target = ScalarHead("mean").target(column(1.0, 2.0), column(1.0, 0.0), 0.5, q, column(0.5, 0.5))
+    torch.testing.assert_close(target, column(1 + 0.5 * (2 - 0.5), 2.0))
 
 
 def test_a_value_without_its_column_does_not_meet_every_row() -> None:

@@ -128,29 +128,6 @@ def test_a_huber_head_is_linear_beyond_one_and_gives_back_the_largest_error() ->
     assert HuberHead(loss_weight=2.0).loss(outputs, target).item() == 2 * loss.item()
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_the_critics_gradient_is_the_mean_of_weighted_rows(name: str) -> None:
-    """So it is linear in the weights, weights of 1 change nothing, and rewards of rows with weight 0 do not matter."""
-
-    def gradient(batch: Any) -> torch.Tensor:
-        agent = make_agent(*AGENTS[name], "reward_scale=0.1")
-        buffer: Any = Remembers(batch) if isinstance(batch, WeightedBatch) else Always(batch)
-        agent.update(buffer, Silent(), 0)
-        return torch.cat([p.grad.double().flatten() for p in agent.critic.parameters()])
-
-    batch = make_batch(32, sees_images(name), is_discrete(name))
-    plain, ones = gradient(batch), gradient(weighted(batch, torch.ones(32)))
-    near = {"rtol": 1e-3, "atol": 1e-5 * float(plain.abs().max())}
-    assert_same(ones, plain, **near)
-    weight = torch.rand(32, generator=torch.Generator().manual_seed(5))
-    mine = gradient(weighted(batch, weight))
-    assert (mine - plain).norm() > 0.05 * plain.norm()
-    assert_same(mine + gradient(weighted(batch, 1 - weight)), plain, **near)
-    weight[:8] = 0
-    richer = batch._replace(reward=batch.reward + 3 * (torch.arange(32) < 8)[:, None])
-    assert_same(gradient(weighted(richer, weight)), gradient(weighted(batch, weight)), **near)
-
-
 # What the buffer gets back.
 
 

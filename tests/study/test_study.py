@@ -230,13 +230,3 @@ def test_a_final_return_is_that_of_the_longest_runs(tmp_path: Path) -> None:
     (pair,) = profiles.improvements(profiles.final_returns(study.groups))
     assert pair.value == 1.0
     assert any(note.startswith("Runs of cheetah_run have different lengths") for note in study.notes)
-
-
-def test_what_makes_runs_incomparable_is_said(tmp_path: Path) -> None:
-    for agent, other in (("sac", "cheetah_run"), ("crossq", "hopper_hop")):
-        for task in ("walker_walk", other):
-            make_run(tmp_path / f"{agent}-{task}", [(20, 500.0)], env=task, agent=agent)
-    make_run(tmp_path / "again", [(20, 500.0)], env="walker_walk")
-    notes = summarise(tmp_path).notes
-    assert any(note.startswith("Labels differ in the tasks that they are averaged over") for note in notes)
-    assert any(note.endswith("too narrow: walker_walk, sac.") for note in notes)
