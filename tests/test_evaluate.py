@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import probes
 import pytest
-from runs import ROOT, RUN, rows
+from runs import RUN, rows
 
 import evaluate
 from utils import UserError
@@ -76,17 +76,6 @@ def test_a_wrong_command_line_is_one_line(
     code = command(monkeypatch, tmp_path, *arguments)
     printed = capsys.readouterr().err
     assert code == 2 and message in printed and printed.count("\n") == 1 and not list(tmp_path.iterdir())
-
-
-def test_ctrl_c_ends_it_without_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(evaluate, "evaluate", interrupted)
-    assert command(monkeypatch, ROOT / "policies/cheetah_run.pt") == 130
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_a_data_set_is_written_once(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,13 +224,6 @@ def test_logs_are_cut_back_to_where_a_state_was_taken(tmp_path: Path) -> None:
     assert [curve(tmp_path / "a", tag) for tag in tags] == [curve(tmp_path / "b", tag) for tag in tags]
 
 
-def test_a_new_log_frequency_counts_after_a_restart(tmp_path: Path) -> None:
-    before, after = Logger(tmp_path, {}, log_frequency=1000), Logger(tmp_path, {}, log_frequency=10)
-    assert [step for step in range(1001) if before.histograms_due(step)] == [1000]
-    after.load_state_dict(before.state_dict())
-    assert [step for step in range(1001, 1100) if after.histograms_due(step)] == list(range(1010, 1100, 10))
-
-
 def test_sums_that_were_restored_on_the_cpu_go_on_on_the_device(tmp_path: Path) -> None:
     log, on_device = Logger(tmp_path, {}), torch.ones((), device="meta")
     log.log_all({"train/a": torch.ones(()), "train/b": torch.ones(())}, 1)

@@ -1,9 +1,4 @@
-import shlex
-from pathlib import Path
-
-import pytest
 import torch
-from runs import ROOT
 from torch import nn
 
 import utils
@@ -22,10 +17,3 @@ def test_a_generator_of_another_kind_of_device_begins_anew_from_its_state() -> N
         utils.restore_generator(generator, torch.full((16,), number, dtype=torch.uint8))  # as long as on a GPU
     drawn = [torch.rand(3, generator=generator) for generator in (first, second, other)]
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
-
-
-def test_a_command_to_copy_works_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert utils.command_line("evaluate.py", "a b") == "python evaluate.py 'a b'"
-    monkeypatch.chdir(tmp_path)
-    assert shlex.split(utils.command_line("evaluate.py", "a b")) == ["python", str(ROOT / "evaluate.py"), "a b"]

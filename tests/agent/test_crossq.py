@@ -10,11 +10,10 @@ import pytest
 import torch
 from agents import ACTION_DIM, OBS_DIM, SMALL, Always, Silent, make_agent, make_batch
 from formulas import Network, assert_same, batches, clamped, policy, update
-from parts import network, norm
 
 from agent.policy import load_policy
 from replay_buffer import Batch
-from utils import UserError, eval_mode
+from utils import eval_mode
 
 GAMMA, LR, ROWS, UPDATES, DELAY = 0.99, 1e-3, 16, 50, 3
 WARM_UP = 10  # passes before batches are renormalised; the actor makes 16 in 50 updates
@@ -104,10 +103,3 @@ def test_acting_goes_by_the_running_statistics_and_touches_nothing(name: str, tm
     assert all(torch.equal(value, before[key]) for key, value in agent.state_dict()["actor"].items())
     agent.save_policy(tmp_path / "policy.pt")
     np.testing.assert_array_equal(load_policy(tmp_path / "policy.pt").act(obs), actions)
-
-
-@pytest.mark.parametrize("part", ["critic", "actor"])
-@pytest.mark.parametrize("name", ["sac", "sac_v", "droq", "td3"])
-def test_batch_norm_is_refused_where_batches_are_apart(name: str, part: str) -> None:
-    with pytest.raises(UserError, match=rf"agent\.{part}\.network: batch normalisation .* agent=crossq"):
-        make_agent(f"agent={name}", *network(part, norm=norm("BatchNorm")))

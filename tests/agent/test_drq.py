@@ -23,6 +23,7 @@ from agents import (
 
 from agent.augmentation import RandomShift
 from agent.networks import Encoder
+from agent.toolkit.adam import Adam
 from agent.toolkit.copies import is_view
 from agent.toolkit.histograms import strip
 from utils import UserError
@@ -157,16 +158,20 @@ def test_the_actors_loss_has_no_gradient_in_the_convolutions(name: str) -> None:
     assert not torch.equal(head, agent.actor.encoder.linear.weight)  # the actor trains its own linear layer
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ((), "agent.encoder=null: observations are images"),
-        ((*FROM_IMAGES, "agent/observation_normaliser=running"), "agent/observation_normaliser must be none"),
-    ],
-)
-def test_parts_that_do_not_fit_images_are_one_line(overrides: tuple[str, ...], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        make_agent(*SMALL, *overrides, images=True)
+def test_parts_that_do_not_fit_images_are_one_line() -> None:
+    with pytest.raises(UserError, match=r"agent\.encoder=null"):
+        make_agent(*SMALL, images=True)
+    with pytest.raises(UserError, match="agent/observation_normaliser must be none"):
+        make_agent(*SMALL, *FROM_IMAGES, "agent/observation_normaliser=running")
+
+
+def test_a_gradient_may_lie_in_memory_in_another_order_than_its_parameter() -> None:
+    start, gradient = torch.randn(4, 3, 2, 2), torch.randn(4, 3, 2, 2).to(memory_format=torch.channels_last)
+    ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    ours.grad, theirs.grad = gradient, gradient.contiguous()
+    Adam([ours], 1e-2, (0.8, 0.99)).step()
+    torch.optim.Adam([theirs], 1e-2, (0.8, 0.99)).step()
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_a_strip_shows_rows_of_frames() -> None:

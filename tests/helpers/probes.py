@@ -207,7 +207,6 @@ gym.register("ProbeSolved-v0", Endless, max_episode_steps=5, reward_threshold=5.
 register("Faulty", Faulty, 5)
 register("FaultyReset", FaultyReset, 5)
 register("NeedsSize", lambda size: None)
-register("Unbuildable", lambda: 1 / 0)
 register("Choices", Drawn, action_space=Discrete(3, start=-1))
 register("TwoChoices", Probe, action_space=MultiDiscrete([2, 3]))
 register("OneChoice", Probe, action_space=Discrete(1))

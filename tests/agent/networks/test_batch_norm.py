@@ -61,23 +61,6 @@ def test_values_and_gradients_are_the_textbooks(
         torch.testing.assert_close(found, theirs)
 
 
-@pytest.mark.parametrize("members", [None, 2])
-def test_renormalisation_begins_after_the_warm_up_as_phases_and_as_tensors_decide(members: int | None) -> None:
-    torch.manual_seed(1)
-    norm = BatchNorm(3, members, renorm_after=2).train()
-    phases = []
-    for _ in range(4):
-        x = torch.randn(*(() if members is None else (members,)), 16, 3) * 2 + 1
-        by_tensors = BatchNorm(3, members, renorm_after=2).train()
-        by_tensors.load_state_dict(norm.state_dict())
-        phases.append(norm.enter_phase())
-        assert torch.equal(norm(x), by_tensors(x))
-        norm.track()
-    assert phases == [False, False, True, True]
-    norm.load_state_dict(BatchNorm(3, members, renorm_after=2).state_dict())
-    assert norm.enter_phase() is False  # the loaded state is from before the end of the warm-up
-
-
 @pytest.mark.parametrize("renorm_after", [None, 0])
 def test_a_feature_that_never_changes_keeps_finite(renorm_after: int | None) -> None:
     norm, x = BatchNorm(1, renorm_after=renorm_after).train(), torch.full((8, 1), 1e3, requires_grad=True)

@@ -9,10 +9,12 @@ import torch
 
 from agent.networks.batch_norm import BatchNorm
 from agent.networks.layers import Dropout, LayerNorm, RMSNorm
+from agent.networks.mlp import mlp
 from agent.networks.residual import Network, NormedMLP, PostNormBlock, PreNormBlock, Residual, Shape
 from agent.toolkit.hooks import Noise
 
 NETWORKS: dict[str, Any] = {
+    "mlp": lambda shape: mlp(shape.in_dim, shape.hidden_dim, shape.out_dim, shape.hidden_depth, shape.num_members),
     "crossq": partial(NormedMLP, norm=partial(BatchNorm, renorm_after=0), norm_input=True),
     "droq": partial(NormedMLP, norm=LayerNorm, norm_position="before"),
     "rms": partial(NormedMLP, norm=RMSNorm),
