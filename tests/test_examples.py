@@ -4,13 +4,13 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import probes
 import pytest
 import torch
 from composed import settings
+from parts import AGENTS
 
 from envs.make import make_env
 
@@ -31,7 +31,7 @@ def test_make_train_knows_which_agents_fit_preset_cpu() -> None:
     assert line
     named = line[1].split()
     assert {"sac", "crossq", "xqc"} <= set(named)
-    for agent in sorted(path.stem for path in (ROOT / "config/agent").glob("[!_]*.yaml")):
+    for agent in AGENTS:
         # An agent that does not fit its preset is refused here. One that fits preset=cpu need not be named.
         assert settings(f"agent={agent}", f"preset={'cpu' if agent in named else 'short'}").num_threads == 1
 
@@ -56,12 +56,6 @@ def test_make_train_adds_what_two_cores_can_learn(arguments: str, added: str) ->
         assert words == [*([] if has_gpu else added.split()), *arguments.split()]
 
 
-@pytest.fixture
-def threads() -> Iterator[None]:
-    yield
-    torch.set_num_threads(1)
-
-
 @pytest.mark.parametrize(
     ("env", "num_threads", "num_steps", "hidden_dim", "batch_size"),
     [
@@ -71,7 +65,7 @@ def threads() -> Iterator[None]:
     ],
 )
 def test_sac_on_one_page_trains_to_the_bytes_of_the_framework(
-    env: str, num_threads: int, num_steps: int, hidden_dim: int, batch_size: int, tmp_path: Path, threads: None
+    env: str, num_threads: int, num_steps: int, hidden_dim: int, batch_size: int, tmp_path: Path
 ) -> None:
     # From 2^21 multiplications on, some processors use another library (agent/networks/mlp.py).
     assert batch_size * hidden_dim**2 < 2**21

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from parts import AGENTS
 from torch import nn
 
 from agent import check
 from agent.check import read_node
 from agent.sac import SACAgent
-from settings.compose import CONFIG_DIR
-
-AGENTS = sorted(path.stem for path in (CONFIG_DIR / "agent").glob("[!_]*.yaml"))
 
 
 def read_small(name: str) -> dict[str, Any]:

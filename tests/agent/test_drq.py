@@ -25,7 +25,6 @@ from agent.augmentation import RandomShift
 from agent.networks import Encoder
 from agent.toolkit.adam import Adam
 from agent.toolkit.copies import is_view
-from agent.toolkit.histograms import strip
 from utils import UserError
 
 DRQ = ("agent=drq", *SMALL, *TINY)
@@ -172,11 +171,3 @@ def test_a_gradient_may_lie_in_memory_in_another_order_than_its_parameter() -> N
     Adam([ours], 1e-2, (0.8, 0.99)).step()
     torch.optim.Adam([theirs], 1e-2, (0.8, 0.99)).step()
     torch.testing.assert_close(ours, theirs)
-
-
-def test_a_strip_shows_rows_of_frames() -> None:
-    images = torch.arange(2 * 2 * 6 * 3 * 4, dtype=torch.uint8).view(2, 2, 6, 3, 4)
-    picture = strip(images)
-    assert picture.shape == (2 * 3, 2 * 2 * 4, 3)
-    assert torch.equal(picture[3:, 8:12], images[1, 1, :3].permute(1, 2, 0))  # second row, second view, oldest frame
-    assert torch.equal(picture[:3, 4:8], images[0, 0, 3:].permute(1, 2, 0))

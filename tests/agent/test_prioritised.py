@@ -82,9 +82,6 @@ def weighted(batch: Batch, weight: torch.Tensor | None = None) -> WeightedBatch:
     return WeightedBatch(*batch, weight, 1000 + 3 * torch.arange(count))  # type: ignore[call-arg]
 
 
-# What is drawn.
-
-
 @pytest.mark.parametrize("images", [False, True])
 def test_a_sample_in_two_halves_has_weights_too(images: bool) -> None:
     whole, halves = prioritised(images), prioritised(images)
@@ -100,9 +97,6 @@ def test_a_sample_in_two_halves_has_weights_too(images: bool) -> None:
         halves.stage(8)
     kept = [tensor.data_ptr() for tensor in halves.staged()]
     assert kept[-2:] == places[-2:]  # a captured graph reads them there
-
-
-# What weights do to the losses.
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -126,9 +120,6 @@ def test_a_huber_head_is_linear_beyond_one_and_gives_back_the_largest_error() ->
     assert gradient.flatten().tolist() == [0.25, 0.5, -0.5, 0.125]
     assert HuberHead().td_error(outputs, target).tolist() == [1.0, 3.0]
     assert HuberHead(loss_weight=2.0).loss(outputs, target).item() == 2 * loss.item()
-
-
-# What the buffer gets back.
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -155,9 +146,6 @@ def test_views_of_one_image_have_one_priority(overrides: tuple[str, ...]) -> Non
     assert bool(torch.isfinite(buffer.priorities).all()) and len(buffer.priorities.unique()) > 16
 
 
-# The executions.
-
-
 def trained(name: str, execution: str, dtype: Any = None, updates: int = 16) -> list[Any]:
     """Trains; returns what was logged and learned, the priorities, and a batch drawn afterwards."""
     agent, buffer = make_agent(*AGENTS[name]), prioritised(sees_images(name), discrete=is_discrete(name))
@@ -180,9 +168,6 @@ def test_recorded_and_captured_updates_are_the_eager_ones(name: str) -> None:
     assert len(eager[2].unique()) > 20  # the priorities were given back
     assert_same(trained(name, "recorded"), eager)
     assert_same(trained(name, "captured"), eager)
-
-
-# What is refused.
 
 
 def test_who_does_not_take_part_is_refused_before_it_trains() -> None:

@@ -169,9 +169,3 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_older_checkpoint(
         saver.save(9, {"agent": {}}, filled(buffer, 9))
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["buffer", "step_5"]
     assert len(list((tmp_path / "checkpoints/buffer").iterdir())) == 1 and newest(tmp_path) == 5
-
-
-def test_a_deleted_folder_is_not_made_again(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        Checkpoints(tmp_path / "run", 2, MINE).save(5, {"agent": {}})
-    assert not (tmp_path / "run").exists()

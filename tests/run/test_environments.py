@@ -1,6 +1,5 @@
 """A user's environment that breaks: its own traceback, in this process or another one, and a run that resumes."""
 
-import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from runs import RUN, SILENT, go_on
 
 from run import folder as run_folder
-from run import workspace
 from run.environments import make_train_envs
 
 
@@ -68,19 +66,6 @@ def test_processes_have_the_numbers_of_one_process_and_restore_each_others_state
     np.testing.assert_array_equal(restored[~done], obs_apart[~done])
     here.close()
     apart.close()
-
-
-def test_their_processes_end_if_the_parts_of_a_run_cannot_be_put_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(workspace, "identity_of", fail)
-    before = set(multiprocessing.active_children())
-    with pytest.raises(ZeroDivisionError):
-        probes.workspace(tmp_path, "env=probes:ProbeTimeLimit-v0", "async_envs=true")
-    assert set(multiprocessing.active_children()) <= before
 
 
 def test_one_that_does_not_render_trains_and_resumes_without_videos(

@@ -18,7 +18,6 @@ from runs import assert_same, at_step, die_in, go_on, rows
 from run.checkpoint import list_checkpoints
 from run.evaluation.background import BackgroundEvaluator
 from run.evaluation.evaluations import load_best
-from run.evaluation.evaluator import Evaluator
 from run.folder import read_finished
 from run.stopping import Stopped
 
@@ -157,27 +156,6 @@ def test_a_signal_ends_both_processes_and_nothing_is_lost(
     run.close()
     unanswered.undo()
     go_on(tmp_path / "run", "eval_in_background=false")
-    assert_same(tmp_path / "run", straight)
-
-
-def test_a_signal_during_an_evaluation_here_repeats_it_later(
-    tmp_path: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluate = Evaluator.evaluate
-
-    def interrupted(self: Evaluator, agent: Any, step: int) -> Any:
-        if step == 100:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.01)  # Python handles the signal
-        return evaluate(self, agent, step)
-
-    monkeypatch.setattr(Evaluator, "evaluate", interrupted)
-    run = probes.workspace(tmp_path / "run", *FOREGROUND)
-    with pytest.raises(Stopped):
-        run.run()
-    run.close()
-    monkeypatch.undo()
-    go_on(tmp_path / "run")
     assert_same(tmp_path / "run", straight)
 
 

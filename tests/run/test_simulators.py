@@ -208,19 +208,6 @@ def test_actions_reach_it_within_its_bounds(tensors: bool) -> None:
     assert env.actions[:, :, 0].tolist() == [[LOW, HIGH], [1.0, 2.0]]
 
 
-@pytest.mark.parametrize("tensors", [False, True])
-@pytest.mark.parametrize("place", [1, 2, 3], ids=["rewards", "terminated", "truncated"])
-def test_what_would_be_broadcast_is_refused(place: int, tensors: bool) -> None:
-    env = CountingVec(2, "NextStep", tensors)
-    simulator, take = Simulator(env, "counting", 1), env.step
-    simulator.reset(options={"reset_mask": np.ones(2, bool)})
-    outcome = list(take(torch.zeros(2, 2, 1) if tensors else np.zeros((2, 2, 1))))
-    outcome[place] = outcome[place][:, None]
-    env.step = lambda actions: outcome  # type: ignore
-    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
-        simulator.step(np.zeros((2, 2), np.float32))
-
-
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_numbers_that_gymnasium_keeps_as_objects_or_in_columns_are_numbers(mode: AutoresetMode) -> None:
     env = SyncVectorEnv([OneCounting] * 2, autoreset_mode=mode)

@@ -10,16 +10,7 @@ import pytest
 import torch
 import yaml
 from agents import OBS_DIM, SMALL, make_agent
-from stand_in_graphs import (
-    AGENTS,
-    delayed,
-    fill,
-    is_discrete,
-    learned,
-    make_buffer,
-    sees_images,
-    train,
-)
+from stand_in_graphs import AGENTS, buffer_for, delayed, fill, learned, train
 from transitions import transition
 
 from agent.execution.audit import FIRST
@@ -81,11 +72,8 @@ def updates(agent: Any, buffer: Any, logger: Any, count: int) -> None:
 @pytest.mark.parametrize("execution", ["eager", "captured"])
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_update_waits_for_nothing(name: str, execution: str, storage: str) -> None:
-    agent, buffer, logger = (
-        agent_that_is(execution, *AGENTS[name]),
-        make_buffer(storage, GPU, sees_images(name), is_discrete(name)),
-        Logger(Path(), {}),
-    )
+    agent, logger = agent_that_is(execution, *AGENTS[name]), Logger(Path(), {})
+    buffer = buffer_for(agent, storage)
     updates(agent, buffer, logger, FIRST + 2 * WARM_UPS + 4)  # warmed up, captured, and compared for the first time
     torch.cuda.set_sync_debug_mode("error")
     try:

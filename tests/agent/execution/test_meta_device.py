@@ -13,7 +13,7 @@ import pytest
 import torch
 from agents import ACTION_DIM, FROM_IMAGES, IMAGE, OBS_DIM, SMALL, STACK, TINY, make_agent
 from meta_device import META, Operations, on_device, stand_in
-from parts import PAGE, overrides, table
+from parts import AGENTS, overrides, table
 from stand_in_graphs import buffer_for, delayed, fill, make_buffer
 
 from agent.execution import Result
@@ -24,10 +24,9 @@ from replay.n_step import NStep
 from run.agents import EnvSpec, build_agent
 from settings.obs_spec import ObsSpec
 
-NAMES = sorted(path.stem for path in (PAGE.parents[1] / "config/agent").glob("[!_]*.yaml"))
-VECTORS = {name: overrides(name) for name in NAMES if not name.startswith("drq")}
+VECTORS = {name: overrides(name) for name in AGENTS if not name.startswith("drq")}
 PIXELS = {
-    f"{name} from pixels": (*overrides(name), *FROM_IMAGES, "agent/observation_normaliser=none") for name in NAMES
+    f"{name} from pixels": (*overrides(name), *FROM_IMAGES, "agent/observation_normaliser=none") for name in AGENTS
 }
 FOLLOWING = ("normalised observations", "normalised rewards", "held noise", "weight decay")
 DROPOUT = ("dropout in the critics", "dropout in the actor")
