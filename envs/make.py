@@ -16,9 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 
 import dmc2gym
 from envs.episodes import AUTO_INFO_KEYS, EpisodeInfo
-from envs.names import SUITE_TASKS, require_known
 from envs.observations import NO_PIXELS, Keys, Pixels, observe
-from settings.env_ids import EPISODE_LENGTH, newest_id
+from settings.env_ids import EPISODE_LENGTH, SUITE_TASKS, newest_id, require_known
 from utils import UserError, one_line
 
 try:

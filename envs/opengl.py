@@ -28,6 +28,7 @@ def can_render() -> bool:
 def _has_egl() -> bool:
     """Returns whether EGL can be initialized on a device; without one, dm_control could not be imported with it."""
     try:
+        ctypes.CDLL("libGL.so.1")  # for PyOpenGL, with which dm_control calls EGL
         egl = ctypes.CDLL("libEGL.so.1")
     except OSError:
         return False

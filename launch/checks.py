@@ -16,7 +16,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from envs import names
+from settings import env_ids
 from settings.compose import CONFIG_DIR, compose_config
 from settings.schema import check, get_values, suggest
 from utils import RunError, UserError, one_line
@@ -96,7 +96,7 @@ def _ending() -> Iterator[None]:
 
 def check_run(config: DictConfig) -> None:
     """Checks the values of one run; those that need no slow imports first."""
-    names.require_known(str(config.env))
+    env_ids.require_known(str(config.env))
     check(get_values(config))
 
 

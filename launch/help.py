@@ -32,9 +32,11 @@ def format_help() -> str:
 
 def format_tasks() -> str:
     """Returns the suite's tasks, and the ids that Gymnasium lists."""
-    from envs import names
+    from settings import env_ids
 
-    suite, ids = (textwrap.fill(", ".join(listed), 120) for listed in (names.SUITE_TASKS, names.list_gymnasium_ids()))
+    suite, ids = (
+        textwrap.fill(", ".join(listed), 120) for listed in (env_ids.SUITE_TASKS, env_ids.list_gymnasium_ids())
+    )
     return (
         f"env=<task> of the DeepMind Control Suite:\n{suite}\n\n"
         f"env=<id> of Gymnasium; those with discrete actions need agent=sac_discrete:\n{ids}\n\n"

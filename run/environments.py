@@ -10,13 +10,13 @@ from envs import opengl
 from envs.episodes import AUTO_INFO_KEYS
 from envs.episodes import make_train_envs as make_vector_env
 from envs.make import BoundedActions, is_simulator, make_env, make_simulator, needs_opengl
-from envs.names import SUITE_TASKS
 from envs.observations import Pixels
 from envs.simulator import Simulator
 from physics import tasks
 from physics.training import TrainingWorlds
 from physics.worlds import Worlds
 from run.execution import free_cores, resolve_device
+from settings.env_ids import SUITE_TASKS
 from settings.schema import ONLY_IN, Place, Settings
 from utils import UserError
 

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import EngFormatter
 
-from envs.names import SUITE_TASKS
+from settings.env_ids import SUITE_TASKS
 from study import runs
 from study.profiles import TAUS
 from study.runs import Columns, Run

@@ -8,6 +8,8 @@ from datetime import datetime
 from html import escape
 from pathlib import Path
 
+import yaml
+
 from study import figures, tables
 from study.figures import PAGE_COLOURS
 from study.groups import differences
@@ -93,7 +95,9 @@ def _make_runs(study: Study, labels: dict[Path, str]) -> str:
         origin = run.provenance[-1] if run.provenance else {}
         commit = str(origin.get("commit") or tables.BLANK)[:10] + (", changed" if origin.get("changed") else "")
         hardware = f"{origin.get('gpu') or origin.get('processor')}, threads: {origin.get('threads')}"
-        folder, command = os.path.relpath(run.folder, top), shlex.join(origin.get("command") or ())
+        written = run.folder / ".hydra/overrides.yaml"  # a sweep's process has another command than its runs
+        words = ["python", "train.py", *yaml.safe_load(written.read_text(encoding="utf-8"))] if written.exists() else []
+        folder, command = os.path.relpath(run.folder, top), shlex.join(words or origin.get("command") or ())
         rows.append((run.task, labels[run.folder], str(run.seed), steps, last, folder, commit, hardware, command))
     return _make_table(*rows, kind="long")
 

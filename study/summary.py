@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.names import SUITE_TASKS
+from settings.env_ids import SUITE_TASKS
 from study import profiles, statistics
 from study.groups import Group, group_runs
 from study.profiles import Improvement, Profile

@@ -3,8 +3,8 @@
 from importlib import import_module
 from importlib.util import find_spec
 
-from envs.names import SUITE_TASKS
 from physics.task import Task
+from settings.env_ids import SUITE_TASKS
 
 
 def get(name: str) -> type[Task]:

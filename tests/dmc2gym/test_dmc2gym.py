@@ -8,7 +8,7 @@ from gymnasium.utils.env_checker import check_env
 
 import dmc2gym
 from dmc2gym.wrappers import ActionMap
-from envs.names import SUITE_TASKS
+from settings.env_ids import SUITE_TASKS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:gymnasium")
 FIRST = {domain: f"{domain}_{task}" for domain, task in reversed(SUITE_TASKS.values())}.values()  # of each domain

@@ -10,7 +10,7 @@ import pytest
 
 from envs.episodes import SeededEpisodes, episode_seed
 from envs.make import make_env, needs_opengl, reward_threshold
-from envs.names import require_known
+from settings.env_ids import require_known
 from utils import UserError
 
 

@@ -12,10 +12,10 @@ from dm_control.rl.control import PhysicsError
 from meta_device import META, on_device
 
 from envs.make import make_env
-from envs.names import SUITE_TASKS
 from physics.indices import Indices
 from physics.tasks import find, get
 from physics.worlds import State, Steps, Worlds
+from settings.env_ids import SUITE_TASKS
 
 SERVED = [name for name in SUITE_TASKS if find(name)]
 FIRST = {SUITE_TASKS[name][0]: name for name in reversed(SERVED)}.values()  # of each domain
